@@ -1,0 +1,28 @@
+# Two commands do all of their own set-up: `make sweep` and `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: sweep test lint clean
+
+sweep: $(STAMP)  ## Run the main job: tune the translation model
+	$(BIN)/automl sweep configs/nmt.yaml
+
+test: $(STAMP)  ## Run every test
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e ".[test]"
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(STAMP)  ## Check style and types
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e ".[test,dev]"
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e .
+	touch $(STAMP)
+
+clean:  ## Remove the environment and caches
+	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache

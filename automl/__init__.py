@@ -1,0 +1,1 @@
+"""Bayesian hyperparameter optimisation: which trial is run next."""

@@ -1,0 +1,25 @@
+"""The errors of this package; the tree is drawn in `search_spaces.errors`."""
+
+from __future__ import annotations
+
+from search_spaces.errors import (
+    FAILURE_KINDS,
+    AutomlError,
+    ConfigError,
+    DataError,
+    SpaceError,
+    StoreError,
+    TrialFailure,
+    UsageError,
+)
+
+__all__ = [
+    "FAILURE_KINDS",
+    "AutomlError",
+    "ConfigError",
+    "DataError",
+    "SpaceError",
+    "StoreError",
+    "TrialFailure",
+    "UsageError",
+]

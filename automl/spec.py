@@ -1,0 +1,97 @@
+"""What a sweep is: everything that a controller needs, as the ledger keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from search_spaces import Space
+
+from .goals import Constraint, Goal
+
+
+@dataclass(frozen=True)
+class Budget:
+    """When a sweep ends; reaching any of them ends it.
+
+    Args:
+        trials: every trial counts, trial 0 and failures too.
+        time: wall-clock seconds of the sweep over all of its runs.
+        worker_time: seconds summed over slots.
+        target: a value of the first goal that is good enough.
+    """
+
+    trials: int | None = None
+    time: float | None = None
+    worker_time: float | None = None
+    target: float | None = None
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one worker slot has: CPU cores (threads a rank) and GPUs (a fraction where one is shared)."""
+
+    cpus: int = 1
+    gpus: float = 0.0
+
+
+@dataclass(frozen=True)
+class SweepSpec:
+    """One search, named.
+
+    Args:
+        name: of the sweep.
+        space: what is tuned.
+        goals: at least one.
+        workload: its name; None for an objective of the user's own.
+        data, fixed: sections of the configuration, for the workload.
+        workers: number of slots; None for as many as the machine has room for.
+        max_retries: attempts after the first that a trial gets when the configuration was not to blame.
+    """
+
+    name: str
+    space: Space
+    goals: tuple[Goal, ...]
+    constraints: tuple[Constraint, ...] = ()
+    workload: str | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    budget: Budget = field(default_factory=Budget)
+    suggester: str = "bayes"
+    stopper: str = "none"
+    workers: int | None = None
+    resources: Resources = field(default_factory=Resources)
+    seed: int = 0
+    max_retries: int = 2
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON data."""
+        return {
+            "name": self.name,
+            "space": self.space.to_dict(),
+            "goals": [str(goal) for goal in self.goals],
+            "constraints": [str(constraint) for constraint in self.constraints],
+            "workload": self.workload,
+            "data": dict(self.data),
+            "fixed": dict(self.fixed),
+            "budget": vars(self.budget),
+            "suggester": self.suggester,
+            "stopper": self.stopper,
+            "workers": self.workers,
+            "resources": vars(self.resources),
+            "seed": self.seed,
+            "max_retries": self.max_retries,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> SweepSpec:
+        """The inverse of `to_dict`."""
+        parsed = {
+            "space": Space.from_dict(data["space"]),
+            "goals": tuple(Goal.parse(text) for text in data["goals"]),
+            "constraints": tuple(Constraint.parse(text) for text in data["constraints"]),
+            "budget": Budget(**data["budget"]),
+            "resources": Resources(**data["resources"]),
+        }
+        return cls(**{**data, **parsed})

@@ -1,0 +1,19 @@
+"""Never stops a trial early."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from automl.trial import Trial
+
+from .base import CONTINUE, Decision, Stopper
+
+
+class NoStopper(Stopper):
+    """Lets every trial run to its end."""
+
+    name = "none"
+
+    def decide(self, trial: Trial, trials: Sequence[Trial]) -> Decision:
+        """Always goes on."""
+        return CONTINUE

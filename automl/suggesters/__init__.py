@@ -1,0 +1,14 @@
+"""Suggesters, one a file: `bayes` is the default."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from search_spaces.plugins import Registry
+
+if TYPE_CHECKING:
+    from .base import Suggester
+
+SUGGESTERS: Registry[Suggester] = Registry(
+    "suggester", "automl.suggesters", "automl.suggesters", "automl.suggesters.base:Suggester"
+)

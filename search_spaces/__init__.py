@@ -1,0 +1,1 @@
+"""What may be tuned: parameters, conditions, constraints, knobs. Imports nothing else of this project."""

@@ -1,0 +1,1 @@
+"""How one trial is run: workloads, training, parallel strategies, memory, Ray actors."""

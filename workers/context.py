@@ -1,0 +1,82 @@
+"""What a running trial sees of its surroundings."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from search_spaces.errors import TrialFailure
+
+from .protocol import Assignment, Halt, Report
+
+
+@dataclass
+class Context:
+    """One rank's view of its attempt: where it is, what it may use, and the way to report.
+
+    Args:
+        assignment: what is run.
+        send: passes a report on (rank 0 only; other ranks have a function that does nothing).
+        halted: says whether and how the attempt was asked to end; cheap, called at every step.
+        rank, world_size: of this process in the trial's gang.
+        rendezvous: an init_method for `torch.distributed` ("file://..." or "tcp://host:port"), "" for one rank.
+        device: "cpu" or "cuda:0", as the worker sees it.
+        details: facts for the outcome, filled in while running.
+    """
+
+    assignment: Assignment
+    send: Callable[[Report], None] = lambda report: None
+    halted: Callable[[], Halt | None] = lambda: None
+    rank: int = 0
+    world_size: int = 1
+    rendezvous: str = ""
+    device: str = "cpu"
+    details: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._begun = time.monotonic()
+        self._sequence = 0
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """The active parameters."""
+        return self.assignment.params
+
+    @property
+    def folder(self) -> Path:
+        """The trial's own folder; it exists."""
+        return Path(self.assignment.folder)
+
+    @property
+    def number(self) -> int:
+        """The trial's number in its sweep."""
+        return self.assignment.trial
+
+    @property
+    def seed(self) -> int:
+        """Of everything random in this trial; the same in each of its attempts."""
+        return self.assignment.seed
+
+    def report(self, step: int, **metrics: float) -> bool:
+        """Send metrics at a step; False when the trial should return soon.
+
+        Raises:
+            TrialFailure: a metric is no number ("missing_metric").
+        """
+        return self.emit(step, metrics, time.monotonic() - self._begun)
+
+    def emit(self, step: int, metrics: Mapping[str, float], seconds: float) -> bool:
+        """As `report`, with the training seconds of this attempt given by a trainer that keeps its own clock."""
+        numbers = {}
+        for key, value in metrics.items():
+            try:
+                numbers[key] = float(value)
+            except (TypeError, ValueError) as error:
+                raise TrialFailure("missing_metric", f"metric {key!r} must be a number, got {value!r}") from error
+        a = self.assignment
+        self.send(Report(a.trial, a.attempt, self._sequence, int(step), numbers, a.previous_seconds + seconds))
+        self._sequence += 1
+        return self.halted() is None

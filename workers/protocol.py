@@ -1,0 +1,165 @@
+"""What the controller and the workers tell each other: frozen, JSON-able, free of torch and Ray.
+
+`Assignment` goes to a worker; `Started`, any number of `Report`s and exactly one `Outcome` come back for each
+(trial, attempt). Reports are keyed by (trial, attempt, sequence), so a duplicate is recognised.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+Value = bool | int | float | str
+Params = Mapping[str, Value]
+Metrics = Mapping[str, float]
+
+
+class Ending(StrEnum):
+    """How an attempt ended."""
+
+    COMPLETED = "completed"
+    STOPPED = "stopped"  # asked to stop early; its metrics count
+    PAUSED = "paused"  # asked to pause; a checkpoint was written
+    FAILED = "failed"  # `failure` says why
+    INTERRUPTED = "interrupted"  # the controller went away or was told to leave
+
+
+class Halt(StrEnum):
+    """Why a worker is asked to end its attempt before its time."""
+
+    STOP = "stop"
+    PAUSE = "pause"
+    INTERRUPT = "interrupt"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When an attempt must end by itself.
+
+    Args:
+        train_seconds: seconds of training after which a workload evaluates, reports and returns (`within` of a
+            goal); None for no such limit. It is time spent training, summed over attempts.
+        timeout_seconds: wall-clock seconds without any step or report after which the attempt counts as hung.
+        memory_bytes: peak memory a rank may use, None for the device's.
+    """
+
+    train_seconds: float | None = None
+    timeout_seconds: float | None = None
+    memory_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """One attempt at running one trial.
+
+    Args:
+        sweep: the sweep's name.
+        trial: number of the trial in the sweep, from 0.
+        attempt: from 1; grows with each retry or resumption.
+        params: active parameters of the configuration.
+        workload: name of the workload; None where an objective of the user's own is run.
+        data: the `data` section of the configuration; fixed: its `fixed` section.
+        seed: of everything random in the attempt; the same for every attempt of a trial.
+        folder: absolute path of a folder of the trial's own, for checkpoints and logs.
+        num_ranks: processes that the trial takes, one slot each.
+        threads: CPU threads a rank; gpus: GPUs a rank, a fraction where it is shared.
+        resume: whether the newest valid checkpoint in `folder` is continued from.
+        previous_seconds: training seconds that earlier attempts spent.
+    """
+
+    sweep: str
+    trial: int
+    attempt: int
+    params: Params
+    workload: str | None
+    folder: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    num_ranks: int = 1
+    threads: int = 1
+    gpus: float = 0.0
+    resume: bool = False
+    previous_seconds: float = 0.0
+    limits: Limits = field(default_factory=Limits)
+
+    @property
+    def label(self) -> str:
+        """Sweep, trial and configuration in a line, as the Ray dashboard and the logs show it."""
+        settings = " ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in self.params.items())
+        return f"{self.sweep}/{self.trial}.{self.attempt} {settings}"
+
+
+@dataclass(frozen=True)
+class Started:
+    """A worker has taken up an attempt; `worker` says which (host, pid)."""
+
+    trial: int
+    attempt: int
+    worker: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """Metrics at a step.
+
+    Args:
+        sequence: from 0 within an attempt.
+        step: what the workload counts (updates, epochs), not decreasing within an attempt.
+        metrics: every key as it was reported, float64.
+        seconds: training seconds since the trial began, earlier attempts counted in.
+    """
+
+    trial: int
+    attempt: int
+    sequence: int
+    step: int
+    metrics: Metrics
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an attempt ended.
+
+    Args:
+        ending: see `Ending`.
+        metrics: what the workload or objective returned.
+        failure: one of `search_spaces.errors.FAILURE_KINDS` where `ending` is FAILED, else None.
+        message: what happened, for a person.
+        seconds: wall-clock seconds of this attempt.
+        peak_memory_bytes: the largest of the ranks, None where it was not measured.
+        details: further facts for the report (memory by module, skipped steps); JSON.
+    """
+
+    trial: int
+    attempt: int
+    ending: Ending
+    metrics: Metrics = field(default_factory=dict)
+    failure: str | None = None
+    message: str = ""
+    seconds: float = 0.0
+    peak_memory_bytes: int | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+Event = Started | Report | Outcome
+
+
+def to_json(message: Assignment | Event) -> str:
+    """The message as one line of JSON; non-finite numbers as the strings "nan", "inf" and "-inf"."""
+    return json.dumps(_plain(dataclasses.asdict(message)), allow_nan=False, sort_keys=True)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return repr(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value

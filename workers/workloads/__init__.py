@@ -1,0 +1,14 @@
+"""Workloads, one a file or folder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from search_spaces.plugins import Registry
+
+if TYPE_CHECKING:
+    from .base import Workload
+
+WORKLOADS: Registry[Workload] = Registry(
+    "workload", "workers.workloads", "automl.workloads", "workers.workloads.base:Workload"
+)
