@@ -55,10 +55,8 @@ class Registry(Generic[T]):
         base_module, base_name = self.base.split(":")
         base = getattr(importlib.import_module(base_module), base_name)
         named = [getattr(module, key) for key in getattr(module, "__all__", ())]
-        pool = [
-            c for c in named or vars(module).values() if inspect.isclass(c) and issubclass(c, base) and c is not base
-        ]
-        own = [c for c in pool if named or c.__module__ == module.__name__]
+        classes = [c for c in named or vars(module).values() if inspect.isclass(c) and issubclass(c, base)]
+        own = [c for c in classes if c is not base and (named or c.__module__ == module.__name__)]
         concrete = [c for c in own if not inspect.isabstract(c)]
         if len(concrete) != 1:
             raise UsageError(f"{module.__name__} must define exactly one {self.noun}, it defines {len(concrete)}")
