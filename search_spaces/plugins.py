@@ -53,7 +53,7 @@ class Registry(Generic[T]):
                 return found
         module = importlib.import_module(f"{self.package}.{name.replace('-', '_')}")
         base_module, base_name = self.base.split(":")
-        base = getattr(importlib.import_module(base_module), base_name)
+        base: type[T] = getattr(importlib.import_module(base_module), base_name)
         named = [getattr(module, key) for key in getattr(module, "__all__", ())]
         classes = [c for c in named or vars(module).values() if inspect.isclass(c) and issubclass(c, base)]
         own = [c for c in classes if c is not base and (named or c.__module__ == module.__name__)]

@@ -1,0 +1,253 @@
+"""Constraints between parameters as people write them, such as `batch_size * accumulation <= 512`.
+
+The text is parsed by Python's own parser and compiled to closures over a whitelist of node types; nothing is ever
+passed to `eval`. Length, depth and the size of powers are capped, so that a hostile text is refused quickly.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from .errors import SpaceError
+from .parameters import Value
+
+MAX_LENGTH: Final = 1000
+MAX_NODES: Final = 400
+MAX_DEPTH: Final = 40
+MAX_BITS: Final = 1024
+
+Evaluate = Callable[[Mapping[str, Any]], Any]
+
+GRAMMAR: Final = "use + - * / // % **, comparisons, and, or, not, in (a, b), min, max, abs, names, numbers and strings"
+
+
+class NoResultError(ArithmeticError):
+    """The arithmetic has no result for these values (division by zero, overflow, a string in a sum)."""
+
+
+class Expression:
+    """A condition on the values of parameters.
+
+    Args:
+        text: such as `width % num_heads == 0 and dropout < 0.5`.
+
+    Where the arithmetic has no result (division by zero, overflow, numbers compared with strings), the condition
+    does not hold.
+
+    Attributes:
+        names: the parameters that it names, in order of appearance.
+
+    Raises:
+        SpaceError: the text is no such condition; the message says which part is not allowed.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = _checked_text(text)
+        tree = _parse(self.text)
+        _check_condition(tree, self.text)
+        called = {id(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call)}
+        found = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and id(n) not in called]
+        found.sort(key=lambda n: (n.lineno, n.col_offset))
+        self.names: tuple[str, ...] = tuple(dict.fromkeys(n.id for n in found))
+        self._evaluate = _Compiler(self.text).compile(tree)
+
+    def evaluate(self, params: Mapping[str, Value]) -> bool:
+        """Whether the condition holds; raises SpaceError where a name that it needs is missing."""
+        try:
+            return bool(self._evaluate(params))
+        except (ArithmeticError, TypeError):
+            return False
+        except KeyError as error:
+            raise SpaceError(f"constraint {self.text!r} needs a value of {error.args[0]!r}, there is none") from None
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"Expression({self.text!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Expression) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __reduce__(self) -> tuple[type[Expression], tuple[str]]:
+        return (type(self), (self.text,))
+
+
+def _checked_text(text: object) -> str:
+    if not isinstance(text, str) or not text.strip():
+        raise SpaceError(f"a constraint is a text such as 'batch_size * accumulation <= 512', got {text!r}")
+    if len(text) > MAX_LENGTH:
+        raise SpaceError(f"a constraint has at most {MAX_LENGTH} characters, got {len(text)}: {text[:40]!r}...")
+    return text.strip()
+
+
+def _parse(text: str) -> ast.expr:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text, mode="eval").body
+    except SyntaxError as error:
+        raise SpaceError(f"constraint {text!r} is not well formed at column {error.offset}: {error.msg}") from None
+    except (ValueError, MemoryError, RecursionError):
+        raise SpaceError(f"constraint {text[:60]!r} is not well formed or nested too deeply") from None
+    level, depth, count = [tree], 0, 0
+    while level:
+        depth, count = depth + 1, count + len(level)
+        if depth > MAX_DEPTH or count > MAX_NODES:
+            raise SpaceError(
+                f"a constraint is nested at most {MAX_DEPTH} deep and has at most {MAX_NODES} parts, "
+                f"got more in {text[:60]!r}"
+            )
+        level = [child for node in level for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
+    return tree
+
+
+def _check_condition(node: ast.expr, text: str) -> None:
+    """Operands of and, or, not and the whole must be true or false: `x == 1 or 2` is refused, not always true."""
+    if isinstance(node, ast.BoolOp):
+        for value in node.values:
+            _check_condition(value, text)
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        _check_condition(node.operand, text)
+    elif isinstance(node, ast.BinOp | ast.Call | ast.UnaryOp) or (
+        isinstance(node, ast.Constant) and not isinstance(node.value, bool)
+    ):
+        part = ast.get_source_segment(text, node) or text
+        raise SpaceError(
+            f"constraint {text!r} needs a condition that is true or false, such as a comparison, at {part!r}"
+        )
+
+
+def _number(value: Any) -> Any:
+    """The number itself; strings are refused here, so that `*` and `%` never mean what they mean for strings."""
+    if isinstance(value, int) and value.bit_length() > MAX_BITS:
+        raise NoResultError
+    if isinstance(value, int | float):
+        return value
+    raise NoResultError
+
+
+def _power(base: Any, exponent: Any) -> Any:
+    base, exponent = _number(base), _number(exponent)
+    if isinstance(base, int) and isinstance(exponent, int) and base.bit_length() * abs(exponent) > MAX_BITS:
+        base = float(base)  # as a float it overflows at once instead of growing
+    result = base**exponent
+    if isinstance(result, complex):
+        raise NoResultError
+    return result
+
+
+_BINARY: Final[Mapping[type[ast.operator], Callable[[Any, Any], Any]]] = {
+    ast.Add: lambda a, b: _number(a) + _number(b),
+    ast.Sub: lambda a, b: _number(a) - _number(b),
+    ast.Mult: lambda a, b: _number(a) * _number(b),
+    ast.Div: lambda a, b: _number(a) / _number(b),
+    ast.FloorDiv: lambda a, b: _number(a) // _number(b),
+    ast.Mod: lambda a, b: _number(a) % _number(b),
+    ast.Pow: _power,
+}
+_UNARY: Final[Mapping[type[ast.unaryop], Callable[[Any], Any]]] = {
+    ast.Not: operator.not_,
+    ast.USub: lambda a: -_number(a),
+    ast.UAdd: _number,
+}
+_COMPARE: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.In: lambda a, b: a in b,
+    ast.NotIn: lambda a, b: a not in b,
+}
+_FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
+    "min": lambda *items: min(map(_number, items)),
+    "max": lambda *items: max(map(_number, items)),
+    "abs": lambda item: abs(_number(item)),
+}
+
+
+class _Compiler:
+    """Turns a syntax tree into closures; refuses every node that is not on its list."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def compile(self, node: ast.AST) -> Evaluate:
+        method = getattr(self, f"_{type(node).__name__.lower()}", None)
+        if method is None:
+            raise self.refuse(node)
+        found: Evaluate = method(node)
+        return found
+
+    def refuse(self, node: ast.AST) -> SpaceError:
+        part = ast.get_source_segment(self.text, node) or type(node).__name__
+        return SpaceError(f"constraint {self.text!r} must not contain {part!r} ({type(node).__name__}); {GRAMMAR}")
+
+    def _name(self, node: ast.Name) -> Evaluate:
+        return operator.itemgetter(node.id)
+
+    def _constant(self, node: ast.Constant) -> Evaluate:
+        value = node.value
+        big = isinstance(value, int) and value.bit_length() > MAX_BITS
+        if not isinstance(value, bool | int | float | str) or big or (isinstance(value, float) and math.isinf(value)):
+            raise self.refuse(node)
+        return lambda params: value
+
+    def _binop(self, node: ast.BinOp) -> Evaluate:
+        apply = _BINARY.get(type(node.op))
+        if apply is None:
+            raise self.refuse(node)
+        left, right = self.compile(node.left), self.compile(node.right)
+        return lambda params: apply(left(params), right(params))
+
+    def _unaryop(self, node: ast.UnaryOp) -> Evaluate:
+        apply = _UNARY.get(type(node.op))
+        if apply is None:
+            raise self.refuse(node)
+        operand = self.compile(node.operand)
+        return lambda params: apply(operand(params))
+
+    def _boolop(self, node: ast.BoolOp) -> Evaluate:
+        values = [self.compile(value) for value in node.values]
+        test = all if isinstance(node.op, ast.And) else any
+        return lambda params: test(value(params) for value in values)
+
+    def _compare(self, node: ast.Compare) -> Evaluate:
+        operands = [node.left, *node.comparators]
+        pairs: list[tuple[Callable[[Any, Any], Any], Evaluate, Evaluate]] = []
+        for left, op, right in zip(operands, node.ops, operands[1:], strict=False):
+            if type(op) not in _COMPARE:
+                raise self.refuse(node)
+            pairs.append((_COMPARE[type(op)], self.compile(left), self._right(op, right, node)))
+        if len(pairs) == 1:
+            compare, first, second = pairs[0]
+            return lambda params: compare(first(params), second(params))
+        return lambda params: all(compare(left(params), right(params)) for compare, left, right in pairs)
+
+    def _right(self, op: ast.cmpop, node: ast.expr, compare: ast.Compare) -> Evaluate:
+        if not isinstance(op, ast.In | ast.NotIn):
+            return self.compile(node)
+        if not isinstance(node, ast.Tuple | ast.List | ast.Set) or len(compare.ops) > 1:
+            raise self.refuse(compare)
+        items = [self.compile(item) for item in node.elts]
+        return lambda params: [item(params) for item in items]
+
+    def _call(self, node: ast.Call) -> Evaluate:
+        function = _FUNCTIONS.get(node.func.id) if isinstance(node.func, ast.Name) else None
+        if function is None or node.keywords or not node.args:
+            raise self.refuse(node)
+        wanted_one = isinstance(node.func, ast.Name) and node.func.id == "abs"
+        if wanted_one is not (len(node.args) == 1):
+            raise self.refuse(node)
+        arguments = [self.compile(argument) for argument in node.args]
+        return lambda params: function(*[argument(params) for argument in arguments])

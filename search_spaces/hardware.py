@@ -1,0 +1,208 @@
+"""What this machine can run: cores, memory, GPUs, precisions and communication backends."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+
+PRECISIONS: Final = ("fp32", "tf32", "bf16", "fp16")
+BACKENDS: Final = ("gloo", "nccl", "mpi")
+
+TF32_CAPABILITY: Final = (8, 0)
+BF16_CAPABILITY: Final = (8, 0)
+FP16_CAPABILITY: Final = (5, 3)
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One CUDA device; `capability` as (major, minor), `bf16` whether it computes in bfloat16 without emulation."""
+
+    name: str
+    memory_bytes: int
+    capability: tuple[int, int]
+    bf16: bool
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """What a machine has, as plain data.
+
+    Args:
+        num_cpus: cores that this process may use.
+        memory_bytes: main memory that this process may use.
+        gpus: the CUDA devices that are visible.
+        precisions: those of `PRECISIONS` that training can use here, on every GPU or else on the CPU.
+        backends: those of `BACKENDS` that this torch was built with and that have a device to work on.
+        host: name of the machine.
+        slow: precision to the reason why it runs here without hardware support, slower than fp32.
+    """
+
+    num_cpus: int
+    memory_bytes: int
+    gpus: tuple[Gpu, ...] = ()
+    precisions: tuple[str, ...] = ("fp32",)
+    backends: tuple[str, ...] = ("gloo",)
+    host: str = ""
+    slow: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def device(self) -> str:
+        """What a trial trains on: "cuda" where there is a GPU, else "cpu"."""
+        return "cuda" if self.gpus else "cpu"
+
+    def lacks_precision(self, precision: str) -> str | None:
+        """Why a precision cannot be used here; None where it can."""
+        if precision in self.precisions:
+            return None
+        needs = {
+            "tf32": f"needs a CUDA GPU of capability {TF32_CAPABILITY[0]}.{TF32_CAPABILITY[1]} or later",
+            "bf16": "needs a CUDA GPU that computes in bfloat16, or a CPU that torch can autocast to bfloat16",
+            "fp16": f"needs a CUDA GPU of capability {FP16_CAPABILITY[0]}.{FP16_CAPABILITY[1]} or later, or a CPU "
+            "that torch can autocast to float16",
+        }
+        return f"{needs.get(precision, 'is not known')}; {self._devices()}"
+
+    def lacks_backend(self, backend: str) -> str | None:
+        """Why a communication backend cannot be used here; None where it can."""
+        if backend in self.backends:
+            return None
+        needs = {
+            "nccl": "needs torch built with NCCL and a CUDA GPU",
+            "mpi": "needs torch built with MPI",
+            "gloo": "needs torch built with distributed support",
+        }
+        return f"{needs.get(backend, 'is not known')}; here: {', '.join(self.backends) or 'no backend'}"
+
+    def _devices(self) -> str:
+        if not self.gpus:
+            return "this machine has no CUDA GPU"
+        return "here: " + ", ".join(f"{g.name} ({g.capability[0]}.{g.capability[1]})" for g in self.gpus)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON data; the inverse is `from_dict`."""
+        data = asdict(self)
+        data["gpus"] = [{**gpu, "capability": list(gpu["capability"])} for gpu in data["gpus"]]
+        return {**data, "precisions": list(self.precisions), "backends": list(self.backends), "slow": dict(self.slow)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Hardware:
+        """The inverse of `to_dict`."""
+        gpus = tuple(Gpu(**{**gpu, "capability": tuple(gpu["capability"])}) for gpu in data["gpus"])
+        lists = {key: tuple(data[key]) for key in ("precisions", "backends")}
+        return cls(**{**data, **lists, "gpus": gpus})
+
+
+@cache
+def detect() -> Hardware:
+    """What this process sees of its machine. Imports torch, so that it takes seconds the first time."""
+    import torch
+
+    gpus = _gpus() if torch.cuda.is_available() else ()
+    precisions, slow = _gpu_precisions(gpus) if gpus else _cpu_precisions()
+    return Hardware(
+        num_cpus=count_cpus(),
+        memory_bytes=memory_limit(),
+        gpus=gpus,
+        precisions=precisions,
+        backends=_backends(bool(gpus)),
+        host=socket.gethostname(),
+        slow=slow,
+    )
+
+
+def count_cpus() -> int:
+    """Cores that this process may use: its affinity, cut to the CPU quota of its control group."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    cores = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+    quota = _read("/sys/fs/cgroup/cpu.max").split()
+    if len(quota) == 2 and quota[0].isdigit() and quota[1].isdigit():
+        cores = min(cores, max(1, int(quota[0]) // int(quota[1])))
+    return max(1, cores)
+
+
+def memory_limit() -> int:
+    """Bytes of main memory that this process may use: the machine's, cut to the limit of its control group."""
+    limits = [int(psutil.virtual_memory().total)]
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        text = _read(path).strip()
+        if text.isdigit() and int(text) > 0:
+            limits.append(int(text))
+    return min(limits)
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text()
+    except OSError:
+        return ""
+
+
+def _gpus() -> tuple[Gpu, ...]:
+    import torch
+
+    found = []
+    for index in range(torch.cuda.device_count()):
+        properties = torch.cuda.get_device_properties(index)
+        capability = (int(properties.major), int(properties.minor))
+        native = capability >= BF16_CAPABILITY or torch.version.hip is not None
+        found.append(Gpu(str(properties.name), int(properties.total_memory), capability, native))
+    return tuple(found)
+
+
+def _gpu_precisions(gpus: tuple[Gpu, ...]) -> tuple[tuple[str, ...], dict[str, str]]:
+    """What every GPU can do, since a trial may land on any of them."""
+    weakest = min(gpu.capability for gpu in gpus)
+    able = {
+        "fp32": True,
+        "tf32": weakest >= TF32_CAPABILITY,
+        "bf16": all(gpu.bf16 for gpu in gpus),
+        "fp16": weakest >= FP16_CAPABILITY,
+    }
+    return tuple(name for name in PRECISIONS if able[name]), {}
+
+
+def _cpu_precisions() -> tuple[tuple[str, ...], dict[str, str]]:
+    """The CPU autocasts to bfloat16 and float16 everywhere; instructions of its own decide whether that is fast."""
+    import torch
+
+    read = getattr(torch.cpu, "get_capabilities", dict)
+    flags: Mapping[str, Any] = read()
+    native = {
+        "bf16": any(flags.get(f) for f in ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16")),
+        "fp16": any(flags.get(f) for f in ("avx512_fp16", "amx_fp16", "fp16_arith")),
+    }
+    words = {"bf16": "bfloat16", "fp16": "float16"}
+    slow = {p: f"this CPU has no {words[p]} instructions and emulates them" for p, fast in native.items() if not fast}
+    return ("fp32", *(p for p in ("bf16", "fp16") if _autocasts(p))), slow
+
+
+def _autocasts(precision: str) -> bool:
+    """Whether a small matrix product really runs under autocast on the CPU, forward and backward."""
+    import torch
+
+    dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}[precision]
+    weight = torch.ones(8, 8, requires_grad=True)
+    try:
+        with torch.autocast("cpu", dtype=dtype):
+            product = torch.ones(8, 8) @ weight
+        torch.autograd.grad(product.float().sum(), weight)
+    except (RuntimeError, ValueError, NotImplementedError):
+        return False
+    return product.dtype == dtype
+
+
+def _backends(has_gpu: bool) -> tuple[str, ...]:
+    import torch.distributed as dist
+
+    if not dist.is_available():
+        return ()
+    built = {"gloo": dist.is_gloo_available(), "nccl": has_gpu and dist.is_nccl_available()}
+    built["mpi"] = dist.is_mpi_available()
+    return tuple(name for name in BACKENDS if built[name])
