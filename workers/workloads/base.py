@@ -8,7 +8,7 @@ descent derives from `Trainable` and leaves the loop, precision, parallelism, ch
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+    from search_spaces.knobs import Dropped
     from workers.context import Context
 
     Batch = Mapping[str, torch.Tensor]
@@ -80,6 +81,11 @@ class Workload(ABC):
     @abstractmethod
     def space(cls, hardware: Hardware) -> Space:
         """Every parameter that can be tuned, with its default, as far as this hardware can run it."""
+
+    @classmethod
+    def dropped(cls, hardware: Hardware) -> Sequence[Dropped]:
+        """The values that `space` leaves out on this hardware, each with the reason."""
+        return ()
 
     @classmethod
     @abstractmethod
