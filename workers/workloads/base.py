@@ -12,9 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from search_spaces.hardware import Hardware
-
 from search_spaces import Space
+from search_spaces.hardware import Hardware
 
 if TYPE_CHECKING:
     import torch
