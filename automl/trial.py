@@ -50,11 +50,17 @@ TRANSITIONS: Final[Mapping[TrialState, frozenset[TrialState]]] = {
 
 @dataclass(frozen=True)
 class ReportPoint:
-    """One report: metrics at a step, after so many training seconds of the trial."""
+    """One report: metrics at a step, after so many training seconds of the trial.
+
+    Args:
+        attempt, sequence: which report of which attempt it is.
+    """
 
     step: int
     metrics: Metrics
     seconds: float
+    attempt: int = 1
+    sequence: int = 0
 
 
 @dataclass(frozen=True)

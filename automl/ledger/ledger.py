@@ -1,0 +1,271 @@
+"""Reading a store, and taking hold of one of its sweeps."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from automl.errors import StoreError, UsageError
+from automl.events import SweepEvent, lineage
+from automl.snapshot import Snapshot
+from automl.spec import SweepSpec
+from automl.trial import ReportPoint, Trial
+
+from . import codec, store
+from .holder import FileLock, alive
+from .recorder import Recorder, hold
+from .schema import EVENTS, HOLDERS, REPORTS, SWEEPS, TRIALS
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+@dataclass(frozen=True)
+class SweepInfo:
+    """A line of `automl list`: `created` in seconds since 1970, `state` as in `Snapshot`."""
+
+    name: str
+    state: str
+    created: float
+    seconds: float
+    num_trials: int
+
+
+class Ledger:
+    """A store of sweeps. Reading takes no lock; writing needs `acquire`. May be used from any thread.
+
+    Make one with `Ledger.open`.
+    """
+
+    def __init__(self, engine: sa.Engine, name: str, folder: Path | None, lockable: bool) -> None:
+        self._engine, self._folder, self._lockable = engine, folder, lockable
+        self.name = name
+        self._held: dict[str, Recorder] = {}
+
+    @classmethod
+    def open(
+        cls, location: str | os.PathLike[str] = ".automl", *, create: bool = False, readonly: bool = False
+    ) -> Ledger:
+        """Open a store.
+
+        Args:
+            location: a folder (its SQLite file is `ledger.sqlite3`), a SQLAlchemy URL, or "sqlite://" for memory.
+            create: make it where there is none.
+            readonly: refuse to write.
+
+        Raises:
+            StoreError: it is not there, cannot be read or written, is empty, damaged, or of a newer schema.
+        """
+        engine = store.open_engine(location, create=create, readonly=readonly)
+        url, file, folder = store.locate(location)
+        name = str(file) if file else sa.make_url(url).render_as_string(hide_password=True)
+        return cls(engine, name, folder, lockable=file is not None)
+
+    def close(self) -> None:
+        """Release what is held and close the connections."""
+        for name in list(self._held):
+            self.release(name)
+        self._engine.dispose()
+
+    def sweeps(self) -> list[SweepInfo]:
+        """Every sweep, the newest last."""
+        count = sa.select(sa.func.count()).where(TRIALS.c.sweep == SWEEPS.c.id).scalar_subquery()
+        query = sa.select(SWEEPS, count.label("num_trials")).order_by(SWEEPS.c.id)
+        rows = self._rows(query)
+        return [SweepInfo(r["name"], self._state(r), r["created"], r["seconds"], r["num_trials"]) for r in rows]
+
+    def create_sweep(self, spec: SweepSpec, environment: Mapping[str, Any] | None = None, *, rename: bool = True) -> str:
+        """Add a sweep and return its name, which gets `-2`, `-3`... where it is in use and `rename` is set.
+
+        Raises:
+            UsageError: the name is malformed, or in use and `rename` is not set.
+        """
+        if not _NAME.fullmatch(spec.name):
+            raise UsageError(
+                f"a sweep's name is 1 to 64 letters, digits, '_', '.' or '-' and begins with a letter or digit, "
+                f"got {spec.name!r}"
+            )
+        for candidate in _candidates(spec.name):
+            if self._insert_sweep(replace(spec, name=candidate), environment or {}):
+                return candidate
+            if not rename:
+                raise UsageError(f"there is a sweep named {spec.name!r} in {self.name}: choose another name, or resume")
+        raise AssertionError("unreachable")
+
+    def spec(self, sweep: str) -> SweepSpec:
+        """What the sweep was made with."""
+        return SweepSpec.from_dict(json.loads(self._row(sweep)["spec"]))
+
+    def environment(self, sweep: str) -> dict[str, Any]:
+        """Git commit, package versions and hardware that the sweep was made with."""
+        found: dict[str, Any] = json.loads(self._row(sweep)["environment"])
+        return found
+
+    def trials(self, sweep: str) -> list[Trial]:
+        """Every trial by number, with its reports."""
+        return self._trials(self._row(sweep)["id"])
+
+    def snapshot(self, sweep: str) -> Snapshot:
+        """The sweep as it is now."""
+        row = self._row(sweep)
+        spec = SweepSpec.from_dict(json.loads(row["spec"]))
+        state = self._state(row)
+        status = json.loads((self._holder(row["id"]) or {}).get("status", "{}")) if state == "running" else {}
+        return Snapshot(
+            sweep,
+            state,
+            self._trials(row["id"]),
+            spec.goals,
+            spec.constraints,
+            spec.budget,
+            row["seconds"],
+            **status,
+        )
+
+    def events(self, sweep: str) -> Iterator[SweepEvent]:
+        """Everything recorded but reports, in order."""
+        row = self._row(sweep)
+        params = {trial.number: trial.params for trial in self._trials(row["id"])}
+        query = sa.select(EVENTS).where(EVENTS.c.sweep == row["id"]).order_by(EVENTS.c.id)
+        for found in self._rows(query):
+            yield codec.event_of(found["kind"], found["payload"], params.get(found["trial"], {}))
+
+    def folder(self, sweep: str) -> Path:
+        """The sweep's own folder, for checkpoints and logs; it may not exist yet."""
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="automl-"))
+        return self._folder / "sweeps" / sweep
+
+    def request_stop(self, sweep: str) -> None:
+        """Ask the sweep's controller, in whatever process it is, to end the sweep."""
+        self._update_sweep(sweep, stop_requested=1)
+
+    def acquire(self, sweep: str) -> Recorder:
+        """Hold a sweep for writing.
+
+        Raises:
+            StoreError: another controller holds it; the message names its host and pid.
+        """
+        lock = FileLock(self.folder(sweep) / "controller.lock") if self._lockable else None
+        row = self._row(sweep)
+        try:
+            if lock and not lock.acquire():
+                raise self._refusal(sweep, self._holder(row["id"]))
+            with store.translated(self.name), self._write() as connection:
+                holder = self._holder(row["id"], connection)
+                if not lock and holder and holder["held"] and _is_alive(holder) and self._folder:
+                    raise self._refusal(sweep, holder)
+                fence = hold(connection, row["id"])
+                running = {"state": "running", "stop_requested": 0}
+                connection.execute(SWEEPS.update().where(SWEEPS.c.id == row["id"]).values(running))
+        except BaseException:
+            if lock:
+                lock.release()
+            raise
+        trials = self._trials(row["id"])
+        self._held[sweep] = Recorder(self._engine, self.name, row["id"], trials, fence=fence, lock=lock)
+        return self._held[sweep]
+
+    def release(self, sweep: str) -> None:
+        """Give a held sweep back."""
+        if recorder := self._held.pop(sweep, None):
+            recorder.release()
+
+    def record(self, sweep: str, *events: SweepEvent) -> None:
+        """Apply events to a held sweep and commit them together."""
+        recorder = self._held[sweep]
+        for event in events:
+            recorder.apply(event)
+        recorder.commit()
+
+    def _write(self) -> Any:
+        return self._engine.execution_options(write=True).begin()
+
+    def _insert_sweep(self, spec: SweepSpec, environment: Mapping[str, Any]) -> bool:
+        row = {
+            "name": spec.name,
+            "spec": codec.dumps(spec.to_dict()),
+            "environment": codec.dumps(environment),
+            "state": "interrupted",
+            "created": time.time(),
+        }
+        try:
+            with store.translated(self.name), self._write() as connection:
+                if connection.scalar(sa.select(SWEEPS.c.id).where(SWEEPS.c.name == spec.name)) is not None:
+                    return False
+                connection.execute(SWEEPS.insert(), row)
+        except StoreError as error:
+            if isinstance(error.__cause__, sa.exc.IntegrityError):
+                return False
+            raise
+        return True
+
+    def _update_sweep(self, sweep: str, **values: Any) -> None:
+        row = self._row(sweep)
+        with store.translated(self.name), self._write() as connection:
+            connection.execute(SWEEPS.update().where(SWEEPS.c.id == row["id"]).values(values))
+
+    def _rows(self, query: sa.Select[Any]) -> list[Mapping[str, Any]]:
+        with store.translated(self.name), self._engine.connect() as connection:
+            return [dict(row) for row in connection.execute(query).mappings()]
+
+    def _row(self, sweep: str) -> Mapping[str, Any]:
+        rows = self._rows(sa.select(SWEEPS).where(SWEEPS.c.name == sweep))
+        if not rows:
+            from search_spaces.plugins import nearest
+
+            known = [info.name for info in self.sweeps()]
+            hint = nearest(sweep, known) if known else "it has no sweeps yet"
+            raise UsageError(f"there is no sweep named {sweep!r} in {self.name}: {hint}")
+        return rows[0]
+
+    def _holder(self, sweep_id: int, connection: sa.Connection | None = None) -> Mapping[str, Any] | None:
+        query = sa.select(HOLDERS).where(HOLDERS.c.sweep == sweep_id)
+        if connection is not None:
+            found = connection.execute(query).mappings().first()
+            return dict(found) if found else None
+        return next(iter(self._rows(query)), None)
+
+    def _state(self, row: Mapping[str, Any]) -> str:
+        if row["state"] != "running":
+            return str(row["state"])
+        holder = self._holder(row["id"])
+        return "running" if holder and holder["held"] and _is_alive(holder) else "interrupted"
+
+    def _refusal(self, sweep: str, holder: Mapping[str, Any] | None) -> StoreError:
+        who = f"process {holder['pid']} on {holder['host']}" if holder else "another process"
+        return StoreError(f"sweep {sweep!r} is held by {who}: wait for it, or stop it with `automl stop {sweep}`")
+
+    def _trials(self, sweep_id: int) -> list[Trial]:
+        columns = (REPORTS.c.trial, REPORTS.c.attempt, REPORTS.c.sequence, REPORTS.c.step, REPORTS.c.seconds)
+        key = (REPORTS.c.trial, REPORTS.c.attempt, REPORTS.c.sequence)
+        reports = sa.select(*columns, REPORTS.c.metrics).where(REPORTS.c.sweep == sweep_id).order_by(*key)
+        trials = sa.select(TRIALS).where(TRIALS.c.sweep == sweep_id).order_by(TRIALS.c.number)
+        points: dict[int, tuple[ReportPoint, ...]] = {}
+        with store.translated(self.name), self._engine.connect() as connection:
+            rows = connection.execute(trials).mappings().all()
+            for trial, attempt, sequence, step, seconds, metrics in connection.execute(reports):
+                point = ReportPoint(step, codec.metrics_of(metrics), seconds, attempt, sequence)
+                points[trial] = lineage(points.get(trial, ()), point)
+        return [codec.trial_of(row, points.get(row["number"], ())) for row in rows]
+
+
+def _is_alive(holder: Mapping[str, Any]) -> bool:
+    return alive(holder["host"], holder["pid"], holder["process_started"], holder["heartbeat"], time.time())
+
+
+def _candidates(name: str) -> Iterator[str]:
+    yield name
+    number = 2
+    while True:
+        suffix = f"-{number}"
+        yield name[: 64 - len(suffix)] + suffix
+        number += 1

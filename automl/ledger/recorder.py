@@ -1,0 +1,178 @@
+"""The writing side of a sweep, for the one controller that holds it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+
+from automl.errors import StoreError
+from automl.events import Begun, Ended, Noted, SweepEvent, fold
+from automl.trial import Trial
+from workers.protocol import Report, Started
+
+from . import codec
+from .holder import FileLock, process_started
+from .schema import ATTEMPTS, EVENTS, HOLDERS, REPORTS, SWEEPS, TRIALS
+from .store import translated
+
+
+class Recorder:
+    """Folds events into trials at once and writes them at `commit`, all that came together in one transaction.
+
+    Nothing may be acted on before it is committed. Used from one thread.
+
+    Args:
+        trials: every trial of the sweep by number; the list grows and its items are replaced as events come.
+        seconds: of the sweep's earlier runs.
+    """
+
+    def __init__(
+        self, engine: sa.Engine, store: str, sweep: int, trials: list[Trial], *, fence: int, lock: FileLock | None
+    ) -> None:
+        self._engine, self._store, self._sweep, self._fence, self._lock = engine, store, sweep, fence, lock
+        self.trials = trials
+        self._stored = len(trials)
+        self._events: list[SweepEvent] = []
+
+    def apply(self, event: SweepEvent) -> Trial | None:
+        """The trial after the event; None where the event changes nothing: a duplicate, or late."""
+        if isinstance(event, Noted):
+            self._events.append(event)
+            return None
+        known = event.trial < len(self.trials)
+        if not known and event.trial != len(self.trials):
+            raise StoreError(f"the next trial of the sweep is {len(self.trials)}, got {event.trial}")
+        before = self.trials[event.trial] if known else None
+        after = fold(before, event)
+        if after is None or after is before:
+            return None
+        if known:
+            self.trials[event.trial] = after
+        else:
+            self.trials.append(after)
+        self._events.append(event)
+        return after
+
+    def commit(
+        self, seconds: float | None = None, *, state: str | None = None, status: Mapping[str, Any] | None = None
+    ) -> bool:
+        """Write what was applied, and the sign of life; whether somebody asked the sweep to stop.
+
+        Args:
+            seconds: of the sweep so far; state: of the sweep; status: of the controller, for whoever watches.
+
+        Raises:
+            StoreError: the store cannot be written to, or another controller has taken the sweep over. What was
+                applied stays uncommitted.
+        """
+        with (
+            translated(self._store),
+            self._engine.connect().execution_options(write=True) as connection,
+            connection.begin(),
+        ):
+            self._check_held(connection, status)
+            self._write_events(connection)
+            values = {key: value for key, value in (("seconds", seconds), ("state", state)) if value is not None}
+            if values:
+                connection.execute(SWEEPS.update().where(SWEEPS.c.id == self._sweep).values(values))
+            stop = connection.scalar(sa.select(SWEEPS.c.stop_requested).where(SWEEPS.c.id == self._sweep))
+        self._stored = len(self.trials)
+        self._events.clear()
+        return bool(stop)
+
+    @property
+    def uncommitted(self) -> int:
+        """How many events wait for a commit."""
+        return len(self._events)
+
+    def release(self) -> None:
+        """Let another controller hold the sweep."""
+        try:
+            with translated(self._store), self._engine.begin() as connection:
+                mine = (HOLDERS.c.sweep == self._sweep) & (HOLDERS.c.fence == self._fence)
+                connection.execute(HOLDERS.update().where(mine).values(held=0))
+        finally:
+            if self._lock:
+                self._lock.release()
+
+    def _check_held(self, connection: sa.Connection, status: Mapping[str, Any] | None) -> None:
+        values: dict[str, Any] = {"heartbeat": time.time()}
+        if status is not None:
+            values["status"] = codec.dumps(status)
+        mine = (HOLDERS.c.sweep == self._sweep) & (HOLDERS.c.fence == self._fence) & (HOLDERS.c.held == 1)
+        if connection.execute(HOLDERS.update().where(mine).values(values)).rowcount != 1:
+            raise StoreError(f"{self._store}: another controller has taken the sweep over; this one ends")
+
+    def _write_events(self, connection: sa.Connection) -> None:
+        numbers = {event.trial for event in self._events if event.trial is not None and not isinstance(event, Noted)}
+        rows = [codec.trial_row(self._sweep, self.trials[number]) for number in sorted(numbers)]
+        _insert(connection, TRIALS, [row for row in rows if row["number"] >= self._stored])
+        _update(connection, TRIALS, ("sweep", "number"), [row for row in rows if row["number"] < self._stored])
+        reports = [event for event in self._events if isinstance(event, Report)]
+        _insert(connection, REPORTS, [codec.report_row(self._sweep, report) for report in reports])
+        others = [event for event in self._events if not isinstance(event, Report)]
+        now = time.time()
+        _insert(connection, EVENTS, [codec.event_row(self._sweep, event, now) for event in others])
+        _insert(connection, ATTEMPTS, [self._begun_row(event) for event in others if isinstance(event, Begun)])
+        for kind, row_of in ((Started, self._started_row), (Ended, self._ended_row)):
+            rows = [row_of(event) for event in others if isinstance(event, kind)]
+            _update(connection, ATTEMPTS, ("sweep", "trial", "attempt"), rows)
+
+    def _begun_row(self, event: Begun) -> codec.Row:
+        return {"sweep": self._sweep, "trial": event.trial, "attempt": event.attempt, "begun": event.at}
+
+    def _started_row(self, event: Any) -> codec.Row:
+        key = {"sweep": self._sweep, "trial": event.trial, "attempt": event.attempt}
+        return {**key, "worker": event.worker}
+
+    def _ended_row(self, event: Any) -> codec.Row:
+        outcome = event.outcome
+        return {
+            "sweep": self._sweep,
+            "trial": event.trial,
+            "attempt": outcome.attempt,
+            "ended": event.at,
+            "ending": str(outcome.ending),
+            "failure": event.failure or outcome.failure,
+            "message": event.message or outcome.message,
+            "seconds": outcome.seconds,
+            "peak_memory_bytes": outcome.peak_memory_bytes,
+        }
+
+
+def hold(connection: sa.Connection, sweep: int) -> int:
+    """Write this process into the sweep's holder row and return its fencing number, larger than any before."""
+    last = connection.scalar(sa.select(HOLDERS.c.fence).where(HOLDERS.c.sweep == sweep))
+    row = {
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "process_started": process_started(os.getpid()),
+        "heartbeat": time.time(),
+        "fence": (last or 0) + 1,
+        "held": 1,
+        "status": "{}",
+    }
+    if last is None:
+        connection.execute(HOLDERS.insert(), {"sweep": sweep, **row})
+    else:
+        connection.execute(HOLDERS.update().where(HOLDERS.c.sweep == sweep).values(row))
+    return int(row["fence"])
+
+
+def _insert(connection: sa.Connection, table: sa.Table, rows: list[codec.Row]) -> None:
+    if rows:
+        connection.execute(table.insert(), rows)
+
+
+def _update(connection: sa.Connection, table: sa.Table, keys: tuple[str, ...], rows: list[codec.Row]) -> None:
+    if not rows:
+        return
+    where = sa.and_(*(table.c[key] == sa.bindparam(f"_{key}") for key in keys))
+    values = {name: sa.bindparam(name) for name in rows[0] if name not in keys}
+    named = [{f"_{key}" if key in keys else key: value for key, value in row.items()} for row in rows]
+    connection.execute(table.update().where(where).values(values), named)
