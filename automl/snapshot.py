@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from . import ranking
 from .goals import Constraint, Goal
 from .spec import Budget
 from .trial import Trial, TrialState
@@ -20,6 +21,7 @@ class Snapshot:
         num_slots, busy_slots: of the workers; 0 where no controller runs.
         suggesting: what the suggester does now, in words ("idle", "suggesting", "2 ready", "fell back to sobol").
         suggestion_seconds: how long each suggestion took.
+        last_report_counts: whether a goal takes a trial's final metrics instead of its best report.
     """
 
     sweep: str
@@ -33,6 +35,17 @@ class Snapshot:
     busy_slots: int = 0
     suggesting: str = "idle"
     suggestion_seconds: Sequence[float] = ()
+    last_report_counts: bool = False
+
+    @property
+    def best(self) -> Trial | None:
+        """The best trial so far by the first goal; None where none has succeeded."""
+        return ranking.best(self.trials, self.goals, self.constraints, last_report_counts=self.last_report_counts)
+
+    @property
+    def pareto(self) -> list[Trial]:
+        """The trials on the Pareto front of all goals, by number."""
+        return ranking.pareto(self.trials, self.goals, self.constraints, last_report_counts=self.last_report_counts)
 
     def in_state(self, *states: TrialState) -> list[Trial]:
         """The trials that are in one of these states."""

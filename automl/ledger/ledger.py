@@ -82,7 +82,9 @@ class Ledger:
         rows = self._rows(query)
         return [SweepInfo(r["name"], self._state(r), r["created"], r["seconds"], r["num_trials"]) for r in rows]
 
-    def create_sweep(self, spec: SweepSpec, environment: Mapping[str, Any] | None = None, *, rename: bool = True) -> str:
+    def create_sweep(
+        self, spec: SweepSpec, environment: Mapping[str, Any] | None = None, *, rename: bool = True
+    ) -> str:
         """Add a sweep and return its name, which gets `-2`, `-3`... where it is in use and `rename` is set.
 
         Raises:
@@ -127,6 +129,7 @@ class Ledger:
             spec.constraints,
             spec.budget,
             row["seconds"],
+            last_report_counts=spec.last_report_counts,
             **status,
         )
 
@@ -251,7 +254,7 @@ class Ledger:
         trials = sa.select(TRIALS).where(TRIALS.c.sweep == sweep_id).order_by(TRIALS.c.number)
         points: dict[int, tuple[ReportPoint, ...]] = {}
         with store.translated(self.name), self._engine.connect() as connection:
-            rows = connection.execute(trials).mappings().all()
+            rows = [dict(row) for row in connection.execute(trials).mappings()]
             for trial, attempt, sequence, step, seconds, metrics in connection.execute(reports):
                 point = ReportPoint(step, codec.metrics_of(metrics), seconds, attempt, sequence)
                 points[trial] = lineage(points.get(trial, ()), point)

@@ -148,12 +148,13 @@ class Recorder:
 def hold(connection: sa.Connection, sweep: int) -> int:
     """Write this process into the sweep's holder row and return its fencing number, larger than any before."""
     last = connection.scalar(sa.select(HOLDERS.c.fence).where(HOLDERS.c.sweep == sweep))
-    row = {
+    fence = int(last or 0) + 1
+    row: codec.Row = {
         "host": socket.gethostname(),
         "pid": os.getpid(),
         "process_started": process_started(os.getpid()),
         "heartbeat": time.time(),
-        "fence": (last or 0) + 1,
+        "fence": fence,
         "held": 1,
         "status": "{}",
     }
@@ -161,7 +162,7 @@ def hold(connection: sa.Connection, sweep: int) -> int:
         connection.execute(HOLDERS.insert(), {"sweep": sweep, **row})
     else:
         connection.execute(HOLDERS.update().where(HOLDERS.c.sweep == sweep).values(row))
-    return int(row["fence"])
+    return fence
 
 
 def _insert(connection: sa.Connection, table: sa.Table, rows: list[codec.Row]) -> None:
@@ -173,6 +174,6 @@ def _update(connection: sa.Connection, table: sa.Table, keys: tuple[str, ...], r
     if not rows:
         return
     where = sa.and_(*(table.c[key] == sa.bindparam(f"_{key}") for key in keys))
-    values = {name: sa.bindparam(name) for name in rows[0] if name not in keys}
+    values: dict[str, Any] = {name: sa.bindparam(name) for name in rows[0] if name not in keys}
     named = [{f"_{key}" if key in keys else key: value for key, value in row.items()} for row in rows]
     connection.execute(table.update().where(where).values(values), named)

@@ -7,9 +7,10 @@ of a newer schema is refused: nothing is ever created over what may be somebody'
 from __future__ import annotations
 
 import os
+import sqlite3
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -129,9 +130,9 @@ def _create_file(file: Path) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     draft = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
     try:
+        with closing(sqlite3.connect(draft)) as connection:
+            connection.execute("PRAGMA journal_mode=WAL")  # kept in the file's header
         engine = _sqlite_engine(f"sqlite:///{draft}", NullPool)
-        with engine.connect() as connection:
-            connection.exec_driver_sql("PRAGMA journal_mode=WAL")
         _create_tables(engine)
         engine.dispose()
         os.link(draft, file)
