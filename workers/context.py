@@ -39,6 +39,8 @@ class Context:
     def __post_init__(self) -> None:
         self._begun = time.monotonic()
         self._sequence = 0
+        self.noticed: Halt | None = None  # the request to end that the trial was told of
+        self.memory: Any = None  # workers.memory.PeakMemory, where it is measured
 
     @property
     def params(self) -> Mapping[str, Any]:
@@ -79,4 +81,5 @@ class Context:
         a = self.assignment
         self.send(Report(a.trial, a.attempt, self._sequence, int(step), numbers, a.previous_seconds + seconds))
         self._sequence += 1
-        return self.halted() is None
+        self.noticed = self.halted()
+        return self.noticed is None

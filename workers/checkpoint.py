@@ -1,0 +1,122 @@
+"""Checkpoints that any strategy can read: whole fp32 tensors in safetensors, and a JSON manifest with hashes.
+
+    <folder>/checkpoints/00000420/model.safetensors       parameters and buffers by canonical name
+    <folder>/checkpoints/00000420/optimizer.safetensors   "<parameter>|<key>", such as "decoder.norm.weight|exp_avg"
+    <folder>/checkpoints/00000420/manifest.json           progress, and sha256 and size of the files above
+
+A checkpoint is written beside its place, flushed to disk and renamed, so that one which is there is whole; the last
+two are kept, and one that does not match its hashes is passed over for the one before. Nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+FORMAT = 1
+_FILES = ("model.safetensors", "optimizer.safetensors")
+
+
+@dataclass
+class Checkpoint:
+    """The state of a training run.
+
+    Args:
+        model: parameters and buffers by canonical name, whole, on the CPU.
+        optimizer: for each parameter its state tensors by key, whole, on the CPU.
+        progress: counters and settings, JSON.
+    """
+
+    model: dict[str, Tensor]
+    optimizer: dict[str, dict[str, Tensor]]
+    progress: dict[str, Any] = field(default_factory=dict)
+
+
+def save(folder: Path, update: int, checkpoint: Checkpoint, keep: int = 2) -> Path:
+    """Write a checkpoint, replace one of the same update, and delete all but the newest `keep`.
+
+    Args:
+        folder: the trial's folder.
+        update: how many updates the run has made; it names the checkpoint.
+
+    Raises:
+        OSError: the folder cannot be written; what was there before still is.
+    """
+    root = folder / "checkpoints"
+    final, temporary = root / f"{update:08d}", root / f".{update:08d}.{os.getpid()}"
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    flat = {f"{name}|{key}": t for name, entries in checkpoint.optimizer.items() for key, t in entries.items()}
+    for file, tensors in zip(_FILES, (checkpoint.model, flat), strict=True):
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, temporary / file)
+    sizes = {file: (temporary / file).stat().st_size for file in _FILES}
+    hashes = {file: {"sha256": _sha256(temporary / file), "bytes": size} for file, size in sizes.items()}
+    manifest = {"format": FORMAT, "update": update, "progress": checkpoint.progress, "files": hashes}
+    (temporary / "manifest.json").write_text(json.dumps(manifest, indent=1, sort_keys=True))
+    for file in (*_FILES, "manifest.json"):
+        _flush(temporary / file)
+    shutil.rmtree(final, ignore_errors=True)
+    temporary.rename(final)
+    _flush(root)
+    for old in list(_newest_first(folder))[keep:]:
+        shutil.rmtree(old, ignore_errors=True)
+    return final
+
+
+def load(folder: Path) -> Checkpoint | None:
+    """The newest checkpoint of the trial that matches its hashes; None where there is none."""
+    for path in _newest_first(folder):
+        manifest = _verified(path)
+        if manifest is None:
+            continue
+        try:
+            model, flat = (load_file(path / file) for file in _FILES)
+        except (OSError, SafetensorError):
+            continue
+        optimizer: dict[str, dict[str, Tensor]] = {}
+        for name, tensor in flat.items():
+            parameter, _, key = name.rpartition("|")
+            optimizer.setdefault(parameter, {})[key] = tensor
+        return Checkpoint(model, optimizer, manifest["progress"])
+    return None
+
+
+def _newest_first(folder: Path) -> Iterator[Path]:
+    root = folder / "checkpoints"
+    paths = [path for path in root.iterdir() if path.name.isdigit()] if root.is_dir() else []
+    yield from sorted(paths, key=lambda path: int(path.name), reverse=True)
+
+
+def _verified(path: Path) -> dict[str, Any] | None:
+    try:
+        manifest = json.loads((path / "manifest.json").read_text())
+        sound = manifest["format"] == FORMAT and isinstance(manifest["progress"], dict)
+        files: Mapping[str, Any] = manifest["files"]
+        sound = sound and all(_sha256(path / file) == files[file]["sha256"] for file in _FILES)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return manifest if sound else None
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _flush(path: Path) -> None:
+    """Wait until a file's or a folder's content is on disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

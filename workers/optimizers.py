@@ -1,0 +1,62 @@
+"""Optimizers by name, in the implementation that the configuration asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from search_spaces.errors import UsageError
+
+OPTIMIZERS = ("adamw", "adam", "sgd")
+IMPLEMENTATIONS = ("auto", "for-loop", "foreach", "fused")
+DEFAULTS: Mapping[str, Any] = {
+    "optimizer": "adamw",
+    "optimizer_implementation": "auto",
+    "weight_decay": 0.0,
+    "momentum": 0.9,
+    "beta1": 0.9,
+    "beta2": 0.98,
+    "epsilon": 1e-9,
+}
+
+
+def build_optimizer(parameters: Iterable[nn.Parameter], options: Mapping[str, Any]) -> Optimizer:
+    """An optimizer over the parameters; weight decay spares vectors (biases, norms), as is usual.
+
+    Args:
+        parameters: plain or DTensor.
+        options: `optimizer`, `optimizer_implementation`, `weight_decay`, `momentum` (sgd), `beta1`, `beta2`,
+            `epsilon` (adam, adamw); the learning rate is set by the trainer before each update.
+
+    Raises:
+        UsageError: an unknown name.
+    """
+    settings = {**DEFAULTS, **options}
+    name, implementation = settings["optimizer"], settings["optimizer_implementation"]
+    if name not in OPTIMIZERS:
+        raise UsageError(f"optimizer is one of {', '.join(OPTIMIZERS)}, got {name!r}")
+    trained = [p for p in parameters if p.requires_grad]
+    flags = _implementation(implementation, trained)
+    decay = float(settings["weight_decay"])
+    groups = [
+        {"params": [p for p in trained if p.ndim > 1], "weight_decay": decay},
+        {"params": [p for p in trained if p.ndim <= 1], "weight_decay": 0.0},
+    ]
+    groups = [group for group in groups if group["params"]]
+    if name == "sgd":
+        return torch.optim.SGD(groups, lr=0.0, momentum=float(settings["momentum"]), **flags)
+    kind = torch.optim.AdamW if name == "adamw" else torch.optim.Adam
+    betas = (float(settings["beta1"]), float(settings["beta2"]))
+    return kind(groups, lr=0.0, betas=betas, eps=float(settings["epsilon"]), **flags)
+
+
+def _implementation(name: str, parameters: list[nn.Parameter]) -> dict[str, bool]:
+    if name not in IMPLEMENTATIONS:
+        raise UsageError(f"optimizer_implementation is one of {', '.join(IMPLEMENTATIONS)}, got {name!r}")
+    if name == "auto":  # fused is the fastest wherever every tensor is a dense float
+        name = "fused" if all(p.is_floating_point() for p in parameters) else "foreach"
+    return {"foreach": name == "foreach", "fused": name == "fused"}

@@ -1,0 +1,239 @@
+"""The face of every parallelism strategy.
+
+A strategy takes the whole fp32 model, the same on every rank, and from then on owns it: it computes gradients of
+the mean loss of a global batch, knows every parameter by its canonical name, and gives whole tensors back for
+checkpoints and evaluation. Whatever the strategy, the function that is computed is the same.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+
+from .needs import Needs
+
+if TYPE_CHECKING:
+    from torch.optim import Optimizer
+
+    from workers.precision import Precision
+    from workers.workloads.base import Batch, Trainable
+
+    from .mesh import Mesh
+
+Tensors = dict[str, Tensor]
+
+
+class Strategy(ABC):
+    """How one model is trained by the ranks of a mesh.
+
+    Args:
+        mesh: this rank's place among the others.
+        workload: what is trained; device: where this rank computes.
+        options: of the trial (`reshard_after_forward`, `num_microbatches`, ...).
+
+    Every method is called by all ranks in the same order.
+    """
+
+    needs: ClassVar[Needs]
+
+    def __init__(
+        self, mesh: Mesh, workload: Trainable, device: torch.device, options: Mapping[str, Any] | None = None
+    ) -> None:
+        self.mesh, self.workload, self.device, self.options = mesh, workload, device, options or {}
+
+    @classmethod
+    @abstractmethod
+    def degrees(cls, num_ranks: int, options: Mapping[str, Any]) -> dict[str, int]:
+        """Degrees of the mesh's axes for so many ranks; UsageError where that many cannot be used."""
+
+    @abstractmethod
+    def wrap(self, model: nn.Module) -> None:
+        """Take the model over. It lies on this rank's device and is the same on every rank."""
+
+    @abstractmethod
+    def parameters(self) -> dict[str, nn.Parameter]:
+        """The parameters that this rank holds, a whole one or its part as a DTensor, by canonical name."""
+
+    @abstractmethod
+    def buffers(self) -> Tensors:
+        """The buffers of this rank by canonical name."""
+
+    @abstractmethod
+    def gradients(self, batch: Batch, precision: Precision, accumulation: int) -> Tensor:
+        """Fill the gradients of scale * (loss of the global batch / its weight); they are the same or parts of it.
+
+        Returns:
+            This rank's share of the mean loss (the sum over ranks is the mean), scalar, detached.
+        """
+
+    @abstractmethod
+    def whole(self) -> nn.Module | None:
+        """The model as it was given, on rank 0, for evaluation there; None where it is in parts."""
+
+    def optimizer(self, build: Callable[[list[nn.Parameter]], Optimizer]) -> Optimizer:
+        """The optimizer of this rank's parameters."""
+        return build(list(self.parameters().values()))
+
+    def grad_norm(self) -> float:
+        """Euclidean norm of the gradient of the whole model, parts on other ranks counted in."""
+        squares = self._local_squares()
+        if self.mesh.world_size > self.mesh.data and not self._replicated():
+            dist.all_reduce(squares)
+            squares /= self.mesh.data
+        return float(squares.sqrt().item())
+
+    def scale_gradients(self, factor: float) -> None:
+        """Multiply every gradient in place."""
+        grads = [local(p.grad) for p in self.parameters().values() if p.grad is not None]
+        torch._foreach_mul_(grads, factor)
+
+    def state(self) -> Tensors:
+        """Whole parameters and buffers by canonical name, on the CPU of rank 0; empty on other ranks."""
+        gathered = {name: self.gather(p.detach()) for name, p in self.parameters().items()}
+        gathered |= {name: b.detach().cpu() for name, b in self.buffers().items()}
+        return gathered if self.mesh.rank == 0 else {}
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Overwrite parameters and buffers by whole tensors, which every rank has."""
+        with torch.no_grad():
+            for name, parameter in self.parameters().items():
+                parameter.copy_(self.scatter(state[name], parameter))
+            for name, buffer in self.buffers().items():
+                buffer.copy_(state[name])
+
+    def optimizer_state(self, optimizer: Optimizer) -> dict[str, Tensors]:
+        """Whole state tensors by parameter and key, on the CPU of rank 0; empty on other ranks."""
+        result = {}
+        for name, parameter in self.parameters().items():
+            entries = sorted((k, v) for k, v in optimizer.state.get(parameter, {}).items() if isinstance(v, Tensor))
+            result[name] = {key: self.gather(value.detach()) for key, value in entries}
+        return result if self.mesh.rank == 0 else {}
+
+    def load_optimizer_state(self, optimizer: Optimizer, state: Mapping[str, Mapping[str, Tensor]]) -> None:
+        """Overwrite the optimizer's state by whole tensors, which every rank has."""
+        fused = {p for g in optimizer.param_groups for p in g["params"] if g.get("fused") or g.get("capturable")}
+        for name, parameter in self.parameters().items():
+            entries = {}
+            for key, value in state.get(name, {}).items():
+                if key == "step":
+                    entries[key] = value.to(parameter.device if parameter in fused else "cpu", copy=True)
+                else:
+                    entries[key] = self.scatter(value, parameter).clone()
+            if entries:
+                optimizer.state[parameter] = entries
+
+    def gather(self, tensor: Tensor) -> Tensor:
+        """The whole of a tensor of which this rank holds a part, on the CPU."""
+        return (tensor.full_tensor() if isinstance(tensor, DTensor) else tensor).cpu()
+
+    def scatter(self, whole: Tensor, like: Tensor) -> Tensor:
+        """This rank's part of a whole tensor, placed as `like` is."""
+        if not isinstance(like, DTensor):
+            return whole.to(like.device, like.dtype, copy=True)
+        moved = whole.to(like.device, like.dtype)
+        return distribute_tensor(moved, like.device_mesh, like.placements, src_data_rank=None)
+
+    def close(self) -> None:  # noqa: B027 (most start nothing)
+        """Free what the strategy started."""
+
+    def rows(self, batch: Batch, degree: int, index: int) -> tuple[Batch, bool]:
+        """Share `index` of the rows of a batch, and whether it is real (a dummy row stands for an empty share)."""
+        total = len(next(iter(batch.values())))
+        begin, end = total * index // degree, total * (index + 1) // degree
+        real = end > begin
+        rows = slice(begin, end) if real else slice(0, 1)
+        return {key: value[rows] for key, value in batch.items()}, real
+
+    def microbatches(self, batch: Batch, accumulation: int) -> Iterator[tuple[Batch, bool, bool]]:
+        """This rank's rows in at most `accumulation` parts on its device, with (is real, is last).
+
+        Every rank gets as many parts, so that collective calls stay in step.
+        """
+        total = len(next(iter(batch.values())))
+        count = max(1, min(accumulation, total // self.mesh.batch_degree))
+        mine, real = self.rows(batch, self.mesh.batch_degree, self.mesh.batch_rank)
+        for index in range(count):
+            part, _ = self.rows(mine, count, index)
+            yield self.to_device(part), real, index == count - 1
+
+    def to_device(self, batch: Batch) -> Batch:
+        """The batch on this rank's device."""
+        return {key: value.to(self.device, non_blocking=True) for key, value in batch.items()}
+
+    def _replicated(self) -> bool:
+        """Whether every rank holds the whole gradient."""
+        return False
+
+    def _local_squares(self) -> Tensor:
+        """Sum over this rank's gradients of their squares, each divided by the number of ranks that hold it."""
+        by_copies: dict[int, list[Tensor]] = {}
+        for name, parameter in self.parameters().items():
+            if parameter.grad is not None:
+                by_copies.setdefault(self.copies(name, parameter), []).append(local(parameter.grad))
+        total = torch.zeros((), device=self.device)
+        for copies, grads in by_copies.items():
+            norms = torch._foreach_norm(grads)
+            total += torch.stack([norm.float() for norm in norms]).square().sum() / copies
+        return total
+
+    def copies(self, name: str, parameter: nn.Parameter) -> int:
+        """On how many ranks of one replica of the model the same part of a parameter lies."""
+        if not isinstance(parameter, DTensor):
+            return self.mesh.tensor * self.mesh.shard
+        mesh = parameter.device_mesh
+        axes = zip(mesh.mesh_dim_names or (), mesh.shape, parameter.placements, strict=True)
+        return math.prod(size for axis, size, placed in axes if axis != "data" and not isinstance(placed, Shard))
+
+
+class ModuleStrategy(Strategy):
+    """A strategy under which one module computes the forward pass of this rank's rows."""
+
+    model: nn.Module  # what is called; `self.plain` is the model as it was given
+    plain: nn.Module
+
+    def parameters(self) -> dict[str, nn.Parameter]:  # noqa: D102 (the face says it)
+        return dict(self.plain.named_parameters())
+
+    def buffers(self) -> Tensors:  # noqa: D102
+        kept = self.plain.state_dict().keys()
+        return {name: buffer for name, buffer in self.plain.named_buffers() if name in kept}
+
+    def gradients(self, batch: Batch, precision: Precision, accumulation: int) -> Tensor:  # noqa: D102
+        weight = self.workload.weight(batch)
+        total = torch.zeros((), device=self.device)
+        for part, real, last in self.microbatches(batch, accumulation):
+            with self.synchronised(last):
+                with precision.autocast():
+                    loss = self.workload.loss(self.model, part)
+                mean = loss.float() / weight if real else loss.float() * 0.0
+                (mean * (precision.scale * self.mean_over())).backward()  # type: ignore[no-untyped-call]
+            total += mean.detach()
+        self.settle()
+        return total
+
+    def mean_over(self) -> int:
+        """By how many the collective reduction of gradients divides; the loss is multiplied by it."""
+        return self.mesh.batch_degree
+
+    def synchronised(self, last: bool) -> AbstractContextManager[Any]:
+        """The context of a microbatch; only the last one need reduce gradients over ranks."""
+        return nullcontext()
+
+    def settle(self) -> None:
+        """Called when the gradients of all microbatches are there."""
+
+    def whole(self) -> nn.Module | None:  # noqa: D102
+        return self.plain if self._replicated() else None
+
+
+def local(tensor: Tensor) -> Tensor:
+    """The part of a tensor that lies on this rank, sharing its memory."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor

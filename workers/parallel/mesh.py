@@ -1,0 +1,103 @@
+"""The ranks of a trial arranged in a grid: one validated object owns the degrees."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import torch
+import torch.distributed as dist
+
+from search_spaces.errors import UsageError
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
+
+AXES = ("data", "shard", "pipeline", "tensor")
+# Others wait while rank 0 evaluates; a rank that is gone breaks its connections at once, and one that hangs is
+# the dispatcher's to notice.
+PATIENCE = timedelta(hours=12)
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """Degrees of each kind of parallelism; their product is the world size. The last axis varies fastest.
+
+    Args:
+        data: replicas of the model, each with its rows of the batch.
+        shard: ranks that share one replica's parameters and optimizer state, each with its rows of the batch.
+        pipeline: stages of the layers.
+        tensor: ranks that share each matrix product.
+        rank, world_size: of this process.
+
+    Raises:
+        UsageError: a degree is below 1, the product is not the world size, or the rank is outside of it.
+    """
+
+    rank: int = 0
+    world_size: int = 1
+    data: int = 1
+    shard: int = 1
+    pipeline: int = 1
+    tensor: int = 1
+
+    def __post_init__(self) -> None:
+        degrees = {axis: getattr(self, axis) for axis in AXES}
+        text = " x ".join(f"{axis} {degree}" for axis, degree in degrees.items())
+        if min(degrees.values()) < 1:
+            raise UsageError(f"every degree of a mesh is at least 1, got {text}")
+        if math.prod(degrees.values()) != self.world_size:
+            raise UsageError(
+                f"the degrees of a mesh multiply to the number of ranks, got {text} for {self.world_size} ranks"
+            )
+        if not 0 <= self.rank < self.world_size:
+            raise UsageError(f"a rank is from 0 to {self.world_size - 1}, got {self.rank}")
+
+    def coordinate(self, axis: str) -> int:
+        """This rank's place on an axis."""
+        place = self.rank
+        for name in reversed(AXES):
+            place, here = divmod(place, int(getattr(self, name)))
+            if name == axis:
+                return here
+        raise UsageError(f"an axis of a mesh is one of {', '.join(AXES)}, got {axis!r}")
+
+    @property
+    def batch_degree(self) -> int:
+        """Among how many ranks (or groups of ranks) the rows of a batch are shared out."""
+        return self.data * self.shard
+
+    @property
+    def batch_rank(self) -> int:
+        """Which of these shares this rank works on."""
+        return self.coordinate("data") * self.shard + self.coordinate("shard")
+
+    def device_mesh(self, device: torch.device) -> DeviceMesh:
+        """The torch mesh with the same axes; a collective call of all ranks."""
+        from torch.distributed.device_mesh import init_device_mesh
+
+        shape = tuple(getattr(self, axis) for axis in AXES)
+        return init_device_mesh(device.type, shape, mesh_dim_names=AXES)
+
+
+def connect(rank: int, world_size: int, rendezvous: str, device: torch.device, backend: str = "") -> None:
+    """Join the default process group: gloo for CPU tensors, nccl for CUDA tensors unless `backend` says otherwise.
+
+    Raises:
+        UsageError: several ranks have no rendezvous, or torch was built without the backend.
+    """
+    if not rendezvous:
+        raise UsageError(f"{world_size} ranks need a rendezvous to meet at, got none")
+    chosen = backend or ("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
+    for name in [part.split(":")[-1] for part in chosen.split(",")]:
+        if not dist.is_backend_available(name):
+            raise UsageError(f"this build of torch has no {name} backend")
+    dist.init_process_group(chosen, init_method=rendezvous, rank=rank, world_size=world_size, timeout=PATIENCE)
+
+
+def disconnect() -> None:
+    """Leave the default process group where there is one."""
+    if dist.is_initialized():
+        dist.destroy_process_group()

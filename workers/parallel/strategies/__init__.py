@@ -1,0 +1,1 @@
+"""One parallelism strategy a file, found by its name."""

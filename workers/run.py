@@ -1,0 +1,140 @@
+"""One rank of one attempt: build what is asked for, run it, and turn whatever happens into an outcome."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from search_spaces.errors import TrialFailure, UsageError
+
+from .protocol import Ending, Halt, Outcome
+
+if TYPE_CHECKING:
+    from .context import Context
+
+Objective = Callable[["Context"], Any]
+_ENDINGS = {Halt.STOP: Ending.STOPPED, Halt.PAUSE: Ending.PAUSED, Halt.INTERRUPT: Ending.INTERRUPTED}
+_MEMORY_WORDS = ("out of memory", "can't allocate memory", "alloc_failed", "not enough memory", "bad_alloc")
+# What to believe where ranks fail differently: the first cause, not the broken connections that it leaves behind.
+_BLAME = ("out_of_memory", "non_finite", "missing_metric", "timeout", "preempted", "crashed")
+
+
+def run(context: Context, objective: Objective | None = None) -> Outcome:
+    """Run one rank of an attempt to its end.
+
+    Args:
+        context: this rank's view of the attempt.
+        objective: called with the context where the assignment names no workload.
+
+    Returns:
+        The outcome, whatever happened: never raises except KeyboardInterrupt.
+    """
+    from .memory import PeakMemory
+    from .parallel.mesh import disconnect
+
+    begun, a = time.monotonic(), context.assignment
+    try:
+        context.memory = PeakMemory(_prepare(context))
+        metrics = _flat(_call(context, objective))
+        ending, failure, message = _ENDINGS.get(context.noticed, Ending.COMPLETED), None, ""  # type: ignore[arg-type]
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # some of torch's errors, and SystemExit, are no Exception
+        metrics, ending = {}, Ending.FAILED
+        failure, message = failure_of(error)
+        context.details["traceback"] = "".join(traceback.format_exception(error))[-20_000:]
+    finally:
+        disconnect()
+    peak = context.memory.bytes() if context.memory else None
+    seconds = time.monotonic() - begun
+    return Outcome(a.trial, a.attempt, ending, metrics, failure, message, seconds, peak, dict(context.details))
+
+
+def failure_of(error: BaseException) -> tuple[str, str]:
+    """The kind of failure that an exception stands for, and a line about it."""
+    import torch
+
+    text = str(error).strip().splitlines()
+    line = f"{type(error).__name__}: {text[0][:300]}" if text else type(error).__name__
+    if isinstance(error, TrialFailure):
+        return error.kind, error.message or error.kind
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return "out_of_memory", line
+    if isinstance(error, RuntimeError | OSError) and any(word in str(error).lower() for word in _MEMORY_WORDS):
+        return "out_of_memory", line
+    if isinstance(error, FloatingPointError | OverflowError | ZeroDivisionError):
+        return "non_finite", line
+    return "crashed", line
+
+
+def combine(outcomes: Sequence[Outcome]) -> Outcome:
+    """The one outcome of an attempt from those of its ranks, in order of rank.
+
+    Metrics and ending are rank 0's, memory is the largest, and the failure is the likeliest first cause.
+    """
+    first = outcomes[0]
+    failed = [outcome for outcome in outcomes if outcome.failure is not None]
+    peaks = [outcome.peak_memory_bytes for outcome in outcomes if outcome.peak_memory_bytes is not None]
+    details = dict(first.details)
+    if len(outcomes) > 1:
+        details["rank_peak_memory_bytes"] = [outcome.peak_memory_bytes for outcome in outcomes]
+    worst = min(failed, key=lambda outcome: _BLAME.index(outcome.failure or "crashed"), default=first)
+    if worst is not first:
+        details |= {key: value for key, value in worst.details.items() if key == "traceback"}
+    seconds = max(outcome.seconds for outcome in outcomes)
+    peak = max(peaks, default=None)
+    metrics: Mapping[str, float] = {} if failed else first.metrics
+    return Outcome(
+        first.trial, first.attempt, worst.ending, metrics, worst.failure, worst.message, seconds, peak, details
+    )
+
+
+def _prepare(context: Context) -> Any:
+    """Seeds, threads and device; returns the device."""
+    import random
+
+    import numpy as np
+    import torch
+
+    random.seed(context.seed)
+    np.random.seed(context.seed % 2**32)
+    torch.manual_seed(context.seed)
+    torch.set_num_threads(max(1, context.assignment.threads))
+    context.folder.mkdir(parents=True, exist_ok=True)
+    device = torch.device(context.device)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+        limit = context.assignment.limits.memory_bytes
+        total = torch.cuda.get_device_properties(device).total_memory
+        torch.cuda.set_per_process_memory_fraction(min(1.0, limit / total) if limit else 1.0, device)
+    return device
+
+
+def _call(context: Context, objective: Objective | None) -> Any:
+    assignment = context.assignment
+    if assignment.workload is None:
+        if objective is None:
+            raise UsageError("the assignment names no workload and no objective was given")
+        return objective(context)
+    from .workloads import WORKLOADS
+
+    kind = WORKLOADS.get(assignment.workload)
+    return kind(assignment.params, assignment.data, assignment.fixed, seed=context.seed).run(context)
+
+
+def _flat(result: Any) -> dict[str, float]:
+    """What was returned as metrics.
+
+    Raises:
+        TrialFailure: it is neither a mapping of numbers nor None ("missing_metric").
+    """
+    if result is None:
+        return {}
+    if not isinstance(result, Mapping):
+        raise TrialFailure("missing_metric", f"an objective returns a dict of metrics, got {type(result).__name__}")
+    try:
+        return {str(key): float(value) for key, value in result.items()}
+    except (TypeError, ValueError) as error:
+        raise TrialFailure("missing_metric", f"every metric must be a number, got {dict(result)!r}"[:300]) from error

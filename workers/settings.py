@@ -1,0 +1,79 @@
+"""What the trainer reads from a configuration, with the value of each option that is not given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from search_spaces.errors import UsageError
+
+if TYPE_CHECKING:
+    from .workloads.base import Workload
+
+COMPILE_MODES = ("off", "default", "reduce-overhead")
+CHECKPOINTING = ("none", "selective", "layers")
+MEMORY_FORMATS = ("contiguous", "channels_last")
+_CHOICES = {"compile": COMPILE_MODES, "activation_checkpointing": CHECKPOINTING, "memory_format": MEMORY_FORMATS}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Options of training. Each is looked up in `params`, then `fixed`, then the workload's defaults.
+
+    Args:
+        parallelism, precision: see `workers.parallel` and `workers.precision`.
+        accumulation: microbatches of an update, one after the other.
+        clip_norm: bound on the norm of the gradient; 0 for none.
+        train_seconds, max_updates, max_epochs: training ends at whichever comes first; one epoch where none is given.
+        evaluate_seconds, evaluate_updates: how often metrics are reported besides at the end.
+        checkpoint_seconds: how often a checkpoint is written besides at the end and at a pause.
+        matmul_precision: of float32 products; None as the precision has it.
+        activation_checkpointing: "layers" recomputes each layer in backward, "selective" all but matrix products.
+        compile: mode of torch.compile, or "off".
+        memory_format: "channels_last" for models of images.
+        loader_workers: 1 prepares batches in a thread of its own, `prefetch` ahead; 0 in the training thread.
+        cudnn_autotune: let cuDNN try its convolution kernels.
+        threads: CPU threads of a rank; None for the cores of its slot.
+    """
+
+    parallelism: str = "single"
+    precision: str = "fp32"
+    accumulation: int = 1
+    clip_norm: float = 1.0
+    train_seconds: float | None = None
+    max_updates: int | None = None
+    max_epochs: int | None = None
+    evaluate_seconds: float | None = None
+    evaluate_updates: int | None = None
+    checkpoint_seconds: float | None = 60.0
+    matmul_precision: str | None = None
+    activation_checkpointing: str = "none"
+    compile: str = "off"
+    memory_format: str = "contiguous"
+    loader_workers: int = 0
+    prefetch: int = 2
+    cudnn_autotune: bool = False
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, known in _CHOICES.items():
+            if getattr(self, name) not in known:
+                raise UsageError(f"{name} is one of {', '.join(known)}, got {getattr(self, name)!r}")
+        if self.accumulation < 1:
+            raise UsageError(f"accumulation must be at least 1, got {self.accumulation}")
+
+    @classmethod
+    def of(cls, workload: Workload) -> Settings:
+        """The settings of a workload under its configuration."""
+        given = options(workload)
+        found = {f.name: given[f.name] for f in fields(cls) if f.name in given}
+        settings = cls(**found)
+        if settings.train_seconds is settings.max_updates is settings.max_epochs is None:
+            return cls(**{**found, "max_epochs": 1})
+        return settings
+
+
+def options(workload: Workload) -> Mapping[str, Any]:
+    """Every option of a workload: its defaults, overridden by what is fixed, overridden by what is tuned."""
+    return {**workload.defaults, **workload.fixed, **workload.params}

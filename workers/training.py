@@ -1,0 +1,275 @@
+"""The training loop of every workload that is trained by gradient descent.
+
+What is computed is a function of the seed, the data and the configuration alone: not of the number of ranks, of how
+often it was interrupted, or of when it was evaluated. To that end the loss of a global batch is divided by its global
+weight, batches are functions of (seed, epoch), and the random state is set anew before each update.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+
+from search_spaces.errors import TrialFailure
+
+from . import checkpoint
+from .batches import Place, Prefetcher, batches
+from .control import Control, Orders
+from .evaluation import Evaluator
+from .limits import Clock, Every
+from .memory import PeakMemory
+from .optimizers import build_optimizer
+from .parallel import strategy_class
+from .parallel.mesh import Mesh, connect, disconnect
+from .precision import Precision
+from .runtime import recompute, switches
+from .settings import Settings, options
+
+if TYPE_CHECKING:
+    from .context import Context
+    from .workloads.base import Batch, Trainable
+
+
+def train(workload: Trainable, context: Context) -> dict[str, float]:
+    """Train a workload on this rank and return its final metrics (rank 0; empty on other ranks).
+
+    Training goes on from the newest sound checkpoint in the trial's folder where the assignment says `resume`, and
+    ends at the first of its limits or when the context is halted, with a checkpoint in either case.
+
+    Raises:
+        UsageError: an option has no such value, or the strategy cannot run on these ranks.
+        TrialFailure: the loss is not finite, or a rank takes more memory than it may.
+    """
+    settings = Settings.of(workload)
+    with ExitStack() as stack:
+        stack.enter_context(switches(settings, context.assignment.threads))
+        if context.world_size > 1:
+            backend = str(options(workload).get("backend", ""))
+            connect(context.rank, context.world_size, context.rendezvous, torch.device(context.device), backend)
+            stack.callback(disconnect)
+        trainer = Trainer(workload, context, settings)
+        stack.callback(trainer.close)
+        return trainer.run()
+
+
+class Trainer:
+    """One rank's part in the training of one trial."""
+
+    def __init__(self, workload: Trainable, context: Context, settings: Settings) -> None:
+        self.workload, self.context, self.settings = workload, context, settings
+        self.device = torch.device(context.device)
+        self.precision = Precision(settings.precision, self.device)
+        self.memory = context.memory or PeakMemory(self.device)
+        given = options(workload)
+        kind = strategy_class(settings.parallelism)
+        mesh = Mesh(context.rank, context.world_size, **kind.degrees(context.world_size, given))
+        self.strategy = kind(mesh, workload, self.device, given)
+        self.strategy.wrap(self._model())
+        self.optimizer = self.strategy.optimizer(lambda parameters: build_optimizer(parameters, given))
+        self.control = Control(context, settings)
+        self.evaluator = Evaluator(workload, context, self.strategy, self.precision)
+        self.clock = Clock(context.assignment.previous_seconds)
+        self.evaluations = Every(settings.evaluate_seconds, settings.evaluate_updates)
+        self.checkpoints = Every(settings.checkpoint_seconds)
+        self.place, self.updates, self.skipped = Place(), 0, 0
+        self.metrics: dict[str, float] = {}
+        self.window = Window()
+
+    def _model(self) -> torch.nn.Module:
+        torch.manual_seed(self.context.seed)
+        form = torch.channels_last if self.settings.memory_format == "channels_last" else torch.contiguous_format
+        model = self.workload.build_model().to(self.device)
+        for parameter in model.parameters():
+            if parameter.ndim == 4:
+                parameter.data = parameter.data.contiguous(memory_format=form)
+        recompute(model, self.workload.plan(model).layers, self.settings.activation_checkpointing)
+        if self.settings.compile != "off":
+            model.compile(mode=self.settings.compile)
+        return model.train()
+
+    def run(self) -> dict[str, float]:
+        """Train to the end."""
+        if self.context.assignment.resume:
+            self._restore()
+        source = batches(self.workload, self.place, self.settings.max_epochs)
+        prefetcher = Prefetcher(source, self.settings.prefetch) if self.settings.loader_workers else None
+        try:
+            return self._loop(prefetcher or source)
+        finally:
+            if prefetcher:
+                prefetcher.close()
+
+    def _loop(self, source: Any) -> dict[str, float]:
+        self._mark()
+        while True:
+            with self.clock:
+                item = next(source, None)
+                orders = self.control.agree(self._wishes(item is None), self.window.last)
+            self._check(orders)
+            if orders.halt:
+                self.context.noticed = orders.halt
+                self._save()
+                return self.metrics
+            if orders.evaluate or orders.finish:
+                self._report()
+            if orders.save or orders.finish:
+                self._save()
+            if orders.finish or item is None:
+                return self.metrics
+            with self.clock:
+                self._update(*item)
+
+    def _wishes(self, exhausted: bool) -> Orders:
+        """What this rank would do next; only rank 0's clock and requests count."""
+        seconds, settings = self.clock.total, self.settings
+        limits = [settings.train_seconds, self.context.assignment.limits.train_seconds]
+        late = any(limit is not None and seconds >= limit for limit in limits)
+        full = settings.max_updates is not None and self.updates >= settings.max_updates
+        return Orders(
+            halt=self.context.halted(),
+            finish=late or full or exhausted,
+            evaluate=self.evaluations.due(seconds, self.updates),
+            save=self.checkpoints.due(seconds, self.updates),
+            out_of_memory=self.control.memory_exceeded(self.memory),
+        )
+
+    def _check(self, orders: Orders) -> None:
+        if orders.out_of_memory:
+            limit = self.context.assignment.limits.memory_bytes
+            raise TrialFailure("out_of_memory", f"a rank used more than the {limit} bytes that it may use")
+        if not math.isfinite(orders.loss):
+            raise TrialFailure("non_finite", f"the training loss is {orders.loss} at update {self.updates}")
+        self.window.add(orders.loss)
+
+    def _update(self, place: Place, batch: Batch) -> None:
+        """One update of the weights by one global batch."""
+        self.updates += 1
+        torch.manual_seed(self._random_seed())
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.workload.learning_rate(self.updates)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = self.strategy.gradients(batch, self.precision, self.settings.accumulation)
+        finite = self._step()
+        if self.precision.scaler:
+            self.precision.scaler.update(finite)
+        self.skipped += not finite
+        self.window.last = float(loss)
+        self.window.items += self.workload.weight(batch)
+        self.place = Place(place.epoch, place.index + 1)
+
+    def _step(self) -> bool:
+        """Unscale and clip gradients and step; False where they are not finite and the step was skipped."""
+        norm = self.strategy.grad_norm() / self.precision.scale
+        if not math.isfinite(norm):
+            return False
+        clip = self.settings.clip_norm
+        factor = (min(1.0, clip / (norm + 1e-6)) if clip else 1.0) / self.precision.scale
+        if factor != 1.0:
+            self.strategy.scale_gradients(factor)
+        self.optimizer.step()
+        return True
+
+    def _random_seed(self) -> int:
+        """A function of trial, update and share of the batch: the same again after a resume."""
+        mesh = self.strategy.mesh
+        return (self.context.seed * 1_000_003 + self.updates) * 4_099 + mesh.batch_rank
+
+    def _report(self) -> None:
+        """Evaluate, and report what is known on rank 0; evaluation is not training time."""
+        evaluated = self.evaluator.evaluate()
+        if self.context.rank == 0:
+            self.metrics = {**self._progress_metrics(), **(evaluated or self.metrics)}
+            if evaluated is not None:
+                self.context.emit(self.updates, self.metrics, self.clock.spent)
+            # a request that comes when the end is reached changes nothing, one that cut the evaluation short does
+            self.context.noticed = None if evaluated is not None else self.context.halted()
+        self._mark()
+
+    def _progress_metrics(self) -> dict[str, float]:
+        return {
+            **self.window.metrics(self.clock.spent),
+            "updates": float(self.updates),
+            "epoch": float(self.place.epoch),
+            "learning_rate": float(self.optimizer.param_groups[0]["lr"]),
+            "skipped_updates": float(self.skipped),
+            "train_seconds": self.clock.total,
+        }
+
+    def _mark(self) -> None:
+        self.window = Window(self.clock.spent, last=self.window.last)
+        self.evaluations.mark(self.clock.total, self.updates)
+
+    def _save(self) -> None:
+        state, optimizer = self.strategy.state(), self.strategy.optimizer_state(self.optimizer)
+        self.checkpoints.mark(self.clock.total, self.updates)
+        if self.context.rank == 0:
+            saved = checkpoint.Checkpoint(state, optimizer, self._progress())
+            checkpoint.save(self.context.folder, self.updates, saved)
+
+    def _progress(self) -> dict[str, Any]:
+        scaler = self.precision.scaler
+        return {
+            "epoch": self.place.epoch,
+            "index": self.place.index,
+            "updates": self.updates,
+            "skipped": self.skipped,
+            "seconds": self.clock.total,
+            "scaler": scaler.state() if scaler else None,
+            "metrics": {key: value for key, value in self.metrics.items() if math.isfinite(value)},
+            "workload": self.workload.name,
+            "params": dict(self.context.params),
+        }
+
+    def _restore(self) -> None:
+        """Go on from the newest sound checkpoint; rank 0 reads it for all, since folders may not be shared."""
+        found = checkpoint.load(self.context.folder) if self.context.rank == 0 else None
+        if self.context.world_size > 1:
+            box = [found]
+            dist.broadcast_object_list(box, src=0, device=torch.device("cpu"), group=self.control.group)
+            found = box[0]
+        if found is None:
+            return
+        self.strategy.load(found.model)
+        self.strategy.load_optimizer_state(self.optimizer, found.optimizer)
+        progress: Mapping[str, Any] = found.progress
+        self.place = Place(progress["epoch"], progress["index"])
+        self.updates, self.skipped = progress["updates"], progress["skipped"]
+        self.metrics = dict(progress["metrics"]) if self.context.rank == 0 else {}
+        self.clock.previous = max(self.clock.previous, progress["seconds"])
+        self.checkpoints.mark(self.clock.total, self.updates)
+        if self.precision.scaler and progress["scaler"]:
+            self.precision.scaler.load(progress["scaler"])
+
+    def close(self) -> None:
+        """Free what the strategy started, and tell what was measured."""
+        self.context.details["skipped_updates"] = self.skipped
+        self.strategy.close()
+
+
+class Window:
+    """What happened since the last report."""
+
+    def __init__(self, begun: float = 0.0, last: float | None = None) -> None:
+        self.begun, self.last = begun, last
+        self.losses, self.updates, self.items = 0.0, 0, 0.0
+
+    def add(self, loss: float) -> None:
+        """Count the mean loss of an update; `last` is then read."""
+        if self.last is not None:
+            self.losses, self.updates, self.last = self.losses + loss, self.updates + 1, None
+
+    def metrics(self, now: float) -> dict[str, float]:
+        """Mean loss and speed; empty before the first update."""
+        if not self.updates:
+            return {}
+        seconds = max(now - self.begun, 1e-9)
+        return {
+            "train_loss": self.losses / self.updates,
+            "items_per_second": self.items / seconds,
+            "seconds_per_update": seconds / self.updates,
+        }
