@@ -65,6 +65,13 @@ class Expression:
         except KeyError as error:
             raise SpaceError(f"constraint {self.text!r} needs a value of {error.args[0]!r}, there is none") from None
 
+    def bind(self, values: Mapping[str, Value]) -> Expression:
+        """The same condition with these names replaced by their values; names that it has not are ignored."""
+        if not set(values) & set(self.names):
+            return self
+        tree = _Bind(values).visit(_parse(self.text))
+        return Expression(ast.unparse(tree))
+
     def __str__(self) -> str:
         return self.text
 
@@ -79,6 +86,23 @@ class Expression:
 
     def __reduce__(self) -> tuple[type[Expression], tuple[str]]:
         return (type(self), (self.text,))
+
+
+class _Bind(ast.NodeTransformer):
+    def __init__(self, values: Mapping[str, Value]) -> None:
+        self.values = values
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        node.args = [self.visit(argument) for argument in node.args]
+        return node
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if node.id not in self.values:
+            return node
+        value = self.values[node.id]
+        if isinstance(value, int | float) and not isinstance(value, bool) and value < 0:
+            return ast.UnaryOp(ast.USub(), ast.Constant(-value))  # keeps its parentheses under `**`
+        return ast.Constant(value)
 
 
 def _checked_text(text: object) -> str:

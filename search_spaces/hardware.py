@@ -42,6 +42,7 @@ class Hardware:
         backends: those of `BACKENDS` that this torch was built with and that have a device to work on.
         host: name of the machine.
         slow: precision to the reason why it runs here without hardware support, slower than fp32.
+        rpc: whether this torch was built with RPC.
     """
 
     num_cpus: int
@@ -51,6 +52,7 @@ class Hardware:
     backends: tuple[str, ...] = ("gloo",)
     host: str = ""
     slow: Mapping[str, str] = field(default_factory=dict)
+    rpc: bool = True
 
     @property
     def device(self) -> str:
@@ -114,6 +116,7 @@ def detect() -> Hardware:
         backends=_backends(bool(gpus)),
         host=socket.gethostname(),
         slow=slow,
+        rpc=_has_rpc(),
     )
 
 
@@ -206,3 +209,9 @@ def _backends(has_gpu: bool) -> tuple[str, ...]:
     built = {"gloo": dist.is_gloo_available(), "nccl": has_gpu and dist.is_nccl_available()}
     built["mpi"] = dist.is_mpi_available()
     return tuple(name for name in BACKENDS if built[name])
+
+
+def _has_rpc() -> bool:
+    import torch.distributed as dist
+
+    return dist.is_available() and dist.rpc.is_available()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from search_spaces.errors import SpaceError
 from search_spaces.hardware import Hardware
 from search_spaces.parameters import Parameter, Value
+from search_spaces.plugins import nearest
 
 
 @dataclass(frozen=True)
@@ -24,12 +25,22 @@ class Dropped:
         return f"{self.parameter} {self.value!r}: {self.reason}"
 
 
-class Knob(ABC):
-    """Builds parameters from the hardware and from what a workload and its strategies declare.
+@dataclass
+class Declared:
+    """What a knob comes to on some hardware: parameters, the constraints between them, and what was left out."""
 
-    A knob is stateless. `options` is plain data; each knob's docstring lists the keys that it reads, and unknown
-    keys are refused, so that a misspelt one is noticed. Every knob takes `when` and, where it has a list of choices,
-    `choices`.
+    parameters: list[Parameter] = field(default_factory=list)
+    dropped: list[Dropped] = field(default_factory=list)
+    constraints: list[str] = field(default_factory=list)
+
+
+class Knob(ABC):
+    """Builds parameters from the hardware and from what a workload and its strategies declare, given as plain data.
+
+    A knob is stateless and deterministic. `keys` are the options that it reads, described in its docstring; any
+    other is refused, so that a misspelt one is noticed. An option that bears the name of one of the knob's
+    parameters adjusts that parameter: False leaves it out, a list gives its choices, and a mapping any of
+    `low, high, log, choices, ordered, default, when, affects`.
     """
 
     name: ClassVar[str]
@@ -37,41 +48,33 @@ class Knob(ABC):
     keys: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
-    def parameters(self, hardware: Hardware, options: Mapping[str, Any] | None = None) -> list[Parameter]:
-        """The parameters of this knob that this hardware can run; none where no value is left to choose.
+    def declare(self, hardware: Hardware, options: Mapping[str, Any]) -> Declared:
+        """The one method that a knob writes; its options have known names.
+
+        Raises:
+            SpaceError: an option is malformed, or no value is left that the hardware can run.
+        """
+
+    def resolve(self, hardware: Hardware, options: Mapping[str, Any] | None = None) -> Declared:
+        """Parameters, constraints and what was left out, in one go.
 
         Raises:
             SpaceError: an option is unknown or malformed, or no value is left that the hardware can run.
         """
+        given = dict(options or {})
+        for key in given:
+            if key not in self.keys:
+                raise SpaceError(f"knob {self.name!r} has no option {key!r}: {nearest(key, list(self.keys))}")
+        return self.declare(hardware, given)
+
+    def parameters(self, hardware: Hardware, options: Mapping[str, Any] | None = None) -> list[Parameter]:
+        """The parameters of this knob, with the values that this hardware can run; raises as `resolve`."""
+        return self.resolve(hardware, options).parameters
 
     def dropped(self, hardware: Hardware, options: Mapping[str, Any] | None = None) -> list[Dropped]:
-        """The values that `parameters` leaves out on this hardware, each with the reason."""
-        return []
+        """The values that `parameters` leaves out on this hardware, each with the reason; raises as `resolve`."""
+        return self.resolve(hardware, options).dropped
 
     def constraints(self, hardware: Hardware, options: Mapping[str, Any] | None = None) -> list[str]:
-        """Constraints that belong to the parameters, as texts."""
-        return []
-
-    def options(self, given: Mapping[str, Any] | None) -> dict[str, Any]:
-        """The options as a dict; raises SpaceError where one is unknown."""
-        options = dict(given or {})
-        for key in options:
-            if key not in self.keys:
-                raise SpaceError(f"knob {self.name!r} knows no option {key!r}; known: {', '.join(self.keys) or 'none'}")
-        return options
-
-
-def keep(
-    knob: str, parameter: str, choices: Sequence[Value], reasons: Mapping[Value, str]
-) -> tuple[list[Value], list[Dropped]]:
-    """Part choices into those to keep and those that `reasons` names.
-
-    Raises:
-        SpaceError: nothing is left.
-    """
-    dropped = [Dropped(parameter, choice, reasons[choice]) for choice in choices if choice in reasons]
-    kept = [choice for choice in choices if choice not in reasons]
-    if not kept:
-        why = "; ".join(map(str, dropped)) or "no choice was given"
-        raise SpaceError(f"knob {knob!r} has no value left that this machine can run: {why}")
-    return kept, dropped
+        """Constraints that belong to the parameters; raises as `resolve`."""
+        return self.resolve(hardware, options).constraints
