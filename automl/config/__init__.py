@@ -1,0 +1,11 @@
+"""The configuration of a sweep: strict YAML with overrides, every error told at once with its line."""
+
+from __future__ import annotations
+
+from .loading import Config, load
+from .nodes import shown
+from .overrides import Override
+from .resolution import Dropped
+from .schema import check_name
+
+__all__ = ["Config", "Dropped", "Override", "check_name", "load", "shown"]

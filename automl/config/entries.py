@@ -1,0 +1,122 @@
+"""One entry under `space:` made into a parameter, starting from the workload's own declaration of it."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+from automl.errors import SpaceError
+from search_spaces import Choice, Float, Int
+from search_spaces.parameters import Parameter, Value
+
+from .nodes import shown
+from .schema import Entry
+
+
+def build(name: str, entry: Entry, base: Parameter | None, unavailable: dict[Value, str]) -> Parameter:
+    """The parameter that an entry describes.
+
+    Args:
+        name: of the parameter.
+        entry: what was written; base: the workload's declaration that fills the gaps, None where there is none.
+        unavailable: values that this hardware cannot run and why; they are left out of the choices.
+
+    Raises:
+        SpaceError: the entry does not make a parameter.
+    """
+    kind = _kind(name, entry, base)
+    if kind == "choice":
+        return _choice(name, entry, base, unavailable)
+    _refuse(name, kind, {"choices": entry.choices, "ordered": entry.ordered})
+    numeric = base if isinstance(base, Float | Int) else None
+    low, high = _bound(name, "low", entry, numeric), _bound(name, "high", entry, numeric)
+    log = entry.log if entry.log is not None else bool(numeric and numeric.log)
+    default = entry.default
+    if default is None and base is not None and isinstance(base.default, int | float):
+        default = min(max(base.default, low), high) if low <= high else None
+    common: dict[str, Any] = {"log": log, **_common(entry, base)}
+    if kind == "int":
+        return Int(name, _whole(low), _whole(high), default=_whole(default), **common)
+    return Float(name, low, high, default=default, **common)  # type: ignore[arg-type]  # it checks the default itself
+
+
+def _kind(name: str, entry: Entry, base: Parameter | None) -> str:
+    if entry.type:
+        return entry.type
+    bounds = [bound for bound in (entry.low, entry.high) if bound is not None]
+    if entry.choices is not None:
+        return "choice"
+    if base is not None and not (isinstance(base, Choice) and bounds):
+        return base.kind
+    if not bounds:
+        raise SpaceError(f"{name} needs low and high, or choices")
+    return "int" if all(isinstance(bound, int) for bound in bounds) else "float"
+
+
+def _bound(name: str, which: str, entry: Entry, base: Float | Int | None) -> float:
+    bound: float | None = getattr(entry, which)
+    if bound is None:
+        bound = getattr(base, which, None)
+    if bound is None:
+        raise SpaceError(f"{name} needs {which}")
+    return bound
+
+
+def _choice(name: str, entry: Entry, base: Parameter | None, unavailable: dict[Value, str]) -> Choice:
+    _refuse(name, "choice", {"low": entry.low, "high": entry.high, "log": entry.log})
+    declared = base.choices if isinstance(base, Choice) else ()
+    choices = entry.choices if entry.choices is not None else declared
+    if base is not None:
+        for value in choices:
+            _check_kind(name, value, base, [*declared, *unavailable])
+    left = [value for value in choices if value not in unavailable]
+    if choices and not left:
+        reasons = "; ".join(f"{value}: {unavailable[value]}" for value in choices)
+        raise SpaceError(f"none of the choices of {name} can run on this hardware ({reasons})")
+    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in left)
+    ordered = entry.ordered if entry.ordered is not None else base.ordered if isinstance(base, Choice) else numbers
+    default = entry.default
+    if default is None and base is not None and base.default is not None:
+        default = _nearest_choice(base.default, left)
+    return Choice(name, left, ordered=ordered, default=default, **_common(entry, base))
+
+
+def _check_kind(name: str, value: Value, base: Parameter, known: list[Value]) -> None:
+    """Words must be among the declared ones; other numbers than the declared ones may be tried."""
+    if isinstance(base, Float | Int):
+        fits = not isinstance(value, bool | str) and (isinstance(base, Float) or isinstance(value, int))
+        rule = "a number" if isinstance(base, Float) else "a whole number"
+    elif any(isinstance(item, str | bool) for item in known):
+        fits = any(item == value and type(item) is type(value) for item in known)
+        rule = f"one of {', '.join(map(str, known))}"
+    else:
+        fits, rule = not isinstance(value, bool | str), "a number"
+    if not fits:
+        close = difflib.get_close_matches(str(value), map(str, known), n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise SpaceError(f"each choice of {name} must be {rule}, got {shown(value)}{hint}")
+
+
+def _nearest_choice(default: Value, choices: list[Value]) -> Value:
+    """The default, else the number nearest to it, else the first choice."""
+    if default in choices or isinstance(default, bool | str):
+        return default if default in choices else choices[0]
+    numbers = [value for value in choices if isinstance(value, int | float)]
+    return min(numbers, key=lambda value: abs(value - default)) if numbers else choices[0]
+
+
+def _common(entry: Entry, base: Parameter | None) -> dict[str, Any]:
+    common: dict[str, Any] = {"when": entry.when if entry.when is not None else base.when if base else None}
+    if entry.affects is not None or base is not None:
+        common["affects"] = entry.affects if entry.affects is not None else base.affects if base else ()
+    return common
+
+
+def _refuse(name: str, kind: str, given: dict[str, object]) -> None:
+    wrong = [key for key, value in given.items() if value is not None]
+    if wrong:
+        raise SpaceError(f"{name} is of type {kind}, which has no {wrong[0]!r}")
+
+
+def _whole(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value

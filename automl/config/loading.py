@@ -1,0 +1,196 @@
+"""A configuration file, with overrides, made into the description of a sweep; every error at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from automl.errors import AutomlError, UsageError
+from automl.goals import Constraint, Goal, parse_constraints, parse_goals
+from automl.spec import Budget, Resources, SweepSpec
+from automl.stopping import STOPPERS
+from automl.suggesters import SUGGESTERS
+from search_spaces.hardware import Hardware, detect
+from search_spaces.plugins import Registry, nearest
+from workers.workloads import WORKLOADS
+
+from .declaration import Declaration
+from .nodes import Location, Node, Problems, shown
+from .overrides import Override, apply
+from .reading import read_file
+from .resolution import Dropped, Resolution, split_constraints
+from .schema import NAME, Document, validate
+
+if TYPE_CHECKING:
+    from workers.workloads.base import Workload
+
+STORE = ".automl"
+
+
+@dataclass(frozen=True)
+class Config:
+    """A configuration that was checked: what is swept, where it is kept, and what this hardware leaves out."""
+
+    spec: SweepSpec
+    store: str = STORE
+    dropped: tuple[Dropped, ...] = ()
+    hardware: Hardware | None = None
+
+
+def load(
+    path: str | Path,
+    overrides: Iterable[str | Override] = (),
+    *,
+    hardware: Hardware | None = None,
+    objective: bool = False,
+) -> Config:
+    """Read and check a configuration; creates nothing.
+
+    Args:
+        path: of a YAML file.
+        overrides: `KEY=VALUE` texts with dotted keys, later ones over earlier ones.
+        hardware: what can run; None for this machine.
+        objective: whether a function of the user's own is tuned, not a workload.
+
+    Raises:
+        ConfigError: the file cannot be read, or something in it is wrong; the message tells every error.
+    """
+    problems = Problems()
+    root = read_file(Path(path), problems)
+    if root is None:
+        problems.raise_any(str(path))
+        raise AssertionError("a file without a tree has a problem")
+    if isinstance(root.value, dict):
+        apply(root, overrides, problems)
+    document = validate(root, problems)
+    checker = _Checker(root, document, problems, hardware or detect())
+    config = checker.config(Path(path), objective)
+    problems.raise_any(str(path))
+    assert config is not None, "a configuration without problems is complete"
+    return config
+
+
+class _Checker:
+    """Checks what the schema cannot: names of extensions, the space, goals and data."""
+
+    def __init__(self, root: Node, document: Document, problems: Problems, hardware: Hardware) -> None:
+        self.root, self.document, self.problems, self.hardware = root, document, problems, hardware
+
+    def config(self, path: Path, objective: bool) -> Config | None:
+        document = self.document
+        self._known(("suggester",), SUGGESTERS, document.suggester)
+        self._known(("stopper",), STOPPERS, document.stopper)
+        workload = self._workload(objective)
+        name = self._name(path)
+        data = _with_absolute_folder(document.data)
+        if workload is None and not objective:
+            return None  # without a workload, nothing else can be judged
+        declaration = self._declaration(workload)
+        if declaration is None:
+            return None
+        self._check_fixed(declaration)
+        resolution = Resolution(self.root, self.problems, declaration, document.fixed)
+        space = self._space(resolution)
+        goals = self._goals(workload)
+        fixed = resolution.untuned()
+        if workload:
+            self._check_data(workload, data, fixed)
+        if space is None or self.problems.found:
+            return None
+        spec = SweepSpec(
+            name=name,
+            space=space,
+            goals=goals,
+            constraints=self._constraints,
+            workload=document.workload,
+            data=data,
+            fixed=fixed,
+            budget=Budget(**document.budget.model_dump()),
+            suggester=document.suggester,
+            stopper=document.stopper,
+            workers=document.workers,
+            resources=Resources(**document.resources.model_dump()),
+            seed=document.seed,
+        )
+        return Config(spec, document.store or STORE, tuple(resolution.dropped), self.hardware)
+
+    def _space(self, resolution: Resolution) -> Any:
+        """The space; constraints between parameters belong to it, those on metrics are kept in `_constraints`."""
+        document = self.document
+        names = document.space if document.space is not None else resolution.declaration.parameters
+        metrics, expressions = split_constraints(document.constraints, names)
+        self._constraints: tuple[Constraint, ...] = ()
+        for index, text in enumerate(document.constraints):
+            if text in metrics:
+                self._constraints += self._parsed(("constraints", index), parse_constraints, text)
+        return resolution.space(document.space, expressions)
+
+    def _parsed(self, where: Location, parse: Any, text: str) -> Any:
+        try:
+            return parse(text)
+        except UsageError as error:
+            self.problems.under(self.root, where, str(error))
+            return ()
+
+    def _known(self, where: Location, registry: Registry[Any], name: str) -> bool:
+        if name in registry.names():
+            return True
+        text = f"unknown {registry.noun} {shown(name)}: {nearest(name, registry.names())}"
+        self.problems.under(self.root, where, text)
+        return False
+
+    def _workload(self, objective: bool) -> type[Workload] | None:
+        name = self.document.workload
+        if name is None:
+            if not objective and not self.root.child("workload"):
+                known = ", ".join(WORKLOADS.names())
+                text = f"a workload ({known}) is needed, or a function of your own named with --objective FILE:NAME"
+                self.problems.under(self.root, ("workload",), text)
+            return None
+        if objective:
+            text = "with --objective a configuration has no workload; leave one of them out"
+            self.problems.under(self.root, ("workload",), text)
+            return None
+        return WORKLOADS.get(name) if self._known(("workload",), WORKLOADS, name) else None
+
+    def _name(self, path: Path) -> str:
+        if self.document.name is not None:
+            return self.document.name
+        if not NAME.fullmatch(path.stem) and not self.root.child("name"):
+            self.problems.under(self.root, ("name",), f"a name is needed, the file's own is none: {shown(path.stem)}")
+        return path.stem
+
+    def _declaration(self, workload: type[Workload] | None) -> Declaration | None:
+        try:
+            return Declaration.of(workload, self.hardware)
+        except AutomlError as error:
+            self.problems.under(self.root, ("workload",), str(error))
+            return None
+
+    def _goals(self, workload: type[Workload] | None) -> tuple[Goal, ...]:
+        goals: Sequence[Any] = self.document.goals or (workload.goals if workload else ())
+        if not goals and not self.root.child("goals"):
+            text = "at least one goal is needed, such as 'minimize loss'"
+            self.problems.under(self.root, ("goals",), text)
+            return ()
+        return tuple(self._parsed(("goals",), parse_goals, goals)) if goals else ()  # type: ignore[arg-type]
+
+    def _check_fixed(self, declaration: Declaration) -> None:
+        for name, value in self.document.fixed.items():
+            reason = declaration.refuse_fixed(name, value)
+            if reason:
+                self.problems.under(self.root, ("fixed", name), reason)
+
+    def _check_data(self, workload: type[Workload], data: dict[str, Any], fixed: dict[str, Any]) -> None:
+        try:
+            workload.check(data, fixed)
+        except UsageError as error:
+            self.problems.under(self.root, ("data",), str(error))
+
+
+def _with_absolute_folder(data: dict[str, Any]) -> dict[str, Any]:
+    """The `data` section with `dir` as an absolute path, because workers have a folder of their own."""
+    folder = data.get("dir")
+    return {**data, "dir": str(Path(folder).expanduser().absolute())} if isinstance(folder, str) and folder else data

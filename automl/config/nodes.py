@@ -1,0 +1,119 @@
+"""A configuration as it was written: every value knows its line, so that every error can name it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from automl.errors import ConfigError
+
+Scalar = bool | int | float | str | None
+Location = tuple[str | int, ...]
+
+
+@dataclass
+class Node:
+    """A value and where it was written.
+
+    Args:
+        value: a scalar, a list of nodes, or a mapping of names to nodes.
+        origin: the file, or how an override was given ("override seed=1", "--seed").
+        line: from 1; 0 where it comes from no file.
+        broken: whether an error was already reported here, so that what follows from it is not.
+    """
+
+    value: Scalar | list[Node] | dict[str, Node]
+    origin: str
+    line: int = 0
+    broken: bool = False
+
+    @property
+    def where(self) -> str:
+        """`file:line`, or how the override was given."""
+        return f"{self.origin}:{self.line}" if self.line else self.origin
+
+    def plain(self) -> Any:
+        """The value as plain Python data."""
+        if isinstance(self.value, dict):
+            return {key: node.plain() for key, node in self.value.items()}
+        if isinstance(self.value, list):
+            return [node.plain() for node in self.value]
+        return self.value
+
+    def child(self, part: str | int) -> Node | None:
+        """The value under a key or at an index, or None."""
+        if isinstance(self.value, dict):
+            return self.value.get(str(part))
+        if isinstance(self.value, list) and isinstance(part, int) and part < len(self.value):
+            return self.value[part]
+        return None
+
+    def locate(self, location: Iterable[str | int]) -> list[Node]:
+        """The nodes on the way to a location, this one first, as far as they exist."""
+        nodes = [self]
+        for part in location:
+            found = nodes[-1].child(part)
+            if found is None:
+                break
+            nodes.append(found)
+        return nodes
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One error: where, at which path, and what rule was broken by what value."""
+
+    origin: str
+    line: int
+    path: str
+    text: str
+
+    def __str__(self) -> str:
+        where = f"{self.origin}:{self.line}" if self.line else self.origin
+        return f"{where}: {self.path}: {self.text}" if self.path else f"{where}: {self.text}"
+
+
+@dataclass
+class Problems:
+    """Every error of a configuration, gathered so that all are told at once."""
+
+    found: list[Problem] = field(default_factory=list)
+
+    def at(self, node: Node, location: Sequence[str | int], text: str) -> None:
+        """Add an error at a node, and mark it as broken."""
+        node.broken = True
+        self.found.append(Problem(node.origin, node.line, dotted(location), text))
+
+    def under(self, root: Node, location: Sequence[str | int], text: str) -> None:
+        """Add an error at a location of the tree, unless one was already reported on the way to it."""
+        nodes = root.locate(location)
+        if not any(node.broken for node in nodes):
+            self.at(nodes[-1], location, text)
+
+    def raise_any(self, source: str) -> None:
+        """Raise one ConfigError that tells all of them, in the order of the file."""
+        if not self.found:
+            return
+        lines = [str(p) for p in sorted(self.found, key=lambda p: (p.line == 0, p.line))]
+        head = f"{len(lines)} errors in {source}:\n  " if len(lines) > 1 else ""
+        raise ConfigError(head + "\n  ".join(lines))
+
+
+def dotted(location: Iterable[str | int]) -> str:
+    """`space.width.low` or `goals[1]`."""
+    text = ""
+    for part in location:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def shown(value: object, limit: int = 60) -> str:
+    """A value as YAML people write it, cut to a readable length."""
+    words = {None: "nothing", True: "true", False: "false"}
+    if value is None or isinstance(value, bool):
+        return words[value]
+    if isinstance(value, Mapping):
+        return "a mapping"
+    text = repr(value)
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."

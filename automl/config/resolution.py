@@ -1,0 +1,247 @@
+"""The space of a sweep: what the configuration asks for, of what the workload declares and the hardware can run."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+
+from automl.errors import SpaceError, UsageError
+from search_spaces import Choice, Space
+from search_spaces.expressions import Expression
+from search_spaces.parameters import Parameter, Value, parameter_from_dict
+from search_spaces.plugins import nearest
+
+from .declaration import Declaration
+from .entries import build
+from .nodes import Node, Problems, shown
+from .schema import Entry, tell
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """A parameter, or one value of it, that is not tried, and why."""
+
+    parameter: str
+    value: Value | None
+    reason: str
+
+
+@dataclass
+class Resolution:
+    """Works out one space; the result is in its attributes.
+
+    Args:
+        root: the configuration, for the lines of errors; problems: where errors go.
+        declaration: what the workload and the knobs offer on this hardware.
+        fixed: the `fixed` section.
+
+    Attributes:
+        tuned: parameters by name; dropped: what is not tried and why.
+    """
+
+    root: Node
+    problems: Problems
+    declaration: Declaration
+    fixed: Mapping[str, Any]
+    tuned: dict[str, Parameter] = field(default_factory=dict)
+    explicit: set[str] = field(default_factory=set)
+    dropped: list[Dropped] = field(default_factory=list)
+
+    def space(self, entries: Mapping[str, Any] | None, constraints: Iterable[str] = ()) -> Space | None:
+        """The space; None, with problems, where there is none.
+
+        Args:
+            entries: the `space` section, None for the workload's whole default space.
+            constraints: expressions over the tuned parameters.
+        """
+        before = len(self.problems.found)
+        if entries is None:
+            self._take(self.declaration.parameters)
+        else:
+            for name, entry in entries.items():
+                self._entry(name, entry)
+        for name in self.fixed:
+            if name in (entries or {}):
+                text = f"{name} is also under space; take it out of one of them, or write space.{name}=[VALUE]"
+                self.problems.under(self.root, ("fixed", name), text)
+        if len(self.problems.found) > before:
+            return None
+        self._settle_conditions()
+        expressions = [*self._declared_constraints(), *constraints]
+        if not self.tuned:
+            reasons = "; ".join(f"{item.parameter}: {item.reason}" for item in self.dropped)
+            self.problems.under(self.root, ("space",), f"nothing is left to tune ({reasons})")
+        if len(self.problems.found) > before:
+            return None
+        try:
+            space = Space(*self.tuned.values(), constraints=expressions)
+        except SpaceError as error:
+            self.problems.under(self.root, ("space",), str(error))
+            return None
+        return space
+
+    def untuned(self) -> dict[str, Any]:
+        """The `fixed` section with the defaults of declared parameters that are not tuned."""
+        defaults = {
+            name: parameter.default
+            for name, parameter in self.declaration.parameters.items()
+            if name not in self.tuned and parameter.default is not None and self._conditions(parameter) is not None
+        }
+        return {**defaults, **self.fixed}
+
+    def _entry(self, name: str, entry: Any) -> None:
+        if entry == "auto":
+            self._auto(name)
+        elif isinstance(entry, list):
+            self._build(name, {"choices": entry})
+        elif isinstance(entry, dict):
+            self._build(name, entry)
+        else:
+            rule = "auto, a list of choices or {low, high, log, type, when, affects, default} is needed"
+            self.problems.under(self.root, ("space", name), f"{rule}, got {shown(entry)}")
+
+    def _auto(self, name: str) -> None:
+        group, gone = self.declaration.group(name), self.declaration.gone(name)
+        if gone:
+            self.dropped.append(Dropped(name, None, gone))
+        elif not group:
+            known = self.declaration.names()
+            self.problems.under(self.root, ("space", name), f"unknown knob; {nearest(name, known)}")
+        self._take(group)
+        if name in group:
+            self.explicit.add(name)
+
+    def _build(self, name: str, entry: dict[str, Any]) -> None:
+        where = ("space", name)
+        base = self.declaration.parameters.get(name)
+        unavailable = self.declaration.unavailable(name)
+        if base is None and self.declaration.workload and not self.declaration.gone(name):
+            text = f"unknown parameter of workload {self.declaration.workload}"
+            self.problems.under(self.root, where, f"{text}; {nearest(name, self.declaration.names())}")
+            return
+        try:
+            parsed = Entry.model_validate(entry)
+            parameter = build(name, parsed, base, unavailable)
+        except ValidationError as error:
+            tell(error, self.root, where, Entry, self.problems)
+        except SpaceError as error:
+            self.problems.under(self.root, where, str(error))
+        else:
+            self.tuned[name] = parameter
+            self.explicit.add(name)
+            wanted = parsed.choices or (base.choices if isinstance(base, Choice) else ())
+            self.dropped += [Dropped(name, value, unavailable[value]) for value in wanted if value in unavailable]
+
+    def _take(self, parameters: Mapping[str, Parameter]) -> None:
+        """Tune these as they are declared."""
+        for name, parameter in parameters.items():
+            if name in self.fixed and name not in self.tuned:
+                continue
+            self.tuned[name] = parameter
+            self.dropped += [Dropped(name, *item) for item in self.declaration.unavailable(name).items()]
+
+    # Conditions and constraints on what is not tuned
+
+    def _settle_conditions(self) -> None:
+        """Resolve conditions on parameters that are not tuned; what can never be active is dropped."""
+        changed = True
+        while changed:
+            changed = False
+            for name, parameter in list(self.tuned.items()):
+                when = self._conditions(parameter)
+                if when is None:
+                    self._never_active(name, parameter)
+                    changed = True
+                elif when != parameter.when:
+                    self.tuned[name] = parameter_from_dict({**parameter.to_dict(), "when": _lists(when)})
+                    changed = True
+
+    def _conditions(self, parameter: Parameter) -> dict[str, tuple[Value, ...]] | None:
+        """The conditions that remain on tuned parents; None where the parameter can never be active."""
+        left: dict[str, tuple[Value, ...]] = {}
+        for parent, values in parameter.when.items():
+            if parent in self.tuned:
+                found = {parent: tuple(value for value in values if self.tuned[parent].legal(value))}
+            else:
+                declared = self.declaration.parameters.get(parent)
+                value = self._fixed_value(parent)
+                inherited = self._conditions(declared) if declared and parent not in self.fixed else {}
+                if value is None or inherited is None or not _among(value, values):
+                    return None
+                found = inherited
+            for name, allowed in found.items():
+                left[name] = tuple(value for value in allowed if _among(value, left.get(name, allowed)))
+        return left if all(left.values()) else None
+
+    def _fixed_value(self, name: str) -> Value | None:
+        value = self.fixed.get(name, self.declaration.defaults.get(name))
+        if value is None and name in self.declaration.parameters:
+            value = self.declaration.parameters[name].default
+        return value if isinstance(value, bool | int | float | str) else None
+
+    def _never_active(self, name: str, parameter: Parameter) -> None:
+        del self.tuned[name]
+        for parent, values in parameter.when.items():
+            allowed = " or ".join(shown(value) for value in values)
+            known = parent in self.tuned or parent in self.declaration.parameters or parent in self.fixed
+            if not known and name in self.explicit:
+                hint = nearest(parent, [*self.explicit, *self.declaration.parameters])
+                self.problems.under(self.root, ("space", name), f"when names the unknown parameter {parent!r}; {hint}")
+                return
+            if parent in self.tuned:
+                reason = f"needs {parent} to be {allowed}, which is not among its choices"
+            else:
+                reason = f"needs {parent} to be {allowed}, and {parent} is fixed at {shown(self._fixed_value(parent))}"
+                if name in self.explicit and not _among(self._fixed_value(parent), values):
+                    self.problems.under(self.root, ("space", name), f"{reason}; tune {parent} too, or fix it otherwise")
+                    return
+        self.dropped.append(Dropped(name, None, reason))
+
+    def _declared_constraints(self) -> list[str]:
+        """The workload's constraints, with the values of what is not tuned put in."""
+        found = []
+        for constraint in self.declaration.constraints:
+            names = [name for name in constraint.names if name not in self.tuned]
+            values = {name: self._fixed_value(name) for name in names}
+            if len(names) == len(constraint.names) or None in values.values():
+                continue  # nothing to choose, or nothing known
+            found.append(_substituted(constraint, values) if names else str(constraint))
+        return found
+
+
+def split_constraints(texts: Iterable[str], tuned: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Constraints on metrics and constraints between parameters: the latter name parameters only.
+
+    Raises:
+        UsageError: never; a text that is neither is left among those on metrics.
+    """
+    metrics: list[str] = []
+    expressions: list[str] = []
+    names = set(tuned)
+    for text in texts:
+        try:
+            named = set(Expression(text).names)
+        except UsageError:
+            named = set()
+        (expressions if named and named <= names else metrics).append(text)
+    return metrics, expressions
+
+
+def _substituted(constraint: Expression, values: Mapping[str, Value | None]) -> str:
+    class Put(ast.NodeTransformer):
+        def visit_Name(self, node: ast.Name) -> ast.expr:
+            return ast.Constant(values[node.id]) if node.id in values else node
+
+    return ast.unparse(Put().visit(ast.parse(str(constraint), mode="eval")))
+
+
+def _among(value: Any, values: Iterable[Value]) -> bool:
+    return any(value == item and isinstance(value, bool) is isinstance(item, bool) for item in values)
+
+
+def _lists(when: Mapping[str, tuple[Value, ...]]) -> dict[str, list[Value]]:
+    return {parent: list(values) for parent, values in when.items()}

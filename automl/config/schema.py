@@ -1,0 +1,210 @@
+"""What each key of a configuration may hold, as pydantic models, and their errors in our words."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError
+from pydantic_core import ErrorDetails
+
+from automl.errors import UsageError
+from automl.goals import Goal, parse_duration
+from search_spaces.plugins import nearest
+
+from .nodes import Location, Node, Problems, shown
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+def check_name(name: str) -> str:
+    """The name of a sweep itself.
+
+    Raises:
+        UsageError: it has another form.
+    """
+    if not NAME.fullmatch(name):
+        rule = "a name has 1 to 64 of A-Z a-z 0-9 _ . - and begins with a letter or digit"
+        raise UsageError(f"{rule}, got {shown(name)}")
+    return name
+
+
+def _whole(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _seconds(value: Any) -> float:
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
+        return parse_duration(value)
+    raise UsageError(f"a duration is like 90s, 10m or 1h30m, got {shown(value)}")
+
+
+def _number(value: Any) -> int | float:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return value
+    raise UsageError(f"a number is needed, got {shown(value)}")
+
+
+def _value(value: Any) -> Value:
+    if isinstance(value, bool | int | float | str):
+        return value
+    raise UsageError(f"a number, text, true or false is needed, got {shown(value)}")
+
+
+def _values(value: Any) -> tuple[Value, ...]:
+    values = value if isinstance(value, list) else [value]
+    if not values:
+        raise UsageError("at least one value is needed, got an empty list")
+    return tuple(_value(item) for item in values)
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+def _section(value: Any) -> Any:
+    return {} if value is None else value
+
+
+def _space(value: Any) -> dict[str, Any] | None:
+    if value == "auto" or (isinstance(value, dict) and value):
+        return None if value == "auto" else value
+    raise UsageError(f"auto, or a mapping of parameters to what may be tried, is needed, got {shown(value)}")
+
+
+Value = bool | int | float | str
+Number = Annotated[int | float, PlainValidator(_number)]
+Count = Annotated[int, BeforeValidator(_whole), Field(ge=1)]
+Seconds = Annotated[float, PlainValidator(_seconds)]
+ParsedGoal = Annotated[Goal, PlainValidator(Goal.parse)]
+
+
+class Section(BaseModel):
+    """Strict: a number is not text, text is not a number, and no key is unknown."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class BudgetSection(Section):
+    """`budget:`, see `automl.spec.Budget`."""
+
+    trials: Count | None = None
+    time: Seconds | None = None
+    worker_time: Seconds | None = None
+    target: float | None = None
+
+
+class ResourcesSection(Section):
+    """`resources:`, see `automl.spec.Resources`."""
+
+    cpus: Count = 1
+    gpus: Annotated[float, Field(ge=0)] = 0.0
+
+
+class Entry(Section):
+    """One parameter under `space:`; what is left out comes from the workload's own declaration."""
+
+    low: Number | None = None
+    high: Number | None = None
+    log: bool | None = None
+    type: Literal["float", "int", "choice"] | None = None
+    choices: Annotated[tuple[Value, ...], PlainValidator(_values)] | None = None
+    ordered: bool | None = None
+    when: dict[str, Annotated[tuple[Value, ...], PlainValidator(_values)]] | None = None
+    affects: Annotated[list[Literal["quality", "speed", "memory"]], BeforeValidator(_listed)] | None = None
+    default: Annotated[Value, PlainValidator(_value)] | None = None
+
+
+class Document(Section):
+    """The whole file; `space` entries and names of workloads are checked afterwards, where they are resolved."""
+
+    name: Annotated[str, AfterValidator(check_name)] | None = None
+    workload: str | None = None
+    data: Annotated[dict[str, Any], BeforeValidator(_section)] = Field(default_factory=dict)
+    fixed: Annotated[dict[str, Any], BeforeValidator(_section)] = Field(default_factory=dict)
+    space: Annotated[dict[str, Any] | None, PlainValidator(_space)] = None
+    goals: Annotated[list[ParsedGoal], BeforeValidator(_listed), Field(min_length=1)] | None = None
+    constraints: Annotated[list[str], BeforeValidator(_listed)] = Field(default_factory=list)
+    budget: Annotated[BudgetSection, BeforeValidator(_section)] = Field(default_factory=BudgetSection)
+    suggester: str = "bayes"
+    stopper: str = "none"
+    workers: Count | None = None
+    resources: Annotated[ResourcesSection, BeforeValidator(_section)] = Field(default_factory=ResourcesSection)
+    store: Annotated[str, Field(min_length=1)] | None = None
+    seed: Annotated[int, BeforeValidator(_whole), Field(ge=0, lt=2**32)] = 0
+
+
+def validate(root: Node, problems: Problems) -> Document:
+    """The document as far as it is right: what is wrong goes to `problems` and is left at its default.
+
+    Raises:
+        UsageError: the root is no mapping.
+    """
+    data = root.plain()
+    if not isinstance(data, dict):
+        problems.at(root, (), f"a configuration is a mapping of keys to values, got {shown(data)}")
+        return Document()
+    for _ in range(2):  # once more without the keys that are wrong, so that later checks see the others
+        try:
+            return Document.model_validate(data)
+        except ValidationError as error:
+            wrong = tell(error, root, (), Document, problems)
+            data = {key: value for key, value in data.items() if key not in wrong}
+    raise AssertionError("a configuration without its wrong keys is right")
+
+
+def tell(
+    error: ValidationError, root: Node, location: Location, model: type[BaseModel], problems: Problems
+) -> set[str | int]:
+    """Add each error under a location of the tree; returns the first part of where each was below it."""
+    for details in error.errors():
+        # pydantic adds parts of its own (the member of a union); only those that exist in the tree are a path.
+        path = (*location, *details["loc"])
+        depth = len(root.locate(path)) - 1
+        path, text = path[: max(depth, len(location))], _text(details, model)
+        if details["type"] == "extra_forbidden":  # also where its value is wrong: the value does not matter then
+            problems.at(root.locate(path)[-1], path, text)
+        else:
+            problems.under(root, path, text)
+    return {details["loc"][0] for details in error.errors()}
+
+
+def _text(details: ErrorDetails, model: type[BaseModel]) -> str:
+    kind, value, context = details["type"], details["input"], details.get("ctx", {})
+    if kind == "extra_forbidden":
+        return f"unknown key; {nearest(str(details['loc'][-1]), _keys(model, details['loc'][:-1]))}"
+    if kind == "value_error":
+        return str(context["error"])
+    rule = _RULES.get(kind, details["msg"]).format(**context)
+    if kind == "literal_error" and isinstance(value, str):
+        close = difflib.get_close_matches(value, re.findall(r"'(.*?)'", context["expected"]), n=1)
+        return f"{rule} is needed, got {value!r}" + (f"; did you mean {close[0]!r}?" if close else "")
+    return f"{rule} is needed, got {shown(value)}"
+
+
+def _keys(model: type[BaseModel], location: Location) -> list[str]:
+    """The keys known at a location of a model."""
+    for part in location:
+        annotation = model.model_fields[str(part)].annotation
+        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+            break
+        model = annotation
+    return sorted(model.model_fields)
+
+
+_RULES = {
+    "string_type": "text",
+    "string_too_short": "text that is not empty",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "dict_type": "a mapping of names to values",
+    "model_type": "a mapping of names to values",
+    "list_type": "a list",
+    "too_short": "at least one item",
+    "greater_than_equal": "{ge:g} or more",
+    "less_than": "less than {lt:g}",
+    "literal_error": "one of {expected}",
+}

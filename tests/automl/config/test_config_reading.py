@@ -1,0 +1,147 @@
+"""Every way in which `yaml.safe_load` surprises people (facts.md), and how the loader answers."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from automl.config.nodes import Problems
+from automl.config.reading import MAX_BYTES, MAX_DEPTH, read_bytes, read_file
+from automl.config.scalars import plain_scalar
+from automl.errors import ConfigError
+
+
+def read(text: str | bytes) -> tuple[object, str]:
+    """The plain data and the message of everything that is wrong with it."""
+    problems = Problems()
+    root = read_bytes(text.encode() if isinstance(text, str) else text, "f.yaml", problems)
+    try:
+        problems.raise_any("f.yaml")
+    except ConfigError as error:
+        return root.plain() if root else None, str(error)
+    return root.plain() if root else None, ""
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e-3", 0.001),
+        ("1E3", 1000.0),
+        (".5", 0.5),
+        ("5.", 5.0),
+        ("-0.0", -0.0),
+        ("12", 12),
+        ("+7", 7),
+        ("0", 0),
+        ("0x1F", 31),
+        ("0o17", 15),
+        ("true", True),
+        ("False", False),
+        ("null", None),
+        ("~", None),
+        ("", None),
+        ("no", "no"),
+        ("Yes", "Yes"),
+        ("on", "on"),
+        ("1:30", "1:30"),
+        ("2024-01-31", "2024-01-31"),
+        ("1_000", "1_000"),
+        ("0b11", "0b11"),
+        ("nan", "nan"),
+        ("1e", "1e"),
+        ("1.2.3", "1.2.3"),
+        (str(2**63 - 1), 2**63 - 1),
+    ],
+)
+def test_a_plain_scalar_follows_yaml_1_2(text: str, value: object) -> None:
+    found = plain_scalar(text)
+    assert found == value
+    assert type(found) is type(value)
+
+
+@pytest.mark.parametrize(
+    "text", ["010", "-00", ".nan", ".NaN", ".inf", "-.INF", "+.inf", "1e999", "9" * 20, "9" * 5000, "-" + "9" * 19]
+)
+def test_an_ambiguous_or_endless_number_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"finite|leading zero|64 bits"):
+        plain_scalar(text)
+
+
+def test_a_quoted_scalar_is_text() -> None:
+    assert read("{a: '010', b: \"1e-3\", c: '.nan', d: ''}")[0] == {"a": "010", "b": "1e-3", "c": ".nan", "d": ""}
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "rule"),
+    [
+        ("", 1, "empty"),
+        ("# nothing but a comment\n", 1, "empty"),
+        ("a: 1\na: 2\n", 2, "a: this key is here twice, first on line 1"),
+        ("b:\n  a: 1\n  'a': 2\n", 3, "b.a: this key is here twice, first on line 2"),
+        ("a: 1\n---\nb: 2\n", 2, "one document"),
+        ("a: &x 1\nb: *x\n", 2, "b: aliases are not allowed, got *x"),
+        ("a: &x 1\n", 1, "a: anchors are not allowed, got &x"),
+        ("a: !!python/object/apply:os.system [x]\n", 1, "a: tags are not allowed"),
+        ("a: !!int '3'\n", 1, "tags are not allowed"),
+        ("a: [1, 2\n", 2, "not YAML"),
+        ("a: 'x\n", 2, "not YAML"),
+        ("a: 1\n b: 2\n", 2, "not YAML"),
+        ("a:\n\t- 1\n", 2, "not YAML"),
+        ("a: 1\n  \x00", 2, "not YAML"),
+        ('a: "\\UFFFFFFFF"\n', 1, "not YAML"),
+        ('a: "\\uD800"\n', 1, "control characters"),
+        ('a: "\\0"\n', 1, "control characters"),
+        ("? [1, 2]\n: 3\n", 1, "a key must be a plain name"),
+        ("{1: 2, '': 3}\n", 1, "a key must be a plain name"),
+        ("a:\n- .nan\n- 010\n", 2, "a[0]: numbers must be finite"),
+        ("- " * (MAX_DEPTH + 2) + "1", 1, "levels deep"),
+        ("[" * 3000, 1, "levels deep"),
+        ("{a: " * 3000, 1, "levels deep"),
+        ("%TAG ! tag:x,2000:\n---\na: !b 1\n", 3, "tags are not allowed"),
+        ("%YAML 3.0\n---\na: 1\n", 1, "not YAML"),
+    ],
+)
+def test_a_trap_is_refused_with_its_line(text: str, line: int, rule: str) -> None:
+    message = read(text)[1]
+    assert f"f.yaml:{line}: " in message
+    assert rule in message
+
+
+@pytest.mark.parametrize(
+    ("raw", "rule"),
+    [
+        (b"a: 1\nb: \xff\n", "f.yaml:2: not UTF-8: byte 0xff"),
+        ("a: 1".encode("utf-16"), "not UTF-8"),
+        (b"a: '" + b"x" * MAX_BYTES + b"'", f"at most {MAX_BYTES} bytes"),
+    ],
+)
+def test_bytes_that_are_no_configuration(raw: bytes, rule: str) -> None:
+    assert rule in read(raw)[1]
+
+
+def test_an_alias_bomb_costs_nothing() -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 10)]
+    begin = time.process_time()
+    message = read("\n".join(lines))[1]
+    assert "aliases are not allowed" in message
+    assert time.process_time() - begin < 5
+
+
+def test_all_errors_are_told_at_once_in_the_order_of_the_file() -> None:
+    message = read("z: .inf\ny: *q\nx: !t 1\nz: 1\n")[1]
+    lines = message.splitlines()
+    assert lines[0] == "4 errors in f.yaml:"
+    assert [line.split(": ")[0].strip() for line in lines[1:]] == ["f.yaml:1", "f.yaml:2", "f.yaml:3", "f.yaml:4"]
+
+
+def test_a_file_with_a_byte_order_mark_is_read() -> None:
+    assert read(b"\xef\xbb\xbfa: 1\n") == ({"a": 1}, "")
+
+
+@pytest.mark.parametrize("name", ["absent.yaml", ".", "nul\0.yaml"])
+def test_a_file_that_cannot_be_opened(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match="cannot read the configuration"):
+        read_file(tmp_path / name, Problems())

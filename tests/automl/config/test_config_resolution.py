@@ -1,0 +1,201 @@
+"""What is tuned where a configuration names some parameters, and the hardware cannot run others."""
+
+from __future__ import annotations
+
+import pytest
+
+from automl.config.declaration import Declaration
+from automl.config.nodes import Problems
+from automl.config.overrides import apply
+from automl.config.reading import read_text
+from automl.config.resolution import Resolution, split_constraints
+from automl.config.schema import validate
+from automl.errors import ConfigError
+from search_spaces import Choice, Float, Int, Space
+from search_spaces.expressions import Expression
+from search_spaces.hardware import Hardware
+
+PARAMETERS = (
+    Choice("precision", ["fp32", "bf16"], default="bf16", affects={"speed", "memory"}),
+    Choice("parallelism", ["single", "ddp"], default="single"),
+    Choice("ranks", [2, 4], default=2, when={"parallelism": "ddp"}),
+    Float("learning_rate", 1e-5, 1e-1, log=True, default=1e-3, affects={"quality"}),
+    Int("width", 32, 512, default=128),
+    Choice("num_heads", [1, 2, 4, 8], default=4, ordered=True),
+    Choice("optimizer", ["sgd", "adam"], default="adam"),
+    Float("momentum", 0, 0.99, default=0.9, when={"optimizer": "sgd"}),
+)
+TOY = Declaration(
+    Hardware(2, 8 << 30),
+    "toy",
+    {parameter.name: parameter for parameter in PARAMETERS},
+    (Expression("width % num_heads == 0"),),
+    {"max_updates": 100},
+    {"precision": {"fp16": "this machine has no GPU"}, "bridge": {"nvlink": "this machine has no GPU"}},
+)
+
+
+def resolve(text: str, *overrides: str, declaration: Declaration = TOY) -> tuple[Space, Resolution]:
+    problems = Problems()
+    root = read_text(text, "f.yaml", problems)
+    assert root is not None
+    apply(root, overrides, problems)
+    document = validate(root, problems)
+    resolution = Resolution(root, problems, declaration, document.fixed)
+    space = resolution.space(document.space)
+    problems.raise_any("f.yaml")
+    assert space is not None
+    return space, resolution
+
+
+@pytest.mark.parametrize("text", ["space: auto", "name: x"])
+def test_without_a_space_everything_is_tuned_and_what_is_left_out_is_told(text: str) -> None:
+    space, resolution = resolve(text)
+    assert list(space.parameters) == [parameter.name for parameter in PARAMETERS]
+    assert [(d.parameter, d.value, d.reason) for d in resolution.dropped] == [
+        ("precision", "fp16", "this machine has no GPU")
+    ]
+    assert [str(c) for c in space.constraints] == ["width % num_heads == 0"]
+
+
+def test_exactly_what_is_named_is_tuned_and_the_rest_is_fixed_at_its_default() -> None:
+    space, resolution = resolve("space: {precision: auto, learning_rate: {high: 1}}")
+    assert repr(space.parameters["precision"]) == repr(PARAMETERS[0])
+    rate = space.parameters["learning_rate"]
+    assert isinstance(rate, Float)
+    assert (rate.low, rate.high, rate.log, rate.default, rate.affects) == (1e-5, 1, True, 1e-3, frozenset({"quality"}))
+    assert len(space.parameters) == 2
+    assert resolution.untuned() == {
+        "parallelism": "single",
+        "width": 128,
+        "num_heads": 4,
+        "optimizer": "adam",
+    }
+
+
+def test_what_is_fixed_is_not_tuned_by_auto() -> None:
+    space, resolution = resolve("fixed: {learning_rate: 0.5}")
+    assert "learning_rate" not in space.parameters
+    assert resolution.untuned()["learning_rate"] == 0.5
+
+
+def test_choices_that_the_hardware_cannot_run_are_dropped_with_the_reason() -> None:
+    space, resolution = resolve("space: {precision: [fp16, fp32], bridge: auto, width: auto}")
+    assert list(space.parameters) == ["precision", "width"]
+    assert [(d.parameter, d.value) for d in resolution.dropped] == [("precision", "fp16"), ("bridge", None)]
+    assert space.default() == {"precision": "fp32", "width": 128}
+
+
+def test_a_constraint_sees_the_value_of_what_is_not_tuned() -> None:
+    space, _ = resolve("space: {width: auto}\nfixed: {num_heads: 8}")
+    assert [str(c) for c in space.constraints] == ["width % 8 == 0"]
+    assert not space.legal({"width": 36})
+
+
+@pytest.mark.parametrize(
+    ("text", "active"),
+    [
+        ("space: {ranks: auto}\nfixed: {parallelism: ddp}", {"ranks"}),
+        ("space: {ranks: auto, parallelism: auto}", {"ranks", "parallelism"}),
+        ("space: {momentum: auto, optimizer: [adam], width: auto}", {"optimizer", "width"}),
+    ],
+)
+def test_a_condition_holds_of_a_fixed_parent_too(text: str, active: set[str]) -> None:
+    assert set(resolve(text)[0].parameters) == active
+
+
+def test_a_condition_is_inherited_from_a_parent_that_is_not_tuned() -> None:
+    child = Int("buckets", 1, 8, default=2, when={"ranks": 2})
+    declaration = Declaration(TOY.hardware, "toy", {**TOY.parameters, "buckets": child})
+    space, _ = resolve("space: {buckets: auto, parallelism: auto}", declaration=declaration)
+    assert space.parameters["buckets"].when == {"parallelism": ("ddp",)}
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ("width: {low: 64, high: 1e3}", Int("width", 64, 1000, default=128)),
+        ("width: {low: 256}", Int("width", 256, 512, default=256)),
+        ("width: [64, 96]", Choice("width", [64, 96], ordered=True, default=96)),
+        ("num_heads: {low: 1, high: 6}", Int("num_heads", 1, 6, default=4)),
+        ("num_heads: {low: 1, high: 6, log: true}", Int("num_heads", 1, 6, log=True, default=4)),
+        ("num_heads: [3, 5]", Choice("num_heads", [3, 5], ordered=True, default=3)),
+        ("optimizer: {default: sgd}", Choice("optimizer", ["sgd", "adam"], default="sgd")),
+        ("width: {affects: speed}", Int("width", 32, 512, default=128, affects={"speed"})),
+        ("learning_rate: [1e-3, 1]", Choice("learning_rate", [1e-3, 1], ordered=True, default=1e-3, affects="quality")),
+    ],
+)
+def test_an_entry_fills_its_gaps_from_the_declaration(entry: str, expected: Float | Int | Choice) -> None:
+    assert resolve(f"space: {{{entry}}}")[0].parameters[expected.name] == expected
+
+
+def test_an_override_narrows_an_entry() -> None:
+    space, _ = resolve("space: {learning_rate: auto}", "space.learning_rate.low=1e-4", "space.precision=[fp32,bf16]")
+    assert repr(space.parameters["learning_rate"]).startswith("Float('learning_rate', 0.0001, 0.1, log=True")
+    assert "precision" in space.parameters
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("space: {precison: auto}", "f.yaml:1: space.precison: unknown knob; did you mean 'precision'?"),
+        ("space:\n  widht: [1]", "f.yaml:2: space.widht: unknown parameter of workload toy; did you mean 'width'?"),
+        ("space: {width: {low: 9, high: 3}}", "low of 'width' must not be above high, got low=9, high=3"),
+        ("space: {learning_rate: {low: 0}}", "must be above 0 on a log scale"),
+        ("space: {width: 3}", "auto, a list of choices or {low, high"),
+        ("space: {width: {low: 1.5}}", "low of 'width' must be an integer"),
+        ("space: {width: {low: true}}", "space.width.low: a number is needed, got true"),
+        ("space: {width: {log: no}}", "space.width.log: true or false is needed, got 'no'"),
+        ("space: {width: {high: '64'}}", "space.width.high: a number is needed, got '64'"),
+        ("space: {width: {hihg: 64}}", "space.width.hihg: unknown key; did you mean 'high'?"),
+        ("space: {width: {type: real}}", "'float', 'int' or 'choice' is needed, got 'real'"),
+        ("space: {width: {affects: sped}}", "did you mean 'speed'?"),
+        ("space: {width: {choices: [1], low: 3}}", "is of type choice, which has no 'low'"),
+        ("space: {width: []}", "at least one value is needed"),
+        ("space: {width: [[1]]}", "a number, text, true or false is needed, got [1]"),
+        ("space: {precision: [fp17]}", "must be one of fp32, bf16, fp16, got 'fp17'"),
+        ("space: {precision: [fp16]}", "none of the choices of precision can run on this hardware (fp16: this machine"),
+        ("space: {width: [a]}", "each choice of width must be a whole number, got 'a'"),
+        ("space: {ranks: auto}", "needs parallelism to be 'ddp', and parallelism is fixed at 'single'"),
+        ("space: {width: {when: {optimiser: sgd}}}", "unknown parameter 'optimiser'; did you mean 'optimizer'?"),
+        ("space: {width: {default: 1}}", "the default of width must lie in [32, 512], got 1"),
+        ("space: {width: auto}\nfixed: {width: 3}", "f.yaml:2: fixed.width: width is also under space"),
+        ("space: {}", "auto, or a mapping"),
+        ("space:", "auto, or a mapping"),
+        ("space: {bridge: auto}", "nothing is left to tune"),
+    ],
+)
+def test_a_wrong_entry_is_told_with_its_path(text: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolve(text)
+    assert message in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_all_wrong_entries_are_told_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolve("space:\n  a: auto\n  width: {low: 9, high: 3}\n  precision: [fp17]\n  ranks: x\nseed: -1\n")
+    assert len(str(caught.value).splitlines()) == 6
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("max_updates", 5, None),
+        ("width", 4096, None),
+        ("precision", "fp32", None),
+        ("precision", "fp16", "this hardware cannot run precision 'fp16': this machine has no GPU"),
+        ("precision", "fp17", "must be one of fp32, bf16, got 'fp17'"),
+        ("width", "big", "must be a number, got 'big'"),
+        ("max_update", 5, "unknown option of workload toy; did you mean 'max_updates'?"),
+    ],
+)
+def test_fixed_values_are_checked_against_the_declaration(name: str, value: object, reason: str | None) -> None:
+    assert TOY.refuse_fixed(name, value) == reason
+
+
+def test_constraints_on_metrics_and_between_parameters_are_told_apart() -> None:
+    texts = ["peak_memory_bytes <= 8e9", "width * num_heads <= 512", "width <= loss", "nonsense"]
+    metrics, expressions = split_constraints(texts, ["width", "num_heads"])
+    assert expressions == ["width * num_heads <= 512"]
+    assert metrics == ["peak_memory_bytes <= 8e9", "width <= loss", "nonsense"]
