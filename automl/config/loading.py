@@ -113,6 +113,7 @@ class _Checker:
             workers=document.workers,
             resources=Resources(**document.resources.model_dump()),
             seed=document.seed,
+            last_report_counts=bool(workload and workload.last_report_counts),
         )
         return Config(spec, document.store or STORE, tuple(resolution.dropped), self.hardware)
 

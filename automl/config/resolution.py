@@ -59,30 +59,22 @@ class Resolution:
             constraints: expressions over the tuned parameters.
         """
         before = len(self.problems.found)
-        if entries is None:
-            self._take(self.declaration.parameters)
-        else:
-            for name, entry in entries.items():
-                self._entry(name, entry)
-        for name in self.fixed:
-            if name in (entries or {}):
-                text = f"{name} is also under space; take it out of one of them, or write space.{name}=[VALUE]"
-                self.problems.under(self.root, ("fixed", name), text)
+        self._select(entries)
         if len(self.problems.found) > before:
             return None
+        for name in self.explicit:
+            self._check_conditions(self.tuned[name])
         self._settle_conditions()
-        expressions = [*self._declared_constraints(), *constraints]
-        if not self.tuned:
+        if not self.tuned and len(self.problems.found) == before:
             reasons = "; ".join(f"{item.parameter}: {item.reason}" for item in self.dropped)
             self.problems.under(self.root, ("space",), f"nothing is left to tune ({reasons})")
         if len(self.problems.found) > before:
             return None
         try:
-            space = Space(*self.tuned.values(), constraints=expressions)
+            return Space(*self.tuned.values(), constraints=[*self._declared_constraints(), *constraints])
         except SpaceError as error:
             self.problems.under(self.root, ("space",), str(error))
             return None
-        return space
 
     def untuned(self) -> dict[str, Any]:
         """The `fixed` section with the defaults of declared parameters that are not tuned."""
@@ -93,6 +85,18 @@ class Resolution:
         }
         return {**defaults, **self.fixed}
 
+    def _select(self, entries: Mapping[str, Any] | None) -> None:
+        """Gather the parameters that are asked for, as if every one of them were tuned."""
+        if entries is None:
+            self._take(self.declaration.parameters)
+            return
+        for name, entry in entries.items():
+            self._entry(name, entry)
+        for name in self.fixed:
+            if name in entries:
+                text = f"{name} is also under space; take it out of one of them, or write space.{name}=[VALUE]"
+                self.problems.under(self.root, ("fixed", name), text)
+
     def _entry(self, name: str, entry: Any) -> None:
         if entry == "auto":
             self._auto(name)
@@ -102,7 +106,7 @@ class Resolution:
             self._build(name, entry)
         else:
             rule = "auto, a list of choices or {low, high, log, type, when, affects, default} is needed"
-            self.problems.under(self.root, ("space", name), f"{rule}, got {shown(entry)}")
+            self._refuse(name, f"{rule}, got {shown(entry)}")
 
     def _auto(self, name: str) -> None:
         group, gone = self.declaration.group(name), self.declaration.gone(name)
@@ -110,7 +114,7 @@ class Resolution:
             self.dropped.append(Dropped(name, None, gone))
         elif not group:
             known = self.declaration.names()
-            self.problems.under(self.root, ("space", name), f"unknown knob; {nearest(name, known)}")
+            self._refuse(name, f"unknown knob; {nearest(name, known)}")
         self._take(group)
         if name in group:
             self.explicit.add(name)
@@ -121,7 +125,7 @@ class Resolution:
         unavailable = self.declaration.unavailable(name)
         if base is None and self.declaration.workload and not self.declaration.gone(name):
             text = f"unknown parameter of workload {self.declaration.workload}"
-            self.problems.under(self.root, where, f"{text}; {nearest(name, self.declaration.names())}")
+            self._refuse(name, f"{text}; {nearest(name, self.declaration.names())}")
             return
         try:
             parsed = Entry.model_validate(entry)
@@ -129,7 +133,7 @@ class Resolution:
         except ValidationError as error:
             tell(error, self.root, where, Entry, self.problems)
         except SpaceError as error:
-            self.problems.under(self.root, where, str(error))
+            self._refuse(name, str(error))
         else:
             self.tuned[name] = parameter
             self.explicit.add(name)
@@ -145,6 +149,22 @@ class Resolution:
             self.dropped += [Dropped(name, *item) for item in self.declaration.unavailable(name).items()]
 
     # Conditions and constraints on what is not tuned
+
+    def _check_conditions(self, parameter: Parameter) -> None:
+        """A condition must name a parameter that there is, and values that it can have on some hardware."""
+        for parent, values in parameter.when.items():
+            found = self.tuned.get(parent) or self.declaration.parameters.get(parent)
+            if found is None and parent not in self.fixed:
+                hint = nearest(parent, [*self.tuned, *self.declaration.parameters])
+                self._refuse(parameter.name, f"when names the unknown parameter {parent!r}; {hint}")
+            declared = self.declaration.parameters.get(parent, found)
+            known = self.declaration.unavailable(parent)
+            for value in values:
+                if found and declared and not (found.legal(value) or declared.legal(value) or value in known):
+                    self._refuse(parameter.name, f"when gives {parent} a value that it never has, {shown(value)}")
+
+    def _refuse(self, name: str, text: str) -> None:
+        self.problems.under(self.root, ("space", name), text)
 
     def _settle_conditions(self) -> None:
         """Resolve conditions on parameters that are not tuned; what can never be active is dropped."""
@@ -187,17 +207,12 @@ class Resolution:
         del self.tuned[name]
         for parent, values in parameter.when.items():
             allowed = " or ".join(shown(value) for value in values)
-            known = parent in self.tuned or parent in self.declaration.parameters or parent in self.fixed
-            if not known and name in self.explicit:
-                hint = nearest(parent, [*self.explicit, *self.declaration.parameters])
-                self.problems.under(self.root, ("space", name), f"when names the unknown parameter {parent!r}; {hint}")
-                return
             if parent in self.tuned:
                 reason = f"needs {parent} to be {allowed}, which is not among its choices"
             else:
                 reason = f"needs {parent} to be {allowed}, and {parent} is fixed at {shown(self._fixed_value(parent))}"
                 if name in self.explicit and not _among(self._fixed_value(parent), values):
-                    self.problems.under(self.root, ("space", name), f"{reason}; tune {parent} too, or fix it otherwise")
+                    self._refuse(name, f"{reason}; tune {parent} too, or fix it otherwise")
                     return
         self.dropped.append(Dropped(name, None, reason))
 
