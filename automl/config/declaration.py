@@ -65,12 +65,19 @@ class Declaration:
         """Every name that can be tuned."""
         return [*self.parameters] if self.workload else KNOBS.names()
 
-    def unavailable(self, name: str) -> dict[Value, str]:
-        """The values of a parameter that this hardware cannot run, and why."""
+    def unavailable(self, name: str, *, asked: bool = False) -> dict[Value, str]:
+        """The values of a parameter that this hardware cannot run, and why.
+
+        Args:
+            asked: the values were asked for by name; those that run slowly are not left out then.
+        """
         if self.workload is not None or name not in KNOBS.names():
-            return dict(self.left_out.get(name, {}))
-        dropped = KNOBS.get(name)().dropped(self.hardware)
-        return {item.value: item.reason for item in dropped if item.parameter == name}
+            found = dict(self.left_out.get(name, {}))
+        else:
+            dropped = KNOBS.get(name)().dropped(self.hardware)
+            found = {item.value: item.reason for item in dropped if item.parameter == name}
+        slow = self.hardware.slow
+        return {v: reason for v, reason in found.items() if not (asked and slow.get(str(v)) == reason)}
 
     def gone(self, name: str) -> str | None:
         """Why a parameter of the workload is not there at all on this hardware; None where it is, or is unknown."""
@@ -85,7 +92,7 @@ class Declaration:
         known = [*self.parameters, *self.defaults, *self.left_out]
         if name not in known:
             return f"unknown option of workload {self.workload}; {nearest(name, known)}"
-        unavailable = self.unavailable(name)
+        unavailable = self.unavailable(name, asked=True)
         if isinstance(value, bool | int | float | str) and value in unavailable:
             return f"this hardware cannot run {name} {shown(value)}: {unavailable[value]}"
         parameter = self.parameters.get(name)

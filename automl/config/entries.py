@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 from typing import Any
 
 from automl.errors import SpaceError
@@ -13,20 +14,23 @@ from .nodes import shown
 from .schema import Entry
 
 
-def build(name: str, entry: Entry, base: Parameter | None, unavailable: dict[Value, str]) -> Parameter:
+def build(
+    name: str, entry: Entry, base: Parameter | None, unavailable: dict[Value, str], slow: Sequence[Value] = ()
+) -> Parameter:
     """The parameter that an entry describes.
 
     Args:
         name: of the parameter.
         entry: what was written; base: the workload's declaration that fills the gaps, None where there is none.
         unavailable: values that this hardware cannot run and why; they are left out of the choices.
+        slow: values that are not declared because they run slowly; they may be asked for.
 
     Raises:
         SpaceError: the entry does not make a parameter.
     """
     kind = _kind(name, entry, base)
     if kind == "choice":
-        return _choice(name, entry, base, unavailable)
+        return _choice(name, entry, base, unavailable, slow)
     _refuse(name, kind, {"choices": entry.choices, "ordered": entry.ordered})
     numeric = base if isinstance(base, Float | Int) else None
     low, high = _bound(name, "low", entry, numeric), _bound(name, "high", entry, numeric)
@@ -62,13 +66,15 @@ def _bound(name: str, which: str, entry: Entry, base: Float | Int | None) -> flo
     return bound
 
 
-def _choice(name: str, entry: Entry, base: Parameter | None, unavailable: dict[Value, str]) -> Choice:
+def _choice(
+    name: str, entry: Entry, base: Parameter | None, unavailable: dict[Value, str], slow: Sequence[Value]
+) -> Choice:
     _refuse(name, "choice", {"low": entry.low, "high": entry.high, "log": entry.log})
     declared = base.choices if isinstance(base, Choice) else ()
     choices = entry.choices if entry.choices is not None else declared
     if base is not None:
         for value in choices:
-            _check_kind(name, value, base, [*declared, *unavailable])
+            _check_kind(name, value, base, [*dict.fromkeys([*declared, *unavailable, *slow])])
     left = [value for value in choices if value not in unavailable]
     if choices and not left:
         reasons = "; ".join(f"{value}: {unavailable[value]}" for value in choices)

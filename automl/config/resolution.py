@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -122,14 +121,14 @@ class Resolution:
     def _build(self, name: str, entry: dict[str, Any]) -> None:
         where = ("space", name)
         base = self.declaration.parameters.get(name)
-        unavailable = self.declaration.unavailable(name)
+        unavailable = self.declaration.unavailable(name, asked="choices" in entry)
         if base is None and self.declaration.workload and not self.declaration.gone(name):
             text = f"unknown parameter of workload {self.declaration.workload}"
             self._refuse(name, f"{text}; {nearest(name, self.declaration.names())}")
             return
         try:
             parsed = Entry.model_validate(entry)
-            parameter = build(name, parsed, base, unavailable)
+            parameter = build(name, parsed, base, unavailable, slow=[*self.declaration.unavailable(name)])
         except ValidationError as error:
             tell(error, self.root, where, Entry, self.problems)
         except SpaceError as error:
@@ -221,10 +220,9 @@ class Resolution:
         found = []
         for constraint in self.declaration.constraints:
             names = [name for name in constraint.names if name not in self.tuned]
-            values = {name: self._fixed_value(name) for name in names}
-            if len(names) == len(constraint.names) or None in values.values():
-                continue  # nothing to choose, or nothing known
-            found.append(_substituted(constraint, values) if names else str(constraint))
+            values = {name: value for name in names if (value := self._fixed_value(name)) is not None}
+            if len(names) < len(constraint.names) and len(values) == len(names):  # else nothing to choose or to know
+                found.append(str(constraint.bind(values)))
         return found
 
 
@@ -244,14 +242,6 @@ def split_constraints(texts: Iterable[str], tuned: Iterable[str]) -> tuple[list[
             named = set()
         (expressions if named and named <= names else metrics).append(text)
     return metrics, expressions
-
-
-def _substituted(constraint: Expression, values: Mapping[str, Value | None]) -> str:
-    class Put(ast.NodeTransformer):
-        def visit_Name(self, node: ast.Name) -> ast.expr:
-            return ast.Constant(values[node.id]) if node.id in values else node
-
-    return ast.unparse(Put().visit(ast.parse(str(constraint), mode="eval")))
 
 
 def _among(value: Any, values: Iterable[Value]) -> bool:

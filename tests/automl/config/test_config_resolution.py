@@ -86,6 +86,15 @@ def test_choices_that_the_hardware_cannot_run_are_dropped_with_the_reason() -> N
     assert space.default() == {"precision": "fp32", "width": 128}
 
 
+def test_a_choice_that_runs_slowly_is_tried_only_where_it_is_asked_for() -> None:
+    slow = Hardware(2, 8 << 30, slow={"fp16": "emulated"})
+    declaration = Declaration(slow, "toy", TOY.parameters, left_out={"precision": {"fp16": "emulated"}})
+    space, resolution = resolve("space: {precision: auto}", declaration=declaration)
+    assert (space.size, [d.value for d in resolution.dropped]) == (2, ["fp16"])
+    space, resolution = resolve("space: {precision: [fp16, fp32]}", declaration=declaration)
+    assert (space.size, resolution.dropped) == (2, [])
+
+
 def test_a_constraint_sees_the_value_of_what_is_not_tuned() -> None:
     space, _ = resolve("space: {width: auto}\nfixed: {num_heads: 8}")
     assert [str(c) for c in space.constraints] == ["width % 8 == 0"]
