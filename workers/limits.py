@@ -31,24 +31,45 @@ class Clock:
         return self.previous + self._spent
 
 
-@dataclass
+@dataclass(frozen=True)
 class Every:
-    """Something due every so many training seconds or updates, whichever comes first; None for never.
-
-    The first is due after one whole interval from `mark`.
-    """
+    """Something due every so many training seconds or updates, whichever comes first; None for never."""
 
     seconds: float | None = None
     updates: int | None = None
-    _seconds_mark: float = 0.0
-    _updates_mark: int = 0
 
-    def mark(self, seconds: float, updates: int) -> None:
-        """Count the interval from here."""
-        self._seconds_mark, self._updates_mark = seconds, updates
-
-    def due(self, seconds: float, updates: int) -> bool:
-        """Whether an interval has passed."""
-        if self.seconds is not None and seconds - self._seconds_mark >= self.seconds:
+    def due(self, seconds: float, updates: int = 0) -> bool:
+        """Whether an interval is over, after so many seconds and updates of it."""
+        if self.seconds is not None and seconds >= self.seconds:
             return True
-        return self.updates is not None and updates - self._updates_mark >= self.updates
+        return self.updates is not None and updates >= self.updates
+
+
+@dataclass
+class Window:
+    """What happened since the last report.
+
+    Args:
+        begun: training seconds of all attempts when it began.
+        updates, items: how many since then; losses: sum of their mean losses.
+    """
+
+    begun: float = 0.0
+    updates: int = 0
+    items: float = 0.0
+    losses: float = 0.0
+
+    def count(self, items: float) -> None:
+        """Count an update; its loss is added when the ranks have summed it."""
+        self.updates, self.items = self.updates + 1, self.items + items
+
+    def metrics(self, now: float) -> dict[str, float]:
+        """Mean loss and speed; empty before the first update."""
+        if not self.updates:
+            return {}
+        seconds = max(now - self.begun, 1e-9)
+        return {
+            "train_loss": self.losses / self.updates,
+            "items_per_second": self.items / seconds,
+            "seconds_per_update": seconds / self.updates,
+        }

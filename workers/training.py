@@ -8,7 +8,7 @@ weight, batches are functions of (seed, epoch), and the random state is set anew
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from . import checkpoint
 from .batches import Place, Prefetcher, batches
 from .control import Control, Orders
 from .evaluation import Evaluator
-from .limits import Clock, Every
+from .limits import Clock, Every, Window
 from .memory import PeakMemory
 from .optimizers import build_optimizer
 from .parallel import strategy_class
@@ -78,7 +78,8 @@ class Trainer:
         self.checkpoints = Every(settings.checkpoint_seconds)
         self.place, self.updates, self.skipped = Place(), 0, 0
         self.metrics: dict[str, float] = {}
-        self.window = Window()
+        self.window, self.saved_at = Window(self.clock.total), self.clock.total
+        self.share: float | None = None  # this rank's share of the last update's mean loss, until it is agreed on
 
     def _model(self) -> torch.nn.Module:
         torch.manual_seed(self.context.seed)
@@ -104,12 +105,12 @@ class Trainer:
             if prefetcher:
                 prefetcher.close()
 
-    def _loop(self, source: Any) -> dict[str, float]:
-        self._mark()
+    def _loop(self, source: Iterator[tuple[Place, Batch]]) -> dict[str, float]:
+        item: tuple[Place, Batch] | None = None
         while True:
             with self.clock:
-                item = next(source, None)
-                orders = self.control.agree(self._wishes(item is None), self.window.last)
+                item = item or next(source, None)
+                orders = self.control.agree(self._wishes(item is None), self.share)
             self._check(orders)
             if orders.halt:
                 self.context.noticed = orders.halt
@@ -119,10 +120,12 @@ class Trainer:
                 self._report()
             if orders.save or orders.finish:
                 self._save()
-            if orders.finish or item is None:
+            if orders.finish:
                 return self.metrics
-            with self.clock:
-                self._update(*item)
+            if item and not orders.evaluate:  # else agree once more: a halt may have cut the evaluation short
+                with self.clock:
+                    self._update(*item)
+                item = None
 
     def _wishes(self, exhausted: bool) -> Orders:
         """What this rank would do next; only rank 0's clock and requests count."""
@@ -133,8 +136,8 @@ class Trainer:
         return Orders(
             halt=self.context.halted(),
             finish=late or full or exhausted,
-            evaluate=self.evaluations.due(seconds, self.updates),
-            save=self.checkpoints.due(seconds, self.updates),
+            evaluate=self.evaluations.due(seconds - self.window.begun, self.window.updates),
+            save=self.checkpoints.due(seconds - self.saved_at),
             out_of_memory=self.control.memory_exceeded(self.memory),
         )
 
@@ -144,7 +147,9 @@ class Trainer:
             raise TrialFailure("out_of_memory", f"a rank used more than the {limit} bytes that it may use")
         if not math.isfinite(orders.loss):
             raise TrialFailure("non_finite", f"the training loss is {orders.loss} at update {self.updates}")
-        self.window.add(orders.loss)
+        if self.share is not None:
+            self.window.losses += orders.loss
+            self.share = None
 
     def _update(self, place: Place, batch: Batch) -> None:
         """One update of the weights by one global batch."""
@@ -153,13 +158,14 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = self.workload.learning_rate(self.updates)
         self.optimizer.zero_grad(set_to_none=True)
-        loss = self.strategy.gradients(batch, self.precision, self.settings.accumulation)
+        weight = self.workload.weight(batch)
+        share = self.strategy.gradients(batch, weight, self.precision, self.settings.accumulation)
         finite = self._step()
         if self.precision.scaler:
             self.precision.scaler.update(finite)
         self.skipped += not finite
-        self.window.last = float(loss)
-        self.window.items += self.workload.weight(batch)
+        self.share = float(share)
+        self.window.count(weight)
         self.place = Place(place.epoch, place.index + 1)
 
     def _step(self) -> bool:
@@ -185,14 +191,16 @@ class Trainer:
         if self.context.rank == 0:
             self.metrics = {**self._progress_metrics(), **(evaluated or self.metrics)}
             if evaluated is not None:
-                self.context.emit(self.updates, self.metrics, self.clock.spent)
+                seconds = self.clock.total - self.context.assignment.previous_seconds
+                self.context.emit(self.updates, self.metrics, seconds)
             # a request that comes when the end is reached changes nothing, one that cut the evaluation short does
             self.context.noticed = None if evaluated is not None else self.context.halted()
-        self._mark()
+        if evaluated is not None:
+            self.window = Window(self.clock.total)
 
     def _progress_metrics(self) -> dict[str, float]:
         return {
-            **self.window.metrics(self.clock.spent),
+            **self.window.metrics(self.clock.total),
             "updates": float(self.updates),
             "epoch": float(self.place.epoch),
             "learning_rate": float(self.optimizer.param_groups[0]["lr"]),
@@ -200,13 +208,9 @@ class Trainer:
             "train_seconds": self.clock.total,
         }
 
-    def _mark(self) -> None:
-        self.window = Window(self.clock.spent, last=self.window.last)
-        self.evaluations.mark(self.clock.total, self.updates)
-
     def _save(self) -> None:
         state, optimizer = self.strategy.state(), self.strategy.optimizer_state(self.optimizer)
-        self.checkpoints.mark(self.clock.total, self.updates)
+        self.saved_at = self.clock.total
         if self.context.rank == 0:
             saved = checkpoint.Checkpoint(state, optimizer, self._progress())
             checkpoint.save(self.context.folder, self.updates, saved)
@@ -219,6 +223,7 @@ class Trainer:
             "updates": self.updates,
             "skipped": self.skipped,
             "seconds": self.clock.total,
+            "window": {**vars(self.window), "begun": self.clock.total - self.window.begun},
             "scaler": scaler.state() if scaler else None,
             "metrics": {key: value for key, value in self.metrics.items() if math.isfinite(value)},
             "workload": self.workload.name,
@@ -241,7 +246,8 @@ class Trainer:
         self.updates, self.skipped = progress["updates"], progress["skipped"]
         self.metrics = dict(progress["metrics"]) if self.context.rank == 0 else {}
         self.clock.previous = max(self.clock.previous, progress["seconds"])
-        self.checkpoints.mark(self.clock.total, self.updates)
+        self.saved_at = self.clock.total
+        self.window = Window(**{**progress["window"], "begun": self.clock.total - progress["window"]["begun"]})
         if self.precision.scaler and progress["scaler"]:
             self.precision.scaler.load(progress["scaler"])
 
@@ -249,27 +255,3 @@ class Trainer:
         """Free what the strategy started, and tell what was measured."""
         self.context.details["skipped_updates"] = self.skipped
         self.strategy.close()
-
-
-class Window:
-    """What happened since the last report."""
-
-    def __init__(self, begun: float = 0.0, last: float | None = None) -> None:
-        self.begun, self.last = begun, last
-        self.losses, self.updates, self.items = 0.0, 0, 0.0
-
-    def add(self, loss: float) -> None:
-        """Count the mean loss of an update; `last` is then read."""
-        if self.last is not None:
-            self.losses, self.updates, self.last = self.losses + loss, self.updates + 1, None
-
-    def metrics(self, now: float) -> dict[str, float]:
-        """Mean loss and speed; empty before the first update."""
-        if not self.updates:
-            return {}
-        seconds = max(now - self.begun, 1e-9)
-        return {
-            "train_loss": self.losses / self.updates,
-            "items_per_second": self.items / seconds,
-            "seconds_per_update": seconds / self.updates,
-        }

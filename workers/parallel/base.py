@@ -67,8 +67,12 @@ class Strategy(ABC):
         """The buffers of this rank by canonical name."""
 
     @abstractmethod
-    def gradients(self, batch: Batch, precision: Precision, accumulation: int) -> Tensor:
-        """Fill the gradients of scale * (loss of the global batch / its weight); they are the same or parts of it.
+    def gradients(self, batch: Batch, weight: float, precision: Precision, accumulation: int) -> Tensor:
+        """Compute the gradients of scale * (loss of the global batch / `weight`), each rank those of its parameters.
+
+        Args:
+            batch: the global batch, on the CPU; weight: of it.
+            precision: of the forward pass; accumulation: how many microbatches it is computed in.
 
         Returns:
             This rank's share of the mean loss (the sum over ranks is the mean), scalar, detached.
@@ -206,8 +210,7 @@ class ModuleStrategy(Strategy):
         kept = self.plain.state_dict().keys()
         return {name: buffer for name, buffer in self.plain.named_buffers() if name in kept}
 
-    def gradients(self, batch: Batch, precision: Precision, accumulation: int) -> Tensor:  # noqa: D102
-        weight = self.workload.weight(batch)
+    def gradients(self, batch: Batch, weight: float, precision: Precision, accumulation: int) -> Tensor:  # noqa: D102
         total = torch.zeros((), device=self.device)
         for part, real, last in self.microbatches(batch, accumulation):
             with self.synchronised(last):

@@ -1,0 +1,55 @@
+"""Assignments of the toy workload, run in this process or as a gang."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from toy import objective
+
+from workers.context import Context
+from workers.local import run_gang
+from workers.protocol import Assignment, Limits, Outcome, Report
+from workers.run import run
+
+
+class Runner:
+    """Runs attempts of one trial; `reports` holds what the last one sent."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.reports, self.attempt = folder, [], 0
+        self.objective: Callable[[Context], Any] = objective
+
+    def assignment(self, *, ranks: int = 1, resume: bool = False, limits: Limits | None = None, **params: Any):
+        self.attempt += 1
+        return Assignment(
+            "s", 3, self.attempt, params, None, str(self.folder), num_ranks=ranks, resume=resume, seed=7,
+            limits=limits or Limits(),
+        )  # fmt: skip
+
+    def __call__(self, *, halted: Callable[[], Any] = lambda: None, **settings: Any) -> Outcome:
+        assignment = self.assignment(**settings)
+        self.reports: list[Report] = []
+        if assignment.num_ranks > 1:
+            return run_gang(assignment, self.reports.append, halted, self.objective)
+        return run(Context(assignment, self.reports.append, halted), self.objective)
+
+    def losses(self) -> dict[int, float]:
+        """Training loss by update; needs evaluate_updates=1."""
+        return {r.step: r.metrics["train_loss"] for r in self.reports if "train_loss" in r.metrics}
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> Runner:
+    return Runner(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def _same_threads() -> Any:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

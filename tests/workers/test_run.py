@@ -1,0 +1,115 @@
+"""What happens in a trial becomes one outcome."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+import torch
+
+from search_spaces.errors import TrialFailure
+from workers.protocol import Ending, Halt, Outcome
+from workers.run import combine
+
+
+def raiser(error):
+    def objective(context):
+        raise error
+
+    return objective
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate"), "out_of_memory"),
+        (MemoryError(), "out_of_memory"),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"), "out_of_memory"),
+        (TrialFailure("timeout", "too slow"), "timeout"),
+        (FloatingPointError("nan"), "non_finite"),
+        (ValueError("a mistake"), "crashed"),
+        (SystemExit(3), "crashed"),
+    ],
+)
+def test_an_exception_becomes_a_failure(runner, error, kind):
+    runner.objective = raiser(error)
+    outcome = runner()
+    assert (outcome.ending, outcome.failure) == (Ending.FAILED, kind)
+    assert outcome.message
+    assert type(error).__name__ in outcome.details["traceback"]
+
+
+def test_an_allocation_that_cannot_be_is_out_of_memory(runner):
+    runner.objective = lambda context: torch.empty(2**55)
+    assert runner().failure == "out_of_memory"
+
+
+def test_a_keyboard_interrupt_is_the_callers(runner):
+    runner.objective = raiser(KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        runner()
+
+
+@pytest.mark.parametrize(("halt", "ending"), [(Halt.STOP, Ending.STOPPED), (Halt.PAUSE, Ending.PAUSED)])
+def test_an_objective_that_was_told_to_end(runner, halt, ending):
+    runner.objective = lambda context: {"kept": context.report(1, loss=2.0)}
+    outcome = runner(halted=lambda: halt)
+    assert (outcome.ending, outcome.metrics) == (ending, {"kept": 0.0})
+
+
+def test_an_objective_that_did_not_ask_has_completed(runner):
+    runner.objective = lambda context: {"loss": 1}
+    assert runner(halted=lambda: Halt.STOP).ending is Ending.COMPLETED
+
+
+@pytest.mark.parametrize("result", [3.0, [1], {"loss": "low"}, {"loss": None}])
+def test_what_is_no_metrics_is_a_missing_metric(runner, result):
+    runner.objective = lambda context: result
+    assert runner().failure == "missing_metric"
+
+
+def test_memory_is_measured_above_what_was_there_before(runner):
+    kept = torch.ones(10_000_000)
+
+    def objective(context):
+        torch.ones(25_000_000).sum()
+        return {}
+
+    runner.objective = objective
+    assert 99e6 <= runner().peak_memory_bytes <= 125e6
+    assert 99e6 <= runner().peak_memory_bytes <= 125e6, "the second trial in a process measures the same"
+    del kept
+
+
+def test_the_first_cause_is_blamed():
+    crash = Outcome(0, 1, Ending.FAILED, failure="crashed", message="connection reset", peak_memory_bytes=5)
+    memory = Outcome(0, 1, Ending.FAILED, failure="out_of_memory", message="allocator", peak_memory_bytes=9)
+    combined = combine([crash, memory])
+    assert (combined.failure, combined.message, combined.peak_memory_bytes) == ("out_of_memory", "allocator", 9)
+
+
+def die(context):
+    if context.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    torch.distributed.init_process_group("gloo", init_method=context.rendezvous, rank=0, world_size=2)
+
+
+def test_a_killed_rank_ends_the_gang(runner):
+    runner.objective = die
+    outcome = runner(ranks=2)
+    assert (outcome.failure, outcome.message) == ("crashed", "rank 1 was killed by signal 9")
+    assert not list(runner.folder.glob(".rendezvous*"))
+
+
+def speak(context):
+    print("hello from", context.rank)
+
+
+def test_each_rank_has_a_log(runner):
+    runner.objective = speak
+    assert runner(ranks=2).ending is Ending.COMPLETED
+    assert [p.read_text().strip() for p in sorted((runner.folder / "logs").iterdir())] == [
+        "hello from 0",
+        "hello from 1",
+    ]
