@@ -1,0 +1,159 @@
+"""Classification of small images by a VGG-style convolutional network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from search_spaces.hardware import Hardware
+
+from search_spaces import Choice, Float, Space
+
+from .._classifier import SCHEDULES, Classifier
+from .._data import IntArray, check_options
+from ..base import ParallelPlan
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from ..base import Batch
+
+__all__ = ["ImageClassification"]
+
+
+class ImageClassification(Classifier):
+    """A VGG-style network on CIFAR-10, folders of images, or generated images.
+
+    Trial 0 is the published setting of the comparison of deep-learning frameworks
+    (https://github.com/ilkarman/DeepLearningFrameworks): 10 epochs, batches of 64, SGD at 0.01 with momentum 0.9,
+    no augmentation; about 77% test accuracy on the whole of CIFAR-10.
+
+    `fixed.gradient_penalty` adds that many times the squared norm of the loss's gradient by the image (double
+    backpropagation, Drucker and LeCun 1992), which trains through second-order gradients.
+    """
+
+    name = "image_classification"
+    summary = "images by a VGG-style network (CIFAR-10, folders of images, or generated)"
+    goals = ("maximize accuracy",)
+    defaults: ClassVar[Mapping[str, Any]] = {
+        **Classifier.defaults,
+        "max_epochs": 10,
+        "batch_size": 64,
+        "optimizer": "sgd",
+        "learning_rate": 0.01,
+        "momentum": 0.9,
+        "weight_decay": 0.0,
+        "filters": 50,
+        "dense_units": 512,
+        "dropout": 0.25,
+        "dense_dropout": 0.5,
+        "batch_norm": False,
+        "augmentation": "none",
+        "gradient_penalty": 0.0,
+    }
+    smallest: ClassVar[Mapping[str, Any]] = {
+        "data": {"train": 120, "test": 40},
+        "fixed": {"max_epochs": 2, "filters": 4, "dense_units": 16},
+    }
+
+    @classmethod
+    def space(cls, hardware: Hardware) -> Space:
+        """See `Workload`."""
+        from .augment import AUGMENTATIONS
+
+        quality = {"quality"}
+        return Space(
+            Float("learning_rate", 1e-3, 0.3, log=True, default=0.01, affects=quality),
+            Float("momentum", 0.5, 0.99, default=0.9, affects=quality),
+            Float("weight_decay", 0.0, 5e-3, default=0.0, affects=quality),
+            Choice("schedule", list(SCHEDULES), default="constant", affects=quality),
+            Choice("batch_size", [16, 32, 64, 128, 256], ordered=True, default=64),
+            Choice("filters", [16, 32, 50, 64], ordered=True, default=50),
+            Choice("dense_units", [128, 256, 512], ordered=True, default=512),
+            Choice("batch_norm", [False, True], default=False),
+            Float("dropout", 0.0, 0.6, default=0.25, affects=quality),
+            Float("dense_dropout", 0.0, 0.8, default=0.5, affects=quality),
+            Float("label_smoothing", 0.0, 0.2, default=0.0, affects=quality),
+            Choice("augmentation", list(AUGMENTATIONS), default="none", affects=quality),
+        )
+
+    @classmethod
+    def check(cls, data: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:
+        """See `Workload`."""
+        from .data import check
+
+        check(data)
+        check_options(fixed, cls.defaults)
+
+    def build_model(self) -> nn.Module:
+        """See `Trainable`."""
+        import torch
+
+        from .model import ImageModel, ModelOptions
+
+        torch.manual_seed(self.seed)
+        names = ("filters", "dense_units", "dropout", "dense_dropout", "batch_norm")
+        dataset = self._dataset()
+        size, classes = dataset.train.pixels.shape[-1], len(dataset.classes)
+        return ImageModel(ModelOptions(classes, size, **{n: self.option(n) for n in names}))
+
+    def plan(self, model: nn.Module) -> ParallelPlan:
+        """The dense layers split over ranks; blocks and head are stages."""
+        return ParallelPlan(
+            layers=("block1", "block2", "head"),
+            tensor={"head.dense": "column", "head.output": "row"},
+            stages="workers.workloads.image_classification.model:stages",
+        )
+
+    def num_examples(self, split: str) -> int:
+        """See `Classifier`."""
+        return len(self._images(split).labels)
+
+    def examples(self, split: str, rows: IntArray, rng_seed: tuple[int, int] | None = None) -> Batch:
+        """`images` (b, 3, size, size) of uint8 and `label` (b,)."""
+        import torch
+
+        from .augment import augment
+
+        images = self._images(split)
+        pixels = images.pixels[rows]
+        if rng_seed is not None:
+            pixels = augment(pixels, self.option("augmentation"), np.random.default_rng([self.seed, *rng_seed]))
+        return {
+            "images": torch.from_numpy(np.ascontiguousarray(pixels)),
+            "label": torch.from_numpy(images.labels[rows]),
+        }
+
+    def inputs(self, batch: Batch) -> tuple[torch.Tensor, ...]:
+        """Pixels from -1 to 1, in the memory format that is asked for."""
+        import torch
+
+        images = batch["images"].float().mul_(2 / 255).sub_(1)
+        options = {**self.fixed, **self.params}
+        if options.get("memory_format") == "channels_last":
+            return (images.contiguous(memory_format=torch.channels_last),)
+        return (images,)
+
+    def loss(self, model: nn.Module, batch: Batch) -> torch.Tensor:
+        """Cross entropy, and the gradient penalty where there is one."""
+        penalty = float(self.option("gradient_penalty"))
+        if not penalty:
+            return super().loss(model, batch)
+        import torch
+
+        (images,) = self.inputs(batch)
+        images.requires_grad_()
+        loss = self.criterion(model(images), batch)
+        (slope,) = torch.autograd.grad(loss, images, create_graph=True)
+        return loss + penalty * slope.float().square().sum()
+
+    def _images(self, split: str) -> Any:
+        dataset = self._dataset()
+        return dataset.train if split == "train" else dataset.test
+
+    def _dataset(self) -> Any:
+        from .data import load
+
+        return load(self.data)

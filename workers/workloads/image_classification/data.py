@@ -1,0 +1,83 @@
+"""Images to classify: generated, CIFAR-10 (Krizhevsky 2009) in either of its archives, or folders of image files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from workers.archives import find
+from workers.workloads._data import check_data_name, folder_of
+
+from . import generated
+from .formats import Images, from_records, read_cifar, read_folders, to_records
+
+NAMES = ("builtin", "cifar10", "folder")
+SOURCES = (
+    "cifar-10-batches-bin",
+    "cifar-10-batches-py",
+    "cifar-10-binary.tar.gz",
+    "cifar-10-python.tar.gz",
+    "cifar-10-binary-subset.tar.gz",
+)
+CIFAR_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Images to train on and to test on, and the names of their classes."""
+
+    train: Images
+    test: Images
+    classes: tuple[str, ...]
+
+
+def check(data: Mapping[str, Any]) -> None:
+    """Raise DataError where the data set is not there; reads none of it."""
+    name = check_data_name(data, NAMES)
+    if name != "builtin":
+        folder = folder_of(data)
+        find(folder, SOURCES if name == "cifar10" else ("train",))
+
+
+def load(data: Mapping[str, Any]) -> Dataset:
+    """Read the data set that the `data` section names; kept in memory for the trials of this process.
+
+    `builtin` takes `train` and `test`, the numbers of images; `cifar10` takes `dir`, which holds an archive or its
+    folder; `folder` takes `dir` with train/<class>/ and test/<class>/, and `size` in pixels.
+
+    Raises:
+        DataError: it is not there or malformed.
+    """
+    name = check_data_name(data, NAMES)
+    if name == "builtin":
+        return _builtin(int(data.get("train", 2000)), int(data.get("test", 500)))
+    if name == "cifar10":
+        return _cifar(find(folder_of(data), SOURCES))
+    return _folders(folder_of(data), int(data.get("size", 32)))
+
+
+@lru_cache(2)
+def _builtin(train: int, test: int) -> Dataset:
+    parts = [builtin_records(count, seed) for seed, count in enumerate((train, test))]
+    return Dataset(*(from_records(part, "the built-in set") for part in parts), generated.CLASSES)
+
+
+def builtin_records(count: int, seed: int) -> bytes:
+    """Generated images in CIFAR-10's binary format."""
+    pixels, labels = generated.images(count, seed)
+    return to_records(Images(pixels, labels.astype(np.int64)))
+
+
+@lru_cache(1)
+def _cifar(source: Path) -> Dataset:
+    return Dataset(*read_cifar(source), CIFAR_CLASSES)
+
+
+@lru_cache(1)
+def _folders(folder: Path, size: int) -> Dataset:
+    return Dataset(*read_folders(folder, size))

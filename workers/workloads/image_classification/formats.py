@@ -1,0 +1,135 @@
+"""The files that images come in: CIFAR-10's binary and python archives, and folders of image files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from search_spaces.errors import DataError
+
+from workers.archives import members
+
+from . import plain_pickle
+
+SHAPE = (3, 32, 32)
+RECORD = 1 + 3 * 32 * 32
+SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
+
+
+class Images(NamedTuple):
+    """Pixels (n, 3, height, width) of uint8 and labels (n,) of int64."""
+
+    pixels: npt.NDArray[np.uint8]
+    labels: npt.NDArray[np.int64]
+
+
+def to_records(images: Images) -> bytes:
+    """The images as CIFAR-10's binary records: a label byte, then 1,024 bytes of red, green and blue each."""
+    flat = images.pixels.reshape(len(images.labels), -1)
+    return np.concatenate([images.labels[:, None].astype(np.uint8), flat], axis=1).tobytes()
+
+
+def from_records(content: bytes, source: str) -> Images:
+    """The inverse of `to_records`; raises DataError where the length or a label is wrong."""
+    if not content or len(content) % RECORD:
+        raise DataError(f"{source} has {len(content)} bytes, which is no multiple of the record length {RECORD}")
+    records = np.frombuffer(content, np.uint8).reshape(-1, RECORD)
+    return _checked(records[:, 1:], records[:, 0], source)
+
+
+def from_pickle(content: bytes, source: str) -> Images:
+    """A batch of the python archive: a dictionary with `data` (n, 3072) of uint8 and `labels`."""
+    batch = plain_pickle.read(content)
+    if not isinstance(batch, dict):
+        raise DataError(f"{source} is no CIFAR-10 batch: it holds a {type(batch).__name__}")
+    found = {key.decode("latin-1") if isinstance(key, bytes) else key: value for key, value in batch.items()}
+    pixels, labels = found.get("data"), found.get("labels")
+    if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or not isinstance(labels, list):
+        raise DataError(f"{source} is no CIFAR-10 batch: it lacks 'data' of uint8 or the list 'labels'")
+    return _checked(pixels, np.array(labels), source)
+
+
+def _checked(pixels: npt.NDArray[np.uint8], labels: npt.NDArray[np.generic], source: str) -> Images:
+    if pixels.shape != (len(labels), RECORD - 1) or labels.dtype.kind not in "iu":
+        raise DataError(f"{source}: {pixels.shape} pixels do not fit {len(labels)} labels of 32x32 images")
+    numbers = labels.astype(np.int64)
+    if len(numbers) and (numbers.min() < 0 or numbers.max() > 9):
+        raise DataError(f"{source}: labels are 0 to 9, got {numbers.min()} to {numbers.max()}")
+    return Images(pixels.reshape(-1, *SHAPE), numbers)
+
+
+def read_cifar(source: Path) -> tuple[Images, Images]:
+    """Training and test images of CIFAR-10 as a folder or archive of either version; any of the batches may lack.
+
+    Raises:
+        DataError: a file is malformed, or there is no training or no test batch.
+    """
+    train, test = [], []
+    for name, content in _cifar_files(source):
+        stem = name.rsplit("/", 1)[-1]
+        batch = from_records(content, name) if stem.endswith(".bin") else from_pickle(content, name)
+        (test if stem.startswith("test_batch") else train).append(batch)
+    if not train or not test:
+        raise DataError(f"{source} has no data_batch_* or no test_batch of CIFAR-10")
+    return _joined(train), _joined(test)
+
+
+def _is_batch(name: str) -> bool:
+    stem = name.rsplit("/", 1)[-1]
+    return stem.removesuffix(".bin") in ("test_batch", *(f"data_batch_{i}" for i in range(1, 6)))
+
+
+def _cifar_files(source: Path) -> Iterator[tuple[str, bytes]]:
+    if source.is_dir():
+        yield from ((path.name, path.read_bytes()) for path in sorted(source.iterdir()) if _is_batch(path.name))
+    else:
+        yield from members(source, _is_batch)
+
+
+def _joined(batches: list[Images]) -> Images:
+    return Images(np.concatenate([b.pixels for b in batches]), np.concatenate([b.labels for b in batches]))
+
+
+def read_folders(folder: Path, size: int) -> tuple[Images, Images, tuple[str, ...]]:
+    """Images under `train/<class>/` and `test/<class>/` (or `val/`), scaled and cropped to size x size.
+
+    Raises:
+        DataError: a split or class is missing, an image cannot be read, or Pillow is not installed.
+    """
+    test = next((folder / name for name in ("test", "val", "valid") if (folder / name).is_dir()), folder / "test")
+    classes = tuple(sorted(p.name for p in (folder / "train").glob("*") if p.is_dir()))
+    if len(classes) < 2 or not test.is_dir():
+        raise DataError(f"{folder} needs train/<class>/ with two classes or more, and test/<class>/")
+    return _read_split(folder / "train", classes, size), _read_split(test, classes, size), classes
+
+
+def _read_split(folder: Path, classes: tuple[str, ...], size: int) -> Images:
+    pixels, labels = [], []
+    for label, name in enumerate(classes):
+        paths = sorted(p for p in (folder / name).glob("**/*") if p.suffix.lower() in SUFFIXES)
+        if not paths:
+            raise DataError(f"{folder / name} holds no image ({', '.join(SUFFIXES)})")
+        pixels += [read_image(path, size) for path in paths]
+        labels += [label] * len(paths)
+    return Images(np.stack(pixels), np.array(labels, np.int64))
+
+
+def read_image(path: Path, size: int) -> npt.NDArray[np.uint8]:
+    """One image as (3, size, size): its shorter side scaled to `size`, the middle kept.
+
+    Raises:
+        DataError: it cannot be read, or Pillow is not installed.
+    """
+    try:
+        from PIL import Image, ImageOps
+    except ImportError as error:
+        raise DataError("reading image files needs Pillow: pip install 'automl[images]'") from error
+    try:
+        with Image.open(path) as image:
+            fitted = ImageOps.fit(image.convert("RGB"), (size, size), Image.Resampling.BILINEAR)
+            return np.asarray(fitted, np.uint8).transpose(2, 0, 1)
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise DataError(f"{path} cannot be read as an image: {error}") from error

@@ -1,0 +1,80 @@
+"""The VGG-style network of the comparison of deep-learning frameworks (https://github.com/ilkarman/DeepLearningFrameworks)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """What the network is built from; the defaults are the published setting."""
+
+    num_classes: int = 10
+    size: int = 32
+    filters: int = 50
+    dense_units: int = 512
+    dropout: float = 0.25
+    dense_dropout: float = 0.5
+    batch_norm: bool = False
+
+
+class Block(nn.Module):
+    """Two 3x3 convolutions, max-pooling by 2, dropout: (b, in, h, w) to (b, out, h / 2, w / 2)."""
+
+    def __init__(self, in_channels: int, out_channels: int, options: ModelOptions) -> None:
+        super().__init__()
+        norm = options.batch_norm
+        self.conv1 = nn.Conv2d(in_channels, out_channels, 3, padding=1, bias=not norm)
+        self.norm1 = nn.BatchNorm2d(out_channels) if norm else nn.Identity()
+        self.conv2 = nn.Conv2d(out_channels, out_channels, 3, padding=1, bias=not norm)
+        self.norm2 = nn.BatchNorm2d(out_channels) if norm else nn.Identity()
+        self.pool = nn.MaxPool2d(2)
+        self.dropout = nn.Dropout(options.dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """ReLU after the first norm, and after pooling the second: the same as before it, on a quarter of the values."""
+        x = self.norm1(self.conv1(x)).relu()
+        return self.dropout(self.pool(self.norm2(self.conv2(x))).relu())
+
+
+class Head(nn.Module):
+    """A dense layer and the classes: (b, channels, h, w) to (b, num_classes)."""
+
+    def __init__(self, in_features: int, options: ModelOptions) -> None:
+        super().__init__()
+        self.dense = nn.Linear(in_features, options.dense_units)
+        self.dropout = nn.Dropout(options.dense_dropout)
+        self.output = nn.Linear(options.dense_units, options.num_classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(b, channels, h, w) to logits (b, num_classes)."""
+        return self.output(self.dropout(self.dense(x.flatten(1)).relu()))
+
+
+class ImageModel(nn.Module):
+    """Two blocks, with twice the filters in the second, and the head: images (b, 3, size, size) to logits."""
+
+    def __init__(self, options: ModelOptions) -> None:
+        super().__init__()
+        self.options = options
+        self.block1 = Block(3, options.filters, options)
+        self.block2 = Block(options.filters, 2 * options.filters, options)
+        self.head = Head(2 * options.filters * (options.size // 4) ** 2, options)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d | nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(b, 3, size, size) to (b, num_classes)."""
+        logits: Tensor = self.head(self.block2(self.block1(images)))
+        return logits
+
+
+def stages(model: ImageModel, num_stages: int) -> list[nn.Module]:
+    """The model cut into two or three parts that run one after the other (names of weights change, order does not)."""
+    parts: list[nn.Module] = [model.block1, model.block2, model.head]
+    return [nn.Sequential(*parts[i * 3 // num_stages : (i + 1) * 3 // num_stages]) for i in range(num_stages)]

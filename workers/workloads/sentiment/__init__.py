@@ -1,0 +1,155 @@
+"""Sentiment of film reviews by recurrent networks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from search_spaces.hardware import Hardware
+
+from search_spaces import Choice, Float, Int, Space
+
+from .._classifier import SCHEDULES, Classifier
+from .._data import IntArray, check_options
+from ..base import ParallelPlan
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from ..base import Batch
+
+__all__ = ["Sentiment"]
+
+_BUCKET_BATCHES = 50  # batches whose reviews are sorted by length together
+_LENGTH_STEP = 8  # lengths of bucketed batches are multiples of it, for fewer shapes
+
+
+class Sentiment(Classifier):
+    """GRU, LSTM or QRNN over the words of a review.
+
+    Trial 0 is the published setting of the comparison of deep-learning frameworks
+    (https://github.com/ilkarman/DeepLearningFrameworks): a GRU of 100 units over 150 words of a vocabulary of 30,000
+    in 125 dimensions, dropout 0.2, Adam at 0.001, batches of 64, 3 epochs; about 86% test accuracy on aclImdb.
+    """
+
+    name = "sentiment"
+    summary = "film reviews, good or bad: GRU, LSTM or QRNN (IMDB, or generated)"
+    goals = ("maximize accuracy",)
+    defaults: ClassVar[Mapping[str, Any]] = {
+        **Classifier.defaults,
+        "max_epochs": 3,
+        "batch_size": 64,
+        "optimizer": "adam",
+        "learning_rate": 1e-3,
+        "vocabulary": 30_000,
+        "length": 150,
+        "embedding_size": 125,
+        "hidden_size": 100,
+        "num_layers": 1,
+        "cell": "gru",
+        "bidirectional": False,
+        "pooling": "last",
+        "dropout": 0.2,
+        "kernel": "fused",
+        "layout": "batch_major",
+        "batching": "padded",
+    }
+    smallest: ClassVar[Mapping[str, Any]] = {
+        "data": {"train": 160, "test": 40},
+        "fixed": {"max_epochs": 2, "length": 24, "vocabulary": 200, "embedding_size": 8, "hidden_size": 8},
+    }
+
+    @classmethod
+    def space(cls, hardware: Hardware) -> Space:
+        """See `Workload`."""
+        quality, cost = {"quality"}, {"speed", "memory"}
+        return Space(
+            Float("learning_rate", 1e-4, 1e-2, log=True, default=1e-3, affects=quality),
+            Choice("schedule", list(SCHEDULES), default="constant", affects=quality),
+            Choice("batch_size", [16, 32, 64, 128, 256], ordered=True, default=64),
+            Int("vocabulary", 5_000, 40_000, log=True, default=30_000),
+            Choice("length", [100, 150, 200, 300, 400], ordered=True, default=150),
+            Choice("embedding_size", [32, 64, 125, 200], ordered=True, default=125),
+            Choice("hidden_size", [50, 100, 150, 200], ordered=True, default=100),
+            Choice("num_layers", [1, 2], ordered=True, default=1),
+            Choice("cell", ["gru", "lstm", "qrnn"], default="gru"),
+            Choice("bidirectional", [False, True], default=False),
+            Choice("pooling", ["last", "mean", "max"], default="last", affects=quality),
+            Float("dropout", 0.0, 0.6, default=0.2, affects=quality),
+            Float("label_smoothing", 0.0, 0.2, default=0.0, affects=quality),
+            Choice("kernel", ["fused", "cells"], default="fused", when={"cell": ["gru", "lstm"]}, affects=cost),
+            Choice("layout", ["batch_major", "time_major"], default="batch_major", affects=cost),
+            Choice("batching", ["padded", "bucketed"], default="padded"),
+        )
+
+    @classmethod
+    def check(cls, data: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:
+        """See `Workload`."""
+        from .data import check
+
+        check(data)
+        check_options(fixed, cls.defaults)
+
+    def build_model(self) -> nn.Module:
+        """See `Trainable`."""
+        from dataclasses import fields
+
+        import torch
+
+        from .model import ModelOptions, SentimentModel
+
+        torch.manual_seed(self.seed)
+        names = [f.name for f in fields(ModelOptions)]
+        return SentimentModel(ModelOptions(**{n: self.option(n) for n in names}))
+
+    def plan(self, model: nn.Module) -> ParallelPlan:
+        """The embedding, which is most of the model, may lie on a parameter server."""
+        return ParallelPlan(embeddings=("embedding",))
+
+    def num_examples(self, split: str) -> int:
+        """See `Classifier`."""
+        return len(self._reviews(split))
+
+    def examples(self, split: str, rows: IntArray, rng_seed: tuple[int, int] | None = None) -> Batch:
+        """`words` (b, length) and `label` (b,); bucketed batches are as long as their longest review."""
+        import torch
+
+        reviews, length = self._reviews(split), int(self.option("length"))
+        if self.option("batching") == "bucketed":
+            longest = int(reviews.lengths(length)[rows].max(initial=1))
+            length = min(length, -(-longest // _LENGTH_STEP) * _LENGTH_STEP)
+        words = reviews.padded(rows, length, int(self.option("vocabulary")))
+        return {"words": torch.from_numpy(words), "label": torch.from_numpy(reviews.labels[rows])}
+
+    def epoch_batches(self, epoch: int) -> Iterator[IntArray]:
+        """Shuffled; where bucketed, reviews of like length go together and the batches are shuffled."""
+        batches = list(super().epoch_batches(epoch))
+        if self.option("batching") == "bucketed":
+            batches = self._bucketed(batches, np.random.default_rng([self.seed, epoch, 0xB0C]))
+        yield from batches
+
+    def _bucketed(self, batches: list[IntArray], rng: np.random.Generator) -> list[IntArray]:
+        lengths, result = self._reviews("train").lengths(int(self.option("length"))), []
+        for begin in range(0, len(batches), _BUCKET_BATCHES):
+            group = batches[begin : begin + _BUCKET_BATCHES]
+            rows = np.concatenate(group)
+            rows = rows[np.argsort(lengths[rows], kind="stable")]
+            result += np.split(rows, np.cumsum([len(b) for b in group])[:-1])
+        return [result[i] for i in rng.permutation(len(result))]
+
+    def evaluation_parts(self, split: str, rows: IntArray, size: int) -> Iterator[IntArray]:
+        """By length, so that bucketed parts are short."""
+        order = np.argsort(self._reviews(split).lengths(int(self.option("length")))[rows], kind="stable")
+        yield from super().evaluation_parts(split, rows[order], size)
+
+    def inputs(self, batch: Batch) -> tuple[torch.Tensor, ...]:
+        """The words."""
+        return (batch["words"],)
+
+    def _reviews(self, split: str) -> Any:
+        from .data import load
+
+        corpus = load(self.data)
+        return corpus.train if split == "train" else corpus.test

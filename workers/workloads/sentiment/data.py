@@ -1,0 +1,147 @@
+"""Reviews: aclImdb (Maas et al. 2011, https://aclanthology.org/P11-1015) as a folder or tar.gz, or generated."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from search_spaces.errors import DataError
+
+from workers.archives import find, members
+from workers.workloads._data import check_data_name, folder_of
+
+from .generated import reviews
+
+NAMES = ("builtin", "imdb")
+ARCHIVES = ("aclImdb", "aclImdb_v1.tar.gz", "aclImdb_labeled.tar.gz", "aclImdb.tar.gz")
+PAD, UNKNOWN = 0, 1
+_WORD = re.compile(r"[a-z0-9]+(?:'[a-z]+)?")
+_MEMBER = re.compile(r"(?:\./)?aclImdb/(train|test)/(pos|neg)/[^/]+\.txt")
+Int32Array = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Reviews:
+    """Reviews as word ids; 0 pads, 1 is any word that the vocabulary lacks, others by falling frequency in train.
+
+    Args:
+        words: the ids of all reviews, one after the other.
+        offsets: where each review begins in `words`, and the end, shape (n + 1,).
+        labels: 1 good, 0 bad, shape (n,).
+    """
+
+    words: Int32Array
+    offsets: npt.NDArray[np.int64]
+    labels: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def lengths(self, limit: int) -> npt.NDArray[np.int64]:
+        """Words of each review, at most `limit`, shape (n,)."""
+        return np.minimum(np.diff(self.offsets), limit)
+
+    def padded(self, rows: npt.NDArray[np.int64], length: int, vocabulary: int) -> npt.NDArray[np.int64]:
+        """The last `length` words of each review, padded in front so that all end together, (rows, length)."""
+        at = self.offsets[rows + 1, None] - length + np.arange(length)
+        inside = at >= self.offsets[rows, None]
+        ids = self.words[np.where(inside, at, 0)].astype(np.int64)
+        return np.where(inside, np.where(ids < vocabulary, ids, UNKNOWN), PAD)
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Reviews to train on and to test on, and the words in the order of their ids (the first two stand for PAD, UNKNOWN)."""
+
+    train: Reviews
+    test: Reviews
+    vocabulary: tuple[str, ...]
+
+
+def tokenize(text: str) -> list[str]:
+    """Lower-case words without mark-up and punctuation; "don't" is one word."""
+    return _WORD.findall(text.lower().replace("<br />", " "))
+
+
+def check(data: Mapping[str, Any]) -> None:
+    """Raise DataError where the data set is not there; reads none of it."""
+    if check_data_name(data, NAMES) == "imdb":
+        find(folder_of(data), ARCHIVES)
+
+
+def load(data: Mapping[str, Any]) -> Corpus:
+    """Read the data set that the `data` section names; kept in memory for the trials of this process.
+
+    `builtin` takes `train` and `test`, the numbers of reviews; `imdb` takes `dir`, which holds aclImdb or its archive.
+
+    Raises:
+        DataError: it is not there or malformed.
+    """
+    if check_data_name(data, NAMES) == "imdb":
+        return _imdb(find(folder_of(data), ARCHIVES))
+    return _builtin(int(data.get("train", 4000)), int(data.get("test", 1000)))
+
+
+@lru_cache(2)
+def _builtin(train: int, test: int) -> Corpus:
+    texts, labels = reviews(train + test, seed=0)
+    splits = ["train"] * train + ["test"] * test
+    return _corpus(zip(splits, texts, labels, strict=True))
+
+
+@lru_cache(1)
+def _imdb(source: Path) -> Corpus:
+    corpus = _corpus(_read_imdb(source))
+    if not len(corpus.train) or not len(corpus.test):
+        raise DataError(f"{source} has no aclImdb/train/(pos|neg)/*.txt or no aclImdb/test/(pos|neg)/*.txt")
+    return corpus
+
+
+def _read_imdb(source: Path) -> Iterator[tuple[str, str, int]]:
+    for name, content in _files(source):
+        match = _MEMBER.fullmatch(name)
+        if match is None:
+            continue
+        try:
+            yield match[1], content.decode("utf-8"), int(match[2] == "pos")
+        except UnicodeDecodeError as error:
+            raise DataError(f"{source}: {name} is not UTF-8: {error}") from error
+
+
+def _files(source: Path) -> Iterator[tuple[str, bytes]]:
+    if source.is_dir():
+        for path in sorted(source.glob("*/*/*.txt")):
+            yield f"aclImdb/{path.relative_to(source).as_posix()}", path.read_bytes()
+    else:
+        yield from members(source, lambda name: _MEMBER.fullmatch(name) is not None)
+
+
+def _corpus(reviews: Iterable[tuple[str, str, int]]) -> Corpus:
+    """Number the words of all reviews, then again by frequency in train (equal ones by first appearance)."""
+    ids: defaultdict[str, int] = defaultdict(lambda: len(ids))
+    words: dict[str, list[Int32Array]] = {"train": [], "test": []}
+    labels: dict[str, list[int]] = {"train": [], "test": []}
+    for split, text, label in reviews:
+        words[split].append(np.array([ids[word] for word in tokenize(text)], dtype=np.int32))
+        labels[split].append(label)
+    flat = {split: np.concatenate([np.zeros(0, np.int32), *parts]) for split, parts in words.items()}
+    counts = np.bincount(flat["train"], minlength=len(ids))
+    order = np.argsort(-counts, kind="stable")
+    rank = np.empty(len(ids), np.int32)
+    rank[order] = np.arange(len(ids), dtype=np.int32) + 2
+    rank[counts == 0] = UNKNOWN
+    spelled = list(ids)
+    known = [spelled[i] for i in order if counts[i]]
+
+    def split_of(name: str) -> Reviews:
+        offsets = np.cumsum([0, *map(len, words[name])], dtype=np.int64)
+        return Reviews(rank[flat[name]] if len(ids) else flat[name], offsets, np.array(labels[name], np.int64))
+
+    return Corpus(split_of("train"), split_of("test"), ("<pad>", "<unknown>", *known))

@@ -1,0 +1,115 @@
+"""Recurrent layers over (steps, batch, size): GRU and LSTM by fused kernels or cell by cell, and QRNN."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from .scan import linear_scan
+
+
+class QuasiRecurrent(nn.Module):
+    """A quasi-recurrent layer with fo-pooling (Bradbury et al. 2017, https://arxiv.org/abs/1611.01576).
+
+    A causal convolution over `window` steps makes z, f and o for all steps at once; what is left of the recurrence,
+    c[t] = f[t] c[t-1] + (1 - f[t]) z[t] and h[t] = o[t] c[t], is a linear scan.
+    """
+
+    def __init__(self, input_size: int, hidden_size: int, window: int = 2) -> None:
+        super().__init__()
+        self.window = window
+        self.gates = nn.Linear(window * input_size, 3 * hidden_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(steps, batch, input_size) to (steps, batch, hidden_size)."""
+        padded = functional.pad(x, (0, 0, 0, 0, self.window - 1, 0))
+        windows = torch.cat([padded[i : i + x.shape[0]] for i in range(self.window)], dim=-1)
+        z, f, o = self.gates(windows).chunk(3, dim=-1)
+        f = torch.sigmoid(f)
+        return torch.sigmoid(o) * linear_scan(f, (1 - f) * torch.tanh(z))
+
+
+def run_cells(rnn: nn.GRU | nn.LSTM, x: Tensor, suffix: str) -> Tensor:
+    """One layer and direction of `rnn`, a cell at a time: the same function as its fused kernel.
+
+    Args:
+        rnn: whose weights are used; x: (steps, batch, input_size); suffix: of the weights' names, such as "l0".
+
+    Returns:
+        Hidden states, (steps, batch, hidden_size).
+    """
+    w_ih, w_hh, b_ih, b_hh = (getattr(rnn, f"{n}_{suffix}") for n in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
+    projected = functional.linear(x, w_ih, b_ih)
+    h = x.new_zeros(x.shape[1], rnn.hidden_size, dtype=projected.dtype)
+    c = h
+    states = []
+    for step in projected:
+        recurrent = functional.linear(h, w_hh, b_hh)
+        if isinstance(rnn, nn.LSTM):
+            i, f, g, o = (step + recurrent).chunk(4, dim=-1)
+            c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+            h = torch.sigmoid(o) * torch.tanh(c)
+        else:
+            (ri, zi, ni), (rh, zh, nh) = step.chunk(3, dim=-1), recurrent.chunk(3, dim=-1)
+            n = torch.tanh(ni + torch.sigmoid(ri + rh) * nh)
+            h = torch.lerp(n, h, torch.sigmoid(zi + zh).to(n.dtype))
+        states.append(h)
+    return torch.stack(states)
+
+
+class Recurrent(nn.Module):
+    """Layers of one kind of cell, in one direction or both.
+
+    Args:
+        cell: "gru", "lstm" or "qrnn"; kernel: "fused" or "cells" (gru and lstm only; the weights are the same).
+        layout: "batch_major" takes (batch, steps, size), "time_major" takes (steps, batch, size).
+    """
+
+    def __init__(
+        self, cell: str, sizes: tuple[int, int], num_layers: int, bidirectional: bool, kernel: str, layout: str
+    ) -> None:
+        super().__init__()
+        (input_size, hidden_size), directions = sizes, 1 + bidirectional
+        self.cell, self.kernel, self.batch_major = cell, kernel, layout == "batch_major"
+        self.num_layers, self.directions = num_layers, directions
+        if cell == "qrnn":
+            widths = [input_size] + [hidden_size * directions] * (num_layers - 1)
+            self.layers = nn.ModuleList(QuasiRecurrent(w, hidden_size) for w in widths for _ in range(directions))
+        else:
+            kind = nn.GRU if cell == "gru" else nn.LSTM
+            self.rnn = kind(
+                input_size, hidden_size, num_layers, batch_first=self.batch_major, bidirectional=bidirectional
+            )
+            _initialise(self.rnn)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Hidden states of the last layer, in the layout of x; both directions side by side."""
+        if self.cell != "qrnn" and self.kernel == "fused":
+            output: Tensor = self.rnn(x)[0]
+            return output
+        x = x.transpose(0, 1) if self.batch_major else x
+        for layer in range(self.num_layers):
+            x = torch.cat([self._direction(x, layer, back) for back in range(self.directions)], dim=-1)
+        return x.transpose(0, 1) if self.batch_major else x
+
+    def _direction(self, x: Tensor, layer: int, back: int) -> Tensor:
+        x = x.flip(0) if back else x
+        if self.cell == "qrnn":
+            h: Tensor = self.layers[layer * self.directions + back](x)
+        else:
+            h = run_cells(self.rnn, x, f"l{layer}" + ("_reverse" if back else ""))
+        return h.flip(0) if back else h
+
+
+def _initialise(rnn: nn.GRU | nn.LSTM) -> None:
+    """Glorot input weights, orthogonal recurrent ones, no bias: what the published comparison's frameworks share."""
+    for name, weight in rnn.named_parameters():
+        if name.startswith("bias"):
+            nn.init.zeros_(weight)
+            continue
+        for part in weight.chunk(3 if isinstance(rnn, nn.GRU) else 4):
+            bound = math.sqrt(6 / sum(part.shape))
+            nn.init.orthogonal_(part) if name.startswith("weight_hh") else nn.init.uniform_(part, -bound, bound)
