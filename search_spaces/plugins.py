@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """The extensions of one folder, named after their modules with `-` for `_`.
+    """The extensions of one folder, named after their modules with `separator` for `_`.
 
     Args:
         noun: what an extension is called in messages, such as "suggester".
@@ -27,16 +27,19 @@ class Registry(Generic[T]):
         group: the entry-point group of installed packages, such as "automl.suggesters".
         base: the base class as "module:Class"; an extension is the class that its module defines and names in
             `__all__`, or else the only subclass of the base that it defines.
+        separator: between the words of a name; `get` takes `-` and `_` alike.
     """
 
-    def __init__(self, noun: str, package: str, group: str, base: str) -> None:
+    def __init__(self, noun: str, package: str, group: str, base: str, separator: str = "-") -> None:
         self.noun, self.package, self.group, self.base = noun, package, group, base
+        self.separator = separator
 
     def names(self) -> list[str]:
         """Sorted names of every extension; imports none of them."""
         spec = util.find_spec(self.package)
         paths = list(spec.submodule_search_locations or ()) if spec else []
-        own = {m.name.replace("_", "-") for m in pkgutil.iter_modules(paths) if m.name != "base" and m.name[0] != "_"}
+        modules = [m.name for m in pkgutil.iter_modules(paths) if m.name != "base" and m.name[0] != "_"]
+        own = {name.replace("_", self.separator) for name in modules}
         return sorted(own | {entry.name for entry in metadata.entry_points(group=self.group)})
 
     def get(self, name: str) -> type[T]:
@@ -45,8 +48,11 @@ class Registry(Generic[T]):
         Raises:
             UsageError: there is no such extension; the message names the nearest one.
         """
-        if name not in self.names():
-            raise UsageError(f"unknown {self.noun} {name!r}: {nearest(name, self.names())}")
+        names = self.names()
+        if name not in names:
+            name = name.replace("-", self.separator).replace("_", self.separator)
+        if name not in names:
+            raise UsageError(f"unknown {self.noun} {name!r}: {nearest(name, names)}")
         for entry in metadata.entry_points(group=self.group):
             if entry.name == name:
                 found: type[T] = entry.load()

@@ -27,13 +27,15 @@ def members(path: Path, wanted: Callable[[str], bool] = lambda name: True) -> It
     """
     total = 0
     try:
-        with tarfile.open(path, "r|*") as archive:
+        with tarfile.open(path, "r:*") as archive:
             for count, member in enumerate(archive):
                 total += member.size
                 _check(path, member.name, count, total)
                 if member.isfile() and wanted(member.name):
                     file = archive.extractfile(member)
                     yield member.name, file.read() if file else b""
+            while archive.fileobj is not None and archive.fileobj.read(1 << 20):
+                pass  # to the end, so that a checksum that does not fit or a missing end is noticed
     except FileNotFoundError as error:
         raise DataError(f"there is no archive {path}") from error
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
@@ -42,7 +44,7 @@ def members(path: Path, wanted: Callable[[str], bool] = lambda name: True) -> It
 
 def _check(path: Path, name: str, count: int, total: int) -> None:
     parts = PurePosixPath(name.replace("\\", "/"))
-    if parts.is_absolute() or ".." in parts.parts or ":" in parts.parts[:1] or "\0" in name:
+    if parts.is_absolute() or ".." in parts.parts or ":" in "".join(parts.parts[:1]) or "\0" in name:
         raise DataError(f"{path}: the member {name!r} would leave the archive's folder; the archive is not used")
     if count >= MAX_MEMBERS or total > MAX_BYTES:
         raise DataError(f"{path}: more than {MAX_MEMBERS} members or {MAX_BYTES} bytes; the archive is not used")

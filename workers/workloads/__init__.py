@@ -10,5 +10,5 @@ if TYPE_CHECKING:
     from .base import Workload
 
 WORKLOADS: Registry[Workload] = Registry(
-    "workload", "workers.workloads", "automl.workloads", "workers.workloads.base:Workload"
+    "workload", "workers.workloads", "automl.workloads", "workers.workloads.base:Workload", separator="_"
 )

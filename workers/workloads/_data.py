@@ -1,18 +1,16 @@
-"""What the readers of the workloads share: holding out, order of an epoch, loading ahead of the training."""
+"""What the readers of the workloads share: names, folders, holding out, order of an epoch."""
 
 from __future__ import annotations
 
-import queue
-import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
 from search_spaces.errors import DataError, UsageError
 
-T = TypeVar("T")
 IntArray = npt.NDArray[np.int64]
 
 
@@ -58,45 +56,3 @@ def hold_out(count: int, fraction: float, seed: int) -> tuple[IntArray, IntArray
 def epoch_order(count: int, seed: int, epoch: int) -> IntArray:
     """A permutation of `count` items, a function of (seed, epoch) alone."""
     return np.random.default_rng([seed, epoch, 0x0DE5]).permutation(count)
-
-
-def ahead(items: Iterator[T], depth: int) -> Iterator[T]:
-    """The same items, made by a thread up to `depth` ahead of their use; 0 makes them when they are asked for.
-
-    An exception of the maker is raised where its item would have come. Leaving early ends the thread.
-    """
-    if depth < 1:
-        yield from items
-        return
-    ready: queue.Queue[tuple[str, Any]] = queue.Queue(depth)
-    left = threading.Event()
-
-    def put(kind: str, item: Any) -> bool:
-        while not left.is_set():
-            try:
-                ready.put((kind, item), timeout=0.1)
-            except queue.Full:
-                continue
-            return True
-        return False
-
-    def make() -> None:
-        try:
-            for item in items:
-                if not put("item", item):
-                    return
-            put("end", None)
-        except BaseException as error:
-            put("error", error)
-
-    threading.Thread(target=make, name="loader", daemon=True).start()
-    try:
-        while True:
-            kind, item = ready.get()
-            if kind == "error":
-                raise item
-            if kind == "end":
-                return
-            yield item
-    finally:
-        left.set()

@@ -56,6 +56,8 @@ class Workload(ABC):
         fixed: the `fixed` section: options that are not tuned.
         seed: of everything random.
 
+    `smallest` holds a `data` and a `fixed` section with which a run takes about a second, for the conformance tests.
+
     Options are looked up in `params`, then `fixed`, then the workload's defaults (`self.option(name)`).
     """
 
@@ -64,6 +66,7 @@ class Workload(ABC):
     goals: ClassVar[tuple[str, ...]]
     last_report_counts: ClassVar[bool] = False
     defaults: ClassVar[Mapping[str, Any]] = {}
+    smallest: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
     def __init__(
         self, params: Mapping[str, Any], data: Mapping[str, Any], fixed: Mapping[str, Any], *, seed: int = 0

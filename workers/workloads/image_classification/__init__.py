@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from search_spaces.hardware import Hardware
 
 from search_spaces import Choice, Float, Space
+from search_spaces.hardware import Hardware
 
 from .._classifier import SCHEDULES, Classifier
 from .._data import IntArray, check_options
+from .._knobs import space_of, strategies
 from ..base import ParallelPlan
 
 if TYPE_CHECKING:
@@ -64,12 +65,11 @@ class ImageClassification(Classifier):
         from .augment import AUGMENTATIONS
 
         quality = {"quality"}
-        return Space(
+        own = [
             Float("learning_rate", 1e-3, 0.3, log=True, default=0.01, affects=quality),
             Float("momentum", 0.5, 0.99, default=0.9, affects=quality),
             Float("weight_decay", 0.0, 5e-3, default=0.0, affects=quality),
             Choice("schedule", list(SCHEDULES), default="constant", affects=quality),
-            Choice("batch_size", [16, 32, 64, 128, 256], ordered=True, default=64),
             Choice("filters", [16, 32, 50, 64], ordered=True, default=50),
             Choice("dense_units", [128, 256, 512], ordered=True, default=512),
             Choice("batch_norm", [False, True], default=False),
@@ -77,7 +77,18 @@ class ImageClassification(Classifier):
             Float("dense_dropout", 0.0, 0.8, default=0.5, affects=quality),
             Float("label_smoothing", 0.0, 0.2, default=0.0, affects=quality),
             Choice("augmentation", list(AUGMENTATIONS), default="none", affects=quality),
-        )
+        ]
+        runtime = ("matmul_precision", "compile", "memory_format", "optimizer_implementation", "loader_workers")
+        knobs: dict[str, dict[str, Any]] = {
+            "precision": {},
+            "batch": {"unit": "items"},
+            "parallelism": {
+                "strategies": strategies("single", "ddp", "fsdp", "tensor", "pipeline"),
+                "plan": ("layers", "tensor", "stages"),
+            },
+            "runtime": {"tune": [*runtime, "prefetch", "cudnn_autotune"]},
+        }
+        return space_of(hardware, own, knobs)
 
     @classmethod
     def check(cls, data: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:
@@ -147,7 +158,7 @@ class ImageClassification(Classifier):
         images.requires_grad_()
         loss = self.criterion(model(images), batch)
         (slope,) = torch.autograd.grad(loss, images, create_graph=True)
-        return loss + penalty * slope.float().square().sum()
+        return loss + penalty * slope.to(loss.dtype).square().sum()
 
     def _images(self, split: str) -> Any:
         dataset = self._dataset()

@@ -63,8 +63,8 @@ def load(data: Mapping[str, Any]) -> Dataset:
 
 @lru_cache(2)
 def _builtin(train: int, test: int) -> Dataset:
-    parts = [builtin_records(count, seed) for seed, count in enumerate((train, test))]
-    return Dataset(*(from_records(part, "the built-in set") for part in parts), generated.CLASSES)
+    parts = [from_records(builtin_records(n, seed), "the built-in set") for seed, n in enumerate((train, test))]
+    return Dataset(parts[0], parts[1], generated.CLASSES)
 
 
 def builtin_records(count: int, seed: int) -> bytes:

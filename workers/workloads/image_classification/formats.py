@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from search_spaces.errors import DataError
 
+from search_spaces.errors import DataError
 from workers.archives import members
 
 from . import plain_pickle
@@ -67,7 +67,8 @@ def read_cifar(source: Path) -> tuple[Images, Images]:
     Raises:
         DataError: a file is malformed, or there is no training or no test batch.
     """
-    train, test = [], []
+    train: list[Images] = []
+    test: list[Images] = []
     for name, content in _cifar_files(source):
         stem = name.rsplit("/", 1)[-1]
         batch = from_records(content, name) if stem.endswith(".bin") else from_pickle(content, name)

@@ -60,4 +60,5 @@ def _masks(name: str, count: int, rng: np.random.Generator) -> FloatArray:
         "cross": lambda: (np.minimum(abs(dy), abs(dx)) < radius / 3) & (np.maximum(abs(dy), abs(dx)) < radius),
         "dots": lambda: np.sin(wave * y + phase) * np.sin(wave * x + phase) > 0.6,
     }
-    return shapes[name]().astype(np.float32)
+    mask: FloatArray = shapes[name]().astype(np.float32)
+    return mask

@@ -34,9 +34,10 @@ class Block(nn.Module):
         self.dropout = nn.Dropout(options.dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        """ReLU after the first norm, and after pooling the second: the same as before it, on a quarter of the values."""
+        """The second ReLU comes after pooling: the same as before it, on a quarter of the values."""
         x = self.norm1(self.conv1(x)).relu()
-        return self.dropout(self.pool(self.norm2(self.conv2(x))).relu())
+        x = self.pool(self.norm2(self.conv2(x))).relu()
+        return self.dropout(x)  # type: ignore[no-any-return]
 
 
 class Head(nn.Module):
@@ -50,7 +51,7 @@ class Head(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(b, channels, h, w) to logits (b, num_classes)."""
-        return self.output(self.dropout(self.dense(x.flatten(1)).relu()))
+        return self.output(self.dropout(self.dense(x.flatten(1)).relu()))  # type: ignore[no-any-return]
 
 
 class ImageModel(nn.Module):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+
 from search_spaces.errors import DataError
 
 _MARK: Final = object()

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from search_spaces.hardware import Hardware
 
 from search_spaces import Choice, Float, Int, Space
+from search_spaces.hardware import Hardware
 
 from .._classifier import SCHEDULES, Classifier
 from .._data import IntArray, check_options
+from .._knobs import space_of, strategies
 from ..base import ParallelPlan
 
 if TYPE_CHECKING:
@@ -65,10 +66,9 @@ class Sentiment(Classifier):
     def space(cls, hardware: Hardware) -> Space:
         """See `Workload`."""
         quality, cost = {"quality"}, {"speed", "memory"}
-        return Space(
+        own = [
             Float("learning_rate", 1e-4, 1e-2, log=True, default=1e-3, affects=quality),
             Choice("schedule", list(SCHEDULES), default="constant", affects=quality),
-            Choice("batch_size", [16, 32, 64, 128, 256], ordered=True, default=64),
             Int("vocabulary", 5_000, 40_000, log=True, default=30_000),
             Choice("length", [100, 150, 200, 300, 400], ordered=True, default=150),
             Choice("embedding_size", [32, 64, 125, 200], ordered=True, default=125),
@@ -82,7 +82,14 @@ class Sentiment(Classifier):
             Choice("kernel", ["fused", "cells"], default="fused", when={"cell": ["gru", "lstm"]}, affects=cost),
             Choice("layout", ["batch_major", "time_major"], default="batch_major", affects=cost),
             Choice("batching", ["padded", "bucketed"], default="padded"),
-        )
+        ]
+        knobs: dict[str, dict[str, Any]] = {
+            "precision": {},
+            "batch": {"unit": "items"},
+            "parallelism": {"strategies": strategies("single", "ddp"), "plan": ("embeddings",)},
+            "runtime": {"tune": ["matmul_precision", "optimizer_implementation", "loader_workers", "prefetch"]},
+        }
+        return space_of(hardware, own, knobs)
 
     @classmethod
     def check(cls, data: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:

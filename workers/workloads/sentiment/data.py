@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from search_spaces.errors import DataError
 
+from search_spaces.errors import DataError
 from workers.archives import find, members
 from workers.workloads._data import check_data_name, folder_of
 
@@ -58,7 +58,7 @@ class Reviews:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Reviews to train on and to test on, and the words in the order of their ids (the first two stand for PAD, UNKNOWN)."""
+    """Reviews to train on and to test on, and the words in the order of their ids; the first two are no words."""
 
     train: Reviews
     test: Reviews

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-_ASPECTS = "plot acting music script dialogue ending camera cast pace humour story director sound scenery".split()
-_GOOD = "wonderful brilliant moving charming clever superb delightful gripping fresh elegant warm honest".split()
-_BAD = "dreadful boring clumsy dull awful shallow predictable lazy noisy tedious hollow stale".split()
+_ASPECTS = ("plot", "acting", "music", "script", "dialogue", "ending", "camera", "cast", "pace", "humour", "story")
+_GOOD = ("wonderful", "brilliant", "moving", "charming", "clever", "superb", "gripping", "fresh", "elegant", "warm")
+_BAD = ("dreadful", "boring", "clumsy", "dull", "awful", "shallow", "lazy", "noisy", "tedious", "hollow", "stale")
 _ADVERBS = ["", "", "really ", "quite ", "very ", "truly ", "rather "]
 _NEGATIONS = ["not ", "never ", "hardly ", "far from "]
 _FILLERS = (

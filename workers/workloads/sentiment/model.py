@@ -52,7 +52,7 @@ class SentimentModel(nn.Module):
         ids = words.t().contiguous() if time_major else words
         states = self.recurrent(self.dropout(self.embedding(ids)))
         states = states if time_major else states.transpose(0, 1)
-        return self.output(self.dropout(self._pool(states, words)))
+        return self.output(self.dropout(self._pool(states, words)))  # type: ignore[no-any-return]
 
     def _pool(self, states: Tensor, words: Tensor) -> Tensor:
         """(steps, batch, size) to (batch, size); padding does not count."""

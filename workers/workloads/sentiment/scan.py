@@ -34,7 +34,7 @@ class _LinearScan(torch.autograd.Function):
         """Gradients of a and b; differentiable again."""
         a, h = ctx.saved_tensors
         later = functional.pad(a[1:], _pad_front(a.ndim, back=True))  # a[t + 1], 0 at the end
-        grad_b = _LinearScan.apply(later.flip(0), gradients[0].flip(0)).flip(0)
+        grad_b = linear_scan(later.flip(0), gradients[0].flip(0)).flip(0)
         before = functional.pad(h[:-1], _pad_front(h.ndim, back=False))  # h[t - 1], 0 at the beginning
         return grad_b * before, grad_b
 
@@ -57,5 +57,5 @@ def linear_scan(a: Tensor, b: Tensor) -> Tensor:
         >>> linear_scan(torch.full((3,), 0.5), torch.ones(3))
         tensor([1.0000, 1.5000, 1.7500])
     """
-    result: Tensor = _LinearScan.apply(a, b)
+    result: Tensor = _LinearScan.apply(a, b)  # type: ignore[no-untyped-call]
     return result
