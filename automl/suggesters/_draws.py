@@ -7,8 +7,9 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 import numpy as np
 
 from automl.trial import Trial
-from search_spaces import Choice, Float, Int, Space
+from search_spaces import Choice, Int, Space
 from search_spaces.errors import SpaceError
+from search_spaces.parameters import Parameter
 from workers.protocol import Params, Value
 
 ENUMERABLE = 2_000
@@ -72,12 +73,12 @@ def _extend(space: Space, params: dict[str, Value], names: list[str]) -> Iterato
         yield from _extend(space, {**params, name: value}, rest)
 
 
-def _values(parameter: Float | Int | Choice) -> Iterable[Value]:
+def _values(parameter: Parameter) -> Iterable[Value]:
     if isinstance(parameter, Choice):
         return parameter.choices
     if isinstance(parameter, Int):
         return range(parameter.low, parameter.high + 1)
-    return (parameter.low,)  # a Float in a finite space has one value
+    return (parameter.middle(),)  # a Float in a finite space has one value
 
 
 def repair(space: Space, wanted: Params, rng: np.random.Generator, seen: Collection[Hashable]) -> Params | None:
@@ -91,7 +92,7 @@ def repair(space: Space, wanted: Params, rng: np.random.Generator, seen: Collect
     points = new_points(space, rng, seen, _BATCH)
     if not points:
         return None
-    target = space.encode([_fitted(space, wanted)])[0]
+    target = space.encode([space.strip(wanted)])[0]
     apart = np.abs(space.encode(points) - target)
     current = points[int(np.argmin(np.nan_to_num(apart, nan=1.0).sum(axis=1)))]
     for name in space.parameters:
@@ -100,8 +101,3 @@ def repair(space: Space, wanted: Params, rng: np.random.Generator, seen: Collect
             if space.legal(changed) and space.key(changed) not in seen:
                 current = changed
     return current
-
-
-def _fitted(space: Space, params: Params) -> Params:
-    """The values of `params` that are active in it."""
-    return {name: params[name] for name in space.active(params) if name in params}

@@ -71,10 +71,8 @@ def _sobol(dimension: int, seed: int, start: int, count: int) -> np.ndarray:
     """Points `start` to `start + count` of the scrambled sequence, `count x dimension` in [0, 1]."""
     import torch
 
-    if dimension == 0:
-        return np.zeros((count, 0))
-    engine = torch.quasirandom.SobolEngine(dimension, scramble=True, seed=seed)
+    engine = torch.quasirandom.SobolEngine(dimension, scramble=True, seed=seed)  # type: ignore[no-untyped-call]
     if start:
-        engine.fast_forward(start)
+        engine.fast_forward(start)  # type: ignore[no-untyped-call]
     points: np.ndarray = engine.draw(count, dtype=torch.float64).numpy()
     return points

@@ -105,7 +105,7 @@ def peak_memory(run: Run, device: Device) -> float:
     layer = micro * run.width * run.value_bytes * run.activation_factor / run.tensor
     activations = layer * run.layers / run.stages * run.kept * in_flight + (layer if run.kept < 1 else 0.0)
     logits = micro * run.vocabulary * 6 / run.tensor
-    return 0.6e9 + states + gathered + activations + logits
+    return 0.1e9 + states + gathered + activations + logits
 
 
 @dataclass(frozen=True)

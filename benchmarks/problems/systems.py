@@ -30,7 +30,8 @@ from .base import Metrics, Observation, Params, Problem, problem
 
 QUALITY, SPEED, MEMORY = {"quality"}, {"speed"}, {"memory"}
 COSTS = {"speed", "memory"}
-GPU_24 = Device(24e9, {"fp32": 18e12, "tf32": 35e12, "bf16": 70e12, "fp16": 75e12})
+GPU_12 = Device(12e9, {"fp32": 18e12, "tf32": 35e12, "bf16": 70e12, "fp16": 75e12}, half_rate_tokens=8000)
+GPU_16 = Device(16e9, {"tf32": 60e12, "bf16": 120e12}, bandwidth=50e9, half_rate_tokens=4000)
 GPU_80 = Device(80e9, {"fp32": 19e12, "tf32": 120e12, "bf16": 250e12, "fp16": 250e12}, bandwidth=200e9)
 DEFAULT_NOISE = Noise()
 Resolve = Callable[[Params], Simulated]
@@ -89,7 +90,7 @@ def translation_space() -> Space:
 
 
 def translation(params: Params) -> Simulated:
-    """Six layers of width 512 on one device with 24 GB."""
+    """Six layers of width 512 on one device with 12 GB."""
     accumulation, batch = int(params["accumulation"]), _number(params, "batch_tokens")
     layout = {"interleaved": 1.0, "separate": 1.12, "packed": 0.86}[str(params["attention_layout"])]
     kept, replay = (0.15, 1.0) if params["checkpointing"] else (1.0, 0.0)
@@ -107,15 +108,15 @@ def translation(params: Params) -> Simulated:
         overhead=0.004,
         activation_factor=34,
     )
-    memory, step = check_memory(run, GPU_24), batch * accumulation
+    memory, step = check_memory(run, GPU_12), batch * accumulation
     rate, warmup = _number(params, "learning_rate"), math.log10(_number(params, "warmup_updates"))
     best = 1.2e-3 * math.sqrt(step / 25_000) * (1 + 0.15 * (warmup - 2.5))
     _fp16(params, rate, 3e-3)
-    efficiency = batch_efficiency(step, 20_000) * rate_efficiency(rate, best, edge=0.45 + 0.2 * (warmup - 2))
+    efficiency = batch_efficiency(step, 60_000) * rate_efficiency(rate, best, edge=0.45 + 0.2 * (warmup - 2))
     efficiency *= math.exp(-0.08 * (warmup - 2.6) ** 2)
     penalty = 2.5 * (_number(params, "dropout") - 0.13) ** 2 + 1.5 * (_number(params, "label_smoothing") - 0.1) ** 2
     penalty += {"fp32": 0.0, "tf32": 0.0, "bf16": 0.006, "fp16": 0.004}[str(params["precision"])]
-    return Simulated(step_seconds(run, GPU_24), memory, Learning(2.1, 6.5, efficiency, penalty, 900.0, 0.55))
+    return Simulated(step_seconds(run, GPU_12), memory, Learning(2.1, 6.5, efficiency, penalty, 900.0, 0.55))
 
 
 def language_model_space() -> Space:
@@ -134,7 +135,7 @@ def language_model_space() -> Space:
 
 
 def language_model(params: Params) -> Simulated:
-    """A decoder on eight devices with 80 GB; the batch is global."""
+    """A decoder on eight devices with 16 GB; the batch is global."""
     how, width, layers = str(params["parallelism"]), _number(params, "width"), int(params["layers"])
     degrees = {"ddp": (8, 1, 1), "fsdp": (8, 1, 1), "tensor": (1, 8, 1), "pipeline": (1, 1, 8)}[how]
     weights, batch = 12 * layers * width**2 + 32_000 * width, _number(params, "batch_tokens")
@@ -156,14 +157,14 @@ def language_model(params: Params) -> Simulated:
         slowdown=1.04 if params.get("sequence_parallel") else 1.0,
         overhead=0.005,
     )
-    memory = check_memory(run, GPU_80)
+    memory = check_memory(run, GPU_16)
     best = 1.5e-3 * math.sqrt(batch / 262_144) * (1024 / width) ** 0.8
     beta = math.log10(1 - _number(params, "beta2"))
-    efficiency = batch_efficiency(batch, 180_000) * rate_efficiency(_number(params, "learning_rate"), best)
+    efficiency = batch_efficiency(batch, 500_000) * rate_efficiency(_number(params, "learning_rate"), best)
     efficiency *= math.exp(-0.15 * (beta + 1.5) ** 2)
     penalty = 1.15 * (weights / 3e8) ** -0.22 + 0.1 * (math.log(width / layers / 50)) ** 2 * 0.2
     penalty += 0.004 if params["precision"] == "bf16" else 0.0
-    return Simulated(step_seconds(run, GPU_80), memory, Learning(1.8, 7.0, efficiency, penalty, 350.0, 0.5))
+    return Simulated(step_seconds(run, GPU_16), memory, Learning(1.8, 7.0, efficiency, penalty, 350.0, 0.5))
 
 
 def mesh_space() -> Space:
@@ -207,7 +208,7 @@ def mesh(params: Params) -> Simulated:
     memory = check_memory(run, GPU_80)
     decay = math.log10(_number(params, "weight_decay"))
     best = 2.2e-4 * (batch / 1e6) ** 0.4
-    efficiency = batch_efficiency(batch, 900_000) * rate_efficiency(_number(params, "learning_rate"), best)
+    efficiency = batch_efficiency(batch, 4_000_000) * rate_efficiency(_number(params, "learning_rate"), best)
     return Simulated(
         step_seconds(run, GPU_80), memory, Learning(1.7, 3.0, efficiency, 0.03 * (decay + 1.1) ** 2, 60.0, 0.45)
     )
@@ -229,7 +230,7 @@ def image_space() -> Space:
 
 
 def image(params: Params) -> Simulated:
-    """A convolutional classifier on one device with 24 GB, fed by the processor; accuracy in percent."""
+    """A convolutional classifier on one device with 12 GB, fed by the processor; accuracy in percent."""
     batch, pixels = _number(params, "batch_size"), (_number(params, "resolution") / 224) ** 2
     last = params["memory_format"] == "channels_last"
     layout = (0.72 if params["precision"] in ("bf16", "fp16") else 1.05) if last else 1.0
@@ -245,16 +246,16 @@ def image(params: Params) -> Simulated:
         state_bytes=16 if adam else 12,
         slowdown=layout * 1.6,
         overhead=0.003,
-        activation_factor=3.2 if last else 3.6,
+        activation_factor=24 if last else 27,
     )
-    memory = check_memory(run, GPU_24)
+    memory = check_memory(run, GPU_12)
     feeding = batch * (0.35 + 0.65 * pixels) / (170 * _number(params, "loader_workers") ** 0.8)
-    seconds = max(step_seconds(run, GPU_24), feeding) + 0.1 * feeding
+    seconds = max(step_seconds(run, GPU_12), feeding) + 0.1 * feeding
     rate, decay = _number(params, "learning_rate"), math.log10(_number(params, "weight_decay"))
     best = 2e-3 * math.sqrt(batch / 256) if adam else 1.0 * (1 - _number(params, "momentum")) / 0.1 * batch / 256 * 0.5
     _fp16(params, rate / best, 2.0)
     efficiency = (
-        batch_efficiency(batch, 500) * rate_efficiency(rate, best) * (0.85 if adam else 1.0) * 0.55 ** (1 - pixels)
+        batch_efficiency(batch, 3000) * rate_efficiency(rate, best) * (0.85 if adam else 1.0) * 0.55 ** (1 - pixels)
     )
     augmentation = _number(params, "augmentation")
     penalty = 0.8 * (decay - (-1.8 if adam else -4.0)) ** 2 + 14 * (1 - pixels) ** 2 + 6 * (augmentation - 0.45) ** 2
@@ -305,9 +306,9 @@ def finetune(params: Params) -> Simulated:
         activation_factor=34 * (1 + length / 1024),
         overhead=0.01,
     )
-    memory, step = check_memory(run, GPU_24), batch * int(params["accumulation"])
+    memory, step = check_memory(run, GPU_12), batch * int(params["accumulation"])
     best = {"full": 2.5e-5, "adapters": 4e-4, "last_layers": 8e-5}[method] * math.sqrt(step / 32)
-    efficiency = batch_efficiency(step, 40) * rate_efficiency(_number(params, "learning_rate"), best, edge=0.6)
+    efficiency = batch_efficiency(step, 120) * rate_efficiency(_number(params, "learning_rate"), best, edge=0.6)
     capacity = {
         "full": 0.0,
         "adapters": 0.03 * (math.log2(_number(params, "rank", 16)) - 4.2) ** 2 / 4 + 0.008,
@@ -316,7 +317,7 @@ def finetune(params: Params) -> Simulated:
     penalty = capacity + 0.09 * 2 ** (-length / 90) + 0.6 * (_number(params, "dropout") - 0.12) ** 2
     rise = 0.05 * max(trained, 0.1) * (1 - 1.2 * _number(params, "dropout"))
     return Simulated(
-        step_seconds(run, GPU_24), memory, Learning(0.32, 0.5, efficiency, penalty, 60.0, 0.9, rise, 700.0)
+        step_seconds(run, GPU_12), memory, Learning(0.32, 0.5, efficiency, penalty, 60.0, 0.9, rise, 700.0)
     )
 
 
@@ -336,11 +337,11 @@ def recurrent_space() -> Space:
 
 
 def recurrent(params: Params) -> Simulated:
-    """A recurrent language model on a device with 8 GB; the unrolled steps run one after another."""
+    """A recurrent language model on 1.3 GB of a device; the unrolled steps run one after another."""
     hidden, layers, unroll = _number(params, "hidden"), int(params["layers"]), _number(params, "unroll")
     gates, batch = 4 if params["cell"] == "lstm" else 3, _number(params, "batch_size")
     weights = 2 * gates * hidden**2 * layers + 10_000 * hidden
-    device = Device(8e9, {"fp32": 9e12, "fp16": 28e12}, half_rate_tokens=2048)
+    device = Device(1.3e9, {"fp32": 9e12, "fp16": 28e12}, half_rate_tokens=2048)
     run = Run(
         weights, layers, int(hidden), batch * unroll, 10_000, 1, str(params["precision"]), activation_factor=4.0 * gates
     )
@@ -351,7 +352,7 @@ def recurrent(params: Params) -> Simulated:
     _fp16(params, rate, 2e-2)
     edge = 0.75 - 0.35 * (clip + 0.3) - 0.15 * math.log2(unroll / 64) * 0.4
     efficiency = (
-        batch_efficiency(batch * unroll, 6_000)
+        batch_efficiency(batch * unroll, 16_000)
         * rate_efficiency(rate, best, edge=edge)
         * math.exp(-0.2 * (clip + 0.5) ** 2)
     )
@@ -380,11 +381,11 @@ def processor_space() -> Space:
 
 
 def processor(params: Params) -> Simulated:
-    """A small transformer on a 32-core server with 16 GB, several ranks with several threads."""
+    """A small transformer on a 32-core server with 3 GB, several ranks with several threads."""
     ranks, threads, compiled = int(params["ranks"]), float(params["threads"]), bool(params["compile"])
     width, layers, batch = _number(params, "width"), int(params["layers"]), _number(params, "batch_size")
     low = params["precision"] == "bf16"
-    share = 16e9 / ranks * (0.92 if params["allocator"] == "arena" else 0.78)
+    share = 3e9 / ranks * (0.92 if params["allocator"] == "arena" else 0.78)
     speed = 2.5e10 * threads / (1 + 0.035 * threads)
     device = Device(share, {"fp32": speed, "bf16": speed * 1.7}, 4e9, 1e-6, 96)
     tokens = batch * 64
@@ -406,7 +407,7 @@ def processor(params: Params) -> Simulated:
     memory = check_memory(run, device)
     step = tokens * ranks
     best = 1.5e-3 * math.sqrt(step / 4096) * (256 / width) ** 0.5
-    efficiency = batch_efficiency(step, 5_000) * rate_efficiency(_number(params, "learning_rate"), best)
+    efficiency = batch_efficiency(step, 15_000) * rate_efficiency(_number(params, "learning_rate"), best)
     penalty = 0.9 * (weights / 2e6) ** -0.2 + (0.01 if low else 0.0) + 0.02 * (layers - 4) ** 2 / 4
     return Simulated(step_seconds(run, device), memory, Learning(2.4, 5.0, efficiency, penalty, 500.0, 0.55))
 
@@ -427,7 +428,7 @@ def vision_transformer_space() -> Space:
 
 
 def vision_transformer(params: Params) -> Simulated:
-    """Three hundred million weights on four devices with 80 GB; a smaller patch is better and far dearer."""
+    """Three hundred million weights on four devices with 16 GB; a smaller patch is better and far dearer."""
     tokens_each = (224 / _number(params, "patch")) ** 2
     batch, strategy = _number(params, "batch_size"), str(params["strategy"])
     blocked = params["attention"] == "blocked"
@@ -450,10 +451,10 @@ def vision_transformer(params: Params) -> Simulated:
         overhead=0.35 if strategy == "shard_offload" else 0.006,
         activation_factor=20 if blocked else 20 * (1 + quadratic),
     )
-    memory = check_memory(run, GPU_80)
+    memory = check_memory(run, GPU_16)
     decay, warmup = math.log10(_number(params, "weight_decay")), math.log10(_number(params, "warmup_updates"))
     best = 8e-4 * math.sqrt(batch / 1024)
-    efficiency = batch_efficiency(batch, 900) * rate_efficiency(
+    efficiency = batch_efficiency(batch, 3000) * rate_efficiency(
         _number(params, "learning_rate"), best, edge=0.3 + 0.2 * (warmup - 1)
     )
     efficiency *= math.exp(-0.1 * (warmup - 2.7) ** 2)
@@ -462,7 +463,7 @@ def vision_transformer(params: Params) -> Simulated:
         + 1.5 * (decay + 1) ** 2
         + 9 * (_number(params, "mixup") - 0.35) ** 2
     )
-    return Simulated(step_seconds(run, GPU_80), memory, Learning(-82.0, 62.0, efficiency, penalty, 900.0, 0.8))
+    return Simulated(step_seconds(run, GPU_16), memory, Learning(-82.0, 62.0, efficiency, penalty, 900.0, 0.8))
 
 
 def problems() -> list[Problem]:
@@ -471,12 +472,12 @@ def problems() -> list[Problem]:
     percent = Noise(loss=0.3)
     return [
         deadline("translation_one_gpu", translation_space(), f"{loss} 600s", translation, noise=Noise(0.02)),
-        deadline("language_model_eight_gpus", language_model_space(), f"{loss} 3600s", language_model),
-        deadline("mesh_sixteen_gpus", mesh_space(), f"{loss} 7200s", mesh),
-        deadline("image_classifier", image_space(), f"{accuracy} 600s", image, noise=percent, sign=-1.0),
+        deadline("language_model_eight_gpus", language_model_space(), f"{loss} 86400s", language_model),
+        deadline("mesh_sixteen_gpus", mesh_space(), f"{loss} 36000s", mesh),
+        deadline("image_classifier", image_space(), f"{accuracy} 1800s", image, noise=percent, sign=-1.0),
         deadline("finetune", finetune_space(), f"{loss} 300s", finetune, noise=Noise(0.005), tags="apart conditional"),
-        deadline("recurrent", recurrent_space(), f"{loss} 900s", recurrent, noise=Noise(0.02)),
-        deadline("processor", processor_space(), f"{loss} 300s", processor, noise=Noise(0.02)),
+        deadline("recurrent", recurrent_space(), f"{loss} 3600s", recurrent, noise=Noise(0.02)),
+        deadline("processor", processor_space(), f"{loss} 3600s", processor, noise=Noise(0.02)),
         deadline(
             "vision_transformer",
             vision_transformer_space(),

@@ -96,7 +96,7 @@ def throughput(params: Params) -> Metrics:
 def problems() -> list[Problem]:
     goal = "maximize tokens_per_second"
     return [
-        to_target("translation_to_target", translation_space(), translation, target=3.6, limit=900.0),
-        to_target("processor_to_target", processor_space(), processor, target=4.6, limit=600.0),
+        to_target("translation_to_target", translation_space(), translation, target=6.4, limit=1800.0),
+        to_target("processor_to_target", processor_space(), processor, target=4.8, limit=3600.0),
         problem("throughput", "systems", throughput_space(), goal, throughput, noise=200.0),
     ]
