@@ -122,8 +122,9 @@ def fit_boosting_classifier(p: dict[str, Any], stages: list[int]) -> list[float]
 def fit_mlp(p: dict[str, Any], stages: list[int]) -> list[float]:
     def curve(train: Data, test: Data) -> list[float]:
         model = neural_network.MLPClassifier(
-            (p["hidden"],), activation=p["activation"], solver=p["solver"], alpha=p["alpha"], batch_size=p["batch_size"],
-            learning_rate_init=p["learning_rate"], momentum=p.get("momentum", 0.0), random_state=0,
+            (p["hidden"],), activation=p["activation"], solver=p["solver"], alpha=p["alpha"],
+            batch_size=p["batch_size"], learning_rate_init=p["learning_rate"], momentum=p.get("momentum", 0.0),
+            random_state=0,
         )  # fmt: skip
         labels, errors = np.unique(train[1]), []
         for epoch in range(1, max(stages) + 1):

@@ -1,6 +1,6 @@
 """Tuning of scikit-learn models on its bundled data sets, looked up in complete tables and interpolated between rows.
 
-Each table holds the cross-validated error of every point of a grid (one array for each combination of choices), computed
+Each table holds the cross-validated error of every point of a grid (one array a combination of choices), computed
 by `benchmarks/make_tables.py`; between the points it is multilinear in the unit cube, so that the problem is defined
 everywhere, smooth enough, free of noise and answered in microseconds on any machine.
 """
