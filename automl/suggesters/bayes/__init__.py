@@ -1,1 +1,5 @@
-"""."""
+"""Bayesian optimisation: the default suggester."""
+
+from .suggester import BayesSuggester
+
+__all__ = ["BayesSuggester"]

@@ -1,0 +1,39 @@
+"""What a candidate is worth: the logarithm of expected improvement under the ensemble."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from .gp import Ensemble
+from .kernel import Features
+
+
+def log_h(z: Tensor) -> Tensor:
+    """log(phi(z) + z Phi(z)), stable far into the left tail (Ament et al., "Unexpected improvements to EI", 2023)."""
+    direct = torch.exp(-0.5 * z * z) / math.sqrt(2 * math.pi) + z * torch.special.ndtr(z)
+    near = torch.log(direct.clamp(min=1e-300))
+    far = z.clamp(max=-4.0)
+    ratio = torch.special.erfcx(-far / math.sqrt(2.0)) * far * math.sqrt(math.pi / 2)
+    tail = -0.5 * far * far - 0.5 * math.log(2 * math.pi) + torch.log1p(ratio.clamp(min=-1 + 1e-12))
+    return torch.where(z > -4.0, near, tail)
+
+
+def log_expected_improvement(model: Ensemble, candidates: Features, index: Tensor) -> Tensor:
+    """Log of the expected improvement over f(observed[index]), averaged over the ensemble, `m`.
+
+    The best configuration's own value is uncertain too: the improvement is the difference of two jointly normal
+    values, which under noise does not reward measuring the best one again.
+    """
+    mean, variance = model.improvement(candidates, index)
+    deviation = variance.sqrt()
+    return torch.logsumexp(deviation.log() + log_h(mean / deviation), 0) - math.log(mean.shape[0])
+
+
+def best_predicted(model: Ensemble, count: int) -> Tensor:
+    """`s`, which of the first `count` observations each hyperparameter vector takes for the best."""
+    rows = model.features[slice(0, count)]
+    mean, _ = model.predict(rows)
+    return mean.argmin(1)

@@ -1,0 +1,147 @@
+"""The covariance of the surrogate: closed form with its gradient, for a batch of hyperparameter vectors at once.
+
+    k(x, x') = v_full * Matern52(|z(x) - z(x')| / l) + sum_j v_j * phi_j(x) . phi_j(x') + v_mean,   + v_noise on equal trials
+
+`z` embeds a configuration so that one matrix product gives all distances; the sum is an additive part, one main
+effect a parameter (Duvenaud et al., "Additive Gaussian processes", 2011), which extrapolates from few trials.
+Everything that is learned is the logarithm of a positive number with a normal prior, and is kept standardised:
+`u = (log value - prior mean) / prior scale`, so that the prior of `u` is N(0, I) whatever the space.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+SQRT5 = math.sqrt(5.0)
+MEAN_VARIANCE = 1.0  # of the constant that is added to the function
+JITTER = 1e-8  # added to the noise variance
+
+
+@dataclass(frozen=True)
+class Features:
+    """Embedded configurations.
+
+    Args:
+        z: `n x c`, coordinates of the full kernel; phi: `n x f`, basis functions of the additive part.
+    """
+
+    z: Tensor
+    phi: Tensor
+
+    def __len__(self) -> int:
+        return self.z.shape[0]
+
+    def __getitem__(self, rows: Tensor | slice) -> Features:
+        return Features(self.z[rows], self.phi[rows])
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Normal priors of the logarithms of the hyperparameters, and which column belongs to which parameter.
+
+    Args:
+        loc, scale: `p`, in the order full variance, noise variance, lengthscales (d), additive variances (d).
+        z_group: `c`, the parameter of each coordinate; phi_group: `f`, that of each basis function.
+        num_parameters: d.
+    """
+
+    loc: Tensor
+    scale: Tensor
+    z_group: Tensor
+    phi_group: Tensor
+    num_parameters: int
+
+    def values(self, u: Tensor) -> Hyper:
+        """Positive hyperparameters of standardised vectors `u` (`s x p`)."""
+        value = torch.exp(self.loc + self.scale * u.clamp(-6.0, 6.0))
+        d = self.num_parameters
+        return Hyper(value[:, 0], value[:, 1], value[:, 2 : 2 + d], value[:, 2 + d :])
+
+    def with_noise(self, loc: float, scale: float) -> Prior:
+        """The same prior with another belief about the logarithm of the noise variance."""
+        means, scales = self.loc.clone(), self.scale.clone()
+        means[1], scales[1] = loc, scale
+        return replace(self, loc=means, scale=scales)
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """A batch of `s` hyperparameter vectors: `full` and `noise` (`s`), `length` and `additive` (`s x d`)."""
+
+    full: Tensor
+    noise: Tensor
+    length: Tensor
+    additive: Tensor
+
+
+def _scaled(features: Features, hyper: Hyper, prior: Prior) -> tuple[Tensor, Tensor]:
+    """`z / l` (`s x n x c`) and `phi * sqrt(v)` (`s x n x f`)."""
+    z = features.z / hyper.length[:, None, prior.z_group]
+    phi = features.phi * hyper.additive[:, None, prior.phi_group].sqrt()
+    return z, phi
+
+
+def _squared_distances(a: Tensor, b: Tensor) -> Tensor:
+    """`s x n x m` squared Euclidean distances."""
+    inner = torch.bmm(a, b.transpose(1, 2))
+    total = (a * a).sum(-1)[:, :, None] + (b * b).sum(-1)[:, None, :]
+    return inner.mul_(-2.0).add_(total).clamp_(min=0.0)
+
+
+def cross(left: Features, right: Features, hyper: Hyper, prior: Prior) -> Tensor:
+    """Noise-free covariances `s x n x m` between two sets of configurations."""
+    z_left, phi_left = _scaled(left, hyper, prior)
+    z_right, phi_right = _scaled(right, hyper, prior)
+    scaled = _squared_distances(z_left, z_right).sqrt_().mul_(SQRT5)
+    matern = torch.exp(-scaled).mul_((scaled * scaled).div_(3.0).add_(scaled).add_(1.0))
+    matern.mul_(hyper.full[:, None, None]).add_(MEAN_VARIANCE)
+    return torch.baddbmm(matern, phi_left, phi_right.transpose(1, 2))
+
+
+def diagonal(features: Features, hyper: Hyper, prior: Prior) -> Tensor:
+    """Noise-free prior variances, `s x n`."""
+    phi = (features.phi * features.phi) @ hyper.additive[:, prior.phi_group].T
+    return hyper.full[:, None] + MEAN_VARIANCE + phi.T
+
+
+def log_posterior(u: Tensor, features: Features, y: Tensor, prior: Prior) -> tuple[Tensor, Tensor]:
+    """Log marginal likelihood plus log prior of `u` (`s x p`), up to a constant, and its gradient.
+
+    Args:
+        y: `n`, targets. Vectors for which the covariance is not positive definite get -inf and a zero gradient.
+    """
+    hyper = prior.values(u)
+    z, phi = _scaled(features, hyper, prior)
+    scaled = _squared_distances(z, z).sqrt_().mul_(SQRT5)
+    decay = torch.exp(-scaled).mul_(hyper.full[:, None, None])
+    matern = decay * ((scaled * scaled).div_(3.0).add_(scaled).add_(1.0))
+    covariance = torch.baddbmm(matern + MEAN_VARIANCE, phi, phi.transpose(1, 2))
+    covariance.diagonal(dim1=1, dim2=2).add_(hyper.noise[:, None] + JITTER)
+    factor, info = torch.linalg.cholesky_ex(covariance)
+    failed = (info != 0) | ~torch.isfinite(factor).all(-1).all(-1)
+    if bool(failed.any()):
+        factor[failed] = torch.eye(len(y), dtype=y.dtype)
+    inverse = torch.cholesky_inverse(factor)
+    alpha = inverse @ y
+    value = -0.5 * (alpha @ y) - factor.diagonal(dim1=1, dim2=2).log().sum(-1)
+    outer = 0.5 * (alpha[:, :, None] * alpha[:, None, :] - inverse)  # d value / d covariance
+    gradient = torch.empty_like(u)
+    gradient[:, 0] = (outer * matern).sum((1, 2))
+    gradient[:, 1] = hyper.noise * outer.diagonal(dim1=1, dim2=2).sum(-1)
+    d = prior.num_parameters
+    slope = outer * decay.mul_(scaled.add_(1.0)).mul_(5.0 / 6.0)  # minus d value / d squared distance
+    columns = 4.0 * z * (slope.sum(-1)[:, :, None] * z - torch.bmm(slope, z))
+    gradient[:, 2 : 2 + d] = _by_group(columns.sum(1), prior.z_group, d)
+    gradient[:, 2 + d :] = _by_group((phi * torch.bmm(outer, phi)).sum(1), prior.phi_group, d)
+    value = value - 0.5 * (u * u).sum(-1)
+    gradient = gradient * prior.scale - u
+    bad = failed | ~torch.isfinite(value) | ~torch.isfinite(gradient).all(-1)
+    return value.masked_fill(bad, -math.inf), gradient.masked_fill(bad[:, None], 0.0)
+
+
+def _by_group(columns: Tensor, group: Tensor, size: int) -> Tensor:
+    return torch.zeros(columns.shape[0], size, dtype=columns.dtype).index_add_(1, group, columns)

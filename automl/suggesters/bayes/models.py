@@ -1,0 +1,79 @@
+"""Fits: hyperparameters from a bounded, quantised part of the data, conditioned on a bounded part of it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from .data import Array, digest
+from .encoding import Encoder
+from .gp import Ensemble, Sampling, sample_hyperparameters
+from .kernel import Prior
+from .transforms import Transform
+
+MOST_CONDITIONED = 300
+MOST_FITTED = 128
+
+
+def milestone(count: int) -> int:
+    """How many of `count` trials the hyperparameters are learned from: all of few, then steps of about a tenth."""
+    if count <= 60:
+        return count
+    step = max(5, 2 ** int(np.log2(count / 10)))
+    return count - count % step
+
+
+def best_and_random(values: Array, size: int, seed: int) -> NDArray[np.intp]:
+    """Rows of the best half of `size` and a random rest, in order; all where there are no more than `size`."""
+    if len(values) <= size:
+        return np.arange(len(values))
+    order = np.argsort(values, kind="stable")
+    rest = np.random.default_rng([seed, 1]).permutation(order[size // 2 :])[: size - size // 2]
+    return np.sort(np.concatenate([order[: size // 2], rest]))
+
+
+@dataclass
+class Fitter:
+    """Learns the hyperparameters of one surrogate and remembers the newest few answers.
+
+    The answer depends only on the data and the seed, never on earlier calls.
+    """
+
+    encoder: Encoder
+    prior: Prior
+    seed: int
+    sampling: Sampling = Sampling()
+    memory: OrderedDict[bytes, Tensor] = field(default_factory=OrderedDict)
+
+    def hyperparameters(self, unit: Array, y: Array) -> Tensor:
+        """`s x p` standardised hyperparameters learned from the first `milestone` of the rows given."""
+        count = milestone(len(y))
+        unit, y = unit[:count], y[:count]
+        rows = best_and_random(y, MOST_FITTED, self.seed)
+        unit, y = unit[rows], y[rows]
+        key = digest(unit, y)
+        if key not in self.memory:
+            generator = torch.Generator().manual_seed(self.seed)
+            sampling = self.sampling if len(y) <= 80 else replace(self.sampling, ascent=12, trajectories=4, leapfrogs=4)
+            targets = torch.from_numpy(y)
+            self.memory[key] = sample_hyperparameters(self.encoder(unit), targets, self.prior, sampling, generator)
+            while len(self.memory) > 8:
+                self.memory.popitem(last=False)
+        return self.memory[key]
+
+    def fit(self, unit: Array, y: Array) -> Ensemble:
+        """Condition on at most `MOST_CONDITIONED` of the targets (standardised, smaller is better)."""
+        u = self.hyperparameters(unit, y)
+        rows = best_and_random(y, MOST_CONDITIONED, self.seed)
+        return Ensemble.condition(self.encoder(unit[rows]), torch.from_numpy(y[rows]), self.prior, u)
+
+
+def fit_losses(fitter: Fitter, unit: Array, losses: Array) -> tuple[Ensemble, Transform]:
+    """The surrogate of a metric and the transform that its scale went through."""
+    transform = Transform.fit(losses)
+    return fitter.fit(unit, transform(losses)), transform
