@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from search_spaces import Choice, Float, Int, Space
+from search_spaces.parameters import Parameter
 
 Array = NDArray[np.float64]
 MAX_CELLS = 4096  # integers with more values are treated as continuous until they are decoded
@@ -36,19 +37,19 @@ class Lattice:
         return len(self.parameters)
 
     @staticmethod
-    def _centres(parameter: Float | Int | Choice) -> Array | None:
+    def _centres(parameter: Parameter) -> Array | None:
         if isinstance(parameter, Float):
             return np.array([0.5]) if parameter.low == parameter.high else None
         values: Sequence[bool | int | float | str]
         if isinstance(parameter, Choice):
             values = parameter.choices
-        elif parameter.high - parameter.low < MAX_CELLS:
+        elif isinstance(parameter, Int) and parameter.high - parameter.low < MAX_CELLS:
             values = range(parameter.low, parameter.high + 1)
         else:
             return None
         return np.array([parameter.to_unit(v) for v in values])
 
-    def _rule(self, parameter: Float | Int | Choice) -> list[tuple[int, Array]]:
+    def _rule(self, parameter: Parameter) -> list[tuple[int, Array]]:
         """(column of the parent, its admissible unit values) for every parent; all must hold."""
         rules = []
         for parent, values in parameter.when.items():

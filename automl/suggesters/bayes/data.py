@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from automl.goals import Goal
+from automl.ranking import value
 from automl.trial import Trial, TrialState
 from search_spaces import Space, SpaceError
 
@@ -50,7 +51,7 @@ def collect(space: Space, history: Sequence[Trial], goals: Sequence[Goal], other
         if not trial.state.finished or kind in BLAMELESS or not _fits(space, trial):
             continue
         values = [loss_of(trial, goal) for goal in goals] + [trial.metrics.get(name, math.nan) for name in others]
-        bad = trial.state is TrialState.FAILED or (trial.state is TrialState.COMPLETED and not _finite(values))
+        bad = trial.state is TrialState.FAILED or (trial.state is TrialState.COMPLETED and not math.isfinite(values[0]))
         if not bad and not math.isfinite(values[0]):
             continue  # stopped before it reported anything
         rows.append(trial.params)
@@ -64,15 +65,9 @@ def collect(space: Space, history: Sequence[Trial], goals: Sequence[Goal], other
 
 
 def loss_of(trial: Trial, goal: Goal) -> float:
-    """The goal's loss in a trial, the best of its reports and its final metrics; NaN where there is none."""
-    found = [p.metrics.get(goal.metric, math.nan) for p in trial.reports if goal.within is None or p.seconds <= goal.within]
-    found.append(trial.metrics.get(goal.metric, math.nan))
-    losses = [goal.loss(value) for value in found if math.isfinite(value)]
-    return min(losses, default=math.nan)
-
-
-def _finite(values: Sequence[float]) -> bool:
-    return math.isfinite(values[0])
+    """The goal's loss in a trial, as trials are ranked; NaN where it has none."""
+    worth = value(trial, goal)
+    return math.nan if worth is None else goal.loss(worth)
 
 
 def _fits(space: Space, trial: Trial) -> bool:

@@ -1,6 +1,8 @@
 """The covariance of the surrogate: closed form with its gradient, for a batch of hyperparameter vectors at once.
 
-    k(x, x') = v_full * Matern52(|z(x) - z(x')| / l) + sum_j v_j * phi_j(x) . phi_j(x') + v_mean,   + v_noise on equal trials
+    k(x, x') = v_full * Matern52(|z(x) - z(x')| / l) + sum_j v_j * phi_j(x) . phi_j(x') + v_mean
+
+and the noise variance where a trial meets itself.
 
 `z` embeds a configuration so that one matrix product gives all distances; the sum is an additive part, one main
 effect a parameter (Duvenaud et al., "Additive Gaussian processes", 2011), which extrapolates from few trials.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 
@@ -24,7 +25,7 @@ def milestone(count: int) -> int:
     """How many of `count` trials the hyperparameters are learned from: all of few, then steps of about a tenth."""
     if count <= 60:
         return count
-    step = max(5, 2 ** int(np.log2(count / 10)))
+    step = max(5, 1 << int(math.log2(count / 10)))
     return count - count % step
 
 
@@ -47,7 +48,7 @@ class Fitter:
     encoder: Encoder
     prior: Prior
     seed: int
-    sampling: Sampling = Sampling()
+    sampling: Sampling = field(default_factory=Sampling)
     memory: OrderedDict[bytes, Tensor] = field(default_factory=OrderedDict)
 
     def hyperparameters(self, unit: Array, y: Array) -> Tensor:

@@ -1,0 +1,57 @@
+"""The default suggester as its users meet it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from automl.goals import Goal
+from automl.suggesters import SUGGESTERS
+from automl.suggesters.bayes import BayesSuggester
+from automl.trial import Trial, TrialState
+from search_spaces import Choice, Float, Int, Space
+
+SPACE = Space(
+    Float("lr", 1e-5, 1.0, log=True),
+    Int("layers", 1, 8),
+    Choice("optimizer", ["sgd", "adam"]),
+    Float("momentum", 0.0, 0.99, when={"optimizer": "sgd"}),
+)
+
+
+def loss(params) -> float:
+    bonus = 0.5 * (params["momentum"] - 0.9) ** 2 if "momentum" in params else 0.3
+    return (np.log10(params["lr"]) + 2) ** 2 + 0.1 * (params["layers"] - 5) ** 2 + bonus
+
+
+def completed(number, params, **metrics) -> Trial:
+    return Trial(number, params, TrialState.COMPLETED, metrics or {"loss": loss(params)})
+
+
+def run(seed: int, trials: int) -> list[Trial]:
+    suggester, history = BayesSuggester(SPACE, [Goal("loss")], seed=seed), []
+    for i in range(trials):
+        (params,) = suggester.suggest(history, [])
+        history.append(completed(i, params))
+    return history
+
+
+def test_is_found_by_its_name():
+    assert SUGGESTERS.get("bayes") is BayesSuggester
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_beats_random_search(seed):
+    best = min(t.metrics["loss"] for t in run(seed, 20))
+    rng = np.random.default_rng(seed)
+    assert best < np.median([min(loss(p) for p in SPACE.sample(rng, 20)) for _ in range(20)])
+
+
+def test_several_suggestions_differ_from_each_other_and_from_pending():
+    history = run(0, 12)
+    suggester = BayesSuggester(SPACE, [Goal("loss")], seed=0)
+    pending = [Trial(12, suggester.suggest(history, [])[0], TrialState.RUNNING)]
+    found = suggester.suggest(history, pending, 4)
+    keys = {SPACE.key(p) for p in [*found, pending[0].params]}
+    assert len(keys) == 5
+    assert all(SPACE.legal(p) for p in found)
