@@ -83,7 +83,6 @@ class Noted:
 
 
 SweepEvent = Proposed | Begun | Started | Report | Ended | Moved | Noted
-OWN_METRICS = ("seconds", "peak_memory_bytes")
 
 
 def fold(trial: Trial | None, event: SweepEvent) -> Trial | None:
@@ -136,6 +135,21 @@ def reported(points: tuple[ReportPoint, ...]) -> dict[str, float]:
     return metrics
 
 
+def final_metrics(trial: Trial, outcome: Outcome) -> Metrics:
+    """What was reported updated by what was returned; our own `seconds` and `peak_memory_bytes` where neither has them."""
+    metrics = {**reported(trial.reports), **outcome.metrics}
+    metrics.setdefault("seconds", trial.seconds + outcome.seconds)
+    peak = _peak(trial, outcome)
+    if peak is not None:
+        metrics.setdefault("peak_memory_bytes", float(peak))
+    return metrics
+
+
+def _peak(trial: Trial, outcome: Outcome) -> int | None:
+    peaks = (trial.peak_memory_bytes, outcome.peak_memory_bytes)
+    return max((peak for peak in peaks if peak is not None), default=None)
+
+
 def _key(point: ReportPoint) -> tuple[int, int]:
     return point.attempt, point.sequence
 
@@ -165,31 +179,20 @@ def _report(trial: Trial, event: Report) -> Trial:
 def _end(trial: Trial, event: Ended) -> Trial:
     check_transition(trial.state, event.state)
     outcome = event.outcome
-    seconds = trial.seconds + outcome.seconds
-    peaks = [peak for peak in (trial.peak_memory_bytes, outcome.peak_memory_bytes) if peak is not None]
-    peak = max(peaks, default=None)
     details = {**trial.details, **outcome.details}
     if event.state is TrialState.WAITING:
         details["retries"] = trial.details.get("retries", 0) + 1
     return replace(
         trial,
         state=event.state,
-        metrics=_final_metrics(trial, outcome.metrics, seconds, peak),
+        metrics=final_metrics(trial, outcome),
         failure=event.failure if event.state is TrialState.FAILED else None,
         message=event.message,
-        seconds=seconds,
-        peak_memory_bytes=peak,
+        seconds=trial.seconds + outcome.seconds,
+        peak_memory_bytes=_peak(trial, outcome),
         ended=event.at if event.state.finished else None,
         details=details,
     )
-
-
-def _final_metrics(trial: Trial, returned: Metrics, seconds: float, peak: int | None) -> Metrics:
-    metrics = {**reported(trial.reports), **returned}
-    metrics.setdefault("seconds", seconds)
-    if peak is not None:
-        metrics.setdefault("peak_memory_bytes", float(peak))
-    return metrics
 
 
 def _move(trial: Trial, event: Moved) -> Trial:

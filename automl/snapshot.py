@@ -21,6 +21,7 @@ class Snapshot:
         num_slots, busy_slots: of the workers; 0 where no controller runs.
         suggesting: what the suggester does now, in words ("idle", "suggesting", "2 ready", "fell back to sobol").
         suggestion_seconds: how long each suggestion took.
+        dashboard: address of the Ray dashboard, "" where there is none.
         last_report_counts: whether a goal takes a trial's final metrics instead of its best report.
     """
 
@@ -35,6 +36,7 @@ class Snapshot:
     busy_slots: int = 0
     suggesting: str = "idle"
     suggestion_seconds: Sequence[float] = ()
+    dashboard: str = ""
     last_report_counts: bool = False
 
     @property

@@ -150,6 +150,24 @@ class Outcome:
 Event = Started | Report | Outcome
 
 
+def lost(assignment: Assignment, message: str, *, failure: str = "crashed", seconds: float = 0.0) -> Outcome:
+    """The outcome of an attempt whose worker is gone, as its dispatcher reports it: nobody knows who was to blame."""
+    return Outcome(
+        assignment.trial,
+        assignment.attempt,
+        Ending.FAILED,
+        failure=failure,
+        message=message,
+        seconds=seconds,
+        details={"worker_lost": True},
+    )
+
+
+def was_lost(outcome: Outcome) -> bool:
+    """Whether an attempt ended with its worker, and not by anything that its own code raised or returned."""
+    return outcome.details.get("worker_lost") is True
+
+
 def to_json(message: Assignment | Event) -> str:
     """The message as one line of JSON; non-finite numbers as the strings "nan", "inf" and "-inf"."""
     return json.dumps(_plain(dataclasses.asdict(message)), allow_nan=False, sort_keys=True)

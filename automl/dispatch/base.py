@@ -13,9 +13,17 @@ class Dispatcher(ABC):
     """Runs assignments on slots; one assignment of n ranks takes n slots. Used from one thread.
 
     Exactly one `Outcome` follows each accepted assignment, whatever happens to its worker.
+
+    Args:
+        commits_each: events are recorded and answered one by one inside `handle`, because the attempt waits there.
+        suggests_ahead: attempts run while `poll` waits, so suggestions are made ahead by a thread.
+        dashboard: where a person can watch the workers, "" for nowhere.
     """
 
     name: ClassVar[str]
+    commits_each: ClassVar[bool] = False
+    suggests_ahead: ClassVar[bool] = False
+    dashboard: str = ""
     num_slots: int
     free_slots: int
 
