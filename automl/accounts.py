@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 
 from . import ranking
 from .spec import SweepSpec
@@ -10,47 +10,81 @@ from .trial import Trial
 
 
 class Accounts:
-    """Keeps count of the budget of a sweep as trials report and end.
+    """Keeps count of the budget of a sweep as trials begin, report and end; every step takes constant time.
 
     Args:
-        slots_of: how many slots a trial takes.
+        spec: of the sweep.
+        seconds: of the sweep's earlier runs.
     """
 
-    def __init__(self, spec: SweepSpec, trials: Sequence[Trial], slots: Sequence[int]) -> None:
+    def __init__(self, spec: SweepSpec, seconds: float = 0.0) -> None:
         self._spec = spec
-        self.worker_seconds = sum(trial.seconds * count for trial, count in zip(trials, slots, strict=True))
+        self.earlier_seconds = seconds
+        self.worker_seconds = 0.0
+        self.busy_slots = 0
+        self._begun: dict[int, tuple[float, int]] = {}
+        self._offset = 0.0  # sum over what runs of beginning times slots
+        self._num_ended, self._ended_seconds = 0, 0.0
         self._reached: Trial | None = None
-        for trial in trials:
-            self.look(trial)
 
-    def charge(self, seconds: float, slots: int) -> None:
-        """An attempt that took so many seconds on so many slots has ended."""
+    def recall(self, trial: Trial, slots: int) -> None:
+        """Take in what an earlier run of the sweep spent on a trial."""
+        self.worker_seconds += trial.seconds * slots
+        self.look(trial)
+
+    def begin(self, number: int, at: float, slots: int) -> None:
+        """An attempt begins."""
+        self._begun[number] = (at, slots)
+        self._offset += at * slots
+        self.busy_slots += slots
+
+    def end(self, trial: Trial, seconds: float) -> None:
+        """An attempt that took so long has ended."""
+        at, slots = self._begun.pop(trial.number)
+        self._offset -= at * slots
+        self.busy_slots -= slots
         self.worker_seconds += seconds * slots
+        self._num_ended += 1
+        self._ended_seconds += seconds
+        self.look(trial)
 
     def look(self, trial: Trial) -> None:
-        """Whether a trial that has reported or ended reaches the target."""
+        """See whether a trial that has reported or ended reaches the target."""
         target = self._spec.budget.target
         if target is None or self._reached is not None:
             return
-        goal = self._spec.goals[0]
-        worth = ranking.value(
-            trial, goal, self._spec.constraints, last_report_counts=self._spec.last_report_counts
-        )
+        goal, last = self._spec.goals[0], self._spec.last_report_counts
+        worth = ranking.value(trial, goal, self._spec.constraints, last_report_counts=last)
         if worth is not None and not goal.better(target, worth):
             self._reached = trial
 
-    def over(self, seconds: float, running_worker_seconds: float) -> str | None:
-        """Why the sweep ends now, None where it goes on; the number of trials is no reason to end what runs."""
+    def over(self, now: float) -> str | None:
+        """Why the sweep ends now, None where it goes on; a full number of trials is no reason to end what runs."""
         budget = self._spec.budget
         if self._reached is not None:
             return f"trial {self._reached.number} has reached the target {budget.target:g}"
-        if budget.time is not None and seconds >= budget.time:
+        if budget.time is not None and now >= budget.time:
             return f"the time of {budget.time:g} s is over"
-        if budget.worker_time is not None and self.worker_seconds + running_worker_seconds >= budget.worker_time:
+        running = now * self.busy_slots - self._offset
+        if budget.worker_time is not None and self.worker_seconds + running >= budget.worker_time:
             return f"the worker time of {budget.worker_time:g} s is spent"
         return None
+
+    def seconds_left(self, now: float) -> float:
+        """Until a budget of time can run out at the earliest; infinite where there is none."""
+        budget, left = self._spec.budget, math.inf
+        if budget.time is not None:
+            left = budget.time - now
+        if budget.worker_time is not None and self.busy_slots:
+            spent = self.worker_seconds + now * self.busy_slots - self._offset
+            left = min(left, (budget.worker_time - spent) / self.busy_slots)
+        return max(left, 0.0)
 
     def trials_left(self, num_trials: int) -> int | None:
         """How many more trials may be proposed; None for any number."""
         limit = self._spec.budget.trials
         return None if limit is None else max(limit - num_trials, 0)
+
+    def period(self, num_slots: int) -> float:
+        """Seconds from one end of a trial to the next when every slot is busy; infinite where none has ended."""
+        return self._ended_seconds / self._num_ended / num_slots if self._num_ended else math.inf

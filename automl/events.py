@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass, replace
 
-from workers.protocol import Metrics, Outcome, Params, Report, Started
+from workers.protocol import Ending, Metrics, Outcome, Params, Report, Started
 
 from .errors import AutomlError
 from .trial import ReportPoint, Trial, TrialState, check_transition
@@ -55,6 +55,12 @@ class Ended:
     def trial(self) -> int:
         """Number of the trial."""
         return self.outcome.trial
+
+    @classmethod
+    def failed(cls, trial: Trial, failure: str, message: str, at: float) -> Ended:
+        """The end of a trial's attempt that no worker has ever seen."""
+        outcome = Outcome(trial.number, trial.attempts, Ending.FAILED, failure=failure, message=message)
+        return cls(outcome, TrialState.FAILED, failure, message, at)
 
 
 @dataclass(frozen=True)
@@ -180,6 +186,7 @@ def _end(trial: Trial, event: Ended) -> Trial:
     check_transition(trial.state, event.state)
     outcome = event.outcome
     details = {**trial.details, **outcome.details}
+    details.pop("worker_lost", None)
     if event.state is TrialState.WAITING:
         details["retries"] = trial.details.get("retries", 0) + 1
     return replace(

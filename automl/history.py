@@ -1,22 +1,23 @@
-"""Trials by what they are to a suggester, kept up to date as they change, so that nobody sorts them again."""
+"""Trials by what they are to the controller, kept up to date as they change, so that nobody sorts them again."""
 
 from __future__ import annotations
 
+import heapq
 from bisect import bisect_left
 from collections.abc import Iterable
 
 from .trial import Trial, TrialState
 
-PENDING = (TrialState.WAITING, TrialState.RUNNING)
-
 
 class History:
-    """The trials of a sweep in two lists by number: pending ones, and those that ended, paused or were interrupted."""
+    """The trials of a sweep: waiting ones, running ones, and those that ended, paused or were interrupted."""
 
     def __init__(self, trials: Iterable[Trial] = ()) -> None:
         self._known: list[Trial] = []
         self._numbers: list[int] = []
-        self._pending: dict[int, Trial] = {}
+        self._running: dict[int, Trial] = {}
+        self._waiting: dict[int, Trial] = {}
+        self._queue: list[int] = []  # a heap of the waiting numbers; it may hold some that wait no more
         for trial in trials:
             self.update(trial)
 
@@ -28,32 +29,45 @@ class History:
     @property
     def pending(self) -> list[Trial]:
         """Waiting and running trials, by number."""
-        return [self._pending[number] for number in sorted(self._pending)]
+        return [trial for _, trial in sorted((self._waiting | self._running).items())]
 
+    @property
     def running(self) -> list[Trial]:
-        """Running trials, by number."""
-        return [trial for trial in self.pending if trial.state is TrialState.RUNNING]
+        """Running trials, in no order."""
+        return list(self._running.values())
 
-    def waiting(self) -> list[Trial]:
-        """Waiting trials, by number."""
-        return [trial for trial in self.pending if trial.state is TrialState.WAITING]
+    @property
+    def num_running(self) -> int:
+        """How many trials run."""
+        return len(self._running)
+
+    @property
+    def next_waiting(self) -> Trial | None:
+        """The waiting trial with the lowest number."""
+        while self._queue and self._queue[0] not in self._waiting:
+            heapq.heappop(self._queue)
+        return self._waiting[self._queue[0]] if self._queue else None
 
     def update(self, trial: Trial) -> None:
         """Take in a trial that is new or has changed."""
-        if trial.state in PENDING:
-            if trial.number not in self._pending:
-                self._forget(trial.number)
-            self._pending[trial.number] = trial
+        number = trial.number
+        if trial.state is TrialState.RUNNING:
+            self._waiting.pop(number, None)
+            self._running[number] = trial
             return
-        self._pending.pop(trial.number, None)
-        place = bisect_left(self._numbers, trial.number)
-        if place < len(self._numbers) and self._numbers[place] == trial.number:
+        self._running.pop(number, None)
+        place = bisect_left(self._numbers, number)
+        there = place < len(self._numbers) and self._numbers[place] == number
+        if trial.state is TrialState.WAITING:
+            if number not in self._waiting:
+                heapq.heappush(self._queue, number)
+            self._waiting[number] = trial
+            if there:
+                del self._numbers[place], self._known[place]
+            return
+        self._waiting.pop(number, None)
+        if there:
             self._known[place] = trial
         else:
-            self._numbers.insert(place, trial.number)
+            self._numbers.insert(place, number)
             self._known.insert(place, trial)
-
-    def _forget(self, number: int) -> None:
-        place = bisect_left(self._numbers, number)
-        if place < len(self._numbers) and self._numbers[place] == number:
-            del self._numbers[place], self._known[place]

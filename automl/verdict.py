@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from workers.protocol import Ending, Halt, Metrics, Outcome, was_lost
 
-from .events import Ended, final_metrics
+from .events import final_metrics
 from .goals import Goal
 from .trial import Trial, TrialState
 
@@ -80,8 +80,3 @@ def _check_goals(state: TrialState, metrics: Metrics, goals: Sequence[Goal], mes
         if not math.isfinite(metrics.get(goal.metric, 0.0)):
             return Verdict(TrialState.FAILED, "non_finite", f"{goal.metric} is {metrics[goal.metric]}")
     return Verdict(state, message=message)
-
-
-def ended(outcome: Outcome, verdict: Verdict, at: float) -> Ended:
-    """The event of an attempt's end."""
-    return Ended(outcome, verdict.state, verdict.failure, verdict.message, at)

@@ -11,8 +11,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from automl.errors import StoreError
-from automl.events import Begun, Ended, Noted, SweepEvent, fold
-from automl.trial import Trial
+from automl.events import Begun, Ended, Moved, Noted, SweepEvent, fold
+from automl.trial import Trial, TrialState
 from workers.protocol import Report, Started
 
 from . import codec
@@ -90,6 +90,13 @@ class Recorder:
         """How many events wait for a commit."""
         return len(self._events)
 
+    def begun(self, trial: Trial) -> float:
+        """When the trial's last attempt began, as it is committed; 0 where it is not."""
+        key = (ATTEMPTS.c.sweep == self._sweep) & (ATTEMPTS.c.trial == trial.number)
+        query = sa.select(ATTEMPTS.c.begun).where(key & (ATTEMPTS.c.attempt == trial.attempts))
+        with translated(self._store), self._engine.connect() as connection:
+            return float(connection.scalar(query) or 0.0)
+
     def release(self) -> None:
         """Let another controller hold the sweep."""
         try:
@@ -119,9 +126,10 @@ class Recorder:
         now = time.time()
         _insert(connection, EVENTS, [codec.event_row(self._sweep, event, now) for event in others])
         _insert(connection, ATTEMPTS, [self._begun_row(event) for event in others if isinstance(event, Begun)])
-        for kind, row_of in ((Started, self._started_row), (Ended, self._ended_row)):
+        kinds = ((Started, self._started_row), (Ended, self._ended_row), (Moved, self._moved_row))
+        for kind, row_of in kinds:
             rows = [row_of(event) for event in others if isinstance(event, kind)]
-            _update(connection, ATTEMPTS, ("sweep", "trial", "attempt"), rows)
+            _update(connection, ATTEMPTS, ("sweep", "trial", "attempt"), [row for row in rows if row])
 
     def _begun_row(self, event: Begun) -> codec.Row:
         return {"sweep": self._sweep, "trial": event.trial, "attempt": event.attempt, "begun": event.at}
@@ -143,6 +151,14 @@ class Recorder:
             "seconds": outcome.seconds,
             "peak_memory_bytes": outcome.peak_memory_bytes,
         }
+
+
+    def _moved_row(self, event: Any) -> codec.Row:
+        """An attempt that was lost with its controller has no outcome."""
+        if event.state is not TrialState.INTERRUPTED:
+            return {}
+        key = {"sweep": self._sweep, "trial": event.trial, "attempt": self.trials[event.trial].attempts}
+        return {**key, "ended": event.at, "ending": "lost", "message": event.reason, "seconds": event.seconds}
 
 
 def hold(connection: sa.Connection, sweep: int) -> int:

@@ -1,0 +1,257 @@
+"""The loop: suggest, record, submit; take events, record, decide."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Final
+
+from workers.protocol import Event, Halt, Outcome, Report
+
+from .assignments import Assigner
+from .attention import Attention
+from .dispatch.base import Dispatcher
+from .errors import AutomlError
+from .events import Begun, Ended, Moved, Proposed
+from .journal import Journal
+from .snapshot import Snapshot
+from .stopping.base import Stopper
+from .suggestions import Suggestions
+from .trial import Trial, TrialState
+from .verdict import judge
+
+POLL_SECONDS: Final = 0.25
+SOON_SECONDS: Final = 0.005  # while a free slot waits for a suggestion
+GRACE_SECONDS: Final = 30.0  # for a trial that was asked to end
+_MANY: Final = 2**31
+
+
+class Controller:
+    """Runs one sweep. Used from one thread.
+
+    Args:
+        journal: of the sweep.
+        suggestions: where proposals come from.
+        stopper: decides after each report.
+        assigner: makes assignments.
+        attention: counts the signals that ask the sweep to end.
+    """
+
+    def __init__(
+        self, journal: Journal, suggestions: Suggestions, stopper: Stopper, assigner: Assigner, attention: Attention
+    ) -> None:
+        self._journal, self._suggestions, self._stopper = journal, suggestions, stopper
+        self._assigner, self._attention = assigner, attention
+        self._asked: dict[int, Halt] = {}  # trials that were asked to end
+        self._ending: Halt | None = None
+        self._deadline = math.inf
+        self._error: AutomlError | None = None
+
+    def run(self, start: Callable[[], Dispatcher]) -> Snapshot:
+        """Run the sweep until it ends.
+
+        Args:
+            start: makes the dispatcher; suggestions are being made meanwhile.
+
+        Raises:
+            AutomlError: the sweep cannot go on; what ran is interrupted and can be resumed.
+        """
+        journal = self._journal
+        try:
+            self._recover()
+            self._propose_default()
+            journal.flush()
+            self._suggestions.prepare(journal.history, self._trials_left(), math.inf)
+            journal.dispatcher = start()
+            self._loop(journal.dispatcher)
+            self._close()
+        except BaseException as error:
+            self._abandon("interrupted" if isinstance(error, KeyboardInterrupt) else "failed")
+            raise
+        finally:
+            self._suggestions.close()
+            if journal.dispatcher is not None:
+                journal.dispatcher.close()
+        return journal.snapshot()
+
+    def _loop(self, dispatcher: Dispatcher) -> None:
+        while True:
+            self._check(dispatcher)
+            self._fill(dispatcher)
+            self._journal.flush()
+            if self._is_over():
+                return
+            dispatcher.poll(self._handle, self._patience(dispatcher))
+
+    def _is_over(self) -> bool:
+        history = self._journal.history
+        if history.num_running:
+            return False
+        if self._ending is not None:
+            return True
+        return history.next_waiting is None and (self._trials_left() == 0 or self._suggestions.exhausted)
+
+    def _patience(self, dispatcher: Dispatcher) -> float:
+        wants = self._ending is None and dispatcher.free_slots > 0 and self._trials_left() > 0
+        if wants and not self._suggestions.exhausted:
+            return SOON_SECONDS
+        left = self._journal.accounts.seconds_left(self._journal.now)
+        return min(POLL_SECONDS, max(left, SOON_SECONDS))
+
+    # ------------------------------------------------------------------ what is run next
+
+    def _recover(self) -> None:
+        """Take up again what an earlier controller left behind."""
+        journal = self._journal
+        for trial in list(journal.trials):
+            journal.accounts.recall(trial, self._assigner.slots(trial.params))
+            if trial.state is TrialState.RUNNING:
+                self._interrupt(trial, "its controller was lost")
+            if journal.trials[trial.number].state is TrialState.INTERRUPTED:
+                journal.apply(Moved(trial.number, TrialState.WAITING, "resumed", journal.now))
+
+    def _interrupt(self, trial: Trial, reason: str) -> None:
+        now = self._journal.now
+        seconds = max(0.0, now - self._journal.begun(trial))
+        self._journal.apply(Moved(trial.number, TrialState.INTERRUPTED, reason, now, seconds))
+        self._journal.accounts.worker_seconds += seconds * self._assigner.slots(trial.params)
+
+    def _propose_default(self) -> None:
+        default = self._journal.spec.space.default()
+        if not self._journal.trials and default is not None and self._trials_left():
+            self._journal.apply(Proposed(0, default, "default", self._journal.now))
+
+    def _fill(self, dispatcher: Dispatcher) -> None:
+        """Give the free slots something to do; a trial that needs more of them than are free waits for its turn."""
+        if self._ending is not None:
+            return
+        free = dispatcher.free_slots
+        while free > 0 and (trial := self._next_trial(free)) is not None:
+            slots = self._assigner.slots(trial.params)
+            if min(slots, dispatcher.num_slots) > free:
+                break
+            self._begin(trial, slots, dispatcher)
+            free -= slots
+        period = self._journal.accounts.period(dispatcher.num_slots)
+        self._suggestions.prepare(self._journal.history, self._trials_left(), period)
+
+    def _next_trial(self, free: int) -> Trial | None:
+        """The next waiting trial: one that was tried before, else a paused one, else a new one."""
+        journal = self._journal
+        waiting = journal.history.next_waiting
+        if waiting is not None:
+            return waiting
+        resumed = self._stopper.resume(journal.trials)
+        if resumed is not None:
+            return journal.apply(Moved(resumed[0], TrialState.WAITING, resumed[1], journal.now))
+        count = min(self._trials_left(), free if journal.spec.workload is None else 1)
+        if count > 0 and not self._suggestions.exhausted:
+            self._propose(count)
+        return journal.history.next_waiting
+
+    def _propose(self, count: int) -> None:
+        journal = self._journal
+        try:
+            proposals = self._suggestions.take(journal.history, count)
+        except AutomlError as error:
+            self._error = error
+            self._end(Halt.INTERRUPT, str(error))
+            return
+        for proposal in proposals:
+            journal.apply(Proposed(len(journal.trials), proposal.params, proposal.source, journal.now))
+
+    def _begin(self, trial: Trial, slots: int, dispatcher: Dispatcher) -> None:
+        journal = self._journal
+        begun = journal.apply(Begun(trial.number, trial.attempts + 1, journal.now))
+        if begun is None:
+            raise AutomlError(f"trial {trial.number} was begun twice")
+        if slots > dispatcher.num_slots:
+            message = f"the configuration takes {slots} slots, there are {dispatcher.num_slots}"
+            journal.apply(Ended.failed(begun, "crashed", message, journal.now))
+            return
+        journal.accounts.begin(trial.number, journal.now, slots)
+        assignment = self._assigner.assignment(begun)
+        journal.then(lambda: dispatcher.submit(assignment))
+
+    def _trials_left(self) -> int:
+        left = self._journal.accounts.trials_left(len(self._journal.trials))
+        return _MANY if left is None else left
+
+    # ------------------------------------------------------------------ what comes back
+
+    def _handle(self, event: Event) -> None:
+        if isinstance(event, Outcome):
+            self._on_outcome(event)
+        elif (trial := self._journal.apply(event)) is not None and isinstance(event, Report):
+            self._on_report(trial)
+        dispatcher = self._journal.dispatcher
+        if dispatcher is not None and dispatcher.commits_each:
+            self._check(dispatcher)
+            self._journal.flush()
+
+    def _on_outcome(self, outcome: Outcome) -> None:
+        journal, spec = self._journal, self._journal.spec
+        trial = journal.trials[outcome.trial]
+        if trial.state is not TrialState.RUNNING or trial.attempts != outcome.attempt:
+            return  # late: the attempt is over already
+        self._asked.pop(trial.number, None)
+        verdict = judge(trial, outcome, spec.goals, max_retries=spec.max_retries, ending=self._ending)
+        after = journal.apply(Ended(outcome, verdict.state, verdict.failure, verdict.message, journal.now))
+        journal.accounts.end(after or trial, outcome.seconds)
+
+    def _on_report(self, trial: Trial) -> None:
+        self._journal.accounts.look(trial)
+        if trial.number == 0 or trial.number in self._asked:
+            return
+        decision = self._stopper.decide(trial, self._journal.trials)
+        if decision.action != "continue":
+            self._journal.note(decision.action, decision.reason, trial.number)
+            self._ask(trial, Halt.STOP if decision.action == "stop" else Halt.PAUSE)
+
+    # ------------------------------------------------------------------ the end
+
+    def _check(self, dispatcher: Dispatcher) -> None:
+        """See whether something asks the sweep to end."""
+        journal, signals = self._journal, self._attention.count
+        if signals and self._ending is not Halt.INTERRUPT:
+            self._end(Halt.INTERRUPT, "interrupted")
+        reason = "it was asked to stop" if journal.stop_requested else journal.accounts.over(journal.now)
+        if reason and self._ending is None:
+            self._end(Halt.STOP, reason)
+        if signals > 1 or time.monotonic() > self._deadline:
+            for trial in journal.history.running:
+                dispatcher.kill(trial.number, trial.attempts, "preempted", "ended by force, together with the sweep")
+
+    def _end(self, how: Halt, reason: str) -> None:
+        self._ending = how
+        self._deadline = time.monotonic() + GRACE_SECONDS
+        self._journal.note("end", reason)
+        for trial in self._journal.history.running:
+            self._ask(trial, how)
+
+    def _ask(self, trial: Trial, how: Halt) -> None:
+        dispatcher = self._journal.dispatcher
+        if dispatcher is not None:
+            self._asked[trial.number] = how
+            self._journal.then(lambda: dispatcher.halt(trial.number, trial.attempts, how))
+
+    def _close(self) -> None:
+        """Leave nothing behind that waits, unless the sweep is to be resumed."""
+        journal = self._journal
+        if self._error is not None:
+            raise self._error
+        if self._ending is not Halt.INTERRUPT:
+            for trial in journal.trials:
+                if not trial.state.finished:
+                    journal.apply(Moved(trial.number, TrialState.STOPPED, "the sweep has ended", journal.now))
+        journal.close("interrupted" if self._ending is Halt.INTERRUPT else "finished")
+
+    def _abandon(self, state: str) -> None:
+        """Say in the ledger that this controller went away, as far as it can still be written to."""
+        try:
+            for trial in self._journal.history.running:
+                self._interrupt(trial, "its controller failed")
+            self._journal.close(state)
+        except AutomlError:
+            return

@@ -1,0 +1,138 @@
+"""The controller's desk: events are folded at once, committed together, and acted on only then."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from .accounts import Accounts
+from .dispatch.base import Dispatcher
+from .events import Noted, SweepEvent
+from .history import History
+from .ledger import Recorder
+from .snapshot import Snapshot
+from .spec import SweepSpec
+from .suggestions import Suggestions
+from .trial import Trial
+
+HEARTBEAT_SECONDS: Final = 1.0
+SHOW_SECONDS: Final = 0.5
+
+
+class Journal:
+    """Everything that the controller knows of its sweep, and the only way to change it.
+
+    Whatever is decided takes effect only after the events that led to it, and the decision itself, are committed: a
+    controller that is killed at any instant has acted on nothing that the ledger does not know.
+
+    Args:
+        spec: of the sweep.
+        recorder: holds the sweep in the ledger.
+        suggestions: whose state is shown.
+        seconds: of the sweep's earlier runs.
+        on_change: called with the sweep at each event and at least every half second.
+        state: of the sweep, as in `Snapshot`.
+        dispatcher: None until it is there; its clock is the sweep's.
+    """
+
+    def __init__(
+        self,
+        spec: SweepSpec,
+        recorder: Recorder,
+        suggestions: Suggestions,
+        *,
+        seconds: float = 0.0,
+        on_change: Callable[[Snapshot], None] | None = None,
+    ) -> None:
+        self.spec, self._recorder, self._suggestions, self._on_change = spec, recorder, suggestions, on_change
+        self.history = History(recorder.trials)
+        self.accounts = Accounts(spec, seconds)
+        self.dispatcher: Dispatcher | None = None
+        self.state = "running"
+        self.stop_requested = False
+        self._effects: list[Callable[[], None]] = []
+        self._beat = self._shown = -math.inf
+
+    @property
+    def trials(self) -> list[Trial]:
+        """Every trial by number; the list itself, for reading."""
+        return self._recorder.trials
+
+    @property
+    def now(self) -> float:
+        """Seconds of the sweep, earlier runs counted in."""
+        return self.accounts.earlier_seconds + (self.dispatcher.now() if self.dispatcher else 0.0)
+
+    def apply(self, event: SweepEvent) -> Trial | None:
+        """The trial after the event; None where it changes nothing."""
+        trial = self._recorder.apply(event)
+        if trial is not None:
+            self.history.update(trial)
+        return trial
+
+    def note(self, kind: str, message: str, trial: int | None = None) -> None:
+        """Keep something worth knowing."""
+        self.apply(Noted(kind, message, trial, self.now))
+
+    def then(self, effect: Callable[[], None]) -> None:
+        """Do something once everything so far is committed."""
+        self._effects.append(effect)
+
+    def flush(self) -> None:
+        """Commit, and give a sign of life; then do what waited for it; then show the sweep."""
+        changed = self._recorder.uncommitted > 0
+        beating = time.monotonic() - self._beat > HEARTBEAT_SECONDS
+        if changed or beating:
+            self._commit(self._status() if beating else None)
+        effects, self._effects = self._effects, []
+        for effect in effects:
+            effect()
+        self._show(changed)
+
+    def close(self, state: str) -> None:
+        """Commit for the last time; what still waits to be done is dropped."""
+        self.state = state
+        self._effects.clear()
+        self._commit(self._status(), state)
+        self._show(True)
+
+    def begun(self, trial: Trial) -> float:
+        """When the trial's last attempt began."""
+        return self._recorder.begun(trial)
+
+    def snapshot(self) -> Snapshot:
+        """The sweep as it is now."""
+        spec = self.spec
+        return Snapshot(
+            spec.name,
+            self.state,
+            tuple(self.trials),
+            spec.goals,
+            spec.constraints,
+            spec.budget,
+            self.now,
+            last_report_counts=spec.last_report_counts,
+            **self._status(),
+        )
+
+    def _commit(self, status: Mapping[str, Any] | None, state: str | None = None) -> None:
+        if status is not None:
+            self._beat = time.monotonic()
+            status = {**status, "suggestion_seconds": status["suggestion_seconds"][-20:]}
+        self.stop_requested |= self._recorder.commit(self.now, state=state, status=status)
+
+    def _show(self, changed: bool) -> None:
+        if self._on_change and (changed or time.monotonic() - self._shown > SHOW_SECONDS):
+            self._shown = time.monotonic()
+            self._on_change(self.snapshot())
+
+    def _status(self) -> dict[str, Any]:
+        return {
+            "num_slots": self.dispatcher.num_slots if self.dispatcher else 0,
+            "busy_slots": self.accounts.busy_slots,
+            "suggesting": self._suggestions.state,
+            "suggestion_seconds": tuple(self._suggestions.seconds),
+            "dashboard": self.dispatcher.dashboard if self.dispatcher else "",
+        }

@@ -1,0 +1,105 @@
+"""Asking a suggester, checking what it says, and falling back to `sobol` where it fails."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from search_spaces.errors import AutomlError, SpaceError
+from workers.protocol import Params
+
+from .suggesters.base import Suggester
+from .trial import Trial
+
+MAX_FAILURES: Final = 3
+FALLBACK: Final = "sobol"
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A configuration worth trying, and the suggester that says so."""
+
+    params: Params
+    source: str
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What came of asking.
+
+    Args:
+        proposals: checked: legal, different from each other and from the pending trials.
+        seconds: how long it took.
+        note: why the suggester could not be used, "" where it could.
+        exhausted: the space has no more configurations.
+    """
+
+    proposals: list[Proposal] = field(default_factory=list)
+    seconds: float = 0.0
+    note: str = ""
+    exhausted: bool = False
+
+
+class Proposer:
+    """A suggester with a safety net. Used from one thread at a time.
+
+    Args:
+        make: builds a suggester of the name given; called when it is first needed, so that a heavy one is imported
+            in the thread that uses it.
+        name: of the suggester.
+    """
+
+    def __init__(self, make: Callable[[str], Suggester], name: str) -> None:
+        self._make, self.name = make, name
+        self._suggesters: dict[str, Suggester] = {}
+        self._failures = 0
+
+    def propose(self, history: Sequence[Trial], pending: Sequence[Trial], count: int) -> Batch:
+        """Up to `count` proposals.
+
+        Raises:
+            AutomlError: the suggester has failed three times in a row; the message says how the last time.
+        """
+        begun = time.perf_counter()
+        try:
+            params = self._ask(self.name, history, pending, count)
+        except Exception as error:  # whatever a suggester raises must not end the sweep
+            return self._fall_back(error, history, pending, count, begun)
+        self._failures = 0
+        proposals = [Proposal(item, self.name) for item in params]
+        return Batch(proposals, time.perf_counter() - begun, exhausted=not proposals)
+
+    def _fall_back(
+        self, error: Exception, history: Sequence[Trial], pending: Sequence[Trial], count: int, begun: float
+    ) -> Batch:
+        self._failures += 1
+        cause = f"{type(error).__name__}: {error}"
+        if self._failures >= MAX_FAILURES or self.name == FALLBACK:
+            times = f"{self._failures} times in a row" if self._failures > 1 else "and there is nothing to fall back to"
+            raise AutomlError(f"the suggester {self.name!r} failed {times}: {cause}") from error
+        params = self._ask(FALLBACK, history, pending, count)
+        note = f"the suggester {self.name!r} failed, {FALLBACK} proposes instead: {cause}"
+        proposals = [Proposal(item, FALLBACK) for item in params]
+        return Batch(proposals, time.perf_counter() - begun, note, exhausted=not proposals)
+
+    def _ask(self, name: str, history: Sequence[Trial], pending: Sequence[Trial], count: int) -> list[Params]:
+        if name not in self._suggesters:
+            self._suggesters[name] = self._make(name)
+        suggester = self._suggesters[name]
+        space = suggester.space
+        answer = suggester.suggest(history, pending, count)
+        if not isinstance(answer, list) or len(answer) > count:
+            raise SpaceError(f"it must return a list of at most {count} configurations, got {answer!r:.200}")
+        taken = {space.key(trial.params) for trial in pending}
+        fresh = []
+        for params in answer:
+            space.check(params)
+            key = space.key(params)
+            if key not in taken:
+                taken.add(key)
+                fresh.append(dict(params))
+        if not fresh and (answer or space.size is None):
+            raise SpaceError("it proposed nothing that is not being tried already")
+        return fresh

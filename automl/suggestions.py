@@ -1,0 +1,154 @@
+"""Proposals for the controller: made when they are asked for, or ahead of time by a thread."""
+
+from __future__ import annotations
+
+import math
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from search_spaces import Space
+
+from .history import History
+from .proposer import Batch, Proposal, Proposer
+from .trial import Trial, TrialState
+
+
+class Suggestions(ABC):
+    """Where the controller takes proposals from. Used from the controller's thread.
+
+    Args:
+        exhausted: the space has no more configurations.
+        note: is told when a suggester failed and another one stepped in.
+        seconds: how long each suggestion took.
+    """
+
+    def __init__(self, proposer: Proposer, note: Callable[[str], None]) -> None:
+        self._proposer, self._note = proposer, note
+        self.exhausted = False
+        self.seconds: deque[float] = deque(maxlen=1000)
+        self.state = "idle"
+
+    @abstractmethod
+    def take(self, history: History, count: int) -> list[Proposal]:
+        """At most `count` proposals, those that are ready now; raises AutomlError where suggesting has failed."""
+
+    def prepare(self, history: History, wanted: int, period: float) -> None:
+        """Make proposals ready: at most `wanted` will still be taken, one every `period` seconds or so."""
+
+    def close(self) -> None:
+        """End what runs in the background."""
+
+    def _account(self, batch: Batch) -> None:
+        self.exhausted = batch.exhausted
+        if batch.proposals:
+            self.seconds.extend([batch.seconds / len(batch.proposals)] * len(batch.proposals))
+        if batch.note:
+            self._note(batch.note)
+
+
+class Synchronous(Suggestions):
+    """Asks the suggester when a proposal is taken: the same seed and results give the same proposals."""
+
+    def take(self, history: History, count: int) -> list[Proposal]:
+        """As many as are wanted, at once."""
+        batch = self._proposer.propose(history.known, history.pending, count)
+        self._account(batch)
+        return batch.proposals
+
+
+class Ahead(Suggestions):
+    """Keeps proposals ready, made by a thread while the workers train, and refreshed when results arrive.
+
+    Proposals are usually replaced by fresher ones as soon as these are there. Where trials are so short that several
+    end while one batch is made, what is ready counts as pending instead, and the fresh ones come on top.
+
+    Args:
+        space: to recognise a proposal that has been taken up in the meantime.
+        depth: how many proposals are kept ready where trials are long.
+    """
+
+    def __init__(self, proposer: Proposer, note: Callable[[str], None], space: Space, depth: int) -> None:
+        super().__init__(proposer, note)
+        self._space, self._depth = space, depth
+        self._ready: deque[Proposal] = deque()
+        self._seen: tuple[int, int] | None = None
+        self._condition = threading.Condition()
+        self._request: tuple[list[Trial], list[Trial], int] | None = None
+        self._answer: Batch | Exception | None = None
+        self._keep = False
+        self._busy = self._closed = False
+        self._thread = threading.Thread(target=self._work, name="automl-suggester", daemon=True)
+        self._thread.start()
+
+    def take(self, history: History, count: int) -> list[Proposal]:
+        """What is ready, the freshest first."""
+        self._collect(history)
+        return [self._ready.popleft() for _ in range(min(count, len(self._ready)))]
+
+    def prepare(self, history: History, wanted: int, period: float) -> None:
+        """Ask the thread for more where it is idle, and there are new results or too few are ready."""
+        self._collect(history)
+        self.state = "suggesting" if self._busy else f"{len(self._ready)} ready" if self._ready else "idle"
+        each = sum(self.seconds) / len(self.seconds) if self.seconds else 0.0
+        hurried = each > period / 4
+        depth = min(wanted, self._depth if not hurried else self._depth * 4)
+        version = (len(history.known), len(history.pending))
+        if self._busy or self.exhausted or depth <= 0 or (version == self._seen and len(self._ready) >= depth):
+            return
+        count = depth if not hurried else max(min(depth - len(self._ready), math.ceil(depth / 2)), 0)
+        if count == 0:
+            return
+        self._seen, self._keep = version, hurried
+        self._ask(list(history.known), self._pending(history), count)
+
+    def close(self) -> None:
+        """Let the thread end; one that is in the middle of a suggestion ends after it."""
+        with self._condition:
+            self._closed = True
+            self._condition.notify()
+
+    def _pending(self, history: History) -> list[Trial]:
+        """Pending trials; what is ready counts among them, under the numbers that it may get, where it is kept."""
+        pending = history.pending
+        if not self._keep:
+            return pending
+        first = 1 + max([t.number for t in pending[-1:]] + [t.number for t in history.known[-1:]], default=-1)
+        waiting = [Trial(first + i, p.params, TrialState.WAITING, source=p.source) for i, p in enumerate(self._ready)]
+        return pending + waiting
+
+    def _collect(self, history: History) -> None:
+        with self._condition:
+            answer, self._answer = self._answer, None
+        if answer is None:
+            return
+        self._busy = False
+        if isinstance(answer, Exception):
+            raise answer
+        pending = {self._space.key(trial.params) for trial in history.pending}
+        fresh = [p for p in answer.proposals if self._space.key(p.params) not in pending]
+        self._account(replace(answer, exhausted=answer.exhausted and not history.pending))
+        self._ready = deque([*fresh, *self._ready] if self._keep else fresh)
+
+    def _ask(self, known: list[Trial], pending: Sequence[Trial], count: int) -> None:
+        with self._condition:
+            self._busy = True
+            self._request = (known, list(pending), count)
+            self._condition.notify()
+
+    def _work(self) -> None:
+        while True:
+            with self._condition:
+                self._condition.wait_for(lambda: self._request is not None or self._closed)
+                if self._closed or self._request is None:
+                    return
+                request, self._request = self._request, None
+            answer: Batch | Exception
+            try:
+                answer = self._proposer.propose(*request)
+            except Exception as error:  # raised again in the controller's thread
+                answer = error
+            with self._condition:
+                self._answer = answer
