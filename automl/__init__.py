@@ -1,1 +1,47 @@
 """Bayesian hyperparameter optimisation: which trial is run next."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from .errors import AutomlError, TrialFailure, UsageError
+
+if TYPE_CHECKING:
+    from .optimizer import Optimizer
+    from .result import Result
+    from .sweeps import load, sweep
+
+__all__ = [
+    "AutomlError",
+    "BayesSampler",
+    "Optimizer",
+    "Result",
+    "TrialFailure",
+    "UsageError",
+    "load",
+    "simulate",
+    "sweep",
+]
+
+# Imported when they are first asked for: `automl status` must not wait for torch and Ray.
+_LAZY = {
+    "BayesSampler": "bridges.sampler",
+    "Optimizer": "optimizer",
+    "Result": "result",
+    "load": "sweeps",
+    "simulate": "simulation",
+    "sweep": "sweeps",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f".{_LAZY[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -38,6 +38,10 @@ class Accounts:
         self._offset += at * slots
         self.busy_slots += slots
 
+    def begun(self, number: int) -> float | None:
+        """When the running attempt of a trial began; None where this run did not begin it."""
+        return self._begun[number][0] if number in self._begun else None
+
     def end(self, trial: Trial, seconds: float) -> None:
         """An attempt that took so long has ended."""
         at, slots = self._begun.pop(trial.number)

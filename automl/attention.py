@@ -21,15 +21,20 @@ class Attention:
         self.count = 0
 
     def __enter__(self) -> Attention:
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._previous[number] = signal.signal(number, self._on_signal)
+        self.listen()
         return self
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
         self._previous.clear()
+
+    def listen(self) -> None:
+        """Put the handlers in place, again where somebody has replaced them."""
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                previous = signal.signal(number, self._on_signal)
+                self._previous.setdefault(number, previous)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self.count += 1

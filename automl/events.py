@@ -142,7 +142,7 @@ def reported(points: tuple[ReportPoint, ...]) -> dict[str, float]:
 
 
 def final_metrics(trial: Trial, outcome: Outcome) -> Metrics:
-    """What was reported updated by what was returned; our own `seconds` and `peak_memory_bytes` where neither has them."""
+    """What was reported updated by what was returned, our own metrics added where these are not in it."""
     metrics = {**reported(trial.reports), **outcome.metrics}
     metrics.setdefault("seconds", trial.seconds + outcome.seconds)
     peak = _peak(trial, outcome)

@@ -100,7 +100,8 @@ class Journal:
 
     def begun(self, trial: Trial) -> float:
         """When the trial's last attempt began."""
-        return self._recorder.begun(trial)
+        here = self.accounts.begun(trial.number)
+        return self._recorder.begun(trial) if here is None else here
 
     def snapshot(self) -> Snapshot:
         """The sweep as it is now."""

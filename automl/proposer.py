@@ -93,7 +93,7 @@ class Proposer:
         if not isinstance(answer, list) or len(answer) > count:
             raise SpaceError(f"it must return a list of at most {count} configurations, got {answer!r:.200}")
         taken = {space.key(trial.params) for trial in pending}
-        fresh = []
+        fresh: list[Params] = []
         for params in answer:
             space.check(params)
             key = space.key(params)

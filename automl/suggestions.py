@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 import threading
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from search_spaces import Space
 
@@ -16,24 +14,34 @@ from .proposer import Batch, Proposal, Proposer
 from .trial import Trial, TrialState
 
 
-class Suggestions(ABC):
-    """Where the controller takes proposals from. Used from the controller's thread.
+class Suggestions:
+    """Asks the suggester when a proposal is taken: the same seed and results give the same proposals.
+
+    Used from the controller's thread.
 
     Args:
-        exhausted: the space has no more configurations.
         note: is told when a suggester failed and another one stepped in.
         seconds: how long each suggestion took.
+        state: what is being done, in words.
     """
 
-    def __init__(self, proposer: Proposer, note: Callable[[str], None]) -> None:
-        self._proposer, self._note = proposer, note
-        self.exhausted = False
+    def __init__(self, proposer: Proposer) -> None:
+        self._proposer = proposer
+        self.note: Callable[[str], None] = lambda message: None
+        self._exhausted = False
         self.seconds: deque[float] = deque(maxlen=1000)
         self.state = "idle"
 
-    @abstractmethod
+    @property
+    def exhausted(self) -> bool:
+        """Whether the space has no more configurations."""
+        return self._exhausted
+
     def take(self, history: History, count: int) -> list[Proposal]:
         """At most `count` proposals, those that are ready now; raises AutomlError where suggesting has failed."""
+        batch = self._proposer.propose(history.known, history.pending, count)
+        self._account(batch)
+        return batch.proposals
 
     def prepare(self, history: History, wanted: int, period: float) -> None:
         """Make proposals ready: at most `wanted` will still be taken, one every `period` seconds or so."""
@@ -42,21 +50,11 @@ class Suggestions(ABC):
         """End what runs in the background."""
 
     def _account(self, batch: Batch) -> None:
-        self.exhausted = batch.exhausted
+        self._exhausted = batch.exhausted
         if batch.proposals:
             self.seconds.extend([batch.seconds / len(batch.proposals)] * len(batch.proposals))
         if batch.note:
-            self._note(batch.note)
-
-
-class Synchronous(Suggestions):
-    """Asks the suggester when a proposal is taken: the same seed and results give the same proposals."""
-
-    def take(self, history: History, count: int) -> list[Proposal]:
-        """As many as are wanted, at once."""
-        batch = self._proposer.propose(history.known, history.pending, count)
-        self._account(batch)
-        return batch.proposals
+            self.note(batch.note)
 
 
 class Ahead(Suggestions):
@@ -70,8 +68,8 @@ class Ahead(Suggestions):
         depth: how many proposals are kept ready where trials are long.
     """
 
-    def __init__(self, proposer: Proposer, note: Callable[[str], None], space: Space, depth: int) -> None:
-        super().__init__(proposer, note)
+    def __init__(self, proposer: Proposer, space: Space, depth: int) -> None:
+        super().__init__(proposer)
         self._space, self._depth = space, depth
         self._ready: deque[Proposal] = deque()
         self._seen: tuple[int, int] | None = None
@@ -82,6 +80,11 @@ class Ahead(Suggestions):
         self._busy = self._closed = False
         self._thread = threading.Thread(target=self._work, name="automl-suggester", daemon=True)
         self._thread.start()
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the space has no more configurations and none is ready."""
+        return self._exhausted and not self._ready
 
     def take(self, history: History, count: int) -> list[Proposal]:
         """What is ready, the freshest first."""
@@ -96,7 +99,7 @@ class Ahead(Suggestions):
         hurried = each > period / 4
         depth = min(wanted, self._depth if not hurried else self._depth * 4)
         version = (len(history.known), len(history.pending))
-        if self._busy or self.exhausted or depth <= 0 or (version == self._seen and len(self._ready) >= depth):
+        if self._busy or self._exhausted or depth <= 0 or (version == self._seen and len(self._ready) >= depth):
             return
         count = depth if not hurried else max(min(depth - len(self._ready), math.ceil(depth / 2)), 0)
         if count == 0:
@@ -129,7 +132,7 @@ class Ahead(Suggestions):
             raise answer
         pending = {self._space.key(trial.params) for trial in history.pending}
         fresh = [p for p in answer.proposals if self._space.key(p.params) not in pending]
-        self._account(replace(answer, exhausted=answer.exhausted and not history.pending))
+        self._account(answer)
         self._ready = deque([*fresh, *self._ready] if self._keep else fresh)
 
     def _ask(self, known: list[Trial], pending: Sequence[Trial], count: int) -> None:

@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
+from search_spaces import Space
+from search_spaces.hardware import count_cpus, detect
+
+from .assignments import Assigner
+from .attention import Attention
+from .controller import Controller
+from .dispatch import DISPATCHERS
+from .dispatch.base import Dispatcher
+from .environment import describe
+from .errors import UsageError
+from .goals import Constraint, Goal, parse_constraints, parse_duration, parse_goals
+from .journal import Journal
 from .ledger import Ledger
+from .proposer import Proposer
+from .result import Result
 from .snapshot import Snapshot
-from .spec import SweepSpec
+from .spec import Budget, Resources, SweepSpec
+from .stopping import STOPPERS
+from .suggesters import SUGGESTERS
+from .suggestions import Ahead, Suggestions
 
 Objective = Callable[[Any], Any]
 
@@ -25,12 +43,13 @@ def run(
     """Run a sweep that `ledger.create_sweep` has made, until its budget is reached, and return how it stands.
 
     Args:
-        spec: its name is that of the sweep in the ledger (as `create_sweep` returned it).
+        spec: its name is that of the sweep in the ledger (as `create_sweep` returned it); with `resume` it replaces
+            the one that is kept there, so that a budget can be raised.
         objective: what a trial runs; None for the spec's workload.
         dispatcher: "ray", or "inline" for this process.
         ray_address: of a running Ray cluster, "auto" to find it; None starts one of our own.
         on_change: called from this thread with the sweep at each event and at least every 0.5 s.
-        resume: the sweep has run before; unfinished trials are taken up again.
+        resume: the sweep may have run before; unfinished trials are taken up again.
 
     Returns:
         Its state is "finished", or "interrupted" after Ctrl-C or SIGTERM (nothing is raised then: exit status 130).
@@ -40,4 +59,182 @@ def run(
         StoreError: another controller holds the sweep, or the store cannot be written to.
         AutomlError: the sweep cannot go on, such as when every suggester fails.
     """
-    raise NotImplementedError("the controller lands next")
+    check(spec, dispatcher, objective)
+    kind = DISPATCHERS.get(dispatcher)
+    recorder = ledger.acquire(spec.name)
+    try:
+        if recorder.trials and not resume:
+            raise UsageError(f"sweep {spec.name!r} has run before: resume it, or choose another name")
+        ledger.replace_spec(spec.name, spec)
+        assigner = Assigner(spec, ledger.folder(spec.name))
+        suggestions = _suggestions(spec, ahead=kind.suggests_ahead)
+        stopper = STOPPERS.get(spec.stopper)(spec.goals, spec.constraints, seed=spec.seed)
+        seconds = ledger.snapshot(spec.name).seconds if recorder.trials else 0.0
+        journal = Journal(spec, recorder, suggestions, seconds=seconds, on_change=on_change)
+        suggestions.note = lambda message: journal.note("fallback", message)
+        with Attention(breaks_in=kind.commits_each) as attention:
+
+            def start() -> Dispatcher:
+                made = _dispatcher(kind, spec, ledger, objective, ray_address)
+                attention.listen()  # Ray has put handlers of its own in place
+                return made
+
+            return Controller(journal, suggestions, stopper, assigner, attention).run(start)
+    except KeyboardInterrupt:
+        return ledger.snapshot(spec.name)
+    finally:
+        ledger.release(spec.name)
+
+
+def check(spec: SweepSpec, dispatcher: str, objective: Objective | None) -> None:
+    """Raise UsageError where something that the spec names does not exist; imports no suggester."""
+    for registry, name in ((SUGGESTERS, spec.suggester), (STOPPERS, spec.stopper), (DISPATCHERS, dispatcher)):
+        registry.require(name)
+    if spec.workload is None and objective is None:
+        raise UsageError(f"sweep {spec.name!r} runs an objective of your own: give it as `objective`")
+    if spec.workload is not None and objective is not None:
+        raise UsageError(f"sweep {spec.name!r} runs the workload {spec.workload!r}, it takes no objective")
+    if spec.workers is not None and spec.workers < 1:
+        raise UsageError(f"workers must be at least 1, got {spec.workers}")
+
+
+def sweep(
+    objective: Objective,
+    space: Space,
+    goals: str | Goal | Iterable[str | Goal],
+    *,
+    trials: int | None = None,
+    workers: int | None = None,
+    seed: int = 0,
+    constraints: str | Constraint | Iterable[str | Constraint] = (),
+    budget: Budget | Mapping[str, Any] | str | float | None = None,
+    suggester: str = "bayes",
+    stopper: str = "none",
+    dispatcher: str = "ray",
+    resources: Resources | Mapping[str, Any] | None = None,
+    store: str | None = None,
+    name: str | None = None,
+    resume: bool = False,
+) -> Result:
+    """Search a space with an objective of one's own.
+
+    Args:
+        objective: called with a trial (`trial.params`, `trial.report(step=..., **metrics)`, which returns False when
+            the trial should end); returns a dict of metrics.
+        space: what is tuned.
+        goals: such as "minimize loss"; several make a Pareto front.
+        trials: how many, trial 0 and failures counted in.
+        workers: number of slots; None for as many as the machine has room for.
+        constraints: such as "peak_memory_bytes <= 8e9".
+        budget: a duration ("10m"), or a mapping of `trials`, `time`, `worker_time` and `target`.
+        suggester: "bayes", "ax", "tpe", "optuna-gp", "sobol" or "random"; stopper: "none", "asha", "median", "curve".
+        dispatcher: "ray", or "inline" for this process.
+        resources: what a slot has: `cpus` and `gpus`.
+        store: folder or database URL; `.automl` where it is None.
+        name: of the sweep; must be new unless `resume` is set.
+        resume: continue the sweep of that name and space, or begin it where there is none.
+
+    Returns:
+        What there is when the budget is reached, or after Ctrl-C; then the sweep can be resumed.
+
+    Raises:
+        UsageError: an argument is wrong, or no budget is given.
+        StoreError: the store cannot be used.
+    """
+    spec = SweepSpec(
+        name=name or "sweep",
+        space=space,
+        goals=parse_goals(goals),
+        constraints=parse_constraints(constraints),
+        budget=_budget(budget, trials),
+        suggester=suggester,
+        stopper=stopper,
+        workers=workers,
+        resources=_resources(resources),
+        seed=seed,
+    )
+    check(spec, dispatcher, objective)
+    ledger = Ledger.open(store or ".automl", create=True)
+    try:
+        spec = _enlist(ledger, spec, fixed_name=name is not None, resume=resume)
+        return Result(run(spec, ledger=ledger, objective=objective, dispatcher=dispatcher, resume=resume))
+    finally:
+        ledger.close()
+
+
+def load(name: str, store: str | None = None) -> Result:
+    """The result of an earlier sweep, or of one that runs elsewhere, as it is now; raises UsageError or StoreError."""
+    ledger = Ledger.open(store or ".automl", readonly=True)
+    try:
+        return Result(ledger.snapshot(name))
+    finally:
+        ledger.close()
+
+
+def num_slots(spec: SweepSpec) -> int:
+    """How many slots the spec asks for, or as many as this machine has room for, at least 1."""
+    if spec.workers is not None:
+        return spec.workers
+    slots = count_cpus() // max(1, spec.resources.cpus)
+    if spec.resources.gpus > 0:
+        slots = min(slots, int(len(detect().gpus) / spec.resources.gpus))
+    return max(1, slots)
+
+
+def _suggestions(spec: SweepSpec, *, ahead: bool) -> Suggestions:
+    proposer = Proposer(
+        lambda name: SUGGESTERS.get(name)(spec.space, spec.goals, spec.constraints, seed=spec.seed), spec.suggester
+    )
+    return Ahead(proposer, spec.space, depth=min(4, num_slots(spec))) if ahead else Suggestions(proposer)
+
+
+def _dispatcher(
+    kind: type[Dispatcher], spec: SweepSpec, ledger: Ledger, objective: Objective | None, ray_address: str | None
+) -> Dispatcher:
+    from .dispatch.inline import InlineDispatcher
+
+    if kind is InlineDispatcher:
+        return InlineDispatcher(num_slots(spec), objective)
+    from .dispatch.ray import RayDispatcher
+
+    return RayDispatcher(spec.name, num_slots(spec), spec.resources, objective=objective, address=ray_address)
+
+
+def _enlist(ledger: Ledger, spec: SweepSpec, *, fixed_name: bool, resume: bool) -> SweepSpec:
+    """The spec under the name that its sweep has in the ledger."""
+    if resume and spec.name in {info.name for info in ledger.sweeps()}:
+        if ledger.spec(spec.name).space.to_dict() != spec.space.to_dict():
+            raise UsageError(f"sweep {spec.name!r} searches another space: choose another name to begin a new sweep")
+        return spec
+    return replace(spec, name=ledger.create_sweep(spec, describe(), rename=not fixed_name))
+
+
+def _budget(budget: Budget | Mapping[str, Any] | str | float | None, trials: int | None) -> Budget:
+    if isinstance(budget, str | int | float):
+        budget = Budget(time=parse_duration(budget))
+    elif isinstance(budget, Mapping):
+        unknown = set(budget) - set(vars(Budget()))
+        if unknown:
+            raise UsageError(f"a budget has trials, time, worker_time and target, got {', '.join(sorted(unknown))}")
+        times = {key: parse_duration(budget[key]) for key in ("time", "worker_time") if budget.get(key) is not None}
+        budget = Budget(**{**budget, **times})
+    budget = budget or Budget()
+    if trials is not None:
+        budget = replace(budget, trials=trials)
+    if budget.trials is not None and (isinstance(budget.trials, bool) or budget.trials < 1):
+        raise UsageError(f"trials must be a whole number of at least 1, got {budget.trials!r}")
+    if budget == Budget():
+        raise UsageError("a sweep needs an end: give trials=, or budget= with a duration such as '10m'")
+    return budget
+
+
+def _resources(resources: Resources | Mapping[str, Any] | None) -> Resources:
+    if isinstance(resources, Resources):
+        return resources
+    try:
+        made = Resources(**(resources or {}))
+    except TypeError as error:
+        raise UsageError(f"resources are cpus and gpus, got {dict(resources or {})!r}") from error
+    if made.cpus < 1 or made.gpus < 0:
+        raise UsageError(f"a slot has at least 1 CPU and no negative number of GPUs, got {made}")
+    return made

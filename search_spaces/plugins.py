@@ -42,17 +42,22 @@ class Registry(Generic[T]):
         own = {name.replace("_", self.separator) for name in modules}
         return sorted(own | {entry.name for entry in metadata.entry_points(group=self.group)})
 
+    def require(self, name: str) -> str:
+        """The name as it is spelt here; raises UsageError where there is none such, and imports nothing."""
+        names = self.names()
+        if name not in names:
+            name = name.replace("-", self.separator).replace("_", self.separator)
+        if name not in names:
+            raise UsageError(f"unknown {self.noun} {name!r}: {nearest(name, names)}")
+        return name
+
     def get(self, name: str) -> type[T]:
         """The class of that name.
 
         Raises:
             UsageError: there is no such extension; the message names the nearest one.
         """
-        names = self.names()
-        if name not in names:
-            name = name.replace("-", self.separator).replace("_", self.separator)
-        if name not in names:
-            raise UsageError(f"unknown {self.noun} {name!r}: {nearest(name, names)}")
+        name = self.require(name)
         for entry in metadata.entry_points(group=self.group):
             if entry.name == name:
                 found: type[T] = entry.load()

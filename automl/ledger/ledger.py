@@ -106,6 +106,10 @@ class Ledger:
         """What the sweep was made with."""
         return SweepSpec.from_dict(json.loads(self._row(sweep)["spec"]))
 
+    def replace_spec(self, sweep: str, spec: SweepSpec) -> None:
+        """Keep another spec for a sweep, with a larger budget for instance."""
+        self._update_sweep(sweep, spec=codec.dumps(spec.to_dict()))
+
     def environment(self, sweep: str) -> dict[str, Any]:
         """Git commit, package versions and hardware that the sweep was made with."""
         found: dict[str, Any] = json.loads(self._row(sweep)["environment"])

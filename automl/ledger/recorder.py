@@ -38,6 +38,8 @@ class Recorder:
         self.trials = trials
         self._stored = len(trials)
         self._events: list[SweepEvent] = []
+        # Kept open: the last connection to close writes SQLite's log back, which takes longer than a commit.
+        self._connection = engine.connect().execution_options(write=True)
 
     def apply(self, event: SweepEvent) -> Trial | None:
         """The trial after the event; None where the event changes nothing: a duplicate, or late."""
@@ -70,11 +72,8 @@ class Recorder:
             StoreError: the store cannot be written to, or another controller has taken the sweep over. What was
                 applied stays uncommitted.
         """
-        with (
-            translated(self._store),
-            self._engine.connect().execution_options(write=True) as connection,
-            connection.begin(),
-        ):
+        connection = self._connection
+        with translated(self._store), connection.begin():
             self._check_held(connection, status)
             self._write_events(connection)
             values = {key: value for key, value in (("seconds", seconds), ("state", state)) if value is not None}
@@ -100,10 +99,11 @@ class Recorder:
     def release(self) -> None:
         """Let another controller hold the sweep."""
         try:
-            with translated(self._store), self._engine.begin() as connection:
+            with translated(self._store), self._connection.begin():
                 mine = (HOLDERS.c.sweep == self._sweep) & (HOLDERS.c.fence == self._fence)
-                connection.execute(HOLDERS.update().where(mine).values(held=0))
+                self._connection.execute(HOLDERS.update().where(mine).values(held=0))
         finally:
+            self._connection.close()
             if self._lock:
                 self._lock.release()
 
@@ -151,7 +151,6 @@ class Recorder:
             "seconds": outcome.seconds,
             "peak_memory_bytes": outcome.peak_memory_bytes,
         }
-
 
     def _moved_row(self, event: Any) -> codec.Row:
         """An attempt that was lost with its controller has no outcome."""

@@ -1,0 +1,78 @@
+"""What a sweep has found, for a person's own program."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from .errors import UsageError
+from .snapshot import Snapshot
+from .trial import Trial
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Result:
+    """A sweep as it stood when this was made.
+
+    Args:
+        snapshot: of the sweep; everything else follows from it.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+
+    @property
+    def name(self) -> str:
+        """The sweep's name."""
+        return self.snapshot.sweep
+
+    @property
+    def state(self) -> str:
+        """Either "finished", "interrupted" (it can be resumed), "failed" or "running"."""
+        return self.snapshot.state
+
+    @property
+    def trials(self) -> Sequence[Trial]:
+        """Every trial by number."""
+        return self.snapshot.trials
+
+    @property
+    def best(self) -> Trial | None:
+        """The best trial by the first goal; None where none has succeeded."""
+        return self.snapshot.best
+
+    @property
+    def pareto(self) -> list[Trial]:
+        """The trials on the Pareto front of all goals, by number."""
+        return self.snapshot.pareto
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A row a trial: its own columns, `params.*` and `metrics.*`.
+
+        Raises:
+            UsageError: pandas is not installed.
+        """
+        try:
+            import pandas as pd
+        except ModuleNotFoundError as error:
+            raise UsageError("to_pandas needs pandas: install automl[report]") from error
+        rows = []
+        for trial in self.trials:
+            row = {key: value for key, value in trial.summary().items() if key not in ("params", "metrics")}
+            row |= {f"params.{key}": value for key, value in trial.params.items()}
+            row |= {f"metrics.{key}": value for key, value in trial.metrics.items()}
+            rows.append(row)
+        return pd.DataFrame(rows)
+
+    def save_report(self, path: str | os.PathLike[str]) -> None:
+        """Write the report of the sweep as one HTML file."""
+        import_module("automl.report.page").save(self.snapshot, path)
+
+    def __repr__(self) -> str:
+        best = self.best
+        found = f"best trial {best.number}" if best else "no successful trial"
+        return f"Result({self.name!r}, {self.state}, {len(self.trials)} trials, {found})"
