@@ -1,0 +1,162 @@
+"""Optuna's samplers behind the Suggester face: the study is rebuilt from the history, so that nothing is kept in it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import warnings
+from abc import abstractmethod
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from automl.goals import Constraint, Goal
+from automl.trial import Trial
+from search_spaces import Choice, Int, Space
+from search_spaces.parameters import Parameter
+from workers.protocol import Params, Value
+
+from ._draws import keys, new_points, repair
+from ._told import Told, tell
+from .base import Suggester
+
+_LOG = logging.getLogger(__name__)
+
+
+class OptunaSuggester(Suggester):
+    """A study with a fresh sampler for each suggestion.
+
+    Spaces are defined by run: only active parameters are asked for, parents first. A proposal that breaks a
+    constraint of the space or was tried before is asked for again up to `asks` times, then repaired. Failed trials are
+    told as the worst loss seen, which does better than leaving them out; pending ones are RUNNING.
+    """
+
+    asks: ClassVar[int] = 16
+
+    def __init__(
+        self, space: Space, goals: Sequence[Goal], constraints: Sequence[Constraint] = (), *, seed: int = 0
+    ) -> None:
+        super().__init__(space, goals, constraints, seed=seed)
+        self._study: Any = None
+        self._known: list[Hashable] = []
+        self._distributions = {name: _distribution(p) for name, p in space.parameters.items()}
+
+    @abstractmethod
+    def _sampler(self, seed: int) -> Any:
+        """A new sampler."""
+
+    def suggest(self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1) -> list[Params]:
+        """See `Suggester.suggest`; a configuration that was tried before is not proposed again."""
+        found: list[Params] = []
+        seen = keys(self.space, history, pending)
+        with _quiet():
+            self._tell(history)
+            running = [self._add_running(trial.params) for trial in pending]
+            for i in range(count):
+                seed = np.random.SeedSequence([self.seed, len(history) + len(pending) + i]).generate_state(1)[0]
+                params = self._ask(int(seed) % 2**31, seen)
+                if params is None:
+                    break
+                found.append(params)
+                seen.add(self.space.key(params))
+                running.append(self._add_running(params))
+            for number in running:  # failed trials teach nothing: the study is again that of the history
+                self._fail(number)
+        return found
+
+    def _tell(self, history: Sequence[Trial]) -> None:
+        """Bring the study up to the history: append where it has grown, else begin a new one."""
+        import optuna
+
+        told = tell(history, self.goals, self.constraints)
+        known: list[Hashable] = [(self.space.key(t.params), item) for t, item in zip(history, told, strict=True)]
+        if self._study is None or known[: len(self._known)] != self._known:
+            self._study = optuna.create_study(directions=["minimize"] * len(self.goals))
+            self._known = []
+        for trial, item in list(zip(history, told, strict=True))[len(self._known) :]:
+            self._study.add_trial(self._frozen(trial.params, item))
+        self._known = known
+
+    def _frozen(self, params: Params, told: Told | None) -> Any:
+        from optuna.trial import TrialState, create_trial
+
+        values = {name: _outward(self.space.parameters[name], value) for name, value in params.items()}
+        options: dict[str, Any] = {"params": values, "distributions": {n: self._distributions[n] for n in values}}
+        if told is None:
+            return create_trial(state=TrialState.RUNNING, **options)
+        if self.constraints:
+            options["constraints"] = {str(i): excess for i, excess in enumerate(told.excesses)}
+        return create_trial(values=list(told.losses), **options)
+
+    def _add_running(self, params: Params) -> int:
+        self._study.add_trial(self._frozen(params, None))
+        return len(self._study.get_trials(deepcopy=False)) - 1
+
+    def _fail(self, number: int) -> None:
+        from optuna.trial import TrialState
+
+        self._study.tell(number, state=TrialState.FAIL)
+
+    def _ask(self, seed: int, seen: set[Hashable]) -> Params | None:
+        """One proposal, legal and new; None where the space has no more."""
+        self._study.sampler = self._sampler(seed)
+        params: Params = {}
+        try:
+            for _ in range(self.asks):
+                trial = self._study.ask()
+                try:
+                    params = self._define(trial)
+                finally:
+                    self._fail(trial.number)
+                if self.space.satisfied(params) and self.space.key(params) not in seen:
+                    return params
+        except (ValueError, ArithmeticError, RuntimeError) as error:
+            _LOG.warning("%s could not suggest (%s): a random configuration instead", self.name, error)
+        rng = np.random.default_rng(seed)
+        if params:
+            return repair(self.space, params, rng, seen)
+        return next(iter(new_points(self.space, rng, seen, 1)), None)
+
+    def _define(self, trial: Any) -> dict[str, Value]:
+        params: dict[str, Value] = {}
+        for name, parameter in self.space.parameters.items():
+            if name in self.space.active(params):
+                params[name] = _inward(parameter, trial._suggest(name, self._distributions[name]))
+        return params
+
+
+def _distribution(parameter: Parameter) -> Any:
+    """Choices are told by their index: a number where they are ordered, else a category."""
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    if isinstance(parameter, Choice):
+        count = len(parameter.choices)
+        return IntDistribution(0, count - 1) if parameter.ordered else CategoricalDistribution(list(range(count)))
+    low, high, log = parameter.low, parameter.high, parameter.log  # type: ignore[attr-defined]
+    return (IntDistribution if isinstance(parameter, Int) else FloatDistribution)(low, high, log=log)
+
+
+def _outward(parameter: Parameter, value: Value) -> Any:
+    if not isinstance(parameter, Choice):
+        return value
+    return next(i for i, c in enumerate(parameter.choices) if c == value and type(c) is type(value))
+
+
+def _inward(parameter: Parameter, value: Any) -> Value:
+    return parameter.choices[int(value)] if isinstance(parameter, Choice) else parameter.canonical(value)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Optuna's own messages and experimental warnings are not the user's."""
+    import optuna
+
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        optuna.logging.set_verbosity(before)
