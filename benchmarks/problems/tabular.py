@@ -122,9 +122,9 @@ def _forest() -> Grid:
         Int("num_trees", 2, 32, log=True),
     )
     values = {
-        "max_depth": (1, 3, 5, 8, 12, 20),
-        "min_samples_leaf": (1, 2, 5, 12, 30),
-        "max_features": _log(0.02, 1, 6),
+        "max_depth": (1, 3, 6, 10, 20),
+        "min_samples_leaf": (1, 3, 10, 30),
+        "max_features": _log(0.02, 1, 5),
         "num_trees": (2, 4, 8, 16, 32),
     }
     return Grid("forest_digits", space, values, "num_trees")
@@ -140,11 +140,11 @@ def _boosting_regressor() -> Grid:
         Choice("loss", ["squared_error", "huber"]),
     )
     values = {
-        "learning_rate": _log(1e-3, 1, 8),
+        "learning_rate": _log(1e-3, 1, 7),
         "rounds": (1, 2, 4, 8, 16, 32, 64, 128),
-        "max_depth": (1, 2, 3, 4, 6),
+        "max_depth": (1, 2, 3, 6),
         "min_samples_leaf": (1, 10, 60),
-        "subsample": (0.3, 0.6, 1.0),
+        "subsample": (0.3, 0.65, 1.0),
     }
     return Grid("boosting_diabetes", space, values, "rounds")
 
@@ -158,11 +158,11 @@ def _boosting_classifier() -> Grid:
         Float("subsample", 0.3, 1.0),
     )
     values = {
-        "learning_rate": _log(1e-3, 1, 8),
+        "learning_rate": _log(1e-3, 1, 7),
         "rounds": (1, 2, 4, 8, 16, 32, 64, 128),
-        "max_depth": (1, 2, 3, 4, 6),
-        "max_features": _log(0.05, 1, 4),
-        "subsample": (0.3, 0.6, 1.0),
+        "max_depth": (1, 2, 3, 6),
+        "max_features": _log(0.05, 1, 3),
+        "subsample": (0.3, 0.65, 1.0),
     }
     return Grid("boosting_breast_cancer", space, values, "rounds")
 
@@ -179,8 +179,8 @@ def _mlp() -> Grid:
         Int("epochs", 1, 16, log=True),
     )
     values = {
-        "momentum": (0.0, 0.6, 0.95),
-        "learning_rate": _log(1e-4, 1, 8),
+        "momentum": (0.0, 0.95),
+        "learning_rate": _log(1e-4, 1, 7),
         "hidden": (4, 20, 100),
         "alpha": (1e-5, 0.03, 1.0),
         "batch_size": (8, 45, 256),
@@ -201,8 +201,8 @@ def _sgd() -> Grid:
     )
     values = {
         "l1_ratio": (0.0, 0.3, 1.0),
-        "alpha": _log(1e-6, 1, 7),
-        "eta0": _log(1e-4, 10, 8),
+        "alpha": _log(1e-6, 1, 6),
+        "eta0": _log(1e-4, 10, 7),
         "power_t": (0.1, 0.4, 0.9),
         "epochs": (1, 2, 5, 16),
     }
