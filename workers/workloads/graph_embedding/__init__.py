@@ -1,0 +1,163 @@
+"""Embeddings of large graphs, in partitions that need not fit in memory together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from search_spaces import Choice, Float, Space
+from search_spaces.errors import UsageError
+from search_spaces.hardware import Hardware
+
+from .._data import check_options
+from .._knobs import space_of
+from ..base import Workload
+
+if TYPE_CHECKING:
+    from workers.context import Context
+
+__all__ = ["GraphEmbedding"]
+
+_PARTITIONS = (1, 2, 4, 8, 16, 32)
+
+
+class GraphEmbedding(Workload):
+    """Link prediction after PyTorch-BigGraph (Lerer et al. 2019, arXiv:1903.12287).
+
+    Vectors of entities, of which two partitions are in memory at a time; shared negatives for a batch of edges;
+    gradients of the touched rows alone; Adagrad. Trial 0 is ComplEx with reciprocal relations and the nuclear 3-norm
+    (Lacroix et al. 2018, arXiv:1806.07297). Ranks are filtered; of equal scores the mean rank counts.
+
+    `fixed.table_memory_bytes` bounds the memory of vectors and optimizer state: a configuration with too few
+    partitions for it gets as many as it needs.
+    """
+
+    name = "graph_embedding"
+    summary = "link prediction by TransE, DistMult, ComplEx or RotatE (FB15k-237, WN18RR, any triples, or generated)"
+    goals = ("maximize mrr",)
+    defaults: ClassVar[Mapping[str, Any]] = {
+        "max_epochs": 10,
+        "evaluate_epochs": 5,
+        "evaluate_edges": 0,
+        "checkpoint_seconds": 60.0,
+        "test": True,
+        "model": "complex",
+        "reciprocal": True,
+        "loss": "softmax",
+        "margin": 1.0,
+        "dimension": 400,
+        "batch_size": 1000,
+        "negatives": 1000,
+        "batch_negatives": False,
+        "learning_rate": 0.1,
+        "regularization": 0.05,
+        "optimizer_state": "element",
+        "initial_scale": 0.01,
+        "partitions": 1,
+        "table_memory_bytes": 0,
+        "precision": "fp32",
+        "matmul_precision": "medium",
+    }
+    smallest: ClassVar[Mapping[str, Any]] = {
+        "data": {"families": 3},
+        "fixed": {"max_epochs": 2, "evaluate_epochs": 1, "dimension": 8, "batch_size": 64, "negatives": 20},
+    }
+
+    @classmethod
+    def space(cls, hardware: Hardware) -> Space:
+        """See `Workload`."""
+        quality = {"quality"}
+        own = [
+            Choice("model", ["transe", "distmult", "complex", "rotate"], default="complex"),
+            Choice("reciprocal", [False, True], default=True),
+            Choice("loss", ["softmax", "logistic", "margin"], default="softmax", affects=quality),
+            Float("margin", 0.1, 20.0, log=True, default=1.0, when={"loss": "margin"}, affects=quality),
+            Choice("dimension", [32, 64, 100, 200, 400], ordered=True, default=400),
+            Choice("batch_size", [500, 1000, 2000, 4000], ordered=True, default=1000),
+            Choice("negatives", [100, 250, 500, 1000, 2000], ordered=True, default=1000),
+            Choice("batch_negatives", [False, True], default=False),
+            Float("learning_rate", 0.005, 1.0, log=True, default=0.1, affects=quality),
+            Float("regularization", 1e-4, 0.5, log=True, default=0.05, affects=quality),
+            Float("initial_scale", 1e-3, 0.3, log=True, default=0.01, affects=quality),
+            Choice("optimizer_state", ["element", "row"], default="element"),
+            Choice("partitions", [1, 2, 4, 8, 16], ordered=True, default=1),
+        ]
+        needs = {
+            "single": {"min_ranks": 1},
+            "partitioned": {"min_ranks": 2, "backends": ("gloo", "nccl"), "constraints": ("partitions >= 2 * ranks",)},
+        }
+        knobs: dict[str, dict[str, Any]] = {
+            "precision": {"precision": [p for p in ("fp32", "bf16") if p in hardware.precisions]},
+            "parallelism": {"strategies": needs},
+            "runtime": {"tune": ["matmul_precision"], "matmul_precision": {"default": "medium"}},
+        }
+        return space_of(hardware, own, knobs)
+
+    @classmethod
+    def check(cls, data: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:
+        """See `Workload`."""
+        from .data import check
+
+        check(data)
+        check_options(fixed, cls.defaults)
+        if fixed.get("partitions", 1) not in _PARTITIONS:
+            raise UsageError(f"partitions is one of {', '.join(map(str, _PARTITIONS))}, got {fixed['partitions']!r}")
+        if fixed.get("dimension", 2) % 2:
+            raise UsageError(f"dimension must be even, complex numbers take two each; got {fixed['dimension']!r}")
+
+    def run(self, context: Context) -> Mapping[str, float]:
+        """Train, reporting every `evaluate_epochs`, and return the last metrics with those of the test edges."""
+        import torch
+
+        from workers.parallel.mesh import connect, disconnect
+        from workers.precision import matmul_precision
+
+        from .data import load
+        from .trainer import Trainer
+
+        graph = load(self.data)
+        with matmul_precision("fp32", str(self.option("matmul_precision"))):
+            if context.world_size > 1:
+                connect(context.rank, context.world_size, context.rendezvous, torch.device(context.device))
+            try:
+                trainer = Trainer(context, graph, self.train_options(len(graph.entities)), self.update_options())
+                metrics = trainer.run()
+                context.details["partitions"] = trainer.options.partitions
+                context.details["table_bytes"] = trainer.tables.bytes
+            finally:
+                if context.world_size > 1:
+                    disconnect()
+        return metrics
+
+    def update_options(self) -> Any:
+        """What an update is made of."""
+        import torch
+
+        from .update import UpdateOptions
+
+        names = ("model", "reciprocal", "loss", "negatives", "batch_negatives", "regularization", "margin")
+        dtype = torch.bfloat16 if self.option("precision") == "bf16" else torch.float32
+        return UpdateOptions(**{name: self.option(name) for name in names}, dtype=dtype)
+
+    def train_options(self, num_entities: int) -> Any:
+        """How long and in what portions is trained."""
+        from .trainer import TrainOptions
+
+        names = ("dimension", "batch_size", "learning_rate", "max_epochs", "evaluate_epochs", "evaluate_edges")
+        names += ("checkpoint_seconds", "initial_scale", "test")  # type: ignore[assignment]
+        state = int(self.option("dimension")) if self.option("optimizer_state") == "element" else 1
+        partitions = self.num_partitions(num_entities, int(self.option("dimension")) + state)
+        return TrainOptions(**{name: self.option(name) for name in names}, state_size=state, partitions=partitions)
+
+    def num_partitions(self, num_entities: int, width: int) -> int:
+        """As many as are asked for, or more where two would not fit in `table_memory_bytes`.
+
+        Raises:
+            UsageError: even the largest number does not fit.
+        """
+        limit, asked = int(self.option("table_memory_bytes")), int(self.option("partitions"))
+        for count in _PARTITIONS:
+            rows = -(-num_entities // count) * min(2, count)
+            if count >= asked and (not limit or 4 * width * rows <= limit):
+                return count
+        raise UsageError(f"table_memory_bytes {limit} is too little for {num_entities} entities in 32 partitions")

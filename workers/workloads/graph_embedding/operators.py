@@ -1,0 +1,121 @@
+"""How a relation moves an entity's vector, and how two vectors are compared: TransE, DistMult, ComplEx, RotatE.
+
+A vector of `dimension` real numbers is read as dimension / 2 complex ones by ComplEx and RotatE. Every model gives
+score(head, relation, tail) = compare(apply(head, relation), tail), so that one query is compared with many candidates.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor
+
+
+def as_complex(x: Tensor) -> Tensor:
+    """(..., 2 d) real as (..., d) complex, sharing memory."""
+    return torch.view_as_complex(x.unflatten(-1, (-1, 2)))
+
+
+def as_real(x: Tensor) -> Tensor:
+    """(..., d) complex as (..., 2 d) real, sharing memory."""
+    return torch.view_as_real(x).flatten(-2)
+
+
+class Operator(ABC):
+    """One model. Vectors are (..., dimension) real."""
+
+    name: str
+
+    @abstractmethod
+    def apply(self, source: Tensor, relation: Tensor, inverse: bool = False) -> Tensor:
+        """The query: where the relation, or its inverse, moves the source; same shape."""
+
+    def compare(self, query: Tensor, target: Tensor) -> Tensor:
+        """Scores of pairs: (b, dimension) each to (b,)."""
+        return (query * target).sum(-1)
+
+    def compare_all(self, query: Tensor, candidates: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Scores of all with all: (b, dimension), (n, dimension) to (b, n); products are computed in `dtype`."""
+        return (query.to(dtype) @ candidates.to(dtype).t()).float()
+
+    def penalty(self, x: Tensor) -> Tensor:
+        """Sum of cubed magnitudes of the coordinates (the nuclear 3-norm of Lacroix et al. 2018, arXiv:1806.07297)."""
+        return x.abs().pow(3).sum()
+
+
+class TransE(Operator):
+    """score = -|h + r - t|_1 (Bordes et al. 2013, https://papers.nips.cc/paper/5071)."""
+
+    name = "transe"
+
+    def apply(self, source: Tensor, relation: Tensor, inverse: bool = False) -> Tensor:
+        """Translation."""
+        return source - relation if inverse else source + relation
+
+    def compare(self, query: Tensor, target: Tensor) -> Tensor:
+        """Negative L1 distance."""
+        return -(query - target).abs().sum(-1)
+
+    def compare_all(self, query: Tensor, candidates: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Negative L1 distances."""
+        return -torch.cdist(query, candidates, p=1.0)
+
+
+class DistMult(Operator):
+    """score = <h, r, t> (Yang et al. 2015, arXiv:1412.6575)."""
+
+    name = "distmult"
+
+    def apply(self, source: Tensor, relation: Tensor, inverse: bool = False) -> Tensor:
+        """Scaling; its own inverse in the score."""
+        return source * relation
+
+
+class ComplEx(Operator):
+    """score = Re <h, r, conj t> over complex vectors (Trouillon et al. 2016, arXiv:1606.06357)."""
+
+    name = "complex"
+
+    def apply(self, source: Tensor, relation: Tensor, inverse: bool = False) -> Tensor:
+        """Complex product; the real part of its product with conj t is then a real dot product."""
+        r = as_complex(relation)
+        return as_real(as_complex(source) * (r.conj() if inverse else r))
+
+    def penalty(self, x: Tensor) -> Tensor:
+        """Of the moduli."""
+        return as_complex(x).abs().pow(3).sum()
+
+
+class RotatE(Operator):
+    """score = -sum |h r - t| with |r| = 1 in each complex coordinate (Sun et al. 2019, arXiv:1902.10197)."""
+
+    name = "rotate"
+    chunk_bytes = 64 << 20
+
+    def apply(self, source: Tensor, relation: Tensor, inverse: bool = False) -> Tensor:
+        """Rotation by the relation's angles, which lie in the even places of its vector."""
+        angle = relation[..., ::2] * (-1.0 if inverse else 1.0)
+        return as_real(as_complex(source) * torch.polar(torch.ones_like(angle), angle))
+
+    def compare(self, query: Tensor, target: Tensor) -> Tensor:
+        """Negative sum of moduli."""
+        return -_modulus(query - target).sum(-1)
+
+    def compare_all(self, query: Tensor, candidates: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Negative sums of moduli, so many queries at a time that the differences fit in `chunk_bytes`."""
+        rows = max(1, self.chunk_bytes // (4 * candidates.numel() or 1))
+        parts = [-_modulus(q.unsqueeze(1) - candidates).sum(-1) for q in query.split(rows)]
+        return torch.cat(parts) if parts else query.new_zeros(0, len(candidates))
+
+    def penalty(self, x: Tensor) -> Tensor:
+        """Of the moduli."""
+        return as_complex(x).abs().pow(3).sum()
+
+
+def _modulus(x: Tensor) -> Tensor:
+    """(..., 2 d) to (..., d), with a gradient of 0 rather than none at 0."""
+    return x.unflatten(-1, (-1, 2)).square().sum(-1).clamp(min=1e-12).sqrt()
+
+
+OPERATORS = {operator.name: operator for operator in (TransE(), DistMult(), ComplEx(), RotatE())}

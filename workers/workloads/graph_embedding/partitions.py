@@ -1,0 +1,93 @@
+"""Cutting a graph into partitions of its entities, and the order in which pairs of them are trained.
+
+After PyTorch-BigGraph (Lerer et al. 2019, arXiv:1903.12287): only two partitions are in memory at a time, and the
+edges between them, in either direction, are trained while they are. Pairs of one round are disjoint, so that several
+workers train them at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from workers.workloads._data import IntArray
+
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Partitioning:
+    """Which partition each entity lies in and where: balanced, at random.
+
+    Args:
+        partition, offset: of each entity, (num_entities,).
+        sizes: entities of each partition.
+    """
+
+    partition: IntArray
+    offset: IntArray
+    sizes: tuple[int, ...]
+
+    @classmethod
+    def random(cls, num_entities: int, num_partitions: int, seed: int) -> Partitioning:
+        """A partitioning that is a function of the seed; sizes differ by at most one."""
+        order = np.random.default_rng([seed, 0x9A47]).permutation(num_entities)
+        place = np.empty(num_entities, np.int64)
+        place[order] = np.arange(num_entities)
+        sizes = np.bincount(place % num_partitions, minlength=num_partitions)
+        return cls(place % num_partitions, place // num_partitions, tuple(int(s) for s in sizes))
+
+    @property
+    def count(self) -> int:
+        """How many partitions there are."""
+        return len(self.sizes)
+
+    def entities(self, part: int) -> IntArray:
+        """The entities of a partition, in the order of their offsets."""
+        found = np.flatnonzero(self.partition == part)
+        return found[np.argsort(self.offset[found])]
+
+
+def rounds(num_partitions: int) -> list[list[Pair]]:
+    """Rounds of disjoint pairs such that every two partitions meet once: the circle method for tournaments.
+
+    Example:
+        >>> rounds(4)
+        [[(0, 3), (1, 2)], [(0, 2), (3, 1)], [(0, 1), (2, 3)]]
+    """
+    if num_partitions == 1:
+        return [[(0, 0)]]
+    if num_partitions % 2:
+        raise ValueError(f"the number of partitions is 1 or even, got {num_partitions}")
+    around = list(range(1, num_partitions))
+    result = []
+    for _ in range(num_partitions - 1):
+        ring = [0, *around]
+        result.append([(ring[i], ring[-1 - i]) for i in range(num_partitions // 2)])
+        around = [around[-1], *around[:-1]]
+    return result
+
+
+def edges_of_pairs(edges: IntArray, partitioning: Partitioning, rng: np.random.Generator) -> dict[Pair, IntArray]:
+    """Indices of the edges that each pair trains, shuffled; an edge inside one partition goes to any pair with it.
+
+    Args:
+        edges: (n, 3) of head, relation, tail; rng: changes from epoch to epoch.
+    """
+    pairs = [pair for one in rounds(partitioning.count) for pair in one]
+    if len(pairs) == 1:
+        return {pairs[0]: rng.permutation(len(edges))}
+    count = partitioning.count
+    heads, tails = partitioning.partition[edges[:, 0]], partitioning.partition[edges[:, 2]]
+    others = (heads + rng.integers(1, count, len(edges))) % count
+    tails = np.where(heads == tails, others, tails)
+    key = np.minimum(heads, tails) * count + np.maximum(heads, tails)
+    order = rng.permutation(len(edges))
+    order = order[np.argsort(key[order], kind="stable")]
+    bounds = np.searchsorted(key[order], np.arange(count * count + 1))
+    found = {}
+    for a, b in pairs:
+        at = min(a, b) * count + max(a, b)
+        found[a, b] = rng.permutation(order[bounds[at] : bounds[at + 1]])
+    return found

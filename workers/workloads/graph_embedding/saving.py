@@ -1,0 +1,68 @@
+"""Checkpoints of a graph's tables: whole or not at all, with hashes; nothing is unpickled.
+
+<folder>/graph/<number>/entities-<part>.f32     rows of vector and optimizer state, raw float32
+<folder>/graph/<number>/relations.safetensors   relations and their optimizer state
+<folder>/graph/<number>/manifest.json           progress and sha256 of the files above
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+
+
+def save_checkpoint(folder: Path, work: Path, relations: dict[str, torch.Tensor], progress: Mapping[str, Any]) -> None:
+    """Write `folder`/graph/<number>, whole or not at all, and delete all but the newest two."""
+    root = folder / "graph"
+    numbers = sorted(int(path.name) for path in root.glob("[0-9]*")) if root.is_dir() else []
+    number = numbers[-1] + 1 if numbers else 0
+    temporary = root / f".{number}"
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    for file in sorted(work.glob("entities-*.f32")):
+        link(file, temporary / file.name)
+    save_file({key: tensor.contiguous() for key, tensor in relations.items()}, temporary / "relations.safetensors")
+    hashes = {path.name: _sha256(path) for path in sorted(temporary.iterdir())}
+    (temporary / "manifest.json").write_text(json.dumps({"progress": progress, "sha256": hashes}))
+    for path in temporary.iterdir():
+        with path.open("rb") as content:
+            os.fsync(content.fileno())
+    temporary.rename(root / str(number))
+    for old in numbers[:-1]:
+        shutil.rmtree(root / str(old), ignore_errors=True)
+
+
+def load_checkpoint(folder: Path) -> tuple[Path, dict[str, Any]] | None:
+    """Path and progress of the newest checkpoint whose files match their hashes; None where there is none."""
+    root = folder / "graph"
+    numbers = sorted((int(path.name) for path in root.glob("[0-9]*")), reverse=True) if root.is_dir() else []
+    for number in numbers:
+        path = root / str(number)
+        try:
+            manifest = json.loads((path / "manifest.json").read_text())
+            if all(_sha256(path / name) == value for name, value in manifest["sha256"].items()):
+                return path, manifest["progress"]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            continue
+    return None
+
+
+def link(source: Path, target: Path) -> None:
+    """The same file in another place, or a copy where links cannot be made."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,154 @@
+"""Embedding tables of which two partitions are in memory; the others lie on disk."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from workers.workloads._data import IntArray
+
+from .partitions import Pair, Partitioning
+
+_FLOAT = 4
+
+
+class Tables:
+    """The vectors of all entities and their Adagrad state, partition by partition.
+
+    One buffer holds two partitions (one where there is only one), row by row: the vector, then the state. Opening
+    another pair writes back what changed and reads what is missing, each partition in its own half.
+
+    Args:
+        folder: for the partitions' files; partitioning: of the entities; dimension: of a vector.
+        state_size: numbers of state a vector: its dimension (one a coordinate) or 1 (one a row).
+        device: where the buffer lies.
+        scale: standard deviation of the initial vectors; seed: of them.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        partitioning: Partitioning,
+        dimension: int,
+        state_size: int,
+        device: torch.device,
+        scale: float = 1e-2,
+        seed: int = 0,
+    ) -> None:
+        self.folder, self.partitioning, self.dimension = folder, partitioning, dimension
+        self.width, self.device, self.scale, self.seed = dimension + state_size, device, scale, seed
+        self.half = max(partitioning.sizes)
+        self.buffer = torch.zeros(self.half * min(2, partitioning.count), self.width, device=device)
+        self.places: list[int | None] = [None] * min(2, partitioning.count)
+        self.changed: set[int] = set()
+        self.swaps = 0
+        folder.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def bytes(self) -> int:
+        """Memory that the tables take at any time."""
+        return self.buffer.numel() * _FLOAT
+
+    @property
+    def vectors(self) -> Tensor:
+        """The vectors of the open partitions, (rows, dimension); shares memory."""
+        return self.buffer[:, : self.dimension]
+
+    @property
+    def state(self) -> Tensor:
+        """The state of the open partitions, (rows, state_size); shares memory."""
+        return self.buffer[:, self.dimension :]
+
+    def open(self, pair: Pair, *, change: bool = True) -> tuple[int, int]:
+        """Bring a pair of partitions into memory; returns the rows at which they begin.
+
+        Args:
+            pair: two partitions, or one twice; change: whether their rows will be changed.
+        """
+        wanted = dict.fromkeys(pair)
+        for part in wanted:
+            if part not in self.places:
+                place = next(i for i, held in enumerate(self.places) if held not in wanted)
+                self._write(self.places[place])
+                self._read(part, place)
+        if change:
+            self.changed.update(wanted)
+        return self._begin(pair[0]), self._begin(pair[1])
+
+    def rows(self, part: int) -> slice:
+        """The rows of an open partition."""
+        begin = self._begin(part)
+        return slice(begin, begin + self.partitioning.sizes[part])
+
+    def flush(self) -> None:
+        """Write what changed."""
+        for part in self.places:
+            self._write(part)
+
+    def drop(self) -> None:
+        """Forget what is in memory, so that it is read again (other ranks have changed the files)."""
+        self.places, self.changed = [None] * len(self.places), set()
+
+    def file(self, part: int) -> Path:
+        """Where a partition is written: raw float32, row by row."""
+        return self.folder / f"entities-{part}.f32"
+
+    def _begin(self, part: int) -> int:
+        return self.places.index(part) * self.half
+
+    def _read(self, part: int, place: int) -> None:
+        rows = slice(place * self.half, place * self.half + self.partitioning.sizes[part])
+        self.places[place] = part
+        if not self.file(part).exists():
+            self._begin_at_random(part, rows)
+            return
+        self.swaps += 1
+        target = self.buffer[rows]
+        if self.device.type == "cpu":
+            with self.file(part).open("rb") as file:
+                file.readinto(memoryview(target.numpy()).cast("B"))
+        else:
+            target.copy_(torch.from_numpy(np.fromfile(self.file(part), np.float32).reshape(-1, self.width)))
+
+    def _begin_at_random(self, part: int, rows: slice) -> None:
+        """Vectors that depend on the entity and the seed alone, not on how the graph is cut."""
+        entities = self.partitioning.entities(part)
+        target = self.buffer[rows]
+        target.zero_()
+        for begin in range(0, len(entities), 4096):
+            block = entities[begin : begin + 4096]
+            values = normal(block, self.dimension, self.seed) * np.float32(self.scale)
+            target[begin : begin + len(block), : self.dimension] = torch.from_numpy(values).to(self.device)
+        self.changed.add(part)
+
+    def _write(self, part: int | None) -> None:
+        if part is None or part not in self.changed:
+            return
+        temporary = self.file(part).with_suffix(f".{os.getpid()}")
+        with temporary.open("wb") as file:
+            file.write(memoryview(self.buffer[self.rows(part)].cpu().numpy()).cast("B"))
+        temporary.replace(self.file(part))
+        self.changed.discard(part)
+
+
+def normal(rows: IntArray, columns: int, seed: int) -> npt.NDArray[np.float32]:
+    """Standard normal numbers (rows, columns) of float32, each row a function of its number and the seed.
+
+    A counter hashed by the finaliser of splitmix64, and the Box-Muller transform.
+    """
+    half = (columns + 1) // 2
+    with np.errstate(over="ignore"):
+        counter = rows.astype(np.uint64)[:, None] * np.uint64(2 * half) + np.arange(2 * half, dtype=np.uint64)
+        x = (counter + np.uint64(seed + 1) * np.uint64(0x632BE59BD9B4E019)) * np.uint64(0x9E3779B97F4A7C15)
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        x ^= x >> np.uint64(31)
+    uniform = ((x >> np.uint64(11)).astype(np.float64) + 0.5) / float(1 << 53)
+    radius, angle = np.sqrt(-2 * np.log(uniform[:, :half])), 2 * np.pi * uniform[:, half:]
+    both = np.concatenate([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
+    return both[:, :columns].astype(np.float32)

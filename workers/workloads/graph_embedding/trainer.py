@@ -1,0 +1,317 @@
+"""Training pair by pair of partitions: the loop, its checkpoints, and several ranks on disjoint pairs."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from safetensors.torch import load_file
+
+from search_spaces.errors import TrialFailure
+from workers.workloads._data import IntArray
+
+from .partitions import Pair, Partitioning, edges_of_pairs, rounds
+from .ranking import known, ranks, summary
+from .saving import link, load_checkpoint, save_checkpoint
+from .tables import Tables, normal
+from .update import UpdateOptions, adagrad, gradients
+
+if TYPE_CHECKING:
+    from workers.context import Context
+
+    from .data import Graph
+
+_MEMORY_EVERY = 20  # updates between looks at the peak memory
+
+
+@dataclass
+class Place:
+    """Where training stands: the next update is `batch` of pair `pair` of round `round` of epoch `epoch`."""
+
+    epoch: int = 0
+    round: int = 0
+    pair: int = 0
+    batch: int = 0
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """How long and in what portions is trained.
+
+    Args:
+        evaluate_epochs: epochs between reports; evaluate_edges: at most so many validation edges, 0 for all.
+        checkpoint_seconds: between checkpoints; test: whether test edges are ranked at the end.
+    """
+
+    dimension: int
+    state_size: int
+    partitions: int
+    batch_size: int
+    learning_rate: float
+    max_epochs: int
+    evaluate_epochs: int
+    evaluate_edges: int
+    checkpoint_seconds: float
+    initial_scale: float
+    test: bool
+
+
+class Halted(Exception):
+    """The attempt was asked to end."""
+
+
+class Trainer:
+    """One rank's part in the training of one trial."""
+
+    def __init__(self, context: Context, graph: Graph, options: TrainOptions, update: UpdateOptions) -> None:
+        self.context, self.graph, self.options, self.update = context, graph, options, update
+        self.device = torch.device(context.device)
+        self.place, self.seconds, self.edges = Place(), 0.0, 0
+        self.metrics: dict[str, float] = {}
+        self.partitioning = Partitioning.random(len(graph.entities), options.partitions, context.seed)
+        self.work = context.folder / "tables"
+        restored = self._restore() if context.assignment.resume else False
+        if not restored and context.rank == 0:
+            shutil.rmtree(self.work, ignore_errors=True)
+        self._barrier()
+        self.tables = Tables(
+            self.work,
+            self.partitioning,
+            options.dimension,
+            options.state_size,
+            self.device,
+            options.initial_scale,
+            context.seed,
+        )
+        if not restored:
+            count = len(graph.relations) * (2 if update.reciprocal else 1)
+            numbers = np.arange(count, dtype=np.int64) + (1 << 40)
+            values = normal(numbers, options.dimension, context.seed) * np.float32(options.initial_scale)
+            self.relations = torch.from_numpy(values).to(self.device)
+            self.relation_state = torch.zeros_like(self.relations)
+        self.saved = time.monotonic()
+
+    def run(self) -> dict[str, float]:
+        """Train to the end, or until the context is halted; returns the last metrics."""
+        try:
+            while self.place.epoch < self.options.max_epochs and not self._agreed(self._over()):
+                begun, losses = self.edges, self._epoch()
+                last = self.place.epoch >= self.options.max_epochs or self._agreed(self._over())
+                if last or self.place.epoch % self.options.evaluate_epochs == 0:
+                    self._alone(lambda losses=losses: self._report(losses))
+                if self.edges == begun:
+                    break
+            if self.options.test and len(self.graph.test):
+                self._alone(self._test)
+        except Halted:
+            self.context.noticed = self.context.halted()
+            if self.context.world_size == 1:  # several ranks stand apart; they go on from the last whole round
+                self._save()
+            return self.metrics
+        self._save()
+        return self.metrics
+
+    def _over(self) -> bool:
+        limit = self.context.assignment.limits.train_seconds
+        return limit is not None and self._total() >= limit
+
+    def _agreed(self, wish: bool) -> bool:
+        """Whether any rank wishes it; called by all ranks."""
+        if self.context.world_size == 1:
+            return wish
+        flag = torch.tensor(float(wish), device=self.device)
+        dist.all_reduce(flag)
+        return bool(flag)
+
+    def _alone(self, work: Callable[[], None]) -> None:
+        """Do something on rank 0 while the others wait; its halt is everybody's."""
+        halted = False
+        if self.context.rank == 0:
+            try:
+                work()
+            except Halted:
+                halted = True
+        if self._agreed(halted):
+            raise Halted
+
+    def _total(self) -> float:
+        return self.context.assignment.previous_seconds + self.seconds
+
+    def _epoch(self) -> list[float]:
+        """Every round of an epoch, from where training stands; returns the losses of its updates."""
+        losses: list[float] = []
+        parts = edges_of_pairs(self.graph.train, self.partitioning, self._rng(0xED6E))
+        for number, pairs in list(enumerate(rounds(self.options.partitions)))[self.place.round :]:
+            before = self.relations.clone(), self.relation_state.clone()
+            mine = list(enumerate(pairs))[self.context.rank :: self.context.world_size]
+            halted = False
+            try:
+                for index, pair in mine:
+                    if index >= self.place.pair:
+                        losses += self._pair(index, pair, parts[pair])
+            except Halted:
+                halted = True
+            self._meet(before, halted)
+            self.place = Place(self.place.epoch, number + 1)
+            self._save_sometimes()
+        self.place = Place(self.place.epoch + 1)
+        return losses
+
+    def _pair(self, index: int, pair: Pair, edges: IntArray) -> list[float]:
+        """Every update of a pair, from where training stands."""
+        begins = dict(zip(pair, self.tables.open(pair), strict=True))
+        losses = []
+        for batch, rows in enumerate(
+            np.split(edges, range(self.options.batch_size, len(edges), self.options.batch_size))
+        ):
+            if batch < self.place.batch or not len(rows):
+                continue
+            self._look(batch)
+            if self._over():
+                break
+            begun = time.perf_counter()
+            losses.append(self._update(pair, begins, self.graph.train[rows], (index, batch)))
+            self.seconds += time.perf_counter() - begun
+            self.edges += len(rows)
+            self.place = Place(self.place.epoch, self.place.round, index, batch + 1)
+        self.place = Place(self.place.epoch, self.place.round, index + 1)
+        return losses
+
+    def _update(self, pair: Pair, begins: Mapping[int, int], edges: IntArray, where: tuple[int, int]) -> float:
+        """One update by a batch of edges (b, 3) of numbers of entities and relations."""
+        parts, offsets = self.partitioning.partition, self.partitioning.offset
+        begin = np.array([begins.get(p, 0) for p in range(self.partitioning.count)])
+        local = edges.copy()
+        for column in (0, 2):
+            local[:, column] = begin[parts[edges[:, column]]] + offsets[edges[:, column]]
+        negatives = self._negatives(pair, begins, where)
+        loss, by_entities, by_relations = gradients(
+            self.tables.vectors,
+            self.relations,
+            torch.from_numpy(local).to(self.device),
+            torch.from_numpy(negatives).to(self.device),
+            self.update,
+        )
+        value = float(loss)
+        if not math.isfinite(value):
+            raise TrialFailure("non_finite", f"the training loss is {value} in epoch {self.place.epoch}")
+        rate = self.options.learning_rate
+        adagrad(self.tables.vectors, self.tables.state, *by_entities, rate)
+        adagrad(self.relations, self.relation_state, *by_relations, rate)
+        return value
+
+    def _negatives(self, pair: Pair, begins: Mapping[int, int], where: tuple[int, int]) -> IntArray:
+        """Rows of entities drawn evenly from the open partitions."""
+        sizes = [self.partitioning.sizes[part] for part in begins]
+        drawn = self._rng(0x4E6A, self.place.round, *where).integers(0, sum(sizes), self.update.negatives)
+        first, second = next(iter(begins.values())), list(begins.values())[-1]
+        return np.where(drawn < sizes[0], first + drawn, second + drawn - sizes[0])
+
+    def _rng(self, *key: int) -> np.random.Generator:
+        return np.random.default_rng([self.context.seed, self.place.epoch, *key])
+
+    def _look(self, batch: int = 0) -> None:
+        """Raise where the attempt must end."""
+        if self.context.halted() is not None:
+            raise Halted
+        limit, memory = self.context.assignment.limits.memory_bytes, self.context.memory
+        if limit and memory and batch % _MEMORY_EVERY == 0 and memory.bytes() > limit:
+            raise TrialFailure("out_of_memory", f"used more than the {limit} bytes that it may use")
+
+    def _meet(self, before: tuple[torch.Tensor, torch.Tensor], halted: bool) -> None:
+        """Ranks add up what each changed in the relations; the halt of one is the halt of all."""
+        if self.context.world_size > 1:
+            self.tables.flush()
+            self.tables.drop()
+            halted = self._agreed(halted)
+            for now, then in zip((self.relations, self.relation_state), before, strict=True):
+                change = now - then
+                dist.all_reduce(change)
+                now.copy_(then + change)
+        if halted:
+            raise Halted
+
+    def _barrier(self) -> None:
+        if self.context.world_size > 1:
+            dist.barrier()
+
+    def _report(self, losses: list[float]) -> None:
+        """Rank validation edges and report; not counted as training time."""
+        valid, limit = self.graph.valid, self.options.evaluate_edges
+        if 0 < limit < len(valid):
+            valid = valid[np.random.default_rng(0).permutation(len(valid))[:limit]]
+        self.metrics = {
+            **(self._ranked(valid) if len(valid) else {}),
+            **({"train_loss": float(np.mean(losses))} if losses else {}),
+            "edges_per_second": self.edges / max(self.seconds, 1e-9),
+            "epoch": float(self.place.epoch),
+            "train_seconds": self._total(),
+            "table_bytes": float(self.tables.bytes),
+        }
+        self.context.emit(self.place.epoch, self.metrics, self.seconds)
+
+    def _test(self) -> None:
+        self.metrics |= {f"test_{key}": value for key, value in self._ranked(self.graph.test).items()}
+
+    def _ranked(self, edges: IntArray) -> dict[str, float]:
+        with torch.no_grad():
+            found = ranks(self.tables, self.relations, edges, known(self.graph), self.update, self._look)
+        return summary(found)
+
+    def _save_sometimes(self) -> None:
+        if self._agreed(time.monotonic() - self.saved > self.options.checkpoint_seconds):
+            self._save()
+
+    def _save(self) -> None:
+        """A checkpoint: links to the partitions' files, which are only ever replaced, and the relations."""
+        self.tables.flush()
+        self._barrier()
+        if self.context.rank == 0:
+            save_checkpoint(
+                self.context.folder,
+                self.work,
+                {"relations": self.relations.cpu(), "relation_state": self.relation_state.cpu()},
+                self._progress(),
+            )
+        self.saved = time.monotonic()
+        self._barrier()
+
+    def _progress(self) -> dict[str, Any]:
+        return {
+            "place": asdict(self.place),
+            "seconds": self.seconds,
+            "edges": self.edges,
+            "metrics": self.metrics,
+            "shape": [self.options.dimension, self.options.state_size, self.options.partitions],
+        }
+
+    def _restore(self) -> bool:
+        found = load_checkpoint(self.context.folder)
+        if found is None:
+            return False
+        path, progress = found
+        shape = [self.options.dimension, self.options.state_size, self.options.partitions]
+        if progress["shape"] != shape:
+            raise TrialFailure(
+                "crashed", f"the checkpoint {path} is of another shape: {progress['shape']}, not {shape}"
+            )
+        if self.context.rank == 0:
+            shutil.rmtree(self.work, ignore_errors=True)
+            self.work.mkdir(parents=True)
+            for file in path.glob("entities-*.f32"):
+                link(file, self.work / file.name)
+        tensors = load_file(path / "relations.safetensors")
+        self.relations = tensors["relations"].to(self.device)
+        self.relation_state = tensors["relation_state"].to(self.device)
+        self.place, self.edges = Place(**progress["place"]), progress["edges"]
+        self.metrics = dict(progress["metrics"])
+        earlier = self.context.assignment.previous_seconds
+        self.seconds = max(0.0, float(progress["seconds"]) - earlier)
+        return True

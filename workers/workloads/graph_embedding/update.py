@@ -1,0 +1,103 @@
+"""One update: a batch of edges against shared negatives, with gradients of the touched rows alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from .operators import OPERATORS, Operator
+
+LOSSES = ("softmax", "logistic", "margin")
+_EPSILON = 1e-10
+
+
+@dataclass(frozen=True)
+class UpdateOptions:
+    """What an update is made of.
+
+    Args:
+        model: one of `OPERATORS`; reciprocal: a relation of its own for each opposite direction, else its inverse.
+        loss: "softmax" over an edge and its negatives, "logistic", or "margin" (ranking with `margin`).
+        negatives: entities drawn at random that each edge of the batch is held against, at either end.
+        batch_negatives: hold each edge against the ends of the other edges of the batch too.
+        regularization: weight of the nuclear 3-norm.
+        dtype: of the products between queries and negatives.
+    """
+
+    model: str = "complex"
+    reciprocal: bool = True
+    loss: str = "softmax"
+    negatives: int = 1000
+    batch_negatives: bool = False
+    regularization: float = 0.05
+    margin: float = 1.0
+    dtype: torch.dtype = torch.float32
+
+    @property
+    def operator(self) -> Operator:
+        """The model."""
+        return OPERATORS[self.model]
+
+
+def gradients(
+    entities: Tensor, relations: Tensor, edges: Tensor, negatives: Tensor, options: UpdateOptions
+) -> tuple[Tensor, tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """Mean loss of a batch, and the gradients of the rows that it touches.
+
+    Args:
+        entities: (n, dimension); relations: (m, dimension), reciprocal ones in the second half.
+        edges: (b, 3) of rows: head, relation, tail; negatives: (k,) rows of entities.
+
+    Returns:
+        The mean loss of an edge, without the penalty; rows and gradients of entities, then of relations.
+    """
+    size, half = len(edges), len(relations) // (2 if options.reciprocal else 1)
+    head, relation, tail = edges.unbind(1)
+    rows, local = torch.cat([head, tail, negatives]).unique(return_inverse=True)  # type: ignore[no-untyped-call]
+    pairs = torch.cat([relation, relation + half]) if options.reciprocal else relation
+    relation_rows, relation_local = pairs.unique(return_inverse=True)  # type: ignore[no-untyped-call]
+    with torch.enable_grad():
+        vectors, moves = entities[rows].requires_grad_(), relations[relation_rows].requires_grad_()
+        sizes = [size, size, len(negatives)]
+        h, t, others = torch.split(functional.embedding(local, vectors), sizes)
+        r = functional.embedding(relation_local, moves)
+        forth, back = r.chunk(2) if options.reciprocal else (r, r)
+        ids = torch.split(local, sizes)
+        operator, inverse = options.operator, not options.reciprocal
+        tails = _loss(operator.apply(h, forth), t, others, (ids[1], ids[2]), options)
+        heads = _loss(operator.apply(t, back, inverse), h, others, (ids[0], ids[2]), options)
+        loss = (tails + heads) / (2 * size)
+        total = 2 * loss
+        if options.regularization:
+            penalty = 2 * operator.penalty(h) + 2 * operator.penalty(t) + operator.penalty(r)
+            total = total + options.regularization / size * penalty
+        by_vectors, by_moves = torch.autograd.grad(total, [vectors, moves])
+    return loss.detach(), (rows, by_vectors), (relation_rows, by_moves)
+
+
+def _loss(query: Tensor, target: Tensor, others: Tensor, ids: tuple[Tensor, Tensor], options: UpdateOptions) -> Tensor:
+    """Summed loss of queries (b, dimension) with their targets against the others (k, dimension)."""
+    positive = options.operator.compare(query, target)
+    candidates, candidate_ids = others, ids[1]
+    if options.batch_negatives:
+        candidates, candidate_ids = torch.cat([others, target]), torch.cat([ids[1], ids[0]])
+    negative = options.operator.compare_all(query, candidates, options.dtype)
+    negative = negative.masked_fill(candidate_ids == ids[0].unsqueeze(1), -torch.inf)  # the target is no negative
+    if options.loss == "softmax":
+        return (torch.logaddexp(positive, negative.logsumexp(1)) - positive).sum()
+    if options.loss == "logistic":
+        against = functional.softplus(negative).sum(1) / negative.shape[1]
+        return (functional.softplus(-positive) + against).sum()
+    excess = (negative - positive.unsqueeze(1) + options.margin).relu()
+    return excess.sum() / negative.shape[1]
+
+
+def adagrad(table: Tensor, state: Tensor, rows: Tensor, gradient: Tensor, learning_rate: float) -> None:
+    """Adagrad (Duchi et al. 2011) on some rows: with a state a coordinate, or one a row where `state` has width 1."""
+    squares = gradient.square()
+    sums = state[rows] + (squares if state.shape[1] > 1 else squares.mean(1, keepdim=True))
+    state[rows] = sums
+    table[rows] -= learning_rate * gradient / (sums.sqrt() + _EPSILON)
