@@ -14,7 +14,7 @@ from torch import Tensor
 
 def as_complex(x: Tensor) -> Tensor:
     """(..., 2 d) real as (..., d) complex, sharing memory."""
-    return torch.view_as_complex(x.unflatten(-1, (-1, 2)))
+    return torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2))
 
 
 def as_real(x: Tensor) -> Tensor:
@@ -105,7 +105,7 @@ class RotatE(Operator):
     def compare_all(self, query: Tensor, candidates: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
         """Negative sums of moduli, so many queries at a time that the differences fit in `chunk_bytes`."""
         rows = max(1, self.chunk_bytes // (4 * candidates.numel() or 1))
-        parts = [-_modulus(q.unsqueeze(1) - candidates).sum(-1) for q in query.split(rows)]
+        parts = [-_modulus(q.unsqueeze(1) - candidates).sum(-1) for q in torch.split(query, rows)]
         return torch.cat(parts) if parts else query.new_zeros(0, len(candidates))
 
     def penalty(self, x: Tensor) -> Tensor:
@@ -115,7 +115,7 @@ class RotatE(Operator):
 
 def _modulus(x: Tensor) -> Tensor:
     """(..., 2 d) to (..., d), with a gradient of 0 rather than none at 0."""
-    return x.unflatten(-1, (-1, 2)).square().sum(-1).clamp(min=1e-12).sqrt()
+    return x.reshape(*x.shape[:-1], -1, 2).square().sum(-1).clamp(min=1e-12).sqrt()
 
 
 OPERATORS = {operator.name: operator for operator in (TransE(), DistMult(), ComplEx(), RotatE())}

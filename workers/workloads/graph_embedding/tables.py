@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -111,7 +112,7 @@ class Tables:
         target = self.buffer[rows]
         if self.device.type == "cpu":
             with self.file(part).open("rb") as file:
-                file.readinto(memoryview(target.numpy()).cast("B"))
+                file.readinto(target.numpy().data.cast("B"))
         else:
             target.copy_(torch.from_numpy(np.fromfile(self.file(part), np.float32).reshape(-1, self.width)))
 
@@ -131,7 +132,7 @@ class Tables:
             return
         temporary = self.file(part).with_suffix(f".{os.getpid()}")
         with temporary.open("wb") as file:
-            file.write(memoryview(self.buffer[self.rows(part)].cpu().numpy()).cast("B"))
+            file.write(self.buffer[self.rows(part)].cpu().numpy().data.cast("B"))
         temporary.replace(self.file(part))
         self.changed.discard(part)
 
@@ -144,7 +145,8 @@ def normal(rows: IntArray, columns: int, seed: int) -> npt.NDArray[np.float32]:
     half = (columns + 1) // 2
     with np.errstate(over="ignore"):
         counter = rows.astype(np.uint64)[:, None] * np.uint64(2 * half) + np.arange(2 * half, dtype=np.uint64)
-        x = (counter + np.uint64(seed + 1) * np.uint64(0x632BE59BD9B4E019)) * np.uint64(0x9E3779B97F4A7C15)
+        counter += np.uint64(seed + 1) * np.uint64(0x632BE59BD9B4E019)
+        x: npt.NDArray[Any] = counter * np.uint64(0x9E3779B97F4A7C15)
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         x ^= x >> np.uint64(31)

@@ -15,6 +15,7 @@ import torch.distributed as dist
 from safetensors.torch import load_file
 
 from search_spaces.errors import TrialFailure
+from workers.protocol import Halt
 from workers.workloads._data import IntArray
 
 from .partitions import Pair, Partitioning, edges_of_pairs, rounds
@@ -73,7 +74,8 @@ class Trainer:
     def __init__(self, context: Context, graph: Graph, options: TrainOptions, update: UpdateOptions) -> None:
         self.context, self.graph, self.options, self.update = context, graph, options, update
         self.device = torch.device(context.device)
-        self.place, self.seconds, self.edges = Place(), 0.0, 0
+        self.place, self.seconds, self.edges, self.reported = Place(), 0.0, 0, 0
+        self.losses = 0.0, 0  # sum and number in this epoch
         self.metrics: dict[str, float] = {}
         self.partitioning = Partitioning.random(len(graph.entities), options.partitions, context.seed)
         self.work = context.folder / "tables"
@@ -101,17 +103,19 @@ class Trainer:
     def run(self) -> dict[str, float]:
         """Train to the end, or until the context is halted; returns the last metrics."""
         try:
-            while self.place.epoch < self.options.max_epochs and not self._agreed(self._over()):
-                begun, losses = self.edges, self._epoch()
+            while True:
                 last = self.place.epoch >= self.options.max_epochs or self._agreed(self._over())
-                if last or self.place.epoch % self.options.evaluate_epochs == 0:
-                    self._alone(lambda losses=losses: self._report(losses))
-                if self.edges == begun:
+                due = last or self.place.epoch % self.options.evaluate_epochs == 0
+                if due and self.place == Place(self.place.epoch) and self.place.epoch > self.reported:
+                    self._alone(self._report)
+                    self.reported = self.place.epoch
+                if last:
                     break
+                self._epoch()
             if self.options.test and len(self.graph.test):
                 self._alone(self._test)
         except Halted:
-            self.context.noticed = self.context.halted()
+            self.context.noticed = self.context.noticed or self.context.halted() or Halt.INTERRUPT
             if self.context.world_size == 1:  # several ranks stand apart; they go on from the last whole round
                 self._save()
             return self.metrics
@@ -144,9 +148,10 @@ class Trainer:
     def _total(self) -> float:
         return self.context.assignment.previous_seconds + self.seconds
 
-    def _epoch(self) -> list[float]:
-        """Every round of an epoch, from where training stands; returns the losses of its updates."""
-        losses: list[float] = []
+    def _epoch(self) -> None:
+        """Every round of an epoch, from where training stands."""
+        if self.place == Place(self.place.epoch):
+            self.losses = 0.0, 0
         parts = edges_of_pairs(self.graph.train, self.partitioning, self._rng(0xED6E))
         for number, pairs in list(enumerate(rounds(self.options.partitions)))[self.place.round :]:
             before = self.relations.clone(), self.relation_state.clone()
@@ -155,19 +160,17 @@ class Trainer:
             try:
                 for index, pair in mine:
                     if index >= self.place.pair:
-                        losses += self._pair(index, pair, parts[pair])
+                        self._pair(index, pair, parts[pair])
             except Halted:
                 halted = True
             self._meet(before, halted)
             self.place = Place(self.place.epoch, number + 1)
             self._save_sometimes()
         self.place = Place(self.place.epoch + 1)
-        return losses
 
-    def _pair(self, index: int, pair: Pair, edges: IntArray) -> list[float]:
+    def _pair(self, index: int, pair: Pair, edges: IntArray) -> None:
         """Every update of a pair, from where training stands."""
         begins = dict(zip(pair, self.tables.open(pair), strict=True))
-        losses = []
         for batch, rows in enumerate(
             np.split(edges, range(self.options.batch_size, len(edges), self.options.batch_size))
         ):
@@ -177,12 +180,12 @@ class Trainer:
             if self._over():
                 break
             begun = time.perf_counter()
-            losses.append(self._update(pair, begins, self.graph.train[rows], (index, batch)))
+            loss = self._update(pair, begins, self.graph.train[rows], (index, batch))
+            self.losses = self.losses[0] + loss, self.losses[1] + 1
             self.seconds += time.perf_counter() - begun
             self.edges += len(rows)
             self.place = Place(self.place.epoch, self.place.round, index, batch + 1)
         self.place = Place(self.place.epoch, self.place.round, index + 1)
-        return losses
 
     def _update(self, pair: Pair, begins: Mapping[int, int], edges: IntArray, where: tuple[int, int]) -> float:
         """One update by a batch of edges (b, 3) of numbers of entities and relations."""
@@ -219,7 +222,9 @@ class Trainer:
 
     def _look(self, batch: int = 0) -> None:
         """Raise where the attempt must end."""
-        if self.context.halted() is not None:
+        halt = self.context.halted()
+        if halt is not None:
+            self.context.noticed = halt
             raise Halted
         limit, memory = self.context.assignment.limits.memory_bytes, self.context.memory
         if limit and memory and batch % _MEMORY_EVERY == 0 and memory.bytes() > limit:
@@ -242,14 +247,14 @@ class Trainer:
         if self.context.world_size > 1:
             dist.barrier()
 
-    def _report(self, losses: list[float]) -> None:
+    def _report(self) -> None:
         """Rank validation edges and report; not counted as training time."""
         valid, limit = self.graph.valid, self.options.evaluate_edges
         if 0 < limit < len(valid):
             valid = valid[np.random.default_rng(0).permutation(len(valid))[:limit]]
         self.metrics = {
             **(self._ranked(valid) if len(valid) else {}),
-            **({"train_loss": float(np.mean(losses))} if losses else {}),
+            **({"train_loss": self.losses[0] / self.losses[1]} if self.losses[1] else {}),
             "edges_per_second": self.edges / max(self.seconds, 1e-9),
             "epoch": float(self.place.epoch),
             "train_seconds": self._total(),
@@ -288,6 +293,8 @@ class Trainer:
             "place": asdict(self.place),
             "seconds": self.seconds,
             "edges": self.edges,
+            "losses": self.losses,
+            "reported": self.reported,
             "metrics": self.metrics,
             "shape": [self.options.dimension, self.options.state_size, self.options.partitions],
         }
@@ -310,7 +317,8 @@ class Trainer:
         tensors = load_file(path / "relations.safetensors")
         self.relations = tensors["relations"].to(self.device)
         self.relation_state = tensors["relation_state"].to(self.device)
-        self.place, self.edges = Place(**progress["place"]), progress["edges"]
+        self.place, self.edges, self.reported = Place(**progress["place"]), progress["edges"], progress["reported"]
+        self.losses = progress["losses"][0], progress["losses"][1]
         self.metrics = dict(progress["metrics"])
         earlier = self.context.assignment.previous_seconds
         self.seconds = max(0.0, float(progress["seconds"]) - earlier)
