@@ -197,7 +197,10 @@ def _dispatcher(
         return InlineDispatcher(num_slots(spec), objective)
     from .dispatch.ray import RayDispatcher
 
-    return RayDispatcher(spec.name, num_slots(spec), spec.resources, objective=objective, address=ray_address)
+    slots = spec.workers if ray_address else num_slots(spec)
+    return RayDispatcher(
+        spec.name, slots, spec.resources, objective=objective, workload=spec.workload, address=ray_address
+    )
 
 
 def _enlist(ledger: Ledger, spec: SweepSpec, *, fixed_name: bool, resume: bool) -> SweepSpec:

@@ -1,0 +1,159 @@
+"""A warm worker: a Ray actor that runs one rank of one attempt at a time and is used again for the next.
+
+What it has to say waits in a mailbox of its own until the controller takes it (`take`, answered by a thread of its
+own): a report costs the trial microseconds, and reaches the controller a millisecond later.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import socket
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from .protocol import Assignment, Event, Halt, Outcome, Started
+
+CONCURRENCY_GROUPS = {"mail": 1, "control": 1}  # `take` is called in the first, `halt` and `address` in the second
+
+
+class Worker:
+    """Runs ranks; `CONCURRENCY_GROUPS` says which thread answers what.
+
+    Args:
+        objective: pickled by cloudpickle, or None where workloads are run.
+        workload: name of the workload that will be run, imported ahead of the first attempt.
+        threads: CPU threads of this process.
+    """
+
+    def __init__(self, objective: bytes | None, workload: str | None, threads: int) -> None:
+        for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+            os.environ[name] = str(threads)
+        self._objective: Callable[[Any], Any] | None = None
+        self._broken = ""
+        try:
+            self._warm(objective, workload)
+        except Exception as error:  # told by `ready`; an actor that fails to begin would only say that it died
+            self._broken = f"{type(error).__name__}: {error}"
+        self._mail: deque[Event] = deque()
+        self._arrived = threading.Condition()
+        self._halts: dict[tuple[int, int], Halt] = {}
+        self._moved = time.monotonic()
+
+    def ready(self) -> tuple[str, str]:
+        """The node's id, and why this worker cannot be used ("" where it can)."""
+        import ray
+
+        return ray.get_runtime_context().get_node_id(), self._broken
+
+    def run(self, assignment: Assignment, rank: int = 0, rendezvous: str = "") -> Outcome:
+        """Run one rank of an attempt to its end; rank 0 also puts its reports and outcome into the mailbox."""
+        from .context import Context
+        from .run import run
+
+        self._moved = time.monotonic()
+        key = (assignment.trial, assignment.attempt)
+        context = Context(
+            assignment,
+            send=self._send if rank == 0 else lambda report: None,
+            halted=lambda: self._halted(key),
+            rank=rank,
+            world_size=assignment.num_ranks,
+            rendezvous=rendezvous,
+            device="cuda:0" if assignment.gpus > 0 else "cpu",
+        )
+        if rank == 0:
+            self._send(Started(*key, f"{socket.gethostname()}:{os.getpid()}"))
+        with _logged(assignment, rank):
+            outcome = run(context, self._objective)
+        self._halts.pop(key, None)
+        if rank == 0:
+            self._send(outcome)
+        return outcome
+
+    def take(self, timeout: float) -> tuple[list[Event], float]:
+        """Wait for mail; returns it with the seconds since the attempt's last step or report."""
+        with self._arrived:
+            self._arrived.wait_for(lambda: self._mail, timeout)
+            mail = list(self._mail)
+            self._mail.clear()
+        return mail, time.monotonic() - self._moved
+
+    def halt(self, trial: int, attempt: int, how: Halt) -> None:
+        """Ask an attempt to end; it may not have begun yet."""
+        self._halts[trial, attempt] = how
+
+    def address(self) -> str:
+        """Where the ranks of a gang on several nodes can meet: a port of this node that is free now."""
+        import ray
+
+        with socket.socket() as free:
+            free.bind(("", 0))
+            return f"tcp://{ray.util.get_node_ip_address()}:{free.getsockname()[1]}"
+
+    def _warm(self, objective: bytes | None, workload: str | None) -> None:
+        if objective is not None:
+            from ray import cloudpickle
+
+            self._objective = cloudpickle.loads(objective)
+        if workload is not None:
+            from .workloads import WORKLOADS
+
+            WORKLOADS.get(workload)
+        if workload is not None or (objective is not None and b"torch" in objective):
+            import torch
+
+            torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+        from . import run  # noqa: F401
+
+        gc.collect()
+        gc.freeze()  # what is imported stays: collecting it again before each trial takes a tenth of a second
+
+    def _send(self, event: Event) -> None:
+        self._moved = time.monotonic()
+        with self._arrived:
+            self._mail.append(event)
+            self._arrived.notify()
+
+    def _halted(self, key: tuple[int, int]) -> Halt | None:
+        self._moved = time.monotonic()
+        return self._halts.get(key)
+
+
+class _Tee:
+    """A text stream that writes to two."""
+
+    def __init__(self, first: IO[str], second: IO[str]) -> None:
+        self._first, self._second = first, second
+
+    def write(self, text: str) -> int:
+        self._second.write(text)
+        return self._first.write(text)
+
+    def flush(self) -> None:
+        self._first.flush()
+        self._second.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._first, name)
+
+
+@contextmanager
+def _logged(assignment: Assignment, rank: int) -> Iterator[None]:
+    """Copy what is printed to `logs/attempt-<a>-rank-<r>.log` in the trial's folder, besides Ray's own log."""
+    path = Path(assignment.folder) / "logs" / f"attempt-{assignment.attempt}-rank-{rank}.log"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    output, errors = sys.stdout, sys.stderr
+    with path.open("a", buffering=1, encoding="utf-8", errors="replace") as log:
+        sys.stdout, sys.stderr = _Tee(output, log), _Tee(errors, log)
+        try:
+            print(assignment.label, flush=True)
+            yield
+        finally:
+            sys.stdout, sys.stderr = output, errors
