@@ -44,7 +44,7 @@ def load(
     overrides: Iterable[str | Override] = (),
     *,
     hardware: Hardware | None = None,
-    objective: bool = False,
+    objective: bool | None = False,
 ) -> Config:
     """Read and check a configuration; creates nothing.
 
@@ -52,7 +52,7 @@ def load(
         path: of a YAML file.
         overrides: `KEY=VALUE` texts with dotted keys, later ones over earlier ones.
         hardware: what can run; None for this machine.
-        objective: whether a function of the user's own is tuned, not a workload.
+        objective: whether a function of the user's own is tuned, not a workload; None where either will do.
 
     Raises:
         ConfigError: the file cannot be read, or something in it is wrong; the message tells every error.
@@ -78,14 +78,14 @@ class _Checker:
     def __init__(self, root: Node, document: Document, problems: Problems, hardware: Hardware) -> None:
         self.root, self.document, self.problems, self.hardware = root, document, problems, hardware
 
-    def config(self, path: Path, objective: bool) -> Config | None:
+    def config(self, path: Path, objective: bool | None) -> Config | None:
         document = self.document
         self._known(("suggester",), SUGGESTERS, document.suggester)
         self._known(("stopper",), STOPPERS, document.stopper)
         workload = self._workload(objective)
         name = self._name(path)
         data = _with_absolute_folder(document.data)
-        if workload is None and not objective:
+        if workload is None and (objective is False or document.workload is not None):
             return None  # without a workload, nothing else can be judged
         declaration = self._declaration(workload)
         if declaration is None:
@@ -142,10 +142,10 @@ class _Checker:
         self.problems.under(self.root, where, text)
         return False
 
-    def _workload(self, objective: bool) -> type[Workload] | None:
+    def _workload(self, objective: bool | None) -> type[Workload] | None:
         name = self.document.workload
         if name is None:
-            if not objective and not self.root.child("workload"):
+            if objective is False and not self.root.child("workload"):
                 known = ", ".join(WORKLOADS.names())
                 text = f"a workload ({known}) is needed, or a function of your own named with --objective FILE:NAME"
                 self.problems.under(self.root, ("workload",), text)

@@ -1,0 +1,95 @@
+"""The command line: one verb a file, imported when it is typed, so that looking at a sweep is quick."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, Final
+
+import click
+
+from automl.errors import AutomlError, UsageError
+from search_spaces.plugins import nearest
+
+FAILED, USAGE, NO_SUCCESS, INTERRUPTED = 1, 2, 3, 130
+
+# Verb to the module that defines it, in the order in which a person meets them.
+COMMANDS: Final[Mapping[str, str]] = {
+    "sweep": "sweep",
+    "resume": "resume",
+    "status": "status",
+    "watch": "watch",
+    "trials": "trials",
+    "best": "best",
+    "list": "sweeps",
+    "stop": "stop",
+    "space": "space",
+    "workloads": "workloads",
+    "doctor": "doctor",
+}
+
+
+class Failure(click.ClickException):
+    """Our own error as click ends a program with it: a message on standard error and an exit status."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code  # type: ignore[misc]  # click reads it from the instance
+
+
+class Commands(click.Group):
+    """The verbs; turns our errors into messages and exit statuses."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Every verb."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of a verb, from its own module."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"automl.cli.{COMMANDS[cmd_name]}")
+        command: click.Command = module.command
+        return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """As click's, but an unknown verb is told with the nearest one."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            ctx.fail(f"no such command {args[0]!r}: {nearest(args[0], list(COMMANDS))}")
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the verb."""
+        try:
+            return super().invoke(ctx)
+        except UsageError as error:
+            raise Failure(str(error), USAGE) from error
+        except AutomlError as error:
+            raise Failure(str(error), FAILED) from error
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            ctx.exit(INTERRUPTED)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="automl", prog_name="automl")
+def cli() -> None:
+    """Find good training configurations by Bayesian optimisation.
+
+    \b
+    Examples:
+      automl sweep configs/nmt.yaml              run a sweep
+      automl sweep configs/nmt.yaml --dry-run    check it and show what it would do
+      automl status nmt                          how it stands, from another terminal
+      automl best nmt --json                     the best configuration, for a program
+      automl resume nmt                          go on after an interruption
+
+    Exit status: 0 done, 1 failed, 2 wrong usage or configuration, 3 no trial succeeded, 130 interrupted and
+    resumable.
+    """
+
+
+def main() -> None:
+    """The program `automl`."""
+    sys.exit(cli())

@@ -1,0 +1,44 @@
+"""`automl best SWEEP`: the best configuration."""
+
+from __future__ import annotations
+
+import click
+
+from automl.errors import AutomlError
+
+from . import NO_SUCCESS
+from .common import best_object, emit, json_option, opened, store_option, sweep_argument
+
+
+@click.command("best", short_help="Show the best configuration.")
+@sweep_argument
+@store_option
+@json_option
+@click.pass_context
+def command(ctx: click.Context, sweep: str, store: str, as_json: bool) -> None:
+    """Show the best configuration beside the default one.
+
+    \b
+    Examples:
+      automl best nmt
+      automl best nmt --json | jq .params
+    """
+    with opened(store) as ledger:
+        snapshot = ledger.snapshot(sweep)
+        space = ledger.spec(sweep).space
+    best = snapshot.best
+    if best is None:
+        message = f"no trial of {sweep} has succeeded"
+        if snapshot.state == "running":
+            raise AutomlError(f"{message} yet")
+        click.echo(f"{message}; see automl trials {sweep}", err=True)
+        ctx.exit(NO_SUCCESS)
+    if as_json:
+        emit(best_object(snapshot, best))
+        return
+    from automl.report.console import console
+    from automl.report.summary import comparison, pareto_table
+
+    console().print(comparison(snapshot, space))
+    if len(snapshot.goals) > 1:
+        console().print(pareto_table(snapshot))

@@ -1,0 +1,24 @@
+"""`automl doctor`: what this machine can run."""
+
+from __future__ import annotations
+
+import click
+
+from .common import STORE, emit, json_option, refuse_password
+
+
+@click.command("doctor", short_help="Show what this machine can run.")
+@click.option("--store", default=STORE, show_default=True, metavar="URL", help="Store to check for writing.")
+@json_option
+def command(store: str, as_json: bool) -> None:
+    """Show hardware, packages and backends, and what each precision and parallelism strategy needs."""
+    from automl.doctor import examine
+
+    refuse_password(store)
+    findings = examine(store)
+    if as_json:
+        emit(findings.to_dict())
+        return
+    from automl.report.console import console
+
+    console().print(findings.render())

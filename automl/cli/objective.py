@@ -1,0 +1,69 @@
+"""A function of the user's own, named on the command line as FILE:NAME."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from automl.errors import UsageError
+from search_spaces.plugins import nearest
+
+
+def objective_option(command: Any) -> Any:
+    """`--objective FILE:NAME`."""
+    text = "Function of your own to tune instead of a workload, such as train.py:objective."
+    return click.option("--objective", metavar="FILE:NAME", help=text)(command)
+
+
+def load_objective(target: str) -> Callable[[Any], Any]:
+    """The function that `FILE:NAME` names.
+
+    Raises:
+        UsageError: there is no such file or name, the file cannot be imported, or the name is no function.
+    """
+    file, colon, name = target.rpartition(":")
+    path = Path(file)
+    if not colon or not file or not name.isidentifier():
+        raise UsageError(f"--objective is FILE:NAME, such as train.py:objective, got {target!r}")
+    if not path.is_file():
+        raise UsageError(f"--objective: there is no file {file!r}")
+    found = _load(path)
+    function: Callable[[Any], Any] | None = found.get(name)
+    if function is None:
+        known = [key for key, value in found.items() if callable(value) and not key.startswith("_")]
+        raise UsageError(f"--objective: {file} defines no {name!r}: {nearest(name, known)}")
+    if not callable(function):
+        raise UsageError(f"--objective: {name!r} in {file} is no function, it is of type {type(function).__name__}")
+    return function
+
+
+def _load(path: Path) -> dict[str, Any]:
+    """The names that a file defines.
+
+    Its folder becomes importable, as when Python runs it. The module leaves `sys.modules` again, so that what it
+    defines is sent to workers by value: on another machine there may be no such file.
+    """
+    spec = importlib.util.spec_from_file_location(path.stem, path.absolute())
+    if spec is None or spec.loader is None:
+        raise UsageError(f"--objective: {path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    folder = str(path.absolute().parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    shadowed = sys.modules.get(path.stem)
+    sys.modules[path.stem] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise UsageError(f"--objective: {path} cannot be imported: {type(error).__name__}: {error}") from error
+    finally:
+        if shadowed is None:
+            del sys.modules[path.stem]
+        else:
+            sys.modules[path.stem] = shadowed
+    return vars(module)

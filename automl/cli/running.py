@@ -1,0 +1,63 @@
+"""Running a sweep in this process, with the live view, to its summary and exit status."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from . import FAILED, INTERRUPTED, NO_SUCCESS
+from .common import STORE
+
+if TYPE_CHECKING:
+    from automl.ledger import Ledger
+    from automl.snapshot import Snapshot
+    from automl.spec import SweepSpec
+
+
+def ray_options(command: Any) -> Any:
+    """Where trials run."""
+    address = click.option("--ray-address", metavar="ADDR", help="Ray cluster to use, 'auto' to find it.")
+    where = click.Choice(["ray", "inline"])
+    text = "Run trials on Ray workers, or in this process for debugging."
+    dispatcher = click.option("--dispatcher", type=where, default="ray", show_default=True, help=text)
+    return address(dispatcher(command))
+
+
+def run_sweep(
+    spec: SweepSpec,
+    ledger: Ledger,
+    store: str,
+    *,
+    objective: Callable[[Any], Any] | None = None,
+    resume: bool = False,
+    **where: Any,
+) -> int:
+    """Run a sweep of the ledger until it ends; the exit status.
+
+    Args:
+        store: as the person gave it, for the commands that the summary names.
+        where: `dispatcher` and `ray_address` of `automl.sweeps.run`.
+    """
+    from automl import sweeps
+    from automl.report.console import console
+    from automl.report.live import view
+    from automl.report.summary import print_summary
+
+    with view() as show:
+        snapshot = sweeps.run(spec, ledger=ledger, objective=objective, on_change=show, resume=resume, **where)
+        show(snapshot)
+    options = "" if store == STORE else f"--store {shlex.quote(store)}"
+    print_summary(console(), snapshot, spec.space, options)
+    return status_of(snapshot)
+
+
+def status_of(snapshot: Snapshot) -> int:
+    """The exit status of a sweep that ended so."""
+    if snapshot.state == "interrupted":
+        return INTERRUPTED
+    if snapshot.state != "finished":
+        return FAILED
+    return 0 if snapshot.best else NO_SUCCESS

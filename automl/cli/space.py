@@ -1,0 +1,82 @@
+"""`automl space CONFIG`: what is tuned on this hardware."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .common import emit, json_option
+
+if TYPE_CHECKING:
+    from automl.config import Config
+    from search_spaces.parameters import Parameter
+
+
+@click.command("space", short_help="Show what is tuned on this hardware.")
+@click.argument("config", type=click.Path())
+@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@json_option
+def command(config: str, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Show the search space of a configuration as this hardware allows it, and what it leaves out and why.
+
+    \b
+    Examples:
+      automl space configs/nmt.yaml
+      automl space configs/nmt.yaml space=auto
+    """
+    from automl.config import load
+
+    loaded = load(config, overrides, objective=None)
+    if as_json:
+        emit(_object(loaded))
+    else:
+        show_space(loaded)
+
+
+def _object(config: Config) -> dict[str, Any]:
+    return {
+        "workload": config.spec.workload,
+        **config.spec.space.to_dict(),
+        "default": config.spec.space.default(),
+        "size": config.spec.space.size,
+        "fixed": dict(config.spec.fixed),
+        "dropped": [vars(item) for item in config.dropped],
+    }
+
+
+def show_space(config: Config) -> None:
+    """Print the space for a person."""
+    from automl.report.console import console, table
+    from automl.report.text import number
+
+    space, out = config.spec.space, console()
+    rows = []
+    for p in space.parameters.values():
+        when = " and ".join(f"{k} is {' or '.join(map(str, v))}" for k, v in p.when.items())
+        default = "-" if p.default is None else number(p.default)
+        affects = ", ".join(sorted(p.affects)) if len(p.affects) < 3 else "everything"
+        rows.append([p.name, default, affects, _domain(p) + (f"  when {when}" if when else "")])
+    out.print(table(["parameter", "default", "affects", "values"], rows))
+    for constraint in space.constraints:
+        out.print(f"constraint: {constraint}", markup=False)
+    size = "infinitely many" if space.size is None else f"{space.size:,}"
+    out.print(f"{len(space.parameters)} parameters, {size} configurations", style="dim")
+    if config.spec.fixed:
+        fixed = "  ".join(f"{name}={number(value)}" for name, value in config.spec.fixed.items())
+        out.print(f"\nnot tuned: {fixed}", markup=False)
+    if config.dropped:
+        out.print("\nleft out on this hardware:")
+        gone = [[d.parameter, "-" if d.value is None else str(d.value), d.reason] for d in config.dropped]
+        out.print(table(["parameter", "value", "reason"], gone))
+
+
+def _domain(parameter: Parameter) -> str:
+    from automl.report.text import number
+    from search_spaces import Choice, Float, Int
+
+    if isinstance(parameter, Choice):
+        return ", ".join(number(choice) for choice in parameter.choices)
+    assert isinstance(parameter, Float | Int)
+    kind = "whole numbers " if isinstance(parameter, Int) else ""
+    return f"{kind}{number(parameter.low)} to {number(parameter.high)}{' on a log scale' if parameter.log else ''}"

@@ -1,0 +1,48 @@
+"""`automl status SWEEP`: how a sweep stands."""
+
+from __future__ import annotations
+
+import click
+
+from automl.snapshot import Snapshot
+from automl.trial import TrialState
+
+from .common import emit, json_option, opened, store_option, sweep_argument, trial_object
+
+
+@click.command("status", short_help="Show how a sweep stands.")
+@sweep_argument
+@store_option
+@json_option
+def command(sweep: str, store: str, as_json: bool) -> None:
+    """Show how a sweep stands, also while it runs.
+
+    \b
+    Examples:
+      automl status nmt
+      automl status nmt --json
+    """
+    with opened(store) as ledger:
+        snapshot = ledger.snapshot(sweep)
+    if as_json:
+        emit(status_object(snapshot))
+        return
+    from automl.report.console import console
+    from automl.report.live import render
+
+    console().print(render(snapshot, height=24))
+
+
+def status_object(snapshot: Snapshot) -> dict[str, object]:
+    """What `automl status --json` prints."""
+    best = snapshot.best
+    return {
+        "sweep": snapshot.sweep,
+        "state": snapshot.state,
+        "num_trials": len(snapshot.trials),
+        "num_completed": len(snapshot.in_state(TrialState.COMPLETED)),
+        "num_failed": len(snapshot.in_state(TrialState.FAILED)),
+        "best": trial_object(best) if best else None,
+        "seconds": snapshot.seconds,
+        "workers": snapshot.num_slots,
+    }

@@ -1,0 +1,39 @@
+"""`automl list`: the sweeps of a store."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+
+import click
+
+from .common import emit, json_option, opened, store_option
+
+
+@click.command("list", short_help="List the sweeps of a store.")
+@store_option
+@json_option
+def command(store: str, as_json: bool) -> None:
+    """List the sweeps of a store, the newest last."""
+    with opened(store) as ledger:
+        sweeps = ledger.sweeps()
+    if as_json:
+        emit([dataclasses.asdict(info) for info in sweeps])
+        return
+    from automl.report.console import console, table
+    from automl.report.text import duration
+
+    rows = [
+        [
+            info.name,
+            info.state,
+            str(info.num_trials),
+            duration(info.seconds),
+            time.strftime("%Y-%m-%d %H:%M", time.localtime(info.created)),
+        ]
+        for info in sweeps
+    ]
+    if rows:
+        console().print(table(["sweep", "state", "trials", "time", "created"], rows, right=["trials", "time"]))
+    else:
+        click.echo("no sweeps yet; begin one with: automl sweep CONFIG")

@@ -1,0 +1,32 @@
+"""`automl watch SWEEP`: the live view of a sweep that runs in another terminal."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from .common import opened, store_option, sweep_argument
+
+
+@click.command("watch", short_help="Watch a running sweep live.")
+@sweep_argument
+@store_option
+@click.option("--interval", default=1.0, show_default=True, type=click.FloatRange(0.1), help="Seconds between looks.")
+def command(sweep: str, store: str, interval: float) -> None:
+    """Watch a running sweep from another terminal; Ctrl-C leaves it running.
+
+    \b
+    Example:
+      automl watch nmt
+    """
+    from automl.report.live import view
+
+    with opened(store) as ledger, view() as show:
+        try:
+            show(snapshot := ledger.snapshot(sweep))
+            while snapshot.state == "running":
+                time.sleep(interval)
+                show(snapshot := ledger.snapshot(sweep))
+        except KeyboardInterrupt:
+            return

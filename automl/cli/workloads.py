@@ -1,0 +1,24 @@
+"""`automl workloads`: what can be trained."""
+
+from __future__ import annotations
+
+import click
+
+from .common import emit, json_option
+
+
+@click.command("workloads", short_help="List what can be trained.")
+@json_option
+def command(as_json: bool) -> None:
+    """List the workloads: what each trains and its goals."""
+    from workers.workloads import WORKLOADS
+
+    found = [WORKLOADS.get(name) for name in WORKLOADS.names()]
+    objects = [{"name": w.name, "summary": w.summary, "goals": list(w.goals)} for w in found]
+    if as_json:
+        emit(objects)
+        return
+    from automl.report.console import console, table
+
+    rows = [[w.name, ", ".join(w.goals), w.summary] for w in found]
+    console().print(table(["workload", "goals", "summary"], rows))

@@ -1,0 +1,270 @@
+"""The live view of a sweep: a screen that redraws itself in a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from automl.snapshot import Snapshot
+from automl.trial import Trial, TrialState
+
+from . import text
+from .console import console as default_console
+from .console import table
+
+REFRESH_SECONDS = 0.25
+NEWS_SECONDS = 60.0
+STYLES = {"running": "cyan", "completed": "green", "failed": "red", "stopped": "yellow", "paused": "magenta"}
+SWEEP_STYLES = {"running": "cyan", "finished": "green", "interrupted": "yellow", "failed": "red"}
+
+Show = Callable[[Snapshot], None]
+
+
+@dataclass(frozen=True)
+class SweepView:
+    """A sweep at one moment, drawn to fit `height` lines of whatever width there is."""
+
+    snapshot: Snapshot
+    height: int = 24
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """See rich."""
+        width = options.max_width
+        yield _heading(self.snapshot, width)
+        yield _progress(self.snapshot, width)
+        yield Text()
+        yield from _best(self.snapshot, width)
+        yield Text()
+        footer = _footer(self.snapshot)
+        num_rows = max(self.height - 9 - len(footer), 3)
+        yield _trials(self.snapshot, num_rows)
+        yield Text()
+        yield from footer
+
+
+def render(snapshot: Snapshot, height: int = 24) -> RenderableType:
+    """The view of a sweep, at most `height` lines."""
+    return SweepView(snapshot, height)
+
+
+@contextmanager
+def view(console: Console | None = None) -> Iterator[Show]:
+    """A function that shows each new snapshot: redrawn in a terminal, in lines about what is new elsewhere."""
+    out = console or default_console()
+    if not out.is_terminal:
+        yield PlainLines(out)
+        return
+    with Live(console=out, auto_refresh=False, transient=True, vertical_overflow="crop") as live:
+        yield _Screen(live, out)
+
+
+class _Screen:
+    """Redraws at most four times a second, and less often where drawing is slow."""
+
+    def __init__(self, live: Live, console: Console) -> None:
+        self.live, self.console, self.next_time = live, console, 0.0
+
+    def __call__(self, snapshot: Snapshot) -> None:
+        begin = time.monotonic()
+        if begin < self.next_time and snapshot.state == "running":
+            return
+        self.live.update(render(snapshot, self.console.height - 1), refresh=True)
+        end = time.monotonic()
+        self.next_time = end + max(REFRESH_SECONDS, 20 * (end - begin))
+
+
+class PlainLines:
+    """A line for each trial that begins or ends, and one about the sweep every minute."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.seen: dict[int, TrialState] = {}
+        self.best: float | None = None
+        self.next_news = NEWS_SECONDS
+        self.suggesting = ""
+
+    def __call__(self, snapshot: Snapshot) -> None:
+        """Print what is new."""
+        for trial in snapshot.trials:
+            if self.seen.get(trial.number) is not trial.state:
+                self.seen[trial.number] = trial.state
+                self._tell(snapshot, trial)
+        if "fell back" in snapshot.suggesting and snapshot.suggesting != self.suggesting:
+            self._line(snapshot, f"suggestions: {snapshot.suggesting}")
+        self.suggesting = snapshot.suggesting
+        if snapshot.seconds >= self.next_news and snapshot.state == "running":
+            self.next_news = snapshot.seconds + NEWS_SECONDS
+            self._line(snapshot, " - ".join([_budget_text(snapshot), *_counts(snapshot)]))
+
+    def _tell(self, snapshot: Snapshot, trial: Trial) -> None:
+        if trial.state is TrialState.WAITING and trial.attempts == 0:
+            return
+        words = [f"trial {trial.number} {trial.state}"]
+        if trial.state.finished:
+            words += self._result(snapshot, trial)
+        if trial.state is TrialState.RUNNING:
+            words.append(text.configuration(trial.params))
+        elif trial.message:
+            words.append(f"({trial.message.splitlines()[0]})")
+        self._line(snapshot, "  ".join(words))
+
+    def _result(self, snapshot: Snapshot, trial: Trial) -> list[str]:
+        if trial.failure:
+            return [trial.failure.replace("_", " ")]
+        goal, value = snapshot.goals[0], text.goal_value(trial, snapshot)
+        if value is None:
+            return [f"no {goal.metric} within the constraints"]
+        found = [f"{goal.metric} {text.number(value)}", f"in {text.duration(trial.seconds)}"]
+        if self.best is None or goal.better(value, self.best):
+            self.best = value
+            found.append("best so far")
+        return found
+
+    def _line(self, snapshot: Snapshot, line: str) -> None:
+        self.console.print(f"[{text.duration(snapshot.seconds):>7}] {line}", markup=False, soft_wrap=True)
+
+
+# The parts of the view, from top to bottom
+
+
+def _heading(snapshot: Snapshot, width: int) -> RenderableType:
+    left = Text.assemble((snapshot.sweep, "bold"), "  ", (snapshot.state, SWEEP_STYLES.get(snapshot.state, "")))
+    return _apart(left, Text(_left_text(snapshot), style="dim"), width)
+
+
+def _progress(snapshot: Snapshot, width: int) -> RenderableType:
+    right = Text(_budget_text(snapshot))
+    bar = max(width - right.cell_len - 2, 0)
+    row = Table.grid(padding=(0, 2, 0, 0))
+    share = _share(snapshot)
+    row.add_row(ProgressBar(total=1.0, completed=share, width=bar) if share is not None else Text(), right)
+    return row
+
+
+def _best(snapshot: Snapshot, width: int) -> list[RenderableType]:
+    best, goal = snapshot.best, snapshot.goals[0]
+    value = text.goal_value(best, snapshot) if best else None
+    if best is None or value is None:
+        return [Text(f"no {goal.metric} yet", style="dim"), Text()]
+    words = Text.assemble("best  ", (f"{goal.metric} {text.number(value)}", "bold green"), f"  trial {best.number}")
+    words.append(_gain(snapshot, best, value), style="dim")
+    if len(snapshot.goals) > 1:
+        words.append(f"  {len(snapshot.pareto)} on the Pareto front", style="dim")
+    room = width - words.cell_len - 2
+    spark = text.sparkline(text.best_so_far(snapshot), min(room, width // 3), maximize=goal.maximize)
+    params = Text("      " + text.configuration(best.params), no_wrap=True, overflow="ellipsis")
+    return [_apart(words, Text(spark, style="green"), width), params]
+
+
+def _gain(snapshot: Snapshot, best: Trial, value: float) -> str:
+    baseline = text.goal_value(snapshot.trials[0], snapshot)
+    if baseline is None or best.number == 0:
+        return ""
+    return f"  {value - baseline:+.4g} against the default"
+
+
+def _trials(snapshot: Snapshot, num_rows: int) -> RenderableType:
+    """The running trials, then those that ended last."""
+    running = snapshot.in_state(TrialState.RUNNING)
+    others = [t for t in snapshot.trials if t.state is not TrialState.RUNNING and t.state is not TrialState.WAITING]
+    others.sort(key=lambda trial: (trial.ended or 0.0, trial.number), reverse=True)
+    shown = [*running[: max(num_rows - 2, 1)], *others]
+    best = snapshot.best
+    default = snapshot.trials[0].params if snapshot.trials else {}
+    goal = snapshot.goals[0].metric
+    rows = [_row(snapshot, trial, default, best) for trial in shown[:num_rows]]
+    return table(["trial", "state", goal[:16], "time", "configuration"], rows, right=["trial", goal[:16], "time"])
+
+
+def _row(
+    snapshot: Snapshot, trial: Trial, default: Mapping[str, Any], best: Trial | None
+) -> tuple[RenderableType, ...]:
+    value = text.goal_value(trial, snapshot)
+    state = trial.failure.replace("_", " ") if trial.failure else str(trial.state)
+    if trial.state is TrialState.RUNNING:
+        state = f"step {trial.reports[-1].step}" if trial.reports else "running"
+    is_best = best is not None and best.number == trial.number
+    return (
+        Text(str(trial.number), style="bold green" if is_best else ""),
+        Text(state, style=STYLES.get(str(trial.state), "")),
+        Text("-" if value is None else text.number(value), style="bold green" if is_best else ""),
+        Text(text.duration(_seconds(snapshot, trial))),
+        Text(_difference(trial, default) or "the default", style="dim"),
+    )
+
+
+def _difference(trial: Trial, default: Mapping[str, Any]) -> str:
+    changed = {name: value for name, value in trial.params.items() if default.get(name) != value}
+    return text.configuration(changed)
+
+
+def _seconds(snapshot: Snapshot, trial: Trial) -> float:
+    if trial.state is TrialState.RUNNING and trial.started is not None and trial.attempts <= 1:
+        return max(snapshot.seconds - trial.started, 0.0)
+    return trial.seconds
+
+
+def _footer(snapshot: Snapshot) -> list[RenderableType]:
+    counts = Text("   ".join(_counts(snapshot)) or "no trial has ended yet")
+    if snapshot.state != "running":
+        return [counts]
+    words = []
+    if snapshot.num_slots:
+        words.append(f"workers {snapshot.busy_slots} of {snapshot.num_slots} busy")
+    recent = list(snapshot.suggestion_seconds)[-10:]
+    each = f", {text.number(sum(recent) / len(recent))} s each" if recent else ""
+    words.append(f"suggestions {snapshot.suggesting}{each}")
+    return [counts, Text("   ".join(words), style="dim")]
+
+
+def _counts(snapshot: Snapshot) -> list[str]:
+    found = []
+    for state in (TrialState.RUNNING, TrialState.COMPLETED, TrialState.STOPPED, TrialState.PAUSED):
+        if count := len(snapshot.in_state(state)):
+            found.append(f"{count} {state}")
+    failed = text.failure_text(snapshot.trials)
+    return [*found, failed] if failed else found
+
+
+def _budget_text(snapshot: Snapshot) -> str:
+    budget = snapshot.budget
+    trials = f"{len(snapshot.trials)} of {budget.trials}" if budget.trials else str(len(snapshot.trials))
+    time_text = text.duration(snapshot.seconds)
+    if budget.time:
+        time_text += f" of {text.duration(budget.time)}"
+    return f"{trials} trials, {time_text}"
+
+
+def _share(snapshot: Snapshot) -> float | None:
+    """How much of the budget is used, by whichever limit is nearest; None where there is no limit."""
+    budget = snapshot.budget
+    ended = sum(trial.state.finished for trial in snapshot.trials)
+    worked = sum(trial.seconds for trial in snapshot.trials)
+    used = ((ended, budget.trials), (snapshot.seconds, budget.time), (worked, budget.worker_time))
+    shares = [done / limit for done, limit in used if limit]
+    return min(max(shares), 1.0) if shares else None
+
+
+def _left_text(snapshot: Snapshot) -> str:
+    """`about 4m 48s left`, from the budget and the pace so far."""
+    share = _share(snapshot)
+    if snapshot.state != "running" or share is None or share <= 0:
+        return ""
+    return f"about {text.duration(snapshot.seconds * (1 - share) / share)} left"
+
+
+def _apart(left: Text, right: Text, width: int) -> RenderableType:
+    """Two texts on a line, one at each end."""
+    gap = max(width - left.cell_len - right.cell_len, 1)
+    line = Text.assemble(left, " " * gap, right)
+    line.no_wrap, line.overflow = True, "ellipsis"
+    return line

@@ -1,0 +1,151 @@
+"""What a person reads when a sweep has ended: the answer, how it compares, what failed, and what to type next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
+
+from automl.snapshot import Snapshot
+from automl.trial import Trial, TrialState
+from search_spaces import Choice, Float, Int, Space
+
+from . import text
+from .console import table
+
+MAX_METRICS = 12
+
+
+def print_summary(console: Console, snapshot: Snapshot, space: Space, options: str = "") -> None:
+    """Print the summary of a sweep that has ended or was interrupted.
+
+    Args:
+        space: what was tuned.
+        options: what `automl` needs to find the sweep again, such as `--store runs`.
+    """
+    console.print()
+    console.print(Text(_headline(snapshot), style="bold"))
+    console.print(Text(_answer(snapshot)))
+    if snapshot.best:
+        console.print()
+        console.print(comparison(snapshot, space))
+    if len(snapshot.goals) > 1 and snapshot.best:
+        console.print(pareto_table(snapshot))
+    for line in _warnings(snapshot, space):
+        console.print(Text(line, style="yellow"))
+    console.print()
+    for line in _next_commands(snapshot, options):
+        console.print(Text(line))
+
+
+def comparison(snapshot: Snapshot, space: Space) -> RenderableType:
+    """The best configuration and its metrics beside those of trial 0."""
+    best, baseline = snapshot.best, snapshot.trials[0]
+    assert best is not None, "there is nothing to compare where no trial succeeded"
+    head = ["", f"best (trial {best.number})", "default (trial 0)"]
+    names = [name for name in space.parameters if name in best.params or name in baseline.params]
+    params: list[list[RenderableType]] = []
+    for name in names:
+        ours, theirs = (text.number(t.params[name]) if name in t.params else "-" for t in (best, baseline))
+        params.append([name, Text(ours, style="bold" if ours != theirs else ""), theirs])
+    metrics: list[list[RenderableType]] = [[name, *cells] for name, cells in _metrics(snapshot, best, baseline)]
+    if best.number == 0:
+        return table(head[:2], [row[:2] for row in [*params, *metrics]], right=head[1:2])
+    blank: list[list[RenderableType]] = [["", "", ""]]
+    return table([*head, "change"], [[*row, ""] for row in [*params, *blank]] + metrics, right=head[1:])
+
+
+def _metrics(snapshot: Snapshot, best: Trial, baseline: Trial) -> Iterator[tuple[str, list[RenderableType]]]:
+    """The goals first, each by what counts for it, then what else was reported at the end."""
+    for index, goal in enumerate(snapshot.goals):
+        ours, theirs = (text.goal_value(trial, snapshot, index) for trial in (best, baseline))
+        yield goal.metric, _cells(ours, theirs, style="bold green")
+    goals = {goal.metric for goal in snapshot.goals}
+    others = [name for name in best.metrics if name not in goals]
+    for name in others[: MAX_METRICS - len(goals)]:
+        yield name, _cells(best.metrics[name], baseline.metrics.get(name))
+
+
+def _cells(ours: float | None, theirs: float | None, style: str = "") -> list[RenderableType]:
+    shown = ["-" if value is None else text.number(value) for value in (ours, theirs)]
+    change = "" if ours is None or theirs is None else f"{ours - theirs:+.4g}"
+    return [Text(shown[0], style=style), Text(shown[1]), Text(change, style=style)]
+
+
+def pareto_table(snapshot: Snapshot) -> RenderableType:
+    """The configurations of which no other is better in every goal."""
+    front = snapshot.pareto
+    names = [goal.metric for goal in snapshot.goals]
+    rows = []
+    for trial in front:
+        values = [text.goal_value(trial, snapshot, index) for index in range(len(names))]
+        cells = ["-" if value is None else text.number(value) for value in values]
+        rows.append([str(trial.number), *cells, text.configuration(trial.params)])
+    title = Text(f"\nPareto front: {len(front)} configurations that no other beats in every goal")
+    return Group(title, table(["trial", *names, "configuration"], rows, right=["trial", *names]))
+
+
+def _headline(snapshot: Snapshot) -> str:
+    trials = "1 trial" if len(snapshot.trials) == 1 else f"{len(snapshot.trials)} trials"
+    failed = text.failure_text(snapshot.trials)
+    return f"{snapshot.sweep} {snapshot.state}: {trials} in {text.duration(snapshot.seconds)}" + (
+        f", {failed}" if failed else ""
+    )
+
+
+def _answer(snapshot: Snapshot) -> str:
+    best, goal = snapshot.best, snapshot.goals[0]
+    value = text.goal_value(best, snapshot) if best else None
+    if best is None or value is None:
+        succeeded = snapshot.in_state(TrialState.COMPLETED, TrialState.STOPPED)
+        if succeeded and snapshot.constraints:
+            rules = " and ".join(str(constraint) for constraint in snapshot.constraints)
+            return f"No trial has kept to {rules}."
+        return "No trial has succeeded." + _reasons(snapshot)
+    found = f"Best {goal.metric}: {text.number(value)} in trial {best.number}"
+    baseline = text.goal_value(snapshot.trials[0], snapshot)
+    if best.number == 0:
+        return f"{found}, the default configuration: no other trial was better."
+    if baseline is None:
+        return f"{found}; the default configuration (trial 0) failed."
+    share = f" ({(value - baseline) / abs(baseline):+.1%})" if baseline else ""
+    return f"{found}, {value - baseline:+.4g}{share} against the default configuration's {text.number(baseline)}."
+
+
+def _reasons(snapshot: Snapshot) -> str:
+    """One message for each kind of failure."""
+    first: dict[str, Trial] = {}
+    for trial in snapshot.in_state(TrialState.FAILED):
+        first.setdefault(trial.failure or "unknown", trial)
+    lines = [f"\n  {kind.replace('_', ' ')}, trial {trial.number}: {trial.message}" for kind, trial in first.items()]
+    return "".join(lines)
+
+
+def _warnings(snapshot: Snapshot, space: Space) -> Iterator[str]:
+    """What makes the answer doubtful."""
+    best = snapshot.best
+    if best is None:
+        return
+    for name, value in best.params.items():
+        parameter = space.parameters.get(name)
+        if isinstance(parameter, Choice | None) or parameter.size == 1:
+            continue
+        assert isinstance(parameter, Float | Int)
+        unit = parameter.to_unit(value)
+        if unit <= 0.02 or unit >= 0.98:
+            bound = parameter.low if unit < 0.5 else parameter.high
+            yield f"{name}={text.number(value)} is at the edge of its range ({text.number(bound)}): widen it?"
+    failed = len(snapshot.in_state(TrialState.FAILED))
+    if failed * 2 > len(snapshot.trials):
+        yield f"{failed} of {len(snapshot.trials)} trials failed:{_reasons(snapshot)}"
+
+
+def _next_commands(snapshot: Snapshot, options: str) -> list[str]:
+    name = f"{snapshot.sweep}{' ' + options if options else ''}"
+    if snapshot.state == "interrupted":
+        return [f"Go on with:     automl resume {name}", f"See what is there:  automl trials {name}"]
+    commands = [f"Every trial:             automl trials {name}"]
+    if snapshot.best:
+        commands.append(f"The best, for a program:  automl best {name} --json")
+    return commands
