@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import platform
 import shutil
 from dataclasses import dataclass
@@ -15,9 +16,8 @@ from rich.text import Text
 from search_spaces.hardware import PRECISIONS, Hardware, detect
 from search_spaces.knobs import KNOBS
 
-from .environment import PACKAGES, package_versions
-
 REQUIRED_RAY = (2, 52)
+PACKAGES = ("automl", "torch", "botorch", "gpytorch", "ax-platform", "optuna", "ray", "numpy", "sqlalchemy")
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,15 @@ def examine(store: str) -> Findings:
     hardware = detect()
     free = shutil.disk_usage(_existing(Path(store) if "://" not in store else Path.cwd())).free
     abilities = (*_precisions(hardware), *_backends(hardware), *_strategies(hardware), _ray(), _store(store))
-    return Findings(hardware, package_versions(PACKAGES), abilities, free)
+    return Findings(hardware, _versions(), abilities, free)
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
 
 
 def _precisions(hardware: Hardware) -> list[Ability]:

@@ -59,12 +59,10 @@ def command(ctx: click.Context, /, config: str, overrides: tuple[str, ...], **op
         return
     from automl.environment import describe
     from automl.ledger import Ledger
-    from search_spaces.hardware import detect
 
     ledger = Ledger.open(loaded.store, create=True)
     try:
-        environment = describe(loaded.hardware or detect())
-        name = ledger.create_sweep(loaded.spec, environment, rename=options["name"] is None)
+        name = ledger.create_sweep(loaded.spec, describe(), rename=options["name"] is None)
         if name != loaded.spec.name:
             click.echo(f"{loaded.spec.name} is in use: this sweep is {name}", err=True)
         where = {key: options[key] for key in ("dispatcher", "ray_address")}

@@ -21,16 +21,30 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[RenderableType]], *, right: Sequence[str] = ()) -> Table:
-    """A table without rules; the last column takes the room that is left, and is cut where there is none.
+    """A table without rules; the last column is cut where there is no room for it.
 
     Args:
         right: columns that hold numbers.
     """
-    found = Table(box=None, pad_edge=False, header_style="bold", expand=False)
+    found = Table(box=None, pad_edge=False, header_style="bold")
+    cells = [[_one_line(cell) for cell in row] for row in rows]
     for index, column in enumerate(columns):
+        texts = [row[index] for row in cells]
+        width = max((text.cell_len for text in texts if isinstance(text, Text)), default=0)
         last = index == len(columns) - 1
-        justify = "right" if column in right else "left"
-        found.add_column(column, justify=justify, no_wrap=True, overflow="ellipsis", ratio=1 if last else None)  # type: ignore[arg-type]
-    for row in rows:
-        found.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+        found.add_column(
+            column,
+            justify="right" if column in right else "left",
+            no_wrap=not last,  # rich makes only columns that may wrap narrower
+            min_width=None if last else max(width, len(column)),
+        )
+    for row in cells:
+        found.add_row(*row)
     return found
+
+
+def _one_line(cell: RenderableType) -> RenderableType:
+    text = Text(cell) if isinstance(cell, str) else cell
+    if isinstance(text, Text):
+        text.no_wrap, text.overflow = True, "ellipsis"
+    return text

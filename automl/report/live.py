@@ -45,7 +45,7 @@ class SweepView:
         yield from _best(self.snapshot, width)
         yield Text()
         footer = _footer(self.snapshot)
-        num_rows = max(self.height - 9 - len(footer), 3)
+        num_rows = max(self.height - 8 - len(footer), 3)
         yield _trials(self.snapshot, num_rows)
         yield Text()
         yield from footer
@@ -221,7 +221,7 @@ def _footer(snapshot: Snapshot) -> list[RenderableType]:
     if snapshot.num_slots:
         words.append(f"workers {snapshot.busy_slots} of {snapshot.num_slots} busy")
     recent = list(snapshot.suggestion_seconds)[-10:]
-    each = f", {text.number(sum(recent) / len(recent))} s each" if recent else ""
+    each = f", {sum(recent) / len(recent):.2g} s each" if recent else ""
     words.append(f"suggestions {snapshot.suggesting}{each}")
     return [counts, Text("   ".join(words), style="dim")]
 

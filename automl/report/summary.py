@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
@@ -64,12 +64,17 @@ def _metrics(snapshot: Snapshot, best: Trial, baseline: Trial) -> Iterator[tuple
     goals = {goal.metric for goal in snapshot.goals}
     others = [name for name in best.metrics if name not in goals]
     for name in others[: MAX_METRICS - len(goals)]:
-        yield name, _cells(best.metrics[name], baseline.metrics.get(name))
+        show = text.memory if name.endswith("_bytes") else text.number
+        yield name, _cells(best.metrics[name], baseline.metrics.get(name), show=show)
 
 
-def _cells(ours: float | None, theirs: float | None, style: str = "") -> list[RenderableType]:
-    shown = ["-" if value is None else text.number(value) for value in (ours, theirs)]
-    change = "" if ours is None or theirs is None else f"{ours - theirs:+.4g}"
+def _cells(
+    ours: float | None, theirs: float | None, style: str = "", show: Callable[[float], str] = text.number
+) -> list[RenderableType]:
+    shown = ["-" if value is None else show(value) for value in (ours, theirs)]
+    change = ""
+    if ours is not None and theirs is not None and theirs != 0 and ours != theirs:
+        change = f"{(ours - theirs) / abs(theirs):+.1%}"
     return [Text(shown[0], style=style), Text(shown[1]), Text(change, style=style)]
 
 
@@ -110,7 +115,7 @@ def _answer(snapshot: Snapshot) -> str:
     if baseline is None:
         return f"{found}; the default configuration (trial 0) failed."
     share = f" ({(value - baseline) / abs(baseline):+.1%})" if baseline else ""
-    return f"{found}, {value - baseline:+.4g}{share} against the default configuration's {text.number(baseline)}."
+    return f"{found}, {value - baseline:+.4g}{share} against the default ({text.number(baseline)})."
 
 
 def _reasons(snapshot: Snapshot) -> str:
@@ -144,8 +149,10 @@ def _warnings(snapshot: Snapshot, space: Space) -> Iterator[str]:
 def _next_commands(snapshot: Snapshot, options: str) -> list[str]:
     name = f"{snapshot.sweep}{' ' + options if options else ''}"
     if snapshot.state == "interrupted":
-        return [f"Go on with:     automl resume {name}", f"See what is there:  automl trials {name}"]
-    commands = [f"Every trial:             automl trials {name}"]
-    if snapshot.best:
-        commands.append(f"The best, for a program:  automl best {name} --json")
-    return commands
+        commands = {"Go on": f"automl resume {name}", "See what is there": f"automl trials {name}"}
+    else:
+        commands = {"Every trial": f"automl trials {name}"}
+        if snapshot.best:
+            commands["The best, for a program"] = f"automl best {name} --json"
+    width = max(map(len, commands))
+    return [f"{words + ':':<{width + 1}}  {typed}" for words, typed in commands.items()]

@@ -1,0 +1,192 @@
+"""Looking at sweeps: `status`, `trials`, `best`, `list`, `stop`, quickly and for programs too."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from automl.cli import COMMANDS, cli
+from automl.events import Begun, Ended, Proposed, SweepEvent
+from automl.goals import Goal
+from automl.ledger import Ledger
+from automl.spec import SweepSpec
+from automl.trial import TrialState
+from search_spaces import Choice, Float, Space
+from workers.protocol import Ending, Outcome, Report
+
+ROOT = Path(__file__).parents[3]
+SPACE = Space(Float("lr", 1e-5, 1e-1, log=True, default=1e-3), Choice("precision", ["fp32", "bf16"], default="fp32"))
+SPEC = SweepSpec("toy", SPACE, (Goal("loss"),))
+
+
+def completed(number: int, loss: float, **metrics: float) -> list[SweepEvent]:
+    outcome = Outcome(number, 1, Ending.COMPLETED, {"loss": loss, **metrics}, seconds=2.0, peak_memory_bytes=1000)
+    params = {"lr": 1e-3 * (number + 1), "precision": "fp32"}
+    return [Proposed(number, params, "bayes"), Begun(number, 1), Ended(outcome, TrialState.COMPLETED)]
+
+
+def failed(number: int) -> list[SweepEvent]:
+    outcome = Outcome(number, 1, Ending.FAILED, failure="out_of_memory", message="asked for 12 GB", seconds=1.0)
+    ended = Ended(outcome, TrialState.FAILED, "out_of_memory", "asked for 12 GB")
+    return [Proposed(number, {"lr": 0.1, "precision": "bf16"}, "bayes"), Begun(number, 1), ended]
+
+
+def store(folder: Path, *events: Sequence[SweepEvent], spec: SweepSpec = SPEC) -> str:
+    location = str(folder / "runs")
+    ledger = Ledger.open(location, create=True)
+    name = ledger.create_sweep(spec)
+    ledger.acquire(name)
+    ledger.record(name, *[event for several in events for event in several])
+    ledger.close()
+    return location
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> str:
+    return store(tmp_path, completed(0, 2.0), failed(1), completed(2, 1.5, accuracy=float("nan")))
+
+
+def automl(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, list(arguments))
+
+
+def parsed(*arguments: str) -> Any:
+    done = automl(*arguments, "--json")
+    assert (done.exit_code, done.stderr) == (0, "")
+    return json.loads(done.stdout, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+
+
+def test_trials_as_json_has_the_contracts_fields(runs: str) -> None:
+    trials = parsed("trials", "toy", "--store", runs)
+    assert [trial["number"] for trial in trials] == [0, 1, 2]
+    fields = {"number", "state", "params", "metrics", "failure", "attempts", "seconds", "peak_memory_bytes"}
+    assert all(set(trial) == fields for trial in trials)
+    assert [(trial["state"], trial["failure"]) for trial in trials] == [
+        ("completed", None),
+        ("failed", "out_of_memory"),
+        ("completed", None),
+    ]
+    assert trials[0]["params"] == {"lr": 1e-3, "precision": "fp32"}
+    assert trials[0]["metrics"] == {"loss": 2.0, "seconds": 2.0, "peak_memory_bytes": 1000.0}
+    assert trials[2]["metrics"]["accuracy"] == "nan"
+
+
+def test_best_as_json_has_the_baseline_beside_it(runs: str) -> None:
+    best = parsed("best", "toy", "--store", runs)
+    assert (best["number"], best["sweep"], best["goals"]) == (2, "toy", ["minimize loss"])
+    assert best["baseline"] == parsed("trials", "toy", "--store", runs)[0]
+    assert "pareto" not in best
+
+
+def test_best_of_several_goals_has_the_pareto_front(tmp_path: Path) -> None:
+    spec = replace(SPEC, goals=(Goal("loss"), Goal("size")))
+    runs = store(
+        tmp_path, completed(0, 2.0, size=1.0), completed(1, 1.0, size=3.0), completed(2, 2.0, size=3.0), spec=spec
+    )
+    best = parsed("best", "toy", "--store", runs)
+    assert (best["number"], [trial["number"] for trial in best["pareto"]]) == (1, [0, 1])
+    assert "Pareto front: 2" in automl("best", "toy", "--store", runs).stdout
+
+
+def test_status_as_json_has_the_contracts_fields(runs: str) -> None:
+    status = parsed("status", "toy", "--store", runs)
+    assert set(status) == {"sweep", "state", "num_trials", "num_completed", "num_failed", "best", "seconds", "workers"}
+    assert (status["sweep"], status["num_trials"], status["num_completed"], status["num_failed"]) == ("toy", 3, 2, 1)
+    assert status["best"]["number"] == 2
+
+
+def test_list_as_json(runs: str) -> None:
+    assert [(info["name"], info["num_trials"]) for info in parsed("list", "--store", runs)] == [("toy", 3)]
+
+
+def test_people_get_tables(runs: str) -> None:
+    trials = automl("trials", "toy", "--store", runs).stdout.splitlines()
+    assert trials[0].split() == ["trial", "state", "loss", "time", "memory", "configuration"]
+    assert trials[2].split() == ["1", "out", "of", "memory", "-", "1s", "-", "lr=0.1", "precision=bf16"]
+    assert trials[3].split()[:4] == ["2*", "completed", "1.5", "2s"]
+    best = automl("best", "toy", "--store", runs).stdout
+    assert "best (trial 2)" in best
+    assert "-25.0%" in best
+    assert "toy" in automl("list", "--store", runs).stdout
+    assert "best  loss 1.5  trial 2" in automl("status", "toy", "--store", runs).stdout
+
+
+def test_a_sweep_without_success_has_no_best(tmp_path: Path) -> None:
+    done = automl("best", "toy", "--store", store(tmp_path, failed(0)), "--json")
+    assert (done.exit_code, done.stdout) == (3, "")
+    assert "no trial of toy has succeeded" in done.stderr
+
+
+def test_reports_of_a_trial_that_ran_longer_count_by_their_best(tmp_path: Path) -> None:
+    events = completed(0, 9.0)
+    events.insert(2, Report(0, 1, 0, 10, {"loss": 0.5}, 1.0))
+    status = parsed("status", "toy", "--store", store(tmp_path, events))
+    assert status["best"]["metrics"]["loss"] == 9.0
+    assert "loss 0.5" in automl("status", "toy", "--store", str(tmp_path / "runs")).stdout
+
+
+@pytest.mark.parametrize("verb", ["status", "trials", "best", "stop", "watch", "resume"])
+@pytest.mark.parametrize(
+    ("sweep", "message"), [("toi", "did you mean 'toy'?"), ("../x", "there is no sweep"), ("a\nb", "there is no sweep")]
+)
+def test_an_unknown_sweep_is_wrong_usage(runs: str, verb: str, sweep: str, message: str) -> None:
+    done = automl(verb, sweep, "--store", runs)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert message in done.stderr
+
+
+@pytest.mark.parametrize("verb", ["status", "trials", "best", "list", "stop", "watch", "resume"])
+def test_a_store_that_is_not_there_is_wrong_usage_and_is_not_made(tmp_path: Path, verb: str) -> None:
+    arguments = [] if verb == "list" else ["toy"]
+    done = automl(verb, *arguments, "--store", str(tmp_path / "absent"))
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "there is no store" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_password_in_a_stores_url_is_refused() -> None:
+    done = automl("list", "--store", "postgresql://me:secret@host/db")
+    assert done.exit_code == 2
+    assert "PGPASSWORD" in done.stderr
+    assert "secret" not in done.stderr
+
+
+def test_what_does_not_run_cannot_be_stopped_or_watched_for_long(runs: str) -> None:
+    assert "toy is not running" in automl("stop", "toy", "--store", runs).stdout
+    assert automl("watch", "toy", "--store", runs).exit_code == 0
+
+
+def test_every_verb_has_help_and_a_misspelt_one_a_hint() -> None:
+    listing = automl("--help").stdout
+    for verb in COMMANDS:
+        assert f"  {verb} " in listing
+        done = automl(verb, "--help")
+        assert done.exit_code == 0
+        assert "Usage: " in done.stdout
+    done = automl("statsu")
+    assert done.exit_code == 2
+    assert "did you mean 'status'?" in done.stderr
+    assert automl("trials").exit_code == 2
+
+
+def test_looking_imports_neither_torch_nor_ray(runs: str) -> None:
+    heavy = ("torch", "ray", "optuna", "ax", "botorch", "pandas", "pydantic")
+    code = (
+        "import sys\n"
+        "from automl.cli import cli\n"
+        "for words in ('status toy', 'trials toy', 'best toy', 'list', 'status toy --json'):\n"
+        f"    cli([*words.split(), '--store', {runs!r}], standalone_mode=False)\n"
+        f"print('LOADED', [name for name in {heavy!r} if name in sys.modules])\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout.splitlines()[-1] == "LOADED []"
