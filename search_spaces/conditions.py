@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 
 from .errors import SpaceError
-from .parameters import Choice, Float, Int, Parameter, Value
+from .parameters import Choice, Float, Parameter, Value
 from .plugins import nearest
 
 MAX_STEPS = 20_000
+MAX_ENTANGLED = 100
+
+Parts = dict[str, frozenset[str]]
 
 
 def parents_first(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:
@@ -44,6 +46,18 @@ def _place(name: str, parameters: Mapping[str, Parameter], placed: dict[str, Par
             path.append(waiting)
 
 
+def with_ancestors(parameters: Mapping[str, Parameter], names: Iterable[str]) -> set[str]:
+    """These names and those of all of their parents, grandparents and so on."""
+    found: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting.extend(parameters[name].when)
+    return found
+
+
 def check_conditions(parameters: Mapping[str, Parameter]) -> None:
     """Raise SpaceError where a condition names a value that its parent cannot take."""
     for name, parameter in parameters.items():
@@ -68,36 +82,52 @@ def _check_value(name: str, parent: Parameter, value: Value) -> None:
         raise SpaceError(f"when of {name!r} names a value that {parent.name!r} cannot take: {error}{hint}") from None
 
 
-@dataclass
 class _Counter:
-    """Counts by conditioning on one parent at a time; what falls apart is counted apart and multiplied."""
+    """Counts by deciding one parent at a time; what falls apart is counted apart and multiplied.
 
-    parameters: Mapping[str, Parameter]
-    steps: int = 0
-    known: dict[frozenset[tuple[str, frozenset[str]]], int | None] = field(default_factory=dict)
+    Attributes:
+        weights: for each parent and each of its values that a condition names, how many configurations of what was
+            folded into it go with that value.
+        rest: for each parameter, how many values no condition names.
+    """
 
-    def count(self, open_parents: dict[str, frozenset[str]]) -> int | None:
-        """Configurations of these parameters, each given with the parents that are not decided yet."""
+    def __init__(self, parameters: Mapping[str, Parameter]) -> None:
+        self.parameters = parameters
+        self.weights: dict[str, dict[Value, int]] = {name: {} for name in parameters}
+        for parameter in parameters.values():
+            for parent, values in parameter.when.items():
+                self.weights[parent].update(dict.fromkeys(values, 1))
+        self.rest = {name: (p.size or 0) - len(self.weights[name]) for name, p in parameters.items()}
+        self.steps = 0
+
+    def total(self, name: str) -> int:
+        """Configurations of a parameter and of what was folded into it."""
+        return sum(self.weights[name].values()) + self.rest[name]
+
+    def fold(self) -> Parts:
+        """Fold every leaf of a single parent into that parent, from the ends of trees upwards; what is left."""
+        left = {name: frozenset(parameter.when) for name, parameter in self.parameters.items()}
+        for name in reversed(list(self.parameters)):
+            if len(left[name]) == 1 and not any(name in parents for parents in left.values()):
+                (parent,) = left.pop(name)
+                for value in self.parameters[name].when[parent]:
+                    self.weights[parent][value] *= self.total(name)
+        return left
+
+    def count(self, left: Parts) -> int | None:
+        """Configurations of these parameters, each given with its parents that are not decided yet."""
         total = 1
-        for part in _components(open_parents):
-            found = self._component(part)
-            if found is None:
+        for part in _components(left):
+            self.steps += 1
+            found = self.total(next(iter(part))) if len(part) == 1 else self._split(part)
+            if found is None or self.steps > MAX_STEPS:
                 return None
             total *= found
         return total
 
-    def _component(self, part: dict[str, frozenset[str]]) -> int | None:
-        self.steps += 1
-        if self.steps > MAX_STEPS:
+    def _split(self, part: Parts) -> int | None:
+        if len(part) > MAX_ENTANGLED:
             return None
-        if len(part) == 1:
-            return self.parameters[next(iter(part))].size
-        key = frozenset(part.items())
-        if key not in self.known:
-            self.known[key] = self._split(part)
-        return self.known[key]
-
-    def _split(self, part: dict[str, frozenset[str]]) -> int | None:
         children: dict[str, list[str]] = {}
         for name, parents in part.items():
             for parent in parents:
@@ -105,29 +135,23 @@ class _Counter:
         roots = [name for name in part if not part[name] and name in children]
         root = max(roots, key=lambda name: len(children[name]))
         total = 0
-        for on, multiplicity in self._classes(root, children[root]).items():
-            rest = _without(part, root, [child for child in children[root] if child not in on])
-            found = self.count(rest)
+        for on, weight in self._classes(root, children[root]).items():
+            found = self.count(_without(part, root, [child for child in children[root] if child not in on]))
             if found is None:
                 return None
-            total += multiplicity * found
+            total += weight * found
         return total
 
     def _classes(self, root: str, children: list[str]) -> dict[frozenset[str], int]:
-        """Which children the values of `root` switch on, and how many values do so."""
-        wanted = {child: frozenset(self.parameters[child].when[root]) for child in children}
-        named = frozenset().union(*wanted.values())
-        classes: dict[frozenset[str], int] = {}
-        for value in named:
-            on = frozenset(child for child in children if value in wanted[child])
-            classes[on] = classes.get(on, 0) + 1
-        size = self.parameters[root].size or 0
-        if size > len(named):
-            classes[frozenset()] = classes.get(frozenset(), 0) + size - len(named)
+        """Which children the values of `root` switch on, and how many configurations go with that."""
+        classes: dict[frozenset[str], int] = {frozenset(): self.rest[root]}
+        for value, weight in self.weights[root].items():
+            on = frozenset(child for child in children if value in self.parameters[child].when[root])
+            classes[on] = classes.get(on, 0) + weight
         return classes
 
 
-def _without(part: dict[str, frozenset[str]], root: str, off: list[str]) -> dict[str, frozenset[str]]:
+def _without(part: Parts, root: str, off: list[str]) -> Parts:
     """What is left once `root` is decided and the children `off`, with all below them, are gone."""
     gone = set(off)
     while True:
@@ -138,13 +162,13 @@ def _without(part: dict[str, frozenset[str]], root: str, off: list[str]) -> dict
     return {name: parents - {root} for name, parents in part.items() if name != root and name not in gone}
 
 
-def _components(open_parents: dict[str, frozenset[str]]) -> list[dict[str, frozenset[str]]]:
+def _components(open_parents: Parts) -> list[Parts]:
     links: dict[str, set[str]] = {name: set() for name in open_parents}
     for name, parents in open_parents.items():
         for parent in parents:
             links[name].add(parent)
             links[parent].add(name)
-    parts: list[dict[str, frozenset[str]]] = []
+    parts: list[Parts] = []
     seen: set[str] = set()
     for start in open_parents:
         if start in seen:
@@ -163,9 +187,9 @@ def _components(open_parents: dict[str, frozenset[str]]) -> list[dict[str, froze
 def count_configurations(parameters: Mapping[str, Parameter]) -> int | None:
     """Number of configurations, constraints left aside.
 
-    None where a parameter that can become active is continuous, or where counting would take too long.
+    None where a parameter is continuous, or where counting would take too long.
     """
-    if any(p.size is None for p in parameters.values() if isinstance(p, Float | Int | Choice)):
+    if any(parameter.size is None for parameter in parameters.values()):
         return None
     counter = _Counter(parameters)
-    return counter.count({name: frozenset(parameter.when) for name, parameter in parameters.items()})
+    return counter.count(counter.fold())

@@ -14,11 +14,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from .errors import SpaceError
-from .parameters import Value
+from .values import Value, show
 
-MAX_LENGTH: Final = 1000
-MAX_NODES: Final = 400
-MAX_DEPTH: Final = 40
+MAX_LENGTH: Final = 4000
+MAX_NODES: Final = 1000
+MAX_DEPTH: Final = 100
 MAX_BITS: Final = 1024
 
 Evaluate = Callable[[Mapping[str, Any]], Any]
@@ -41,6 +41,7 @@ class Expression:
 
     Attributes:
         names: the parameters that it names, in order of appearance.
+        tree: its syntax tree; only nodes of the whitelist.
 
     Raises:
         SpaceError: the text is no such condition; the message says which part is not allowed.
@@ -48,13 +49,13 @@ class Expression:
 
     def __init__(self, text: str) -> None:
         self.text = _checked_text(text)
-        tree = _parse(self.text)
-        _check_condition(tree, self.text)
-        called = {id(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call)}
-        found = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and id(n) not in called]
+        self.tree = _parse(self.text)
+        self._evaluate = Compiler(self.text).compile(self.tree)
+        _check_condition(self.tree, self.text)
+        called = {id(n.func) for n in ast.walk(self.tree) if isinstance(n, ast.Call)}
+        found = [n for n in ast.walk(self.tree) if isinstance(n, ast.Name) and id(n) not in called]
         found.sort(key=lambda n: (n.lineno, n.col_offset))
         self.names: tuple[str, ...] = tuple(dict.fromkeys(n.id for n in found))
-        self._evaluate = _Compiler(self.text).compile(tree)
 
     def evaluate(self, params: Mapping[str, Value]) -> bool:
         """Whether the condition holds; raises SpaceError where a name that it needs is missing."""
@@ -63,7 +64,9 @@ class Expression:
         except (ArithmeticError, TypeError):
             return False
         except KeyError as error:
-            raise SpaceError(f"constraint {self.text!r} needs a value of {error.args[0]!r}, there is none") from None
+            raise SpaceError(
+                f"constraint {show(self.text)} needs a value of {error.args[0]!r}, there is none"
+            ) from None
 
     def bind(self, values: Mapping[str, Value]) -> Expression:
         """The same condition with these names replaced by their values; names that it has not are ignored."""
@@ -107,9 +110,9 @@ class _Bind(ast.NodeTransformer):
 
 def _checked_text(text: object) -> str:
     if not isinstance(text, str) or not text.strip():
-        raise SpaceError(f"a constraint is a text such as 'batch_size * accumulation <= 512', got {text!r}")
+        raise SpaceError(f"a constraint is a text such as 'batch_size * accumulation <= 512', got {show(text)}")
     if len(text) > MAX_LENGTH:
-        raise SpaceError(f"a constraint has at most {MAX_LENGTH} characters, got {len(text)}: {text[:40]!r}...")
+        raise SpaceError(f"a constraint has at most {MAX_LENGTH} characters, got {len(text)}: {show(text)}")
     return text.strip()
 
 
@@ -119,16 +122,16 @@ def _parse(text: str) -> ast.expr:
             warnings.simplefilter("ignore")
             tree = ast.parse(text, mode="eval").body
     except SyntaxError as error:
-        raise SpaceError(f"constraint {text!r} is not well formed at column {error.offset}: {error.msg}") from None
+        raise SpaceError(f"constraint {show(text)} is not well formed at column {error.offset}: {error.msg}") from None
     except (ValueError, MemoryError, RecursionError):
-        raise SpaceError(f"constraint {text[:60]!r} is not well formed or nested too deeply") from None
+        raise SpaceError(f"constraint {show(text)} is not well formed or nested too deeply") from None
     level, depth, count = [tree], 0, 0
     while level:
         depth, count = depth + 1, count + len(level)
         if depth > MAX_DEPTH or count > MAX_NODES:
             raise SpaceError(
                 f"a constraint is nested at most {MAX_DEPTH} deep and has at most {MAX_NODES} parts, "
-                f"got more in {text[:60]!r}"
+                f"got more in {show(text)}"
             )
         level = [child for node in level for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
     return tree
@@ -146,7 +149,7 @@ def _check_condition(node: ast.expr, text: str) -> None:
     ):
         part = ast.get_source_segment(text, node) or text
         raise SpaceError(
-            f"constraint {text!r} needs a condition that is true or false, such as a comparison, at {part!r}"
+            f"constraint {show(text)} needs a condition that is true or false, such as a comparison, at {show(part)}"
         )
 
 
@@ -169,14 +172,20 @@ def _power(base: Any, exponent: Any) -> Any:
     return result
 
 
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise NoResultError
+    return value
+
+
 _BINARY: Final[Mapping[type[ast.operator], Callable[[Any, Any], Any]]] = {
-    ast.Add: lambda a, b: _number(a) + _number(b),
-    ast.Sub: lambda a, b: _number(a) - _number(b),
-    ast.Mult: lambda a, b: _number(a) * _number(b),
-    ast.Div: lambda a, b: _number(a) / _number(b),
-    ast.FloorDiv: lambda a, b: _number(a) // _number(b),
-    ast.Mod: lambda a, b: _number(a) % _number(b),
-    ast.Pow: _power,
+    ast.Add: lambda a, b: _finite(_number(a) + _number(b)),
+    ast.Sub: lambda a, b: _finite(_number(a) - _number(b)),
+    ast.Mult: lambda a, b: _finite(_number(a) * _number(b)),
+    ast.Div: lambda a, b: _finite(_number(a) / _number(b)),
+    ast.FloorDiv: lambda a, b: _finite(_number(a) // _number(b)),
+    ast.Mod: lambda a, b: _finite(_number(a) % _number(b)),
+    ast.Pow: lambda a, b: _finite(_power(a, b)),
 }
 _UNARY: Final[Mapping[type[ast.unaryop], Callable[[Any], Any]]] = {
     ast.Not: operator.not_,
@@ -200,13 +209,14 @@ _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
 }
 
 
-class _Compiler:
+class Compiler:
     """Turns a syntax tree into closures; refuses every node that is not on its list."""
 
     def __init__(self, text: str) -> None:
         self.text = text
 
     def compile(self, node: ast.AST) -> Evaluate:
+        """The value of a node as a function of the parameters; SpaceError where it is not allowed."""
         method = getattr(self, f"_{type(node).__name__.lower()}", None)
         if method is None:
             raise self.refuse(node)
@@ -214,8 +224,11 @@ class _Compiler:
         return found
 
     def refuse(self, node: ast.AST) -> SpaceError:
+        """The error that says which part is not allowed."""
         part = ast.get_source_segment(self.text, node) or type(node).__name__
-        return SpaceError(f"constraint {self.text!r} must not contain {part!r} ({type(node).__name__}); {GRAMMAR}")
+        return SpaceError(
+            f"constraint {show(self.text)} must not contain {show(part)} ({type(node).__name__}); {GRAMMAR}"
+        )
 
     def _name(self, node: ast.Name) -> Evaluate:
         return operator.itemgetter(node.id)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 import math
-import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final
@@ -12,15 +12,38 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import SpaceError
+from .values import (
+    ALL,
+    Params,
+    Value,
+    When,
+    check_bounds,
+    checked_affects,
+    checked_bound,
+    checked_choices,
+    checked_flag,
+    checked_int_bound,
+    checked_name,
+    checked_when,
+    plain,
+    show,
+)
 
-Value = bool | int | float | str
-Params = Mapping[str, Value]
+__all__ = [
+    "ALL",
+    "Choice",
+    "Float",
+    "FloatArray",
+    "Int",
+    "Parameter",
+    "Params",
+    "RawArray",
+    "Value",
+    "parameter_from_dict",
+]
+
 FloatArray = npt.NDArray[np.float64]
-When = Mapping[str, Value | Sequence[Value]]
-
-ALL: Final = frozenset({"quality", "speed", "memory"})
-MAX_INT: Final = 2**63 - 1
-MAX_NAME: Final = 100
+RawArray = npt.NDArray[Any]
 
 
 class Parameter(ABC):
@@ -42,10 +65,10 @@ class Parameter(ABC):
     def __init__(
         self, name: str, *, default: Value | None, when: When | None, affects: str | Iterable[str] = ALL
     ) -> None:
-        self.name = _name(name)
-        self.when = _when(self.name, when)
-        self.affects = _affects(self.name, affects)
-        self.default = None if default is None else self._canonical_default(default)
+        self.name = checked_name(name)
+        self.when = checked_when(self.name, when)
+        self.affects = checked_affects(self.name, affects)
+        self.default = None if default is None else self._canonical_default(plain(default))
 
     def _canonical_default(self, default: Value) -> Value:
         try:
@@ -72,8 +95,36 @@ class Parameter(ABC):
         """Coordinates in [0, 1] of n values, shape (n,); a discrete value's is the centre of its cell."""
 
     @abstractmethod
+    def raw(self, units: FloatArray) -> RawArray:
+        """As `from_units`, as an array: numbers as float64, and for a `Choice` its index."""
+
+    @abstractmethod
+    def centres(self, raw: RawArray) -> FloatArray:
+        """The inverse of `raw`: coordinates, in the centre of the cell where discrete."""
+
+    @abstractmethod
     def from_units(self, units: FloatArray) -> list[Any]:
         """The nearest values of n coordinates, shape (n,); coordinates outside of [0, 1] are clipped."""
+
+    @abstractmethod
+    def values(self) -> list[Any]:
+        """Every value in order; raises SpaceError where there are infinitely many."""
+
+    def perturb(self, units: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """Other coordinates near these, shape (n,): another value where discrete, reflected at the ends."""
+        moved = np.abs(units + rng.normal(0.0, 10.0 ** rng.uniform(-2.0, -0.5, size=len(units))))
+        moved = np.clip(np.where(moved > 1.0, 2.0 - moved, moved), 0.0, 1.0)
+        if self.size in (None, 1):
+            return moved
+        before, after = self.raw(units), self.raw(moved)
+        low, high = self.raw(np.array([0.0, 1.0]))
+        step = np.where(rng.random(len(units)) < 0.5, -1, 1)
+        step = np.where(before == low, 1, np.where(before == high, -1, step))
+        return self.centres(np.where(after == before, before + step, after))
+
+    def weights(self, values: Sequence[Value]) -> FloatArray:
+        """Widths of the cells of discrete values in the unit interval, shape (n,)."""
+        return np.full(len(values), 1.0 / (self.size or 1))
 
     @abstractmethod
     def domain(self) -> dict[str, Any]:
@@ -124,18 +175,21 @@ class Parameter(ABC):
     def _arguments(self) -> list[str]: ...
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Parameter) and self.to_dict() == other.to_dict()
+        return isinstance(other, Parameter) and self._text() == other._text()
 
     def __hash__(self) -> int:
-        return hash((self.kind, self.name, self.default))
+        return hash(self._text())
+
+    def _text(self) -> str:
+        return json.dumps(self.to_dict())  # JSON tells True from 1, which == does not
 
 
 class Float(Parameter):
     """A real number in [low, high], on a logarithmic scale where `log`.
 
     Example:
-        >>> Float("learning_rate", 1e-5, 1e-1, log=True).from_unit(0.5)
-        0.001
+        >>> Float("dropout", 0.0, 0.5).from_unit(0.25)
+        0.125
     """
 
     kind = "float"
@@ -151,9 +205,9 @@ class Float(Parameter):
         when: When | None = None,
         affects: str | Iterable[str] = ALL,
     ) -> None:
-        self.low, self.high = _bound(name, "low", low), _bound(name, "high", high)
-        self.log = _flag(name, "log", log)
-        _check_bounds(name, self.low, self.high, self.log)
+        self.low, self.high = checked_bound(name, "low", low), checked_bound(name, "high", high)
+        self.log = checked_flag(name, "log", log)
+        check_bounds(name, self.low, self.high, self.log)
         # Halved, so that the width of the widest interval is finite.
         self._begin, self._end = (math.log(self.low), math.log(self.high)) if log else (self.low / 2, self.high / 2)
         super().__init__(name, default=default, when=when, affects=affects)
@@ -166,9 +220,9 @@ class Float(Parameter):
     def check(self, value: Any) -> None:
         """Raise SpaceError unless the value is a finite number within the bounds."""
         if type(value) is not float and (isinstance(value, bool) or not isinstance(value, int | float)):
-            raise SpaceError(f"{self.name} must be a number, got {_show(value)}")
+            raise SpaceError(f"{self.name} must be a number, got {show(value)} ({type(value).__name__})")
         if not self.low <= value <= self.high:
-            raise SpaceError(f"{self.name} must lie in [{self.low!r}, {self.high!r}], got {_show(value)}")
+            raise SpaceError(f"{self.name} must lie in [{self.low!r}, {self.high!r}], got {show(value)}")
 
     def canonical(self, value: Value) -> float:
         """The value as a float."""
@@ -176,38 +230,50 @@ class Float(Parameter):
 
     def to_units(self, values: Sequence[Value]) -> FloatArray:
         """See `Parameter.to_units`."""
-        array = np.asarray(values, dtype=np.float64)
-        if self._begin == self._end:
-            return np.full(array.shape, 0.5)
-        scaled = np.log(np.clip(array, self.low, self.high)) if self.log else array / 2
-        units: FloatArray = np.clip((scaled - self._begin) / (self._end - self._begin), 0.0, 1.0)
-        return units
+        return self.centres(np.asarray(values, dtype=np.float64))
 
-    def from_units(self, units: FloatArray) -> list[float]:
-        """See `Parameter.from_units`."""
-        u = np.clip(units, 0.0, 1.0)
+    def centres(self, raw: RawArray) -> FloatArray:
+        """See `Parameter.centres`."""
+        if self._begin == self._end:
+            return np.full(raw.shape, 0.5)
+        scaled = np.log(np.maximum(raw, self.low)) if self.log else raw / 2
+        return _unit((scaled - self._begin) / (self._end - self._begin))
+
+    def raw(self, units: FloatArray) -> FloatArray:
+        """See `Parameter.raw`."""
+        u = _unit(units)
         if self.log:
             values = np.exp(self._begin + u * (self._end - self._begin))
         else:
             values = self.low * (1.0 - u) + self.high * u
         # Rounding must not move the ends.
-        values = np.where(u <= 0.0, self.low, np.where(u >= 1.0, self.high, np.clip(values, self.low, self.high)))
-        found: list[float] = values.tolist()
-        return found
+        values = np.minimum(np.maximum(values, self.low), self.high)
+        return np.where(u <= 0.0, self.low, np.where(u >= 1.0, self.high, values))
+
+    def from_units(self, units: FloatArray) -> list[float]:
+        """See `Parameter.from_units`."""
+        values: list[float] = self.raw(units).tolist()
+        return values
+
+    def values(self) -> list[float]:
+        """The only value where low equals high; raises SpaceError where there are more."""
+        if self.low != self.high:
+            raise SpaceError(f"{self.name} has infinitely many values")
+        return [self.low]
 
     def domain(self) -> dict[str, Any]:
         """Bounds and scale."""
         return {"low": self.low, "high": self.high, **({"log": True} if self.log else {})}
 
     def _arguments(self) -> list[str]:
-        return [f"{self.low:g}", f"{self.high:g}", *(["log=True"] if self.log else [])]
+        return [_short(self.low), _short(self.high), *(["log=True"] if self.log else [])]
 
 
 class Int(Parameter):
     """An integer in [low, high], on a logarithmic scale where `log`.
 
-    Value v owns the cell from v - 0.5 to v + 0.5 of the scale and is encoded as the centre of its cell. Beyond
-    2**53 values neighbours share a coordinate.
+    Value v owns the cell from v - 0.5 to v + 0.5 of the scale and is encoded as the centre of its cell. Where there
+    are more than about 10**13 values, neighbours may share a coordinate.
     """
 
     kind = "int"
@@ -223,9 +289,9 @@ class Int(Parameter):
         when: When | None = None,
         affects: str | Iterable[str] = ALL,
     ) -> None:
-        self.low, self.high = _int_bound(name, "low", low), _int_bound(name, "high", high)
-        self.log = _flag(name, "log", log)
-        _check_bounds(name, self.low, self.high, self.log)
+        self.low, self.high = checked_int_bound(name, "low", low), checked_int_bound(name, "high", high)
+        self.log = checked_flag(name, "log", log)
+        check_bounds(name, self.low, self.high, self.log)
         self._begin, self._end = (
             (math.log(self.low - 0.5), math.log(self.high + 0.5)) if log else (0.0, float(self.high - self.low + 1))
         )
@@ -239,9 +305,9 @@ class Int(Parameter):
     def check(self, value: Any) -> None:
         """Raise SpaceError unless the value is an int (not a bool, not a float) within the bounds."""
         if type(value) is not int and (isinstance(value, bool) or not isinstance(value, int)):
-            raise SpaceError(f"{self.name} must be an integer, got {_show(value)}")
+            raise SpaceError(f"{self.name} must be an integer, got {show(value)} ({type(value).__name__})")
         if not self.low <= value <= self.high:
-            raise SpaceError(f"{self.name} must lie in [{self.low}, {self.high}], got {_show(value)}")
+            raise SpaceError(f"{self.name} must lie in [{self.low}, {self.high}], got {show(value)}")
 
     def canonical(self, value: Value) -> int:
         """The value as an int."""
@@ -249,24 +315,47 @@ class Int(Parameter):
 
     def to_units(self, values: Sequence[Value]) -> FloatArray:
         """See `Parameter.to_units`."""
-        if self.low == self.high:
-            return np.full(len(values), 0.5)
         if self.log:
-            v = np.maximum(np.asarray(values, dtype=np.float64), self.low)
-            scaled = np.log(v) + 0.5 * np.log1p(-0.25 / v**2)
-        else:
-            scaled = np.array([value - self.low for value in values], dtype=np.float64) + 0.5  # type: ignore[operator]
-        units: FloatArray = np.clip((scaled - self._begin) / (self._end - self._begin), 0.0, 1.0)
-        return units
+            return self.centres(np.asarray(values, dtype=np.float64))
+        cells = np.array([value - self.low for value in values], dtype=np.float64)  # type: ignore[operator]
+        return _unit((cells + 0.5) / self._end)
+
+    def centres(self, raw: RawArray) -> FloatArray:
+        """See `Parameter.centres`."""
+        if not self.log:
+            return _unit((raw - self.low + 0.5) / self._end)
+        v = np.maximum(raw, self.low)
+        scaled = np.log(v) + 0.5 * np.log1p(-0.25 / v**2)
+        return _unit((scaled - self._begin) / (self._end - self._begin))
+
+    def raw(self, units: FloatArray) -> FloatArray:
+        """See `Parameter.raw`."""
+        cells = np.floor(self._cells(units)) + (0.0 if self.log else float(self.low))
+        values: FloatArray = np.minimum(np.maximum(cells, self.low), self.high)
+        return values
+
+    def _cells(self, units: FloatArray) -> FloatArray:
+        """Where in which cell: floors to the value on a logarithmic scale, else to the value less `low`."""
+        scaled = self._begin + _unit(units) * (self._end - self._begin)
+        cells: FloatArray = np.exp(scaled) + 0.5 if self.log else scaled
+        return cells
 
     def from_units(self, units: FloatArray) -> list[int]:
         """See `Parameter.from_units`."""
-        scaled = self._begin + np.clip(units, 0.0, 1.0) * (self._end - self._begin)
-        low, high = self.low, self.high
-        if self.log:
-            cells = np.floor(np.exp(scaled) + 0.5).tolist()
-            return [min(max(int(cell), low), high) for cell in cells]
-        return [min(low + int(cell), high) for cell in scaled.tolist()]
+        low, high, offset = self.low, self.high, 0 if self.log else self.low
+        return [min(max(int(cell) + offset, low), high) for cell in self._cells(units).tolist()]
+
+    def values(self) -> list[int]:
+        """Every integer from low to high."""
+        return list(range(self.low, self.high + 1))
+
+    def weights(self, values: Sequence[Value]) -> FloatArray:
+        """See `Parameter.weights`; smaller for larger values on a logarithmic scale."""
+        if not self.log:
+            return super().weights(values)
+        v = np.asarray(values, dtype=np.float64)
+        widths: FloatArray = (np.log(v + 0.5) - np.log(v - 0.5)) / (self._end - self._begin)
+        return widths
 
     def domain(self) -> dict[str, Any]:
         """Bounds and scale."""
@@ -294,8 +383,8 @@ class Choice(Parameter):
         when: When | None = None,
         affects: str | Iterable[str] = ALL,
     ) -> None:
-        self.choices = _choices(name, choices)
-        self.ordered = _flag(name, "ordered", ordered)
+        self.choices = checked_choices(name, choices)
+        self.ordered = checked_flag(name, "ordered", ordered)
         self._index = {choice: i for i, choice in enumerate(self.choices)}
         super().__init__(name, default=default, when=when, affects=affects)
 
@@ -309,7 +398,7 @@ class Choice(Parameter):
         found = self._index.get(value) if isinstance(value, bool | int | float | str) else None
         if found is None or isinstance(value, bool) is not isinstance(self.choices[found], bool):
             listed = ", ".join(map(repr, self.choices[:20])) + (", ..." if len(self.choices) > 20 else "")
-            raise SpaceError(f"{self.name} must be one of {listed}; got {_show(value)}")
+            raise SpaceError(f"{self.name} must be one of {listed}; got {show(value)}")
         return found
 
     def check(self, value: Any) -> None:
@@ -326,14 +415,33 @@ class Choice(Parameter):
             indices = [self._index[value] for value in values]
         except (KeyError, TypeError):
             indices = [self.index(value) for value in values]
-        return (np.array(indices, dtype=np.float64) + 0.5) / len(self.choices)
+        return self.centres(np.array(indices, dtype=np.float64))
+
+    def centres(self, raw: RawArray) -> FloatArray:
+        """See `Parameter.centres`."""
+        units: FloatArray = (raw + 0.5) / len(self.choices)
+        return units
+
+    def raw(self, units: FloatArray) -> npt.NDArray[np.int64]:
+        """See `Parameter.raw`."""
+        num_choices = len(self.choices)
+        return np.minimum((_unit(units) * num_choices).astype(np.int64), num_choices - 1)
 
     def from_units(self, units: FloatArray) -> list[Value]:
         """See `Parameter.from_units`."""
-        num_choices = len(self.choices)
-        indices = np.minimum((np.clip(units, 0.0, 1.0) * num_choices).astype(np.int64), num_choices - 1)
         choices = self.choices
-        return [choices[i] for i in indices.tolist()]
+        return [choices[i] for i in self.raw(units).tolist()]
+
+    def values(self) -> list[Value]:
+        """The choices."""
+        return list(self.choices)
+
+    def perturb(self, units: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """See `Parameter.perturb`; any other choice where they are not ordered."""
+        num_choices = len(self.choices)
+        if self.ordered or num_choices == 1:
+            return super().perturb(units, rng)
+        return self.centres((self.raw(units) + rng.integers(1, num_choices, size=len(units))) % num_choices)
 
     def domain(self) -> dict[str, Any]:
         """Choices and whether they are ordered."""
@@ -346,128 +454,28 @@ class Choice(Parameter):
 KINDS: Final[Mapping[str, type[Float] | type[Int] | type[Choice]]] = {c.kind: c for c in (Float, Int, Choice)}
 
 
+def _unit(units: FloatArray) -> FloatArray:
+    """Coordinates brought into [0, 1], NaN to the middle."""
+    inside: FloatArray = np.minimum(np.maximum(units, 0.0), 1.0)
+    return np.where(np.isnan(inside), 0.5, inside)
+
+
 def parameter_from_dict(data: Any) -> Parameter:
     """The inverse of `Parameter.to_dict`.
 
     Raises:
         SpaceError: the data are not those of a parameter.
     """
-    if not isinstance(data, Mapping) or data.get("type") not in KINDS:
-        raise SpaceError(f"a parameter is an object whose type is one of {', '.join(KINDS)}; got {_show(data)}")
+    if not isinstance(data, Mapping) or data.get("type") not in list(KINDS):
+        raise SpaceError(f"a parameter is an object whose type is one of {', '.join(KINDS)}; got {show(data)}")
     arguments = {key: value for key, value in data.items() if key != "type"}
     try:
         return KINDS[data["type"]](**arguments)
     except TypeError as error:
-        raise SpaceError(f"malformed {data['type']} parameter {_show(data)}: {error}") from None
+        raise SpaceError(f"malformed {data['type']} parameter {show(data)}: {error}") from None
 
 
-def is_value(value: object) -> bool:
-    """Whether it is a bool, an int, a finite float or a string that UTF-8 can write."""
-    if isinstance(value, str):
-        return value.isprintable() or not any("\ud800" <= c <= "\udfff" for c in value)
-    if isinstance(value, float):
-        return math.isfinite(value)
-    return isinstance(value, bool | int)
-
-
-def as_list(values: object) -> list[Any]:
-    """The elements of a list or tuple, or the one value itself."""
-    return list(values) if isinstance(values, list | tuple) else [values]
-
-
-def _show(value: object) -> str:
-    """The value in a message: its repr, cut where it is long, with the type where the repr alone misleads."""
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
-
-
-def _name(name: object) -> str:
-    fits = isinstance(name, str) and name.isidentifier() and unicodedata.normalize("NFKC", name) == name
-    if not isinstance(name, str) or not fits or len(name) > MAX_NAME:
-        raise SpaceError(
-            f"a parameter's name is made of letters, digits and underscores, does not begin with a digit and has at "
-            f"most {MAX_NAME} characters; got {_show(name)}"
-        )
-    return name
-
-
-def _flag(name: str, flag: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise SpaceError(f"{flag} of {_show(name)} must be True or False, got {_show(value)}")
-    return value
-
-
-def _bound(name: object, which: str, value: object) -> float:
-    try:
-        bound = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
-    except OverflowError:
-        bound = math.nan
-    if not math.isfinite(bound):
-        raise SpaceError(f"{which} of {_show(name)} must be a finite number, got {_show(value)}")
-    return bound
-
-
-def _int_bound(name: object, which: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        hint = "; use Float for real numbers" if isinstance(value, float) and math.isfinite(value) else ""
-        raise SpaceError(f"{which} of {_show(name)} must be an integer, got {_show(value)}{hint}")
-    if abs(value) > MAX_INT:
-        raise SpaceError(f"{which} of {_show(name)} must lie within plus or minus 2**63 - 1, got {_show(value)}")
-    return int(value)
-
-
-def _check_bounds(name: object, low: float, high: float, log: bool) -> None:
-    if low > high:
-        raise SpaceError(f"low of {_show(name)} must not be above high, got low={low!r}, high={high!r}; swap them")
-    if log and low <= 0:
-        raise SpaceError(f"low of {_show(name)} must be above 0 on a log scale, got {low!r}; raise it or drop log=True")
-
-
-def _choices(name: object, choices: object) -> tuple[Value, ...]:
-    if isinstance(choices, str | bytes | Mapping | set | frozenset) or not isinstance(choices, Iterable):
-        raise SpaceError(f"choices of {_show(name)} must be a list, got {_show(choices)}")
-    found = tuple(choices)
-    if not found:
-        raise SpaceError(f"choices of {_show(name)} must not be empty; give at least one value")
-    for choice in found:
-        if not is_value(choice):
-            raise SpaceError(
-                f"each choice of {_show(name)} must be a bool, an int, a finite float or a string; got {_show(choice)} "
-                f"({type(choice).__name__})"
-            )
-    seen: dict[Value, Value] = {}
-    for choice in found:
-        if choice in seen:
-            raise SpaceError(
-                f"choices of {_show(name)} must differ, got {seen[choice]!r} and {choice!r}, which are equal; drop one"
-            )
-        seen[choice] = choice
-    return found
-
-
-def _when(name: str, when: object) -> dict[str, tuple[Value, ...]]:
-    if when is None:
-        return {}
-    if not isinstance(when, Mapping):
-        raise SpaceError(f"when of {name!r} must map a parent's name to its value or values, got {_show(when)}")
-    conditions: dict[str, tuple[Value, ...]] = {}
-    for parent, values in when.items():
-        _name(parent)
-        allowed = as_list(values)
-        if not allowed or not all(map(is_value, allowed)):
-            raise SpaceError(f"when of {name!r} must give {parent!r} a value or a list of values, got {_show(values)}")
-        if parent == name:
-            raise SpaceError(f"when of {name!r} must name another parameter, it names {name!r} itself")
-        conditions[parent] = tuple(allowed)
-    return conditions
-
-
-def _affects(name: str, affects: object) -> frozenset[str]:
-    items = [affects] if isinstance(affects, str) else list(affects) if isinstance(affects, Iterable) else [affects]
-    unknown = [item for item in items if item not in ALL]
-    if unknown or not items:
-        raise SpaceError(
-            f"affects of {name!r} must name at least one of quality, speed and memory, "
-            f"got {_show(unknown[0] if unknown else affects)}"
-        )
-    return frozenset(items)
+def _short(number: float) -> str:
+    """The number without a trailing .0, and in full where six digits do not give it back."""
+    text = f"{number:g}"
+    return text if float(text) == number else repr(number)

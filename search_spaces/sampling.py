@@ -1,130 +1,140 @@
-"""Drawing legal configurations: rejection first, repair and slice sampling where constraints are tight."""
+"""Drawing legal configurations: by rejection, by enumeration, or by a walk where constraints are tight.
+
+Parameters that no constraint connects are drawn apart, so that a hundred constraints on a hundred pairs are as easy
+as one. Which way a connected part is drawn is decided once, with a seed of its own, so that the answer depends on
+the caller's generator alone and not on what was drawn before.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
+from .conditions import with_ancestors
+from .enumeration import enumerate_legal
 from .errors import SpaceError
-from .parameters import Choice, FloatArray, Parameter, Params, Value
+from .evaluation import BoolArray, Evaluator
+from .parameters import FloatArray, Value
+from .repairing import Walker
 
 if TYPE_CHECKING:
     from .space import Space
 
 Config = dict[str, Value]
 
-BATCH = 2048
-MIN_ACCEPTANCE = 0.02
-REPAIRS = 200
+BATCH: Final = 4096
+MIN_ACCEPTED: Final = 16  # of a batch, below which rejection is too slow
+NUM_SEEDS: Final = 128
+BURN_IN: Final = 8
+SWEEPS: Final = 3
 
 
-def sample(space: Space, rng: np.random.Generator, count: int) -> list[Config]:
-    """See `Space.sample`."""
-    found: list[Config] = []
-    drawn = 0
-    while len(found) < count:
-        size = min(max(2 * (count - len(found)), 16), BATCH) if space.constraints else count - len(found)
-        batch = space.decode(rng.random((size, len(space))))
-        drawn += size
-        found += [params for params in batch if space.satisfied(params)] if space.constraints else batch
-        if drawn >= BATCH and len(found) < MIN_ACCEPTANCE * drawn:
-            return _walk(space, rng, found, count)
-    return found[:count]
+def connected_parts(space: Space) -> list[Space]:
+    """The smallest sub-spaces, closed under parents, such that no constraint names parameters of two of them."""
+    groups: list[tuple[set[str], list[str]]] = []
+    for constraint in space.constraints:
+        names, texts = with_ancestors(space.parameters, constraint.names), [str(constraint)]
+        for group in [group for group in groups if group[0] & names]:
+            groups.remove(group)
+            names, texts = names | group[0], group[1] + texts
+        groups.append((names, texts))
+    chosen = [([p for name, p in space.parameters.items() if name in names], texts) for names, texts in groups]
+    return [type(space)(*parameters, constraints=texts) for parameters, texts in chosen]
 
 
-def _walk(space: Space, rng: np.random.Generator, found: list[Config], count: int) -> list[Config]:
-    """Further points from chains that start at those found by chance or by repair."""
-    tries = 0
-    pool = list(found[:count])
-    while len(pool) < min(count, 8) and tries < REPAIRS:
-        tries += 1
-        repaired = repair(space, rng, space.decode(rng.random((1, len(space))))[0])
-        if repaired is not None:
-            pool.append(repaired)
-    if not pool:
-        names = "; ".join(map(str, space.constraints))
-        raise SpaceError(
-            f"no configuration was found that satisfies the constraints ({names}) after {REPAIRS} repairs; relax one"
-        )
-    chains = list(pool)
-    while len(pool) < count:
-        i = int(rng.integers(len(chains)))
-        chains[i] = _slice_step(space, rng, chains[i])
-        pool.append(chains[i])
-    return pool
+class Sampler:
+    """Draws from one connected part of a space that has constraints."""
+
+    def __init__(self, part: Space) -> None:
+        self.part = part
+        self.evaluator = Evaluator(part)
+
+    def draw(self, rng: np.random.Generator, count: int) -> list[Config]:
+        """`count` legal configurations of the part; raises SpaceError where none is found."""
+        if self._method == "enumerate":
+            configurations, probabilities = self._enumerated
+            return [configurations[i] for i in rng.choice(len(configurations), size=count, p=probabilities)]
+        return self._reject(rng, count) if self._method == "reject" else self._walk(rng, count)
+
+    @cached_property
+    def _method(self) -> Literal["reject", "enumerate", "walk"]:
+        units = np.random.default_rng(0).random((BATCH, len(self.part)))
+        if len(self._legal(units)) >= MIN_ACCEPTED:
+            return "reject"
+        return "enumerate" if self._enumerated[0] else "walk"
+
+    def _legal(self, units: FloatArray) -> list[Config]:
+        """Those that satisfy the constraints; the exact arithmetic of `Expression` has the last word."""
+        fitting = units[self.evaluator.satisfied(units)]
+        return [params for params in self.part.decode(fitting) if self.part.satisfied(params)]
+
+    def _reject(self, rng: np.random.Generator, count: int) -> list[Config]:
+        found: list[Config] = []
+        size = count
+        while len(found) < count:
+            size = min(max(size, 16), 8 * BATCH)
+            accepted = self._legal(rng.random((size, len(self.part))))
+            found += accepted
+            size = int(1.1 * (count - len(found)) * size / max(len(accepted), 0.5)) + 1
+        return found[:count]
+
+    @cached_property
+    def _enumerated(self) -> tuple[list[Config], FloatArray]:
+        """Every legal configuration of a small discrete part, with its probability; none where it is not small.
+
+        Raises:
+            SpaceError: it is small, and none of its configurations satisfies the constraints.
+        """
+        found = enumerate_legal(self.part)
+        if found is None:
+            return [], np.zeros(0)
+        if not found:
+            raise SpaceError(f"no configuration satisfies the constraints ({self._texts()}), all were tried; relax one")
+        weights = np.array([weight for _, weight in found])
+        return [params for params, _ in found], weights / weights.sum()
+
+    def _texts(self) -> str:
+        return "; ".join(map(str, self.part.constraints))
+
+    def _walk(self, rng: np.random.Generator, count: int) -> list[Config]:
+        walker = Walker(self.evaluator, rng)
+        found: list[Config] = []
+        starts = self._seeds
+        while len(found) < count:
+            units = starts[rng.integers(len(starts), size=count - len(found))]
+            for _ in range(SWEEPS):
+                units = walker.sweep(units)
+            found += self._legal(units)
+        return found
+
+    @cached_property
+    def _seeds(self) -> FloatArray:
+        """Legal points, shape (n, d), spread over the legal part of the cube."""
+        rng = np.random.default_rng(0)
+        walker = Walker(self.evaluator, rng)
+        units, ok = walker.repair(rng.random((NUM_SEEDS, len(self.part))), rounds=30 + 10 * len(self.part.constraints))
+        units = units[ok]
+        for _ in range(BURN_IN):
+            units = walker.sweep(units)
+        exact = np.array([self.part.satisfied(params) for params in self.part.decode(units)], dtype=np.bool_)
+        if not exact.any():
+            raise SpaceError(f"no configuration was found that satisfies the constraints ({self._texts()}); relax one")
+        legal: FloatArray = units[exact]
+        return legal
 
 
-def _slice_step(space: Space, rng: np.random.Generator, params: Config) -> Config:
-    """One sweep of slice sampling with shrinkage over a legal point (Neal 2003, Annals of Statistics 31).
-
-    The target is uniform on the legal part of the unit cube, so that a coordinate is accepted as soon as it is
-    legal, and an interval that begins as [0, 1] shrinks towards the present coordinate at each refusal.
-    """
-    units = space.encode([params])[0]
-    fresh = rng.random(len(units))
-    units = np.where(np.isnan(units), fresh, units)
-    for j in rng.permutation(len(units)):
-        low, high = 0.0, 1.0
-        for _ in range(12):
-            trial = units.copy()
-            trial[j] = rng.uniform(low, high)
-            candidate = space.decode(trial[None, :])[0]
-            if space.satisfied(candidate):
-                units, params = trial, candidate
-                break
-            low, high = (trial[j], high) if trial[j] < units[j] else (low, trial[j])
-    return params
-
-
-def repair(space: Space, rng: np.random.Generator, params: Params, sweeps: int = 30) -> Config | None:
-    """A configuration near `params` that satisfies the constraints, None where none was found.
-
-    One parameter of a violated constraint is moved at a time to the best of several values.
-    """
-    units = space.encode([params])[0]
-    units = np.where(np.isnan(units), rng.random(len(units)), units)
-    columns = {name: j for j, name in enumerate(space.parameters)}
-    for _ in range(sweeps * max(1, len(space.constraints))):
-        current = space.decode(units[None, :])[0]
-        violated = [c for c in space.constraints if _violation(space, current, c) > 0]
-        if not violated:
-            return current
-        names = violated[int(rng.integers(len(violated)))].names
-        j = columns[names[int(rng.integers(len(names)))]]
-        trials = _moves(list(space.parameters.values())[j], units, j, rng)
-        totals = [sum(_violation(space, p, c) for c in space.constraints) for p in space.decode(trials)]
-        best = np.flatnonzero(np.asarray(totals) <= min(totals))
-        units = trials[int(rng.choice(best))]
-    return None
-
-
-def _violation(space: Space, params: Config, constraint: object) -> float:
-    from .expressions import Expression
-
-    assert isinstance(constraint, Expression)
-    if any(name not in params for name in constraint.names) or constraint.evaluate(params):
-        return 0.0
-    return 1.0
-
-
-def _moves(parameter: Parameter, units: FloatArray, j: int, rng: np.random.Generator) -> FloatArray:
-    size = parameter.size
-    if size is not None and size <= 32:
-        values = (np.arange(size) + 0.5) / size if isinstance(parameter, Choice) else np.linspace(0, 1, 2 * size + 1)
-    else:
-        values = np.concatenate([rng.random(12), [0.0, 1.0]])
-    trials = np.repeat(units[None, :], len(values), axis=0)
-    trials[:, j] = values
-    return trials
-
-
-def neighbours(space: Space, params: Params, rng: np.random.Generator, count: int) -> list[Config]:
+def neighbours(space: Space, params: Config, rng: np.random.Generator, count: int) -> list[Config]:
     """See `Space.neighbours`."""
+    base = space.encode([params])[0]
     known = {space.key(params)}
     found: list[Config] = []
-    for _ in range(10):
-        for candidate in space.decode(_perturbed(space, params, rng, 2 * (count - len(found)) + 8)):
+    for attempt in range(8):
+        units = _perturbed(space, base, rng, 2 * (count - len(found)) + 4)
+        if space.constraints:
+            units = _fitted(space, units, ~np.isnan(base) & (units != base), rng, rounds=0 if attempt < 2 else 20)
+        for candidate in space.decode(units):
             key = space.key(candidate)
             if key not in known and space.satisfied(candidate):
                 known.add(key)
@@ -134,29 +144,44 @@ def neighbours(space: Space, params: Params, rng: np.random.Generator, count: in
     return found[:count]
 
 
-def _perturbed(space: Space, params: Params, rng: np.random.Generator, count: int) -> FloatArray:
-    """Coordinates of `params`, shape (count, d), with one or two active ones changed and inactive ones drawn."""
-    base = space.encode([params])[0]
+def _fitted(space: Space, units: FloatArray, changed: BoolArray, rng: np.random.Generator, rounds: int) -> FloatArray:
+    """Those of the points that satisfy the constraints, or do so once others than the changed parameters moved too."""
+    walker = Walker(space.evaluator, rng)
+    fitted, ok = walker.repair(units, rounds, held=changed)
+    moved = ok & (fitted != units).any(axis=1)
+    if moved.any():  # off the boundary, where repair leaves them
+        fitted[moved] = walker.sweep(fitted[moved], held=changed[moved])
+    return fitted[ok]
+
+
+def _perturbed(space: Space, base: FloatArray, rng: np.random.Generator, count: int) -> FloatArray:
+    """Coordinates, shape (count, d), with one or two active ones of `base` changed and inactive ones drawn."""
     rows = np.where(np.isnan(base), rng.random((count, len(base))), base)
-    active = np.flatnonzero(~np.isnan(base))
     parameters = list(space.parameters.values())
-    for row in rows:
-        for j in rng.choice(active, size=min(len(active), 1 + int(rng.random() < 0.3)), replace=False):
-            row[j] = _move(parameters[j], float(row[j]), rng)
+    movable = [j for j in np.flatnonzero(~np.isnan(base)).tolist() if parameters[j].size != 1]
+    if not movable:
+        return rows
+    first = rng.choice(movable, size=count)
+    second = np.where(rng.random(count) < 0.3, rng.choice(movable, size=count), -1)
+    for j in movable:
+        moved = np.flatnonzero((first == j) | (second == j))
+        rows[moved, j] = parameters[j].perturb(rows[moved, j], rng)
     return rows
 
 
-def _move(parameter: Parameter, unit: float, rng: np.random.Generator) -> float:
-    size = parameter.size
-    if isinstance(parameter, Choice) and not parameter.ordered:
-        step = int(rng.integers(1, size)) if size and size > 1 else 0
-        return (unit + step / (size or 1)) % 1.0
-    width = 10.0 ** rng.uniform(-2.0, -0.5)
-    step = rng.normal(0.0, width)
-    if size is not None and size > 1 and abs(step) < 1.0 / size:
-        step = np.copysign(1.0 / size, step)
-    moved = unit + step
-    return float(abs(moved) if moved <= 1.0 else 2.0 - moved) if -1.0 <= moved <= 2.0 else float(rng.random())
-
-
-__all__ = ["neighbours", "repair", "sample"]
+def repaired(space: Space, params: Config, rng: np.random.Generator, tries: int = 8) -> Config | None:
+    """A legal configuration with few and small changes to one that violates constraints; None where none was found."""
+    base = space.encode([params])[0]
+    start = np.where(np.isnan(base), rng.random((tries, len(base))), base)
+    rounds = 30 + 10 * len(space.constraints)
+    units, ok = Walker(space.evaluator, rng).repair(start, rounds=rounds)
+    changed = units != start
+    order = np.lexsort((np.abs(units - start).sum(axis=1), changed.sum(axis=1)))
+    for i in order[ok[order]].tolist():
+        candidate = space.decode(units[i : i + 1])[0]
+        for name, moved in zip(space.parameters, changed[i].tolist(), strict=True):
+            if name in candidate and name in params and not moved:
+                candidate[name] = params[name]  # the codec may have rounded it
+        if space.satisfied(candidate):
+            return candidate
+    return None

@@ -10,12 +10,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from . import sampling
 from .conditions import check_conditions, count_configurations, parents_first
 from .errors import SpaceError
+from .evaluation import BoolArray, Evaluator
 from .expressions import Expression
+from .kinds import check_kinds
 from .parameters import FloatArray, Parameter, Params, Value, parameter_from_dict
 from .plugins import nearest
+from .sampling import Sampler, connected_parts, neighbours, repaired
+from .values import show
 
 Config = dict[str, Value]
 
@@ -36,6 +39,7 @@ class Space:
         parameters: by name, parents before children, otherwise in the order given; column j of the codec is
             parameter j.
         constraints: parsed; `str(constraint)` gives the text back.
+        names: of all parameters, as a set.
 
     Example:
         >>> space = Space(Choice("optimizer", ["sgd", "adam"]), Float("momentum", 0.0, 0.99, when={"optimizer": "sgd"}))
@@ -51,6 +55,7 @@ class Space:
         for constraint in self.constraints:
             self._check_names(constraint)
         self._names = tuple(self.parameters)
+        self.names = frozenset(self._names)
         self._conditional = {
             name: tuple((parent, frozenset(values)) for parent, values in parameter.when.items())
             for name, parameter in self.parameters.items()
@@ -59,11 +64,12 @@ class Space:
 
     def _check_names(self, constraint: Expression) -> None:
         if not constraint.names:
-            raise SpaceError(f"constraint {str(constraint)!r} must name at least one parameter")
+            raise SpaceError(f"constraint {show(str(constraint))} must name at least one parameter")
         for name in constraint.names:
             if name not in self.parameters:
                 hint = nearest(name, list(self.parameters))
-                raise SpaceError(f"constraint {str(constraint)!r} names the unknown parameter {name!r}: {hint}")
+                raise SpaceError(f"constraint {show(str(constraint))} names the unknown parameter {name!r}: {hint}")
+        check_kinds(constraint, self.parameters)
 
     # What a configuration is
 
@@ -94,10 +100,12 @@ class Space:
     def check(self, params: Params) -> None:
         """Raise SpaceError, saying rule and value, where the configuration is not legal."""
         if not isinstance(params, Mapping):
-            raise SpaceError(f"a configuration maps names to values, got {params!r}")
+            raise SpaceError(f"a configuration maps names to values, got {show(params)}")
         for name in params:
             if name not in self.parameters:
                 raise SpaceError(f"unknown parameter {name!r}: {nearest(str(name), list(self.parameters))}")
+        for name, value in params.items():
+            self.parameters[name].check(value)
         active = self.active(params)
         missing = [name for name in active if name not in params]
         if missing:
@@ -107,12 +115,10 @@ class Space:
                 raise SpaceError(
                     f"{name} is active only when {self._condition(name)}; leave it out, got {params[name]!r}"
                 )
-        for name in active:
-            self.parameters[name].check(params[name])
         for constraint in self.constraints:
-            if not self._holds(constraint, params):
+            if not self.holds(constraint, params):
                 values = ", ".join(f"{name}={params[name]!r}" for name in constraint.names)
-                raise SpaceError(f"constraint {str(constraint)!r} must hold, got {values}")
+                raise SpaceError(f"constraint {show(str(constraint))} must hold, got {values}")
 
     def _condition(self, name: str) -> str:
         when = self.parameters[name].when
@@ -128,10 +134,11 @@ class Space:
 
     def satisfied(self, params: Params) -> bool:
         """Whether every constraint holds whose parameters are all there."""
-        return all(self._holds(constraint, params) for constraint in self.constraints)
+        return all(self.holds(constraint, params) for constraint in self.constraints)
 
     @staticmethod
-    def _holds(constraint: Expression, params: Params) -> bool:
+    def holds(constraint: Expression, params: Params) -> bool:
+        """Whether a constraint holds, or does not apply because one of its parameters is not there."""
         return any(name not in params for name in constraint.names) or constraint.evaluate(params)
 
     def key(self, params: Params) -> Hashable:
@@ -160,18 +167,49 @@ class Space:
     def sample(self, rng: np.random.Generator, count: int = 1) -> list[Config]:
         """`count` legal configurations: uniform in the unit cube, given conditions and constraints.
 
+        Where constraints are so tight that chance does not meet them, discrete parts are enumerated and others
+        walked through, so that neighbours in the list may be alike.
+
         Raises:
             SpaceError: no configuration that satisfies the constraints was found.
         """
-        return sampling.sample(self, rng, count)
+        columns: dict[str, list[Value]] = {}
+        for sampler in self._samplers:
+            drawn = sampler.draw(rng, count)
+            for name, parameter in sampler.part.parameters.items():
+                columns[name] = [params[name] if name in params else parameter.middle() for params in drawn]
+        for name, parameter in self.parameters.items():
+            if name not in columns:
+                columns[name] = parameter.from_units(rng.random(count))
+        return self._assembled({name: columns[name] for name in self._names}, count)
+
+    @cached_property
+    def _samplers(self) -> list[Sampler]:
+        return [Sampler(part) for part in connected_parts(self)]
 
     def neighbours(self, params: Params, rng: np.random.Generator, count: int = 1) -> list[Config]:
         """Up to `count` different legal configurations that are one or two changes away from a legal one.
 
-        A change swaps a discrete value, moves a number, or, for a parent, resamples what becomes active with it.
-        Fewer come back only where few were found.
+        A change swaps a discrete value, moves a number, or, for a parent, draws what becomes active with it. Where
+        constraints leave no room for that, further parameters are changed until they hold. Fewer come back only
+        where few were found.
         """
-        return sampling.neighbours(self, params, rng, count)
+        return neighbours(self, dict(params), rng, count)
+
+    def repair(self, params: Params, rng: np.random.Generator) -> Config:
+        """A legal configuration near one that may violate constraints, its values each being legal.
+
+        Inactive parameters are left out, missing active ones get their default or middle.
+
+        Raises:
+            SpaceError: a value is illegal, or no configuration was found that satisfies the constraints.
+        """
+        found = self.complete(params)
+        for name, value in found.items():
+            self.parameters[name].check(value)
+        if self.satisfied(found):
+            return found
+        return repaired(self, found, rng) or self.sample(rng)[0]
 
     # The unit cube
 
@@ -202,12 +240,8 @@ class Space:
         array = np.asarray(units, dtype=np.float64)
         if array.ndim != 2 or array.shape[1] != len(self._names):
             raise SpaceError(f"coordinates must have shape (n, {len(self._names)}), got {array.shape}")
-        columns = [self._column(p, array[:, j]) for j, p in enumerate(self.parameters.values())]
-        if not self._conditional:
-            return [dict(zip(self._names, row, strict=True)) for row in zip(*columns, strict=True)]
-        masks = self._masks(dict(zip(self._names, columns, strict=True)), len(array))
-        rows = zip(zip(*columns, strict=True), zip(*masks, strict=True), strict=True)
-        return [{n: v for n, v, on in zip(self._names, row, mask, strict=True) if on} for row, mask in rows]
+        columns = {name: self._column(p, array[:, j]) for j, (name, p) in enumerate(self.parameters.items())}
+        return self._assembled(columns, len(array))
 
     @staticmethod
     def _column(parameter: Parameter, units: FloatArray) -> list[Value]:
@@ -216,6 +250,17 @@ class Space:
             return parameter.from_units(units)
         values = parameter.from_units(np.where(absent, 0.5, units))
         return [parameter.middle() if gone else value for value, gone in zip(values, absent.tolist(), strict=True)]
+
+    def _assembled(self, columns: Mapping[str, list[Value]], count: int) -> list[Config]:
+        """Configurations from a column of values for every parameter, what is inactive left out."""
+        rows = zip(*columns.values(), strict=True)
+        if not self._conditional:
+            return [dict(zip(self._names, row, strict=True)) for row in rows]
+        masks = zip(*self._masks(columns, count), strict=True)
+        return [
+            {name: value for name, value, on in zip(self._names, row, mask, strict=True) if on}
+            for row, mask in zip(rows, masks, strict=True)
+        ]
 
     def _masks(self, columns: Mapping[str, list[Value]], count: int) -> list[list[bool]]:
         masks: dict[str, list[bool]] = {}
@@ -226,6 +271,18 @@ class Space:
                 mask = [m and a and v in allowed for m, a, v in zip(mask, above, values, strict=True)]
             masks[name] = mask
         return list(masks.values())
+
+    @cached_property
+    def evaluator(self) -> Evaluator:
+        """Distances from the constraints, of many coordinates at once."""
+        return Evaluator(self)
+
+    def feasible(self, units: FloatArray) -> BoolArray:
+        """Whether what `decode` makes of each row satisfies the constraints; (n, d) without NaN to shape (n,).
+
+        Fast, in float64: where integers exceed 2**53 or arithmetic has no result, `satisfied` has the last word.
+        """
+        return self.evaluator.satisfied(units) if self.constraints else np.ones(len(units), dtype=np.bool_)
 
     # As text and data
 
@@ -240,7 +297,7 @@ class Space:
     def from_dict(cls, data: Mapping[str, Any]) -> Space:
         """The inverse of `to_dict`; raises SpaceError where the data are not those of a space."""
         if not isinstance(data, Mapping) or not isinstance(data.get("parameters"), list):
-            raise SpaceError(f"a space is an object with a list of parameters, got {str(data)[:80]}")
+            raise SpaceError(f"a space is an object with a list of parameters, got {show(data)}")
         parameters = [parameter_from_dict(item) for item in data["parameters"]]
         return cls(*parameters, constraints=data.get("constraints", ()))
 
@@ -248,10 +305,13 @@ class Space:
         return len(self.parameters)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Space) and self.to_dict() == other.to_dict()
+        return isinstance(other, Space) and self._text() == other._text()
 
     def __hash__(self) -> int:
-        return hash(json.dumps(self.to_dict()))
+        return hash(self._text())
+
+    def _text(self) -> str:
+        return json.dumps(self.to_dict())
 
     def __reduce__(self) -> tuple[Callable[[Mapping[str, Any]], Space], tuple[dict[str, Any]]]:
         return (Space.from_dict, (self.to_dict(),))
@@ -267,7 +327,7 @@ def _by_name(parameters: Iterable[Parameter]) -> dict[str, Parameter]:
     found: dict[str, Parameter] = {}
     for parameter in parameters:
         if not isinstance(parameter, Parameter):
-            raise SpaceError(f"a space is made of Float, Int and Choice parameters, got {str(parameter)[:80]!r}")
+            raise SpaceError(f"a space is made of Float, Int and Choice parameters, got {show(parameter)}")
         if parameter.name in found:
             raise SpaceError(f"names of parameters must differ, {parameter.name!r} is given twice; rename one")
         found[parameter.name] = parameter

@@ -1,0 +1,50 @@
+"""Every legal configuration of a small discrete space."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from .expressions import Expression
+from .parameters import Parameter, Value
+
+if TYPE_CHECKING:
+    from .space import Space
+
+Config = dict[str, Value]
+Weighted = list[tuple[Config, float]]
+
+MAX_ENUMERATED: Final = 20_000
+
+
+def enumerate_legal(space: Space) -> Weighted | None:
+    """Every legal configuration with its volume in the unit cube; None where there are too many or infinitely many.
+
+    Built a parameter at a time; what violates a constraint is dropped as soon as the constraint can be told.
+    """
+    order = {name: j for j, name in enumerate(space.parameters)}
+    told_by: dict[str, list[Expression]] = {name: [] for name in order}
+    for constraint in space.constraints:
+        told_by[max(constraint.names, key=order.__getitem__)].append(constraint)
+    found: Weighted | None = [({}, 1.0)]
+    for name, parameter in space.parameters.items():
+        if found is None or parameter.size is None or parameter.size > MAX_ENUMERATED:
+            return None
+        found = _longer(space, found, parameter, told_by[name])
+    return found
+
+
+def _longer(space: Space, found: Weighted, parameter: Parameter, constraints: list[Expression]) -> Weighted | None:
+    values = parameter.values()
+    weighted = list(zip(values, parameter.weights(values).tolist(), strict=True))
+    longer: Weighted = []
+    for params, weight in found:
+        if any(params.get(parent) not in allowed for parent, allowed in parameter.when.items()):
+            longer.append((params, weight))
+            continue
+        for value, width in weighted:
+            candidate = {**params, parameter.name: value}
+            if all(space.holds(constraint, candidate) for constraint in constraints):
+                longer.append((candidate, weight * width))
+        if len(longer) > MAX_ENUMERATED:
+            return None
+    return longer

@@ -1,0 +1,150 @@
+"""From configurations that violate constraints to some near by that satisfy them, and on to others like them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from .evaluation import BoolArray, Evaluator
+from .parameters import FloatArray, Parameter, RawArray
+
+NUM_CANDIDATES: Final = 48
+SHRINKS: Final = 50
+CHUNK: Final = 1024
+_STEPS: Final = 0.5 ** np.arange(1, 19)
+
+
+class Walker:
+    """Moves many points of the unit cube at once, each by a parameter at a time.
+
+    Args:
+        evaluator: knows the distance from the constraints.
+        rng: where every choice comes from.
+    """
+
+    def __init__(self, evaluator: Evaluator, rng: np.random.Generator) -> None:
+        self.evaluator, self.rng = evaluator, rng
+
+    def repair(self, units: FloatArray, rounds: int, held: BoolArray | None = None) -> tuple[FloatArray, BoolArray]:
+        """Points near by that satisfy the constraints.
+
+        Args:
+            units: coordinates of shape (n, d) without NaN.
+            rounds: how often one parameter of each point is moved, at most.
+            held: coordinates that stay as they are as long as others can be moved instead, shape (n, d).
+
+        Returns:
+            Coordinates of shape (n, d), and whether they satisfy the constraints, shape (n,).
+        """
+        units = units.copy()
+        free = np.ones(units.shape, dtype=np.bool_) if held is None else ~held
+        open_rows = np.arange(len(units))
+        for left in range(rounds, -1, -1):
+            distances = self._distances(units[open_rows])
+            bad = distances.any(axis=1)
+            open_rows, distances = open_rows[bad], distances[bad]
+            if not len(open_rows) or not left:
+                break
+            for begin in range(0, len(open_rows), CHUNK):
+                rows = open_rows[begin : begin + CHUNK]
+                units[rows] = self._improved(units[rows], distances[begin : begin + CHUNK], free[rows])
+        ok = np.ones(len(units), dtype=np.bool_)
+        ok[open_rows] = False
+        return units, ok
+
+    def sweep(self, units: FloatArray, held: BoolArray | None = None) -> FloatArray:
+        """One sweep of slice sampling over legal points, by shrinkage (Neal 2003, Annals of Statistics 31).
+
+        The target is uniform on the legal part of the cube: a coordinate is taken as soon as it is legal, and an
+        interval that begins as [0, 1] shrinks towards the present coordinate at each refusal. Where a parameter
+        cannot move alone, as under an equation, it is sometimes thrown somewhere else and the others are repaired.
+
+        Args:
+            units: legal coordinates of shape (n, d); returns the same.
+            held: coordinates that stay as they are, shape (n, d).
+        """
+        units = units.copy()
+        stuck = np.full(len(units), -1)
+        for j in self.rng.permutation(self.evaluator.columns).tolist():
+            rows = np.arange(len(units)) if held is None else np.flatnonzero(~held[:, j])
+            if len(rows):
+                units[rows, j], unmoved = self._slide(units[rows], j)
+                stuck[rows[unmoved]] = j
+        rows = np.flatnonzero(stuck >= 0)
+        if len(rows):
+            thrown = units[rows]
+            thrown[np.arange(len(rows)), stuck[rows]] = self.rng.random(len(rows))
+            thrown, ok = self.repair(thrown, rounds=12, held=None if held is None else held[rows])
+            units[rows[ok]] = thrown[ok]
+        return units
+
+    def _slide(self, units: FloatArray, j: int) -> tuple[FloatArray, BoolArray]:
+        """Another legal column j for points of shape (n, d), and where there was none, both of shape (n,)."""
+        parameter = self.evaluator.parameters[j]
+        start = units[:, j].copy()
+        before = parameter.raw(start)
+        low, high = np.zeros(len(units)), np.ones(len(units))
+        raw = self.evaluator.raw(units)
+        waiting = np.arange(len(units))
+        for _ in range(SHRINKS):
+            units[waiting, j] = low[waiting] + self.rng.random(len(waiting)) * (high - low)[waiting]
+            trial = {name: column[waiting] for name, column in raw.items()}
+            trial[parameter.name] = parameter.raw(units[waiting, j])
+            refused = waiting[self.evaluator.distances(trial).any(axis=1)]
+            if not len(refused):
+                break
+            below = units[refused, j] < start[refused]
+            low[refused[below]] = units[refused[below], j]
+            high[refused[~below]] = units[refused[~below], j]
+            waiting = refused
+        else:
+            units[waiting, j] = start[waiting]
+        unmoved: BoolArray = (parameter.raw(units[:, j]) == before) & (parameter.size != 1)
+        return units[:, j], unmoved
+
+    def _distances(self, units: FloatArray) -> FloatArray:
+        return self.evaluator.distances(self.evaluator.raw(units))
+
+    def _improved(self, units: FloatArray, distances: FloatArray, free: BoolArray) -> FloatArray:
+        """Set a parameter of a violated constraint to the best of several values, any of the best where many are."""
+        count = len(units)
+        chosen = self._choose(distances, free)
+        candidates = np.empty((count, NUM_CANDIDATES))
+        raw: dict[str, RawArray] = {
+            name: np.repeat(column, NUM_CANDIDATES) for name, column in self.evaluator.raw(units).items()
+        }
+        for j in np.unique(chosen).tolist():
+            rows, parameter = np.flatnonzero(chosen == j), self.evaluator.parameters[j]
+            candidates[rows] = self._candidates(parameter, units[rows, j])
+            column = raw[parameter.name].reshape(count, NUM_CANDIDATES)
+            column[rows] = parameter.raw(candidates[rows].ravel()).reshape(len(rows), NUM_CANDIDATES)
+        totals = self.evaluator.distances(raw).sum(axis=1).reshape(count, NUM_CANDIDATES)
+        best = totals <= totals.min(axis=1, keepdims=True)
+        pick = np.argmax(best * self.rng.random(best.shape), axis=1)
+        moved = units.copy()
+        moved[np.arange(count), chosen] = candidates[np.arange(count), pick]
+        return moved
+
+    def _choose(self, distances: FloatArray, free: BoolArray) -> RawArray:
+        """For each point a column that reaches one of its violated constraints, a free one where there is one."""
+        violated = np.argmax((distances > 0) * self.rng.random(distances.shape), axis=1)
+        weights = (free + 1e-6) * self.evaluator.reach[violated] * self.rng.random(free.shape)
+        columns: RawArray = np.argmax(weights, axis=1)
+        return columns
+
+    def _candidates(self, parameter: Parameter, units: FloatArray) -> FloatArray:
+        """Coordinates to try, shape (n, candidates): every value of a short list, else some near and some far."""
+        count, size = len(units), parameter.size
+        if size is not None and size <= NUM_CANDIDATES:
+            listed = parameter.to_units(parameter.values())
+            return np.tile(np.resize(listed, NUM_CANDIDATES), (count, 1))
+        found = np.tile(units[:, None], (1, NUM_CANDIDATES))
+        steps = _STEPS * self.rng.uniform(0.5, 1.0, size=(count, len(_STEPS)))
+        found[:, 0], found[:, 1] = 0.0, 1.0
+        found[:, 2:8] = self.rng.random((count, 6))
+        if size is not None:  # neighbouring integers, which halving may step over
+            found[:, 8:12] += np.array([-2.0, -1.0, 1.0, 2.0]) / size
+        found[:, 12:30] += steps
+        found[:, 30:48] -= steps
+        return np.clip(found, 0.0, 1.0)

@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+import doctest
+import math
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import parameters
+
+import search_spaces.parameters
+from search_spaces import Choice, Float, Int, Parameter, SpaceError
+from search_spaces.parameters import parameter_from_dict
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("build", "said"),
+    [
+        (lambda: Float("x", NAN, 1), "low of 'x' must be a finite number, got nan"),
+        (lambda: Float("x", 0, INF), "high of 'x' must be a finite number, got inf"),
+        (lambda: Float("x", 0, 10**400), "high of 'x' must be a finite number"),
+        (lambda: Float("x", "0", 1), "low of 'x' must be a finite number, got '0'"),
+        (lambda: Float("x", False, 1), "low of 'x' must be a finite number, got False"),
+        (lambda: Float("x", 2, 1), "low=2.0, high=1.0; swap them"),
+        (lambda: Float("x", 0, 1, log=True), "low of 'x' must be above 0 on a log scale, got 0.0"),
+        (lambda: Float("x", -1, 1, log=True), "must be above 0 on a log scale"),
+        (lambda: Float("x", 0, 1, log=1), "log of 'x' must be True or False, got 1"),
+        (lambda: Int("n", 0, 8, log=True), "must be above 0 on a log scale, got 0"),
+        (lambda: Int("n", 8, 1), "low=8, high=1; swap them"),
+        (lambda: Int("n", 0.5, 3), "low of 'n' must be an integer, got 0.5; use Float"),
+        (lambda: Int("n", 0, NAN), "high of 'n' must be an integer, got nan"),
+        (lambda: Int("n", True, 3), "low of 'n' must be an integer, got True"),
+        (lambda: Int("n", 0, 2**63), "within plus or minus"),
+        (lambda: Choice("c", []), "choices of 'c' must not be empty"),
+        (lambda: Choice("c", "abc"), "choices of 'c' must be a list, got 'abc'"),
+        (lambda: Choice("c", {"a", "b"}), "must be a list"),
+        (lambda: Choice("c", 3), "must be a list, got 3"),
+        (lambda: Choice("c", ["a", "a"]), "must differ, got 'a' and 'a'"),
+        (lambda: Choice("c", [True, 1]), "must differ, got True and 1, which are equal"),
+        (lambda: Choice("c", [1, 1.0]), "must differ, got 1 and 1.0"),
+        (lambda: Choice("c", [0.1, NAN]), "each choice of 'c' must be"),
+        (lambda: Choice("c", [None]), "got None (NoneType)"),
+        (lambda: Choice("c", [[1]]), "got [1] (list)"),
+        (lambda: Choice("c", ["\ud800"]), "each choice of 'c' must be"),
+        (lambda: Float("x", 0, 1, default=2), "the default of x must lie in [0.0, 1.0], got 2"),
+        (lambda: Float("x", 0, 1, default="a"), "the default of x must be a number, got 'a' (str)"),
+        (lambda: Float("x", 0, 1, default=NAN), "the default of x must lie in"),
+        (lambda: Int("n", 0, 1, default=0.5), "the default of n must be an integer, got 0.5 (float)"),
+        (lambda: Int("n", 0, 1, default=True), "the default of n must be an integer, got True (bool)"),
+        (lambda: Choice("c", [1, 2], default=True), "the default of c must be one of 1, 2; got True"),
+        (lambda: Choice("c", ["a"], default="b"), "the default of c must be one of 'a'; got 'b'"),
+        (lambda: Float("", 0, 1), "name is made of letters"),
+        (lambda: Float("a b", 0, 1), "name is made of letters"),
+        (lambda: Float("1a", 0, 1), "name is made of letters"),
+        (lambda: Float("a.b", 0, 1), "name is made of letters"),
+        (lambda: Float("a\n", 0, 1), "name is made of letters"),
+        (lambda: Float(3, 0, 1), "name is made of letters"),
+        (lambda: Float("ﬁ", 0, 1), "name is made of letters"),
+        (lambda: Float("a" * 101, 0, 1), "at most 100 characters"),
+        (lambda: Float("x", 0, 1, affects="sped"), "must name at least one of quality, speed and memory, got 'sped'"),
+        (lambda: Float("x", 0, 1, affects=()), "must name at least one of quality"),
+        (lambda: Float("x", 0, 1, affects=[[1]]), "must name at least one of quality"),
+        (lambda: Float("x", 0, 1, affects=3), "must name at least one of quality"),
+        (lambda: Float("x", 0, 1, when=["a"]), "when of 'x' must map a parent's name"),
+        (lambda: Float("x", 0, 1, when={"a": []}), "must give 'a' a value or a list"),
+        (lambda: Float("x", 0, 1, when={"a": [None]}), "must give 'a' a value or a list"),
+        (lambda: Float("x", 0, 1, when={"x": 1}), "it names 'x' itself"),
+        (lambda: Float("x", 0, 1, when={"a b": 1}), "name is made of letters"),
+    ],
+)
+def test_malformed_parameters_are_refused(build: Any, said: str) -> None:
+    with pytest.raises(SpaceError) as error:
+        build()
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value"),
+    [
+        (Float("x", 0, 1), True),
+        (Float("x", 0, 1), NAN),
+        (Float("x", 0, 1), 1.0000001),
+        (Float("x", 0, 1), "0.5"),
+        (Float("x", 0, 1), None),
+        (Int("n", 0, 9), 3.0),
+        (Int("n", 0, 9), True),
+        (Int("n", 0, 9), np.int64(3)),
+        (Int("n", 0, 9), 10),
+        (Choice("c", [0, 1]), True),
+        (Choice("c", [False, True]), 1),
+        (Choice("c", ["1"]), 1),
+        (Choice("c", ["a"]), ["a"]),
+        (Choice("c", ["a"]), None),
+    ],
+)
+def test_wrong_values_are_refused(parameter: Parameter, value: object) -> None:
+    assert not parameter.legal(value)
+    with pytest.raises(SpaceError, match=f"^{parameter.name} must"):
+        parameter.check(value)
+
+
+def test_equal_numbers_are_the_same_choice() -> None:
+    parameter = Choice("c", [1, 2.5])
+    parameter.check(1.0)
+    assert repr(parameter.canonical(1.0)) == "1"
+    assert repr(Float("x", 0, 9).canonical(3)) == "3.0"
+
+
+def test_numpy_scalars_and_enumerations_become_plain_values() -> None:
+    class Kind(StrEnum):
+        A = "a"
+
+    parameter = Choice("c", [np.float32(0.5), np.int64(3), Kind.A, np.bool_(True)])
+    assert [type(choice) for choice in parameter.choices] == [float, int, str, bool]
+    assert [type(bound) for bound in (Int("n", np.int32(1), np.int64(5)).low, Float("x", np.float32(0), 1).low)] == [
+        int,
+        float,
+    ]
+
+
+def test_units_of_known_values() -> None:
+    assert Choice("c", ["a", "b", "c", "d"]).to_units(["a", "d"]).tolist() == [0.125, 0.875]
+    assert Int("n", 0, 3).to_units([0, 1, 2, 3]).tolist() == [0.125, 0.375, 0.625, 0.875]
+    assert Float("x", -1, 3).to_units([-1, 0, 3]).tolist() == [0.0, 0.25, 1.0]
+    assert Float("x", 1e-4, 1, log=True).to_unit(1e-2) == pytest.approx(0.5)
+    log = Int("n", 1, 4, log=True)
+    edges = np.log([0.5, 1.5, 2.5, 3.5, 4.5])
+    centres = (edges[1:] + edges[:-1]) / 2
+    assert log.to_units([1, 2, 3, 4]) == pytest.approx((centres - edges[0]) / (edges[-1] - edges[0]))
+    assert log.weights([1, 2, 3, 4]) == pytest.approx(np.diff(edges) / (edges[-1] - edges[0]))
+
+
+def test_ends_are_exact_and_outside_is_clipped() -> None:
+    for parameter in (Float("x", 0.1, 0.7, log=True), Float("x", -1e308, 1.7e308), Int("n", 3, 17, log=True)):
+        assert parameter.from_units(np.array([0.0, 1.0, -5.0, 5.0])) == [parameter.low, parameter.high] * 2
+        assert parameter.from_unit(NAN) == parameter.from_unit(0.5)
+
+
+@given(st.data())
+def test_every_coordinate_gives_a_legal_value_that_comes_back(data: st.DataObject) -> None:
+    parameter = data.draw(parameters("p"))
+    units = np.array(data.draw(st.lists(st.floats(0, 1), min_size=1, max_size=5)))
+    values = parameter.from_units(units)
+    back = parameter.from_units(parameter.to_units(values))
+    assert all(map(parameter.legal, values))
+    for value, again in zip(values, back, strict=True):
+        if isinstance(parameter, Float) or (isinstance(parameter, Int) and parameter.high - parameter.low > 2**40):
+            assert math.isclose(value, again, rel_tol=1e-9, abs_tol=1e-12 * (parameter.high / 2 - parameter.low / 2))
+        else:
+            assert value == again
+
+
+@given(st.data())
+def test_moves_stay_in_the_interval_and_leave_the_cell(data: st.DataObject) -> None:
+    parameter = data.draw(parameters("p"))
+    value = parameter.from_unit(data.draw(st.floats(0, 1)))
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    moved = parameter.perturb(np.full(20, parameter.to_unit(value)), rng)
+    assert ((moved >= 0) & (moved <= 1)).all()
+    if parameter.size is not None and 1 < parameter.size < 2**40:
+        assert all(other != value for other in parameter.from_units(moved))
+
+
+@given(st.data())
+def test_json_and_repr_give_the_parameter_back(data: st.DataObject) -> None:
+    parameter = data.draw(parameters("p", affects={"speed"}, when={"a": [1, "b"], "c": True}))
+    again = parameter_from_dict(parameter.to_dict())
+    assert again == parameter
+    assert hash(again) == hash(parameter)
+    assert eval(repr(parameter), {"Float": Float, "Int": Int, "Choice": Choice}) == parameter
+
+
+def test_equality_tells_true_from_one() -> None:
+    assert Choice("c", [True, False]) != Choice("c", [1, 0])
+    assert Choice("c", [1]) != Choice("c", [1.0])
+    assert Float("x", 0, 1) == Float("x", 0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    "data", [None, [], {}, {"type": "real", "name": "x"}, {"type": "int", "name": "x"}, {"type": []}]
+)
+def test_malformed_json_is_refused(data: Any) -> None:
+    with pytest.raises(SpaceError):
+        parameter_from_dict(data)
+
+
+def test_examples_in_docstrings() -> None:
+    assert doctest.testmod(search_spaces.parameters).failed == 0

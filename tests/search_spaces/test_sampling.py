@@ -1,0 +1,223 @@
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import spaces
+
+from search_spaces import Choice, Float, Int, Space, SpaceError
+
+TIGHT = {
+    "a corner": Space(
+        *[Float(f"x{i}", 0, 1) for i in range(10)], constraints=["+".join(f"x{i}" for i in range(10)) + "<= 0.5"]
+    ),
+    "a sliver": Space(Float("a", 0, 1), Float("b", 0, 1), constraints=["0.5 < a < 0.50001", "abs(a - b) < 1e-5"]),
+    "an equation": Space(*[Int(n, 0, 1000) for n in "abc"], constraints=["a + b + c == 1500"]),
+    "a line": Space(Int("a", 0, 10**6), Int("b", 0, 10**6), constraints=["a == 2 * b + 1"]),
+    "a product": Space(
+        *[Choice(f"c{i}", [1, 2, 4, 8, 16, 32], ordered=True) for i in range(6)],
+        constraints=["*".join(f"c{i}" for i in range(6)) + "== 64"],
+    ),
+    "one point": Space(*[Choice(n, list(range(9))) for n in "abcdef"], constraints=["a * b * c * d * e * f == 8 ** 6"]),
+    "strings": Space(
+        Choice("p", list("abcdefgh")),
+        Choice("q", list("hgfedcba")),
+        Int("n", 1, 999),
+        constraints=["p == q", "p in ('a', 'b')", "not (n % 100 != 0 or p == 'a')"],
+    ),
+    "many pairs": Space(
+        *[Float(f"x{i}", 0, 1) for i in range(40)], constraints=[f"x{2 * i} < x{2 * i + 1} / 3" for i in range(20)]
+    ),
+    "a deep child": Space(
+        Choice("p", ["x"]),
+        Choice("q", [0, 1], when={"p": "x"}),
+        Float("a", 0, 1, when={"q": 1}),
+        Float("b", 0, 1),
+        constraints=["a < b / 1000", "q == 1 or b > 2"],
+    ),
+    "a strict edge": Space(Float("a", 0, 1), Float("b", 1e-6, 1, log=True), constraints=["a > 0.999", "b < 1.5e-6"]),
+    "alternatives": Space(
+        Float("a", 0, 1), Float("b", 0, 1), constraints=["a < 1e-3 and b > 0.999 or a > 0.999 and b < 1e-3"]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TIGHT)
+def test_tight_constraints_are_met(name: str) -> None:
+    space = TIGHT[name]
+    configurations = space.sample(np.random.default_rng(1), 200)
+    assert len(configurations) == 200
+    for params in configurations:
+        space.check(params)
+    if name != "one point":
+        assert len({space.key(params) for params in configurations}) > (5 if name == "strings" else 100)
+
+
+@pytest.mark.parametrize("name", TIGHT)
+def test_samples_depend_on_the_generator_alone(name: str) -> None:
+    space, fresh = TIGHT[name], Space.from_dict(TIGHT[name].to_dict())
+    space.sample(np.random.default_rng(7), 3)
+    assert space.sample(np.random.default_rng(3), 5) == fresh.sample(np.random.default_rng(3), 5)
+
+
+@pytest.mark.parametrize("name", TIGHT)
+def test_neighbours_are_legal_different_and_near(name: str) -> None:
+    space, rng = TIGHT[name], np.random.default_rng(2)
+    params = space.sample(rng)[0]
+    found = space.neighbours(params, rng, 20)
+    assert len(found) <= 20
+    assert len(found) >= {"one point": 0, "strings": 1}.get(name, 5)
+    keys = {space.key(other) for other in found}
+    assert len(keys) == len(found)
+    assert space.key(params) not in keys
+    for other in found:
+        space.check(other)
+
+
+@pytest.mark.parametrize("name", TIGHT)
+def test_repair_makes_any_configuration_legal(name: str) -> None:
+    space, rng = TIGHT[name], np.random.default_rng(4)
+    for units in rng.random((3, len(space))):
+        space.check(space.repair(space.decode(units[None, :])[0], rng))
+    legal = space.sample(rng)[0]
+    assert space.repair(legal, rng) == legal
+
+
+def test_without_constraints_neighbours_change_one_or_two_parameters() -> None:
+    space = Space(*[Float(f"x{i}", 0, 1) for i in range(3)], *[Choice(f"c{i}", ["a", "b", "c"]) for i in range(3)])
+    rng = np.random.default_rng(0)
+    params = space.sample(rng)[0]
+    found = space.neighbours(params, rng, 200)
+    changes = [sum(other[name] != params[name] for name in params) for other in found]
+    assert len(found) == 200
+    assert set(changes) == {1, 2}
+    steps = [abs(other["x0"] - params["x0"]) for other in found if other["x0"] != params["x0"]]
+    assert 0 < np.median(steps) < 0.2
+
+
+def test_neighbours_across_a_condition_draw_the_subtree() -> None:
+    space = Space(Choice("kind", ["a", "b"]), Float("x", 0, 1, when={"kind": "b"}), Int("n", 1, 9, when={"kind": "b"}))
+    found = space.neighbours({"kind": "a"}, np.random.default_rng(0), 30)
+    assert len(found) == 30
+    assert {params["kind"] for params in found} == {"b"}
+    assert len({params["n"] for params in found}) > 4
+
+
+def test_neighbours_of_the_only_configuration() -> None:
+    assert (
+        Space(Float("x", 1, 1), Choice("c", ["a"])).neighbours({"x": 1.0, "c": "a"}, np.random.default_rng(0), 5) == []
+    )
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        Space(Choice("a", [1, 2]), Choice("b", [1, 2]), constraints=["a + b == 7"]),
+        Space(Float("a", 0, 1), Float("b", 0, 1), constraints=["a + b > 7"]),
+        Space(Float("a", 0, 1), constraints=["1 / (a - a) > 0"]),
+        Space(Float("x", 0, 1), Int("n", 0, 10**9), constraints=["n * n == 2"]),
+    ],
+)
+def test_contradictions_are_said(space: Space) -> None:
+    with pytest.raises(SpaceError, match=r"no configuration.* satisf.*; relax one"):
+        space.sample(np.random.default_rng(0))
+
+
+def test_rejection_is_uniform_on_the_legal_part() -> None:
+    space = Space(Float("a", 0, 1), Float("b", 0, 1), constraints=["a + b <= 1"])
+    points = np.array([[p["a"], p["b"]] for p in space.sample(np.random.default_rng(0), 4000)])
+    assert points.mean(axis=0) == pytest.approx([1 / 3, 1 / 3], abs=0.02)
+
+
+def test_the_walk_is_uniform_on_the_legal_part() -> None:
+    space = Space(*[Float(n, 0, 1) for n in "abcd"], constraints=["a + b + c + d <= 0.2"])
+    points = np.array([list(p.values()) for p in space.sample(np.random.default_rng(0), 4000)])
+    assert points.mean(axis=0) == pytest.approx(np.full(4, 0.2 / 5), abs=0.003)
+
+
+def test_enumeration_weighs_by_volume() -> None:
+    digits = [Choice(n, list(range(10))) for n in "abc"]
+    space = Space(*digits, Int("n", 1, 100, log=True), constraints=["a == b == c == 3", "n <= 10 and a > 0"])
+    drawn = [params["n"] for params in space.sample(np.random.default_rng(0), 4000)]
+    expected = np.log(1.5 / 0.5) / np.log(10.5 / 0.5)
+    assert drawn.count(1) / 4000 == pytest.approx(expected, abs=0.03)
+
+
+def test_what_no_constraint_names_stays_free() -> None:
+    space = Space(Float("a", 0, 1), Float("b", 0, 1), Float("free", 0, 1), constraints=["a + b < 1e-3"])
+    free = [params["free"] for params in space.sample(np.random.default_rng(0), 2000)]
+    assert np.mean(free) == pytest.approx(0.5, abs=0.03)
+    assert len(set(free)) == 2000
+
+
+def test_two_hundred_parameters() -> None:
+    space = Space(
+        *[Float(f"f{i}", 1e-6, 1, log=True) for i in range(80)],
+        *[Int(f"i{i}", 0, 2**62) for i in range(60)],
+        *[Choice(f"c{i}", ["a", "b", "c"]) for i in range(60)],
+        constraints=["+".join(f"f{i}" for i in range(80)) + " <= 3", "i0 < i1 < i2"],
+    )
+    for params in space.sample(np.random.default_rng(0), 20):
+        space.check(params)
+
+
+COMPARISONS = st.sampled_from(["<", "<=", ">", ">=", "==", "!="])
+
+
+@st.composite
+def constrained(draw: st.DrawFn) -> Space:
+    """A space with one to three constraints between its parameters, which may contradict each other."""
+    plain = draw(spaces(max_size=5))
+    numeric = [
+        n
+        for n, p in plain.parameters.items()
+        if not (isinstance(p, Choice) and any(isinstance(c, str) for c in p.choices))
+    ]
+    texts = []
+    for _ in range(draw(st.integers(1, 3)) if numeric else 0):
+        a, b = draw(st.sampled_from(numeric)), draw(st.sampled_from(numeric))
+        op, number = draw(COMPARISONS), draw(st.integers(-5, 5))
+        form = draw(
+            st.sampled_from(
+                ["{a} {op} {b}", "{a} + {b} {op} {n}", "not {a} * {b} {op} {n} or {a} < 1", "{a} % 3 {op} {n}"]
+            )
+        )
+        texts.append(form.format(a=a, b=b, op=op, n=number))
+    return Space(*plain.parameters.values(), constraints=texts)
+
+
+@settings(max_examples=60, deadline=None)
+@given(constrained(), st.integers(0, 99))
+def test_constrained_samples_are_legal_or_refused(space: Space, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    try:
+        configurations = space.sample(rng, 10)
+    except SpaceError as error:
+        assert "relax one" in str(error)  # noqa: PT017
+        return
+    for params in configurations + space.neighbours(configurations[0], rng, 5):
+        space.check(params)
+
+
+@settings(max_examples=60, deadline=None)
+@given(constrained(), st.integers(0, 99))
+def test_many_at_once_agree_with_one_by_one(space: Space, seed: int) -> None:
+    if any(isinstance(p, Int) and p.high - p.low > 2**50 for p in space.parameters.values()):
+        return
+    units = np.random.default_rng(seed).random((30, len(space)))
+    one_by_one = np.array([space.satisfied(params) for params in space.decode(units)])
+    feasible = space.feasible(units)
+    assert (feasible | ~one_by_one).all()
+    if all(isinstance(p, Choice) or (p.low > -1e100 and p.high < 1e100) for p in space.parameters.values()):
+        assert (feasible == one_by_one).all()  # nothing overflows
+
+
+def test_parts_that_no_constraint_connects_are_drawn_apart() -> None:
+    space = TIGHT["many pairs"]
+    drawn = space.sample(np.random.default_rng(0), 500)
+    for i, j in itertools.pairwise(range(1, 40, 2)):
+        correlation = np.corrcoef([p[f"x{i}"] for p in drawn], [p[f"x{j}"] for p in drawn])[0, 1]
+        assert abs(correlation) < 0.25

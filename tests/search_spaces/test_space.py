@@ -1,0 +1,251 @@
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import spaces
+
+from search_spaces import Choice, Float, Int, Space, SpaceError
+
+
+def tree() -> Space:
+    """Two levels of conditions, one child with two parents, given children first."""
+    return Space(
+        Float("nesterov_share", 0, 1, when={"momentum_kind": "nesterov", "layers": [2, 3]}),
+        Choice("momentum_kind", ["plain", "nesterov"], when={"optimizer": "sgd"}),
+        Float("beta", 0.8, 0.999, when={"optimizer": ["adam", "adamw"]}),
+        Choice("optimizer", ["sgd", "adam", "adamw"]),
+        Int("layers", 1, 3),
+    )
+
+
+def test_parents_come_first_and_otherwise_the_given_order_stays() -> None:
+    assert list(tree().parameters) == ["optimizer", "momentum_kind", "layers", "nesterov_share", "beta"]
+
+
+@pytest.mark.parametrize(
+    ("params", "active"),
+    [
+        ({"optimizer": "adam", "layers": 2}, ("optimizer", "layers", "beta")),
+        (
+            {"optimizer": "sgd", "momentum_kind": "nesterov", "layers": 3},
+            ("optimizer", "momentum_kind", "layers", "nesterov_share"),
+        ),
+        ({"optimizer": "sgd", "momentum_kind": "nesterov", "layers": 1}, ("optimizer", "momentum_kind", "layers")),
+        # A parent that is not active counts for nothing, even where a value for it lies about.
+        ({"optimizer": "adam", "momentum_kind": "nesterov", "layers": 3}, ("optimizer", "layers", "beta")),
+    ],
+)
+def test_active(params: dict[str, Any], active: tuple[str, ...]) -> None:
+    assert tree().active(params) == active
+
+
+@pytest.mark.parametrize(
+    ("params", "said"),
+    [
+        ({"optimizer": "adam", "layers": 2}, "beta is active and needs a value"),
+        ({"optimizer": "adam", "layers": 2, "beta": 0.5}, "beta must lie in [0.8, 0.999], got 0.5"),
+        ({"optimizer": "adam", "layers": 2.0, "beta": 0.9}, "layers must be an integer, got 2.0 (float)"),
+        (
+            {"optimizer": "sgd", "momentum_kind": "plain", "layers": 1, "beta": 0.9},
+            "beta is active only when optimizer is",
+        ),
+        ({"optimizr": "adam"}, "unknown parameter 'optimizr': did you mean 'optimizer'?"),
+        ({"optimizer": ["adam"], "layers": 2}, "optimizer must be one of 'sgd', 'adam', 'adamw'; got ['adam']"),
+        (None, "a configuration maps names to values, got None"),
+    ],
+)
+def test_check_says_what_is_wrong(params: Any, said: str) -> None:
+    with pytest.raises(SpaceError) as error:
+        tree().check(params)
+    assert said in str(error.value)
+    assert not tree().legal(params)
+
+
+@pytest.mark.parametrize(
+    ("build", "said"),
+    [
+        (lambda: Space(), "needs at least one parameter"),
+        (lambda: Space(Float("x", 0, 1), Int("x", 0, 1)), "'x' is given twice"),
+        (lambda: Space("x"), "made of Float, Int and Choice parameters, got 'x'"),
+        (
+            lambda: Space(Choice("kind", ["a"]), Float("x", 0, 1, when={"kid": "a"})),
+            "when of 'x' names the unknown parent 'kid': did you mean 'kind'?",
+        ),
+        (
+            lambda: Space(Choice("kind", ["adam"]), Float("x", 0, 1, when={"kind": "adma"})),
+            "names a value that 'kind' cannot take: kind must be one of 'adam'; got 'adma' (did you mean 'adam'?)",
+        ),
+        (lambda: Space(Choice("k", [True, False]), Float("x", 0, 1, when={"k": 1})), "'k' cannot take"),
+        (lambda: Space(Int("n", 0, 3), Float("x", 0, 1, when={"n": 4})), "n must lie in [0, 3], got 4"),
+        (lambda: Space(Float("y", 0, 1), Float("x", 0, 1, when={"y": 0.5})), "'y' is a Float"),
+        (
+            lambda: Space(
+                Choice("a", [1], when={"c": 1}), Choice("b", [1], when={"a": 1}), Choice("c", [1], when={"b": 1})
+            ),
+            "must not form a cycle, got a -> c -> b -> a",
+        ),
+        (lambda: Space(Float("x", 0, 1), constraints="y > 0"), "names the unknown parameter 'y'"),
+        (lambda: Space(Float("lr", 0, 1), constraints=["rl > 0"]), "unknown parameter 'rl'"),
+        (lambda: Space(Float("x", 0, 1), constraints=["1 < 2"]), "must name at least one parameter"),
+        (lambda: Space(Float("x", 0, 1), constraints=["x >"]), "not well formed"),
+        (lambda: Space(Float("x", 0, 1), constraints=[3]), "a constraint is a text"),
+        (lambda: Space(Choice("p", ["a"]), constraints=["p * 2 > 1"]), "needs a number at 'p'"),
+        (lambda: Space(Choice("p", ["16"]), constraints=["p == 16"]), "compares a string with a number: 'p' with '16'"),
+        (lambda: Space(Choice("p", ["a"]), constraints=["p"]), "needs a number at 'p'"),
+        (lambda: Space(Int("n", 1, 2), Choice("p", ["a"]), constraints=["max(n, p) > 1"]), "needs a number at 'p'"),
+        (lambda: Space(Int("n", 1, 2), constraints=["n in ('a', 'b')"]), "compares a number with a string"),
+    ],
+)
+def test_malformed_spaces_are_refused(build: Any, said: str) -> None:
+    with pytest.raises(SpaceError) as error:
+        build()
+    assert said in str(error.value)
+
+
+def test_constraints() -> None:
+    space = Space(
+        Int("batch", 1, 64),
+        Choice("kind", ["plain", "cut"]),
+        Choice("parts", [1, 2, 4], when={"kind": "cut"}),
+        constraints=["batch % parts == 0", "batch <= 32"],
+    )
+    assert [str(c) for c in space.constraints] == ["batch % parts == 0", "batch <= 32"]
+    assert space.legal({"batch": 7, "kind": "plain"})  # the first does not apply
+    assert not space.legal({"batch": 7, "kind": "cut", "parts": 2})
+    with pytest.raises(SpaceError, match="constraint 'batch <= 32' must hold, got batch=40"):
+        space.check({"batch": 40, "kind": "plain"})
+
+
+def test_one_text_is_one_constraint() -> None:
+    assert len(Space(Float("x", 0, 1), constraints="x < 0.5").constraints) == 1
+
+
+def test_default() -> None:
+    optimizer = Choice("optimizer", ["sgd", "adam"], default="adam")
+    momentum = Float("momentum", 0, 1, when={"optimizer": "sgd"})
+    assert Space(momentum, optimizer).default() == {"optimizer": "adam"}
+    assert Space(momentum, Choice("optimizer", ["sgd", "adam"], default="sgd")).default() is None
+    assert Space(Float("x", 0, 1, default=0), constraints=["x > 0.5"]).default() is None
+    assert Space(Choice("flag", [True, False], default=False)).default() == {"flag": False}
+
+
+def test_complete_and_strip() -> None:
+    space = tree()
+    full = space.complete({"optimizer": "sgd", "momentum_kind": "nesterov"})
+    assert full == {"optimizer": "sgd", "momentum_kind": "nesterov", "layers": 2, "nesterov_share": 0.5}
+    assert space.strip({**full, "beta": 0.9, "junk": 1, "layers": 1}) == {
+        "optimizer": "sgd",
+        "momentum_kind": "nesterov",
+        "layers": 1,
+    }
+
+
+def test_size_of_known_spaces() -> None:
+    flags = [Choice(f"c{i}", [True, False]) for i in range(100)]
+    assert Space(*flags).size == 2**100
+    assert Space(Float("x", 0, 1)).size is None
+    assert Space(Float("x", 1, 1), Int("n", -5, 5)).size == 11
+    nested = Space(
+        Choice("a", ["x", "y", "z"]),
+        Int("b", 1, 4, when={"a": ["x", "y"]}),
+        Choice("c", [1, 2, 3], when={"b": [1, 2], "a": "x"}),
+    )
+    assert nested.size == (2 * 3 + 2) + 4 + 1
+    chain = [Choice("n0", [0, 1])] + [Choice(f"n{i}", [0, 1], when={f"n{i - 1}": 1}) for i in range(1, 400)]
+    assert Space(*chain).size == 401
+
+
+@given(spaces(max_size=5))
+def test_size_is_the_number_of_keys(space: Space) -> None:
+    sizes = [p.size for p in space.parameters.values()]
+    if any(size is None or size > 8 for size in sizes):
+        return
+    every = [p.values() for p in space.parameters.values()]
+    rows = (dict(zip(space.parameters, row, strict=True)) for row in itertools.product(*every))
+    assert len({space.key(space.strip(row)) for row in rows}) == space.size
+
+
+@given(spaces(), st.integers(0, 2**32))
+def test_samples_are_legal_and_survive_the_codec(space: Space, seed: int) -> None:
+    configurations = space.sample(np.random.default_rng(seed), 20)
+    assert configurations == space.sample(np.random.default_rng(seed), 20)
+    units = space.encode(configurations)
+    assert units.shape == (20, len(space))
+    for params, row in zip(configurations, units, strict=True):
+        space.check(params)
+        assert tuple(params) == space.active(params)
+        assert {n for n, u in zip(space.parameters, row, strict=True) if not np.isnan(u)} == set(params)
+        assert ((row >= 0) & (row <= 1) | np.isnan(row)).all()
+    for params, back in zip(configurations, space.decode(units), strict=True):
+        space.check(back)
+        if all(isinstance(p, Choice) or (isinstance(p, Int) and p.size < 2**40) for p in space.parameters.values()):
+            assert space.key(back) == space.key(params)
+
+
+@given(spaces(), st.integers(0, 99), st.lists(st.floats(allow_nan=True, allow_infinity=True), min_size=6, max_size=6))
+def test_any_coordinates_decode_to_something_legal(space: Space, seed: int, numbers: list[float]) -> None:
+    rng = np.random.default_rng(seed)
+    rows = np.array([rng.permutation(numbers)[: len(space)] for _ in range(5)])
+    for params in space.decode(rows):
+        space.check(params)
+
+
+@given(spaces())
+def test_json_pickle_copy_and_repr_give_the_space_back(space: Space) -> None:
+    for again in (
+        Space.from_dict(json.loads(json.dumps(space.to_dict(), allow_nan=False))),
+        pickle.loads(pickle.dumps(space)),
+        copy.deepcopy(space),
+        eval(repr(space)),
+    ):
+        assert again == space
+        assert list(again.parameters) == list(space.parameters)
+    assert len(repr(space).splitlines()) == len(space) + 2
+
+
+@pytest.mark.parametrize("data", [None, {}, {"parameters": {}}, {"parameters": [3]}, {"parameters": []}])
+def test_malformed_json_is_refused(data: Any) -> None:
+    with pytest.raises(SpaceError):
+        Space.from_dict(data)
+
+
+def test_key_ignores_order_and_number_type() -> None:
+    space = Space(Float("x", 0, 2), Choice("c", [1, 2]))
+    assert space.key({"c": 1, "x": 1}) == space.key({"x": 1.0, "c": 1.0})
+    assert space.key({"c": 1, "x": 1}) != space.key({"c": 2, "x": 1})
+
+
+def test_missing_coordinates_take_the_default_or_the_middle() -> None:
+    space = Space(Float("x", 0, 1), Float("y", 0, 1, default=0.125), Choice("c", ["a", "b", "c"]))
+    assert space.decode([[np.nan, np.nan, np.nan]]) == [{"x": 0.5, "y": 0.125, "c": "b"}]
+
+
+@pytest.mark.parametrize("units", [np.zeros(2), np.zeros((1, 3)), np.zeros((1, 2, 1))])
+def test_coordinates_of_another_shape_are_refused(units: Any) -> None:
+    with pytest.raises(SpaceError, match=r"must have shape \(n, 2\)"):
+        Space(Float("x", 0, 1), Float("y", 0, 1)).decode(units)
+
+
+def test_nothing_to_encode_or_decode() -> None:
+    space = tree()
+    assert space.encode([]).shape == (0, 5)
+    assert space.decode(np.zeros((0, 5))) == []
+    assert space.sample(np.random.default_rng(0), 0) == []
+
+
+def test_the_readable_form() -> None:
+    space = Space(Float("lr", 1e-5, 0.1, log=True, affects="quality"), constraints="lr < 0.05")
+    assert repr(space).splitlines() == [
+        "Space(",
+        "    Float('lr', 1e-05, 0.1, log=True, affects={'quality'}),",
+        "    constraints=['lr < 0.05'],",
+        ")",
+    ]
