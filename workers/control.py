@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 import torch.distributed as dist
 
-from .parallel.mesh import PATIENCE
+from .parallel.mesh import side_group
 from .protocol import Halt
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Control:
         self.context = context
         self.group: dist.ProcessGroup | None = None
         if context.world_size > 1:
-            self.group = dist.new_group(backend="gloo", timeout=PATIENCE)
+            self.group = side_group()
         self._looked = 0.0
 
     def agree(self, wishes: Orders, loss: float | None) -> Orders:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
 from search_spaces.errors import UsageError
@@ -40,13 +41,12 @@ def build_optimizer(parameters: Iterable[nn.Parameter], options: Mapping[str, An
     if name not in OPTIMIZERS:
         raise UsageError(f"optimizer is one of {', '.join(OPTIMIZERS)}, got {name!r}")
     trained = [p for p in parameters if p.requires_grad]
-    flags = _implementation(implementation, trained)
+    flags = _implementation(implementation, name, trained)
     decay = float(settings["weight_decay"])
-    groups = [
-        {"params": [p for p in trained if p.ndim > 1], "weight_decay": decay},
-        {"params": [p for p in trained if p.ndim <= 1], "weight_decay": 0.0},
-    ]
-    groups = [group for group in groups if group["params"]]
+    by_kind: dict[tuple[bool, bool], list[nn.Parameter]] = {}  # one kernel does not take plain and sharded tensors
+    for parameter in trained:
+        by_kind.setdefault((parameter.ndim > 1, isinstance(parameter, DTensor)), []).append(parameter)
+    groups = [{"params": found, "weight_decay": decay if kind[0] else 0.0} for kind, found in by_kind.items()]
     if name == "sgd":
         return torch.optim.SGD(groups, lr=0.0, momentum=float(settings["momentum"]), **flags)
     kind = torch.optim.AdamW if name == "adamw" else torch.optim.Adam
@@ -54,9 +54,11 @@ def build_optimizer(parameters: Iterable[nn.Parameter], options: Mapping[str, An
     return kind(groups, lr=0.0, betas=betas, eps=float(settings["epsilon"]), **flags)
 
 
-def _implementation(name: str, parameters: list[nn.Parameter]) -> dict[str, bool]:
+def _implementation(name: str, optimizer: str, parameters: list[nn.Parameter]) -> dict[str, bool]:
     if name not in IMPLEMENTATIONS:
         raise UsageError(f"optimizer_implementation is one of {', '.join(IMPLEMENTATIONS)}, got {name!r}")
-    if name == "auto":  # fused is the fastest wherever every tensor is a dense float
-        name = "fused" if all(p.is_floating_point() for p in parameters) else "foreach"
+    if name == "auto":
+        name = "fused"
+    if name == "fused" and optimizer == "sgd" and any(isinstance(p, DTensor) for p in parameters):
+        name = "foreach"  # torch has no fused kernel for sharded tensors there; the update is the same
     return {"foreach": name == "foreach", "fused": name == "fused"}

@@ -53,7 +53,7 @@ def train(workload: Trainable, context: Context) -> dict[str, float]:
             connect(context.rank, context.world_size, context.rendezvous, torch.device(context.device), backend)
             stack.callback(disconnect)
         trainer = Trainer(workload, context, settings)
-        stack.callback(trainer.close)
+        stack.push(lambda kind, error, trace: trainer.close(failed=kind is not None))
         return trainer.run()
 
 
@@ -65,7 +65,7 @@ class Trainer:
         self.device = torch.device(context.device)
         self.precision = Precision(settings.precision, self.device)
         self.memory = context.memory or PeakMemory(self.device)
-        given = options(workload)
+        given = {**options(workload), "rendezvous": context.rendezvous}
         kind = strategy_class(settings.parallelism)
         mesh = Mesh(context.rank, context.world_size, **kind.degrees(context.world_size, given))
         self.strategy = kind(mesh, workload, self.device, given)
@@ -181,9 +181,9 @@ class Trainer:
         return True
 
     def _random_seed(self) -> int:
-        """A function of trial, update and share of the batch: the same again after a resume."""
+        """A function of trial, update and rank, the same on ranks that share a product, and after a resume."""
         mesh = self.strategy.mesh
-        return (self.context.seed * 1_000_003 + self.updates) * 4_099 + mesh.batch_rank
+        return (self.context.seed * 1_000_003 + self.updates) * 4_099 + mesh.rank // mesh.tensor
 
     def _report(self) -> None:
         """Evaluate, and report what is known on rank 0; evaluation is not training time."""
@@ -251,7 +251,7 @@ class Trainer:
         if self.precision.scaler and progress["scaler"]:
             self.precision.scaler.load(progress["scaler"])
 
-    def close(self) -> None:
-        """Free what the strategy started, and tell what was measured."""
+    def close(self, failed: bool) -> None:
+        """Free what the strategy started, and tell what was counted."""
         self.context.details["skipped_updates"] = self.skipped
-        self.strategy.close()
+        self.strategy.close(failed)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from workers.context import Context
+from workers.parallel.balance import balanced
 from workers.workloads.base import ParallelPlan, Trainable
 
 
@@ -17,11 +18,12 @@ class Attention(nn.Module):
     def __init__(self, width: int, num_heads: int) -> None:
         super().__init__()
         self.head_dim = width // num_heads
-        self.query, self.key, self.value = (nn.Linear(width, width) for _ in range(3))
+        self.query, self.key_value = nn.Linear(width, width), nn.Linear(width, 2 * width)
         self.output = nn.Linear(width, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        q, k, v = (f(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2) for f in (self.query, self.key, self.value))
+        parts = self.query(x), *self.key_value(x).chunk(2, -1)
+        q, k, v = (part.unflatten(-1, (-1, self.head_dim)).transpose(1, 2) for part in parts)
         mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         return self.output(mixed.transpose(1, 2).flatten(2))
 
@@ -108,7 +110,40 @@ class Toy(Trainable):
         return {"loss": total / sum(self.weight(batch) for batch in moved)}
 
     def plan(self, model: nn.Module) -> ParallelPlan:
-        return ParallelPlan(layers=tuple(f"layers.{i}" for i in range(len(model.layers))))
+        return ParallelPlan(
+            layers=tuple(f"layers.{i}" for i in range(len(model.layers))),
+            tensor={
+                "layers.*.attention_norm": "sequence",
+                "layers.*.attention.query": "column",
+                "layers.*.attention.key_value": "column:2",
+                "layers.*.attention.output": "row",
+                "layers.*.inner": "column",
+                "layers.*.outer": "row",
+                **({} if self.option("tied") else {"embedding": "vocabulary"}),
+            },
+            num_heads=self.option("num_heads"),
+            embeddings=() if self.option("tied") else ("embedding",),
+            stages="toy:stages",
+        )
+
+
+class Stage(nn.Module):
+    def __init__(self, model: Model, layers: range) -> None:
+        super().__init__()
+        first, last = layers.start == 0, layers.stop == len(model.layers)
+        self.embedding = model.embedding if first else None
+        self.layers = nn.ModuleList(model.layers[i] for i in layers)
+        self.norm, self.head = (model.norm, model.head) if last else (None, None)
+
+    def forward(self, x: Tensor, *inputs: Tensor) -> Tensor:
+        x = x if self.embedding is None else self.embedding(x)
+        for layer in self.layers:
+            x = layer(x)
+        return x if self.norm is None else self.head(self.norm(x))
+
+
+def stages(model: Model, num_stages: int) -> list[nn.Module]:
+    return [Stage(model, layers) for layers in balanced([1.0] * len(model.layers), num_stages)]
 
 
 def objective(context: Context) -> dict[str, float]:

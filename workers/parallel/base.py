@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .mesh import Mesh
 
 Tensors = dict[str, Tensor]
+T = TypeVar("T")
 
 
 class Strategy(ABC):
@@ -89,9 +90,8 @@ class Strategy(ABC):
     def grad_norm(self) -> float:
         """Euclidean norm of the gradient of the whole model, parts on other ranks counted in."""
         squares = self._local_squares()
-        if self.mesh.world_size > self.mesh.data and not self._replicated():
+        if self.mesh.world_size > 1 and not self._replicated():
             dist.all_reduce(squares)
-            squares /= self.mesh.data
         return float(squares.sqrt().item())
 
     def scale_gradients(self, factor: float) -> None:
@@ -101,25 +101,25 @@ class Strategy(ABC):
 
     def state(self) -> Tensors:
         """Whole parameters and buffers by canonical name, on the CPU of rank 0; empty on other ranks."""
-        gathered = {name: self.gather(p.detach()) for name, p in self.parameters().items()}
+        gathered = {name: self.gather(p.detach(), name) for name, p in self.parameters().items()}
         gathered |= {name: b.detach().cpu() for name, b in self.buffers().items()}
-        return gathered if self.mesh.rank == 0 else {}
+        return self.merge(gathered)
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Overwrite parameters and buffers by whole tensors, which every rank has."""
         with torch.no_grad():
             for name, parameter in self.parameters().items():
-                parameter.copy_(self.scatter(state[name], parameter))
+                parameter.copy_(self.scatter(state[name], parameter, name))
             for name, buffer in self.buffers().items():
                 buffer.copy_(state[name])
 
     def optimizer_state(self, optimizer: Optimizer) -> dict[str, Tensors]:
         """Whole state tensors by parameter and key, on the CPU of rank 0; empty on other ranks."""
-        result = {}
+        result: dict[str, Tensors] = {}
         for name, parameter in self.parameters().items():
             entries = sorted((k, v) for k, v in optimizer.state.get(parameter, {}).items() if isinstance(v, Tensor))
-            result[name] = {key: self.gather(value.detach()) for key, value in entries}
-        return result if self.mesh.rank == 0 else {}
+            result[name] = {key: self.gather(value.detach(), name) for key, value in entries}
+        return self.merge(result)
 
     def load_optimizer_state(self, optimizer: Optimizer, state: Mapping[str, Mapping[str, Tensor]]) -> None:
         """Overwrite the optimizer's state by whole tensors, which every rank has."""
@@ -127,26 +127,40 @@ class Strategy(ABC):
         for name, parameter in self.parameters().items():
             entries = {}
             for key, value in state.get(name, {}).items():
-                if key == "step":
+                if value.shape != parameter.shape:  # a step count
                     entries[key] = value.to(parameter.device if parameter in fused else "cpu", copy=True)
                 else:
-                    entries[key] = self.scatter(value, parameter).clone()
+                    entries[key] = self.scatter(value, parameter, name).clone()
             if entries:
                 optimizer.state[parameter] = entries
 
-    def gather(self, tensor: Tensor) -> Tensor:
-        """The whole of a tensor of which this rank holds a part, on the CPU."""
+    def merge(self, mine: dict[str, T]) -> dict[str, T]:
+        """What all ranks hold by name, on rank 0; empty on other ranks. Here every rank holds everything."""
+        return mine if self.mesh.rank == 0 else {}
+
+    def gather(self, tensor: Tensor, name: str) -> Tensor:
+        """The whole of a parameter (or of what is shaped like it) of which this rank holds a part, on the CPU."""
         return (tensor.full_tensor() if isinstance(tensor, DTensor) else tensor).cpu()
 
-    def scatter(self, whole: Tensor, like: Tensor) -> Tensor:
-        """This rank's part of a whole tensor, placed as `like` is."""
+    def scatter(self, whole: Tensor, like: Tensor, name: str) -> Tensor:
+        """This rank's part of a whole parameter (or of what is shaped like it), placed as `like` is."""
         if not isinstance(like, DTensor):
             return whole.to(like.device, like.dtype, copy=True)
         moved = whole.to(like.device, like.dtype)
         return distribute_tensor(moved, like.device_mesh, like.placements, src_data_rank=None)
 
-    def close(self) -> None:  # noqa: B027 (most start nothing)
-        """Free what the strategy started."""
+    def close(self, failed: bool = False) -> None:  # noqa: B027 (most start nothing)
+        """Free what the strategy started; where the attempt `failed`, other ranks may be gone."""
+
+    @property
+    def batch_degree(self) -> int:
+        """Among how many ranks (or groups of ranks) the rows of a batch are shared out."""
+        return self.mesh.data * self.mesh.shard
+
+    @property
+    def batch_rank(self) -> int:
+        """Which of these shares this rank works on."""
+        return self.mesh.coordinate("data") * self.mesh.shard + self.mesh.coordinate("shard")
 
     def rows(self, batch: Batch, degree: int, index: int) -> tuple[Batch, bool]:
         """Share `index` of the rows of a batch, and whether it is real (a dummy row stands for an empty share)."""
@@ -162,8 +176,8 @@ class Strategy(ABC):
         Every rank gets as many parts, so that collective calls stay in step.
         """
         total = len(next(iter(batch.values())))
-        count = max(1, min(accumulation, total // self.mesh.batch_degree))
-        mine, real = self.rows(batch, self.mesh.batch_degree, self.mesh.batch_rank)
+        count = max(1, min(accumulation, total // self.batch_degree))
+        mine, real = self.rows(batch, self.batch_degree, self.batch_rank)
         for index in range(count):
             part, _ = self.rows(mine, count, index)
             yield self.to_device(part), real, index == count - 1
@@ -173,7 +187,7 @@ class Strategy(ABC):
         return {key: value.to(self.device, non_blocking=True) for key, value in batch.items()}
 
     def _replicated(self) -> bool:
-        """Whether every rank holds the whole gradient."""
+        """Whether every rank holds the whole model and the whole gradient."""
         return False
 
     def _local_squares(self) -> Tensor:
@@ -189,12 +203,14 @@ class Strategy(ABC):
         return total
 
     def copies(self, name: str, parameter: nn.Parameter) -> int:
-        """On how many ranks of one replica of the model the same part of a parameter lies."""
-        if not isinstance(parameter, DTensor):
-            return self.mesh.tensor * self.mesh.shard
-        mesh = parameter.device_mesh
-        axes = zip(mesh.mesh_dim_names or (), mesh.shape, parameter.placements, strict=True)
-        return math.prod(size for axis, size, placed in axes if axis != "data" and not isinstance(placed, Shard))
+        """On how many ranks the same part of a parameter lies; 1 where this rank alone has the whole gradient norm."""
+        if self._replicated():
+            return 1
+        copies = self.mesh.world_size // self.mesh.pipeline
+        if isinstance(parameter, DTensor):
+            axes = zip(parameter.device_mesh.shape, parameter.placements, strict=True)
+            copies //= math.prod(size for size, placed in axes if isinstance(placed, Shard))
+        return copies
 
 
 class ModuleStrategy(Strategy):
@@ -220,11 +236,11 @@ class ModuleStrategy(Strategy):
                 (mean * (precision.scale * self.mean_over())).backward()  # type: ignore[no-untyped-call]
             total += mean.detach()
         self.settle()
-        return total
+        return total / self.mesh.tensor  # ranks that share each product all have the whole loss
 
     def mean_over(self) -> int:
         """By how many the collective reduction of gradients divides; the loss is multiplied by it."""
-        return self.mesh.batch_degree
+        return self.batch_degree
 
     def synchronised(self, last: bool) -> AbstractContextManager[Any]:
         """The context of a microbatch; only the last one need reduce gradients over ranks."""

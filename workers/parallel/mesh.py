@@ -19,6 +19,7 @@ AXES = ("data", "shard", "pipeline", "tensor")
 # Others wait while rank 0 evaluates; a rank that is gone breaks its connections at once, and one that hangs is
 # the dispatcher's to notice.
 PATIENCE = timedelta(hours=12)
+_side: list[dist.ProcessGroup] = []
 
 
 @dataclass(frozen=True)
@@ -64,16 +65,6 @@ class Mesh:
                 return here
         raise UsageError(f"an axis of a mesh is one of {', '.join(AXES)}, got {axis!r}")
 
-    @property
-    def batch_degree(self) -> int:
-        """Among how many ranks (or groups of ranks) the rows of a batch are shared out."""
-        return self.data * self.shard
-
-    @property
-    def batch_rank(self) -> int:
-        """Which of these shares this rank works on."""
-        return self.coordinate("data") * self.shard + self.coordinate("shard")
-
     def device_mesh(self, device: torch.device) -> DeviceMesh:
         """The torch mesh with the same axes; a collective call of all ranks."""
         from torch.distributed.device_mesh import init_device_mesh
@@ -97,7 +88,15 @@ def connect(rank: int, world_size: int, rendezvous: str, device: torch.device, b
     dist.init_process_group(chosen, init_method=rendezvous, rank=rank, world_size=world_size, timeout=PATIENCE)
 
 
+def side_group() -> dist.ProcessGroup:
+    """A gloo group of all ranks for CPU tensors and objects; the first call is collective."""
+    if not _side:
+        _side.append(dist.new_group(backend="gloo", timeout=PATIENCE))
+    return _side[0]
+
+
 def disconnect() -> None:
     """Leave the default process group where there is one."""
+    _side.clear()
     if dist.is_initialized():
         dist.destroy_process_group()

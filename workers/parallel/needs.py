@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ class Needs:
         devices: kinds of device.
         backends: of `torch.distributed`, one of which must be there.
         plan: fields of the workload's `ParallelPlan` that must not be empty.
+        parameters: of its own, as `Parameter.to_dict` writes them; active when it is chosen.
         rpc: whether torch must have been built with RPC.
     """
 
@@ -26,6 +28,7 @@ class Needs:
     devices: tuple[str, ...] = ("cpu", "cuda")
     backends: tuple[str, ...] = ("gloo", "nccl", "mpi")
     plan: tuple[str, ...] = ()
+    parameters: tuple[Mapping[str, Any], ...] = ()
     rpc: bool = False
 
     def as_dict(self) -> dict[str, Any]:

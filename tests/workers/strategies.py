@@ -1,0 +1,60 @@
+"""Several trials one after the other in one gang, because starting a process costs more than training the toy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from toy import objective
+
+from workers.context import Context
+from workers.local import run_gang
+from workers.protocol import Assignment, Outcome, Report
+from workers.run import run
+
+Trial = Mapping[str, Any]  # parameters, and `folder`, `ranks` and `resume` of the attempt
+
+
+def run_all(folder: Path, trials: Sequence[Trial], ranks: int) -> list[dict[str, Any]]:
+    """For each trial the failure, and by update the training loss and the validation loss."""
+    assignment = Assignment("s", 0, 1, {}, None, str(folder), fixed={"trials": list(trials)}, num_ranks=ranks, seed=7)
+    outcome = run_gang(assignment, lambda report: None, lambda: None, one_after_the_other)
+    assert outcome.failure is None, f"{outcome.message}\n{outcome.details.get('traceback')}"
+    return json.loads((folder / "results.json").read_text())
+
+
+def one_after_the_other(context: Context) -> None:
+    results = []
+    for index, trial in enumerate(context.assignment.fixed["trials"]):
+        outcome, reports = one(context, index, dict(trial))
+        results.append(
+            {
+                "failure": outcome.failure,
+                "message": outcome.message,
+                "traceback": outcome.details.get("traceback"),
+                "train_loss": {str(r.step): r.metrics["train_loss"] for r in reports if "train_loss" in r.metrics},
+                "loss": {str(r.step): r.metrics["loss"] for r in reports},
+            }
+        )
+    if context.rank == 0:
+        (context.folder / "results.json").write_text(json.dumps(results))
+
+
+def one(context: Context, index: int, trial: dict[str, Any]) -> tuple[Outcome, list[Report]]:
+    folder = context.folder / trial.pop("folder", str(index))
+    alone = trial.get("parallelism", "single") == "single"
+    attempt = replace(context.assignment, params=trial, folder=str(folder), resume=trial.pop("resume", False), fixed={})
+    reports: list[Report] = []
+    if alone and context.rank:
+        return Outcome(0, 1, "completed"), reports
+    inner = Context(
+        attempt,
+        send=reports.append,
+        rank=0 if alone else context.rank,
+        world_size=1 if alone else context.world_size,
+        rendezvous=f"{context.rendezvous}-{index}",
+    )
+    return run(inner, objective), reports

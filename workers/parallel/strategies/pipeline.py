@@ -1,0 +1,249 @@
+"""Pipeline parallelism: each rank has some layers; microbatches flow from rank to rank."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
+
+from search_spaces.errors import UsageError
+from workers.parallel.base import Strategy, T, Tensors
+from workers.parallel.mesh import side_group
+from workers.parallel.needs import Needs
+from workers.precision import Precision
+
+if TYPE_CHECKING:
+    from workers.workloads.base import Batch, Trainable
+
+__all__ = ["Pipeline"]
+
+_SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}
+_KEPT = 16  # schedules of different shapes, each with its receive buffers
+
+
+class Pipeline(Strategy):
+    """torch's pipelining with the schedules GPipe (Huang et al. 2019, https://arxiv.org/abs/1811.06965) and 1F1B
+    (Narayanan et al. 2019, https://arxiv.org/abs/1806.03377).
+
+    The workload's plan names the function that cuts the model. The first stage takes the model's inputs, each later
+    one what the stage before returned (a tensor or several) followed by the model's inputs, which every rank has.
+    A parameter that several stages use is on each of them, and its gradient is summed over them.
+
+    Options: `schedule` ("1f1b" or "gpipe") and `num_microbatches` (4), of each part of an accumulated batch.
+    """
+
+    needs = Needs(
+        "layers shared out, microbatches flow from rank to rank",
+        plan=("stages",),
+        parameters=(
+            {"type": "choice", "name": "schedule", "choices": ["1f1b", "gpipe"], "default": "1f1b"},
+            {"type": "choice", "name": "num_microbatches", "choices": [2, 4, 8], "ordered": True, "default": 4},
+        ),
+        constraints=("num_layers >= ranks",),
+    )
+
+    @classmethod
+    def degrees(cls, num_ranks: int, options: Mapping[str, Any]) -> dict[str, int]:
+        """All ranks on the pipeline axis."""
+        return {"pipeline": num_ranks}
+
+    def wrap(self, model: nn.Module) -> None:
+        """Cut the model and keep this rank's stage.
+
+        Raises:
+            UsageError: the workload cannot be cut, or an option has no such value.
+        """
+        name = str(self.options.get("schedule", "1f1b"))
+        if name not in _SCHEDULES:
+            raise UsageError(f"schedule is one of {', '.join(_SCHEDULES)}, got {name!r}")
+        axes = self.mesh.device_mesh(self.device)
+        self.group, self.data_group = axes["pipeline"].get_group(), axes["data"].get_group()
+        self.index, self.schedule = self.mesh.coordinate("pipeline"), _SCHEDULES[name]
+        stages = cut(self.workload.plan(model).stages, model, self.mesh.pipeline)
+        names = {id(p): name for name, p in model.named_parameters()}
+        names |= {id(b): name for name, b in model.named_buffers() if name in model.state_dict()}
+        self.schedules: dict[Any, Any] = {}  # the most recently used last
+        self.shadows = [shadow(stage) for stage in stages]
+        held = [{names[id(p)] for p in stage.parameters()} for stage in stages]
+        self.stage = _Stage(stages[self.index], self.workload, self.index == 0, self.index == self.mesh.pipeline - 1)
+        self._parameters = {names[id(p)]: p for p in stages[self.index].parameters()}
+        self._buffers = {names[id(b)]: b for b in stages[self.index].buffers() if id(b) in names}
+        self.holders = {n: sum(n in stage for stage in held) for n in self._parameters}
+        self.shared = self._shared_groups(held)
+        mode = self.options.get("compile", "off")
+        if mode != "off":
+            self.stage.body.compile(mode=mode)
+
+    def _shared_groups(self, held: list[set[str]]) -> list[tuple[dist.ProcessGroup, list[nn.Parameter]]]:
+        """A group of ranks for each set of stages that share parameters, and these parameters of this rank."""
+        by_stages: dict[tuple[int, ...], list[str]] = {}
+        for name in sorted(set().union(*held)):
+            stages = tuple(index for index, names in enumerate(held) if name in names)
+            if len(stages) > 1:
+                by_stages.setdefault(stages, []).append(name)
+        mine = []
+        for stages, names in sorted(by_stages.items()):
+            for data in range(self.mesh.data):  # every rank takes part in making every group
+                ranks = [data * self.mesh.pipeline + stage for stage in stages]
+                group = dist.new_group(ranks)
+                if self.mesh.rank in ranks:
+                    mine.append((group, [self._parameters[name] for name in names]))
+        return mine
+
+    def parameters(self) -> dict[str, nn.Parameter]:
+        """Of this rank's stage."""
+        return self._parameters
+
+    def buffers(self) -> Tensors:
+        """Of this rank's stage."""
+        return self._buffers
+
+    def gradients(self, batch: Batch, weight: float, precision: Precision, accumulation: int) -> Tensor:
+        """Run the schedule over this replica's rows."""
+        total = torch.zeros((), device=self.device)
+        for part, real, _ in self.microbatches(batch, accumulation):
+            for rows, count in self._even(part):
+                self.stage.factor = precision.scale / weight if real else 0.0
+                losses = self._flow(rows, count, precision)
+                total += sum((loss.detach() for loss in losses), torch.zeros_like(total)) / precision.scale
+        for group, parameters in self.shared:
+            for parameter in parameters:
+                if parameter.grad is None:
+                    parameter.grad = torch.zeros_like(parameter)
+                dist.all_reduce(parameter.grad, group=group)
+        if self.mesh.data > 1:
+            grads = [p.grad for p in self._parameters.values() if p.grad is not None]
+            for work in [dist.all_reduce(grad, group=self.data_group, async_op=True) for grad in grads]:
+                work.wait()
+        return total
+
+    def _even(self, batch: Batch) -> Iterator[tuple[Batch, int]]:
+        """The rows in microbatches of one size, and the few that are left over, each with how many microbatches.
+
+        Stages exchange tensors of a fixed shape.
+        """
+        total = len(next(iter(batch.values())))
+        count = min(int(self.options.get("num_microbatches", 4)), total)
+        even = total - total % count
+        yield {key: value[:even] for key, value in batch.items()}, count
+        if even < total:
+            yield {key: value[even:] for key, value in batch.items()}, 1
+
+    def _flow(self, batch: Batch, count: int, precision: Precision) -> list[Tensor]:
+        """One schedule over `count` equal microbatches; the scaled losses of each on the last stage."""
+        self.stage.precision = precision
+        inputs = self.workload.inputs({key: value[: len(value) // count] for key, value in batch.items()})
+        key = (count, *(x.shape for x in inputs))
+        schedule = self.schedules.pop(key, None) or self._schedule(inputs, count)
+        self.schedules[key] = schedule
+        while len(self.schedules) > _KEPT:
+            del self.schedules[next(iter(self.schedules))]
+        losses: list[Tensor] = []
+        settings: dict[str, Any] = {"target": torch.zeros(count), "return_outputs": False, **batch}
+        if self.index == self.mesh.pipeline - 1:
+            settings["losses"] = losses
+        schedule.step(*(self.workload.inputs(batch) if self.index == 0 else ()), **settings)
+        return losses
+
+    def _schedule(self, inputs: tuple[Tensor, ...], count: int) -> Any:
+        """A schedule for microbatches of this shape, none of which is computed to learn the shapes in between."""
+        first, last = self.index == 0, self.index == self.mesh.pipeline - 1
+        shapes = boundaries(self.shadows, inputs)
+        stage = PipelineStage(
+            self.stage,
+            self.index,
+            self.mesh.pipeline,
+            self.device,
+            input_args=tuple(meta_of(x) for x in inputs) if first else shapes[self.index - 1],
+            output_args=(torch.empty((), device="meta", requires_grad=True),) if last else shapes[self.index],
+            group=self.group,
+        )
+        kind = self.schedule if count >= self.mesh.pipeline else ScheduleGPipe
+        return kind(stage, count, loss_fn=lambda output, target: output, scale_grads=False)
+
+    def whole(self) -> nn.Module | None:
+        """The model is in parts."""
+        return None
+
+    def copies(self, name: str, parameter: nn.Parameter) -> int:
+        """Stages that share it, times replicas."""
+        return self.holders[name] * self.mesh.data
+
+    def merge(self, mine: dict[str, T]) -> dict[str, T]:
+        """Collect the stages of the first replica on rank 0."""
+        root = self.mesh.rank == 0
+        boxes: list[Any] | None = [None] * self.mesh.world_size if root else None
+        content = mine if self.mesh.coordinate("data") == 0 else {}
+        dist.gather_object(content, boxes, dst=0, group=side_group())
+        return {name: value for box in boxes or [] for name, value in box.items()}
+
+
+class _Stage(nn.Module):
+    """One stage as torch's pipelining calls it: the last one ends in the loss."""
+
+    def __init__(self, body: nn.Module, workload: Trainable, first: bool, last: bool) -> None:
+        super().__init__()
+        self.body, self.workload, self.first, self.last = body, workload, first, last
+        self.factor = 1.0
+        self.precision: Precision | None = None
+
+    def forward(self, *arguments: Tensor, **batch: Tensor) -> Any:
+        """Activations of the stage before (the model's inputs at the first), and the microbatch by name."""
+        inputs = () if self.first else self.workload.inputs(batch)
+        with self.precision.autocast() if self.precision else nullcontext():
+            output = self.body(*arguments, *inputs)
+            if self.last:
+                return self.workload.criterion(output, batch).float() * self.factor
+        return tuple(x.float() for x in as_tuple(output))
+
+
+def cut(stages: str | None, model: nn.Module, num_stages: int) -> list[nn.Module]:
+    """The stages of a model by the function "module:function" of its plan.
+
+    Raises:
+        UsageError: there is none, or it gives another number of stages.
+    """
+    if stages is None:
+        raise UsageError("this workload's plan does not say how the model is cut into stages")
+    module, _, function = stages.partition(":")
+    split: Callable[[nn.Module, int], list[nn.Module]] = getattr(importlib.import_module(module), function)
+    parts = split(model, num_stages)
+    if len(parts) != num_stages:
+        raise UsageError(f"{stages} was asked for {num_stages} stages and gave {len(parts)}")
+    return parts
+
+
+def shadow(module: nn.Module) -> nn.Module:
+    """A copy without memory, to learn shapes from."""
+    tensors = [*module.parameters(), *module.buffers()]
+    memo: dict[int, Any] = {id(t): t.detach().to("meta") for t in tensors}
+    memo |= {id(p): nn.Parameter(memo[id(p)], p.requires_grad) for p in module.parameters()}
+    return copy.deepcopy(module, memo)
+
+
+def boundaries(shadows: list[nn.Module], inputs: tuple[Tensor, ...]) -> list[tuple[Tensor, ...]]:
+    """What each stage but the last returns for such inputs, as meta tensors."""
+    metas = tuple(meta_of(x) for x in inputs)
+    found: list[tuple[Tensor, ...]] = []
+    with torch.no_grad():
+        for stage in shadows[:-1]:
+            output = stage(*found[-1], *metas) if found else stage(*metas)
+            found.append(tuple(x.float().requires_grad_() for x in as_tuple(output)))
+    return found
+
+
+def meta_of(tensor: Tensor) -> Tensor:
+    """The same without memory."""
+    return torch.empty_like(tensor, device="meta")
+
+
+def as_tuple(output: Any) -> tuple[Tensor, ...]:
+    """One tensor or several, as a tuple."""
+    return (output,) if isinstance(output, Tensor) else tuple(output)
