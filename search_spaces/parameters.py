@@ -292,9 +292,11 @@ class Int(Parameter):
         self.low, self.high = checked_int_bound(name, "low", low), checked_int_bound(name, "high", high)
         self.log = checked_flag(name, "log", log)
         check_bounds(name, self.low, self.high, self.log)
-        self._begin, self._end = (
-            (math.log(self.low - 0.5), math.log(self.high + 0.5)) if log else (0.0, float(self.high - self.low + 1))
-        )
+        # Where bounds are that close, the two scales are the same, and only the linear one tells neighbours apart.
+        self._curved = log and self.high > self.low * (1 + 1e-6)
+        self._begin, self._end = 0.0, float(self.high - self.low + 1)
+        if self._curved:
+            self._begin, self._end = math.log(self.low - 0.5), math.log(self.high + 0.5)
         super().__init__(name, default=default, when=when, affects=affects)
 
     @property
@@ -315,14 +317,14 @@ class Int(Parameter):
 
     def to_units(self, values: Sequence[Value]) -> FloatArray:
         """See `Parameter.to_units`."""
-        if self.log:
+        if self._curved:
             return self.centres(np.asarray(values, dtype=np.float64))
         cells = np.array([value - self.low for value in values], dtype=np.float64)  # type: ignore[operator]
         return _unit((cells + 0.5) / self._end)
 
     def centres(self, raw: RawArray) -> FloatArray:
         """See `Parameter.centres`."""
-        if not self.log:
+        if not self._curved:
             return _unit((raw - self.low + 0.5) / self._end)
         v = np.maximum(raw, self.low)
         scaled = np.log(v) + 0.5 * np.log1p(-0.25 / v**2)
@@ -330,19 +332,19 @@ class Int(Parameter):
 
     def raw(self, units: FloatArray) -> FloatArray:
         """See `Parameter.raw`."""
-        cells = np.floor(self._cells(units)) + (0.0 if self.log else float(self.low))
+        cells = np.floor(self._cells(units)) + (0.0 if self._curved else float(self.low))
         values: FloatArray = np.minimum(np.maximum(cells, self.low), self.high)
         return values
 
     def _cells(self, units: FloatArray) -> FloatArray:
         """Where in which cell: floors to the value on a logarithmic scale, else to the value less `low`."""
         scaled = self._begin + _unit(units) * (self._end - self._begin)
-        cells: FloatArray = np.exp(scaled) + 0.5 if self.log else scaled
+        cells: FloatArray = np.exp(scaled) + 0.5 if self._curved else scaled
         return cells
 
     def from_units(self, units: FloatArray) -> list[int]:
         """See `Parameter.from_units`."""
-        low, high, offset = self.low, self.high, 0 if self.log else self.low
+        low, high, offset = self.low, self.high, 0 if self._curved else self.low
         return [min(max(int(cell) + offset, low), high) for cell in self._cells(units).tolist()]
 
     def values(self) -> list[int]:
@@ -351,7 +353,7 @@ class Int(Parameter):
 
     def weights(self, values: Sequence[Value]) -> FloatArray:
         """See `Parameter.weights`; smaller for larger values on a logarithmic scale."""
-        if not self.log:
+        if not self._curved:
             return super().weights(values)
         v = np.asarray(values, dtype=np.float64)
         widths: FloatArray = (np.log(v + 0.5) - np.log(v - 0.5)) / (self._end - self._begin)

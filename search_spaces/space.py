@@ -278,7 +278,7 @@ class Space:
         return Evaluator(self)
 
     def feasible(self, units: FloatArray) -> BoolArray:
-        """Whether what `decode` makes of each row satisfies the constraints; (n, d) without NaN to shape (n,).
+        """Whether what `decode` makes of each row satisfies the constraints; (n, d), NaN where inactive, to shape (n,).
 
         Fast, in float64: where integers exceed 2**53 or arithmetic has no result, `satisfied` has the last word.
         """

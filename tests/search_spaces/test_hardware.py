@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from search_spaces.hardware import Gpu, Hardware, count_cpus, detect, memory_limit
+
+A100 = Gpu("A100", 40 * 2**30, (8, 0), True)
+T4 = Gpu("T4", 16 * 2**30, (7, 5), False)
+
+
+def test_this_machine() -> None:
+    found = detect()
+    assert 1 <= found.num_cpus <= (os.cpu_count() or 1)
+    assert found.memory_bytes > 2**28
+    assert found.precisions[0] == "fp32"
+    assert "gloo" in found.backends
+    assert found.host
+    assert found.device == ("cuda" if found.gpus else "cpu")
+    assert all(found.lacks_precision(p) is None for p in found.precisions)
+    assert set(found.slow) <= {"bf16", "fp16"}
+
+
+def test_limits_are_those_of_this_process() -> None:
+    assert count_cpus() <= len(os.sched_getaffinity(0))
+    assert memory_limit() > 2**28
+
+
+def test_json_gives_it_back() -> None:
+    for hardware in (
+        detect(),
+        Hardware(4, 2**34, (A100, T4), ("fp32", "fp16"), ("gloo", "nccl"), "here", {"fp16": "x"}),
+    ):
+        assert Hardware.from_dict(json.loads(json.dumps(hardware.to_dict()))) == hardware
+
+
+@pytest.mark.parametrize(
+    ("hardware", "precision", "said"),
+    [
+        (Hardware(2, 2**33), "tf32", "needs a CUDA GPU of capability 8.0 or later; this machine has no CUDA GPU"),
+        (Hardware(2, 2**33, (T4,), ("fp32", "fp16")), "tf32", "here: T4 (7.5)"),
+        (Hardware(2, 2**33, (T4,), ("fp32", "fp16")), "bf16", "a CUDA GPU that computes in bfloat16"),
+        (Hardware(2, 2**33), "fp16", "that torch can autocast to float16"),
+        (Hardware(2, 2**33), "int3", "is not known"),
+    ],
+)
+def test_why_a_precision_is_missing(hardware: Hardware, precision: str, said: str) -> None:
+    assert said in str(hardware.lacks_precision(precision))
+
+
+def test_why_a_backend_is_missing() -> None:
+    hardware = Hardware(2, 2**33)
+    assert hardware.lacks_backend("gloo") is None
+    assert hardware.lacks_backend("nccl") == "needs torch built with NCCL and a CUDA GPU; here: gloo"
+    assert hardware.lacks_backend("mpi") == "needs torch built with MPI; here: gloo"
