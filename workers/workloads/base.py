@@ -10,9 +10,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from search_spaces import Space
+from search_spaces.errors import UsageError
 from search_spaces.hardware import Hardware
 
 if TYPE_CHECKING:
@@ -98,6 +100,20 @@ class Workload(ABC):
     def run(self, context: Context) -> Mapping[str, float]:
         """Run to the end, reporting through the context, and return the final metrics."""
 
+    def export(self, trial: Path, target: Path) -> Mapping[str, str]:
+        """Write what was trained into the folder `target`: weights in safetensors, and what is needed to use them.
+
+        Args:
+            trial: the folder in which the trial ran, with its checkpoints.
+
+        Returns:
+            Name of each file that was written, and what it holds.
+
+        Raises:
+            UsageError: the folder holds nothing that was trained, or the workload trains nothing.
+        """
+        raise UsageError(f"the workload {self.name} has nothing to export")
+
 
 class Trainable(Workload):
     """A workload that is trained by gradient descent on global batches.
@@ -147,3 +163,9 @@ class Trainable(Workload):
         from workers.training import train
 
         return train(self, context)
+
+    def export(self, trial: Path, target: Path) -> Mapping[str, str]:
+        """The weights of the newest checkpoint, and the model as ONNX where that can be written."""
+        from workers.export import export_trained
+
+        return export_trained(self, trial, target)

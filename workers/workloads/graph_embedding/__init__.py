@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from search_spaces import Choice, Float, Space
@@ -128,6 +129,38 @@ class GraphEmbedding(Workload):
                 if context.world_size > 1:
                     disconnect()
         return metrics
+
+    def export(self, trial: Path, target: Path) -> Mapping[str, str]:
+        """Vectors of entities and relations, their names line by line, and the scorer as ONNX."""
+        import torch
+        from safetensors.torch import load_file, save_file
+
+        from workers.export import to_onnx, write_lines
+
+        from .data import load
+        from .partitions import Partitioning
+        from .saving import load_checkpoint, read_entities
+        from .scorer import LinkScorer
+
+        found = load_checkpoint(trial)
+        if found is None:
+            raise UsageError(f"{trial} holds no checkpoint to export")
+        path, progress = found
+        graph, (dimension, state, count) = load(self.data), progress["shape"]
+        partitioning = Partitioning.random(len(graph.entities), count, self.seed)
+        entities = read_entities(path, partitioning, dimension, dimension + state)
+        relations = load_file(path / "relations.safetensors")["relations"]
+        save_file({"entities": entities, "relations": relations}, target / "model.safetensors")
+        write_lines(target / "entities.txt", graph.entities)
+        write_lines(target / "relations.txt", graph.relations)
+        files = {
+            "model.safetensors": "vectors of entities and of relations, reciprocal relations in the second half",
+            "entities.txt": "names of the entities, in the order of their vectors",
+            "relations.txt": "names of the relations, in the order of their vectors",
+        }
+        scorer = LinkScorer(str(self.option("model")), entities, relations, bool(self.option("reciprocal"))).eval()
+        numbers = torch.arange(2), torch.arange(2) % len(graph.relations)
+        return {**files, **to_onnx(scorer, numbers, target / "model.onnx")}
 
     def update_options(self) -> Any:
         """What an update is made of."""

@@ -15,8 +15,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors.torch import save_file
+
+from .partitions import Partitioning
 
 
 def save_checkpoint(folder: Path, work: Path, relations: dict[str, torch.Tensor], progress: Mapping[str, Any]) -> None:
@@ -53,6 +56,15 @@ def load_checkpoint(folder: Path) -> tuple[Path, dict[str, Any]] | None:
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue
     return None
+
+
+def read_entities(path: Path, partitioning: Partitioning, dimension: int, width: int) -> torch.Tensor:
+    """Vectors of all entities, in the order of their numbers, (n, dimension), from a checkpoint."""
+    vectors = torch.empty(len(partitioning.partition), dimension)
+    for part in range(partitioning.count):
+        rows = np.fromfile(path / f"entities-{part}.f32", np.float32).reshape(-1, width)
+        vectors[torch.from_numpy(partitioning.entities(part))] = torch.from_numpy(rows[:, :dimension].copy())
+    return vectors
 
 
 def link(source: Path, target: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -117,6 +118,13 @@ class ImageClassification(Classifier):
             tensor={"head.dense": "column", "head.output": "row"},
             stages="workers.workloads.image_classification.model:stages",
         )
+
+    def export(self, trial: Path, target: Path) -> Mapping[str, str]:
+        """Beside the weights and ONNX the names of the classes, line by line."""
+        from workers.export import write_lines
+
+        write_lines(target / "classes.txt", self._dataset().classes)
+        return {**super().export(trial, target), "classes.txt": "the classes, in the order of the logits"}
 
     def num_examples(self, split: str) -> int:
         """See `Classifier`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -114,6 +115,15 @@ class Sentiment(Classifier):
     def plan(self, model: nn.Module) -> ParallelPlan:
         """The embedding, which is most of the model, may lie on a parameter server."""
         return ParallelPlan(embeddings=("embedding",))
+
+    def export(self, trial: Path, target: Path) -> Mapping[str, str]:
+        """Beside the weights and ONNX the words, line by line in the order of their ids."""
+        from workers.export import write_lines
+
+        from .data import load
+
+        write_lines(target / "vocabulary.txt", load(self.data).vocabulary[: int(self.option("vocabulary"))])
+        return {**super().export(trial, target), "vocabulary.txt": "the words, in the order of their ids"}
 
     def num_examples(self, split: str) -> int:
         """See `Classifier`."""

@@ -57,5 +57,7 @@ def linear_scan(a: Tensor, b: Tensor) -> Tensor:
         >>> linear_scan(torch.full((3,), 0.5), torch.ones(3))
         tensor([1.0000, 1.5000, 1.7500])
     """
+    if not torch.is_grad_enabled():
+        return _scan(a, b)
     result: Tensor = _LinearScan.apply(a, b)  # type: ignore[no-untyped-call]
     return result

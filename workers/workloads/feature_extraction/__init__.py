@@ -1,0 +1,258 @@
+"""Extraction of image features: how fast can ResNet-50 run without changing what it computes?"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from search_spaces import Choice, Space
+from search_spaces.errors import TrialFailure, UsageError
+from search_spaces.hardware import Hardware
+
+from .._data import check_options
+from .._knobs import space_of
+from ..base import Workload
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+    from workers.context import Context
+
+__all__ = ["FeatureExtraction"]
+
+_GRAPHS = ("eager", "traced", "compiled")
+_REFERENCES: dict[str, Tensor] = {}  # of the last data, size and weights that were asked for
+
+
+class _Halted(Exception):
+    """The attempt was asked to end."""
+
+
+class FeatureExtraction(Workload):
+    """ResNet-50 cut after its average pooling: 2,048 features of an image.
+
+    The published setting of the comparison of deep-learning frameworks
+    (https://github.com/ilkarman/DeepLearningFrameworks) is 1,000 images of 3x224x224 in batches of 32 in fp32, which
+    is trial 0. `seconds_per_1000_images` counts the way of the images to the device and of the features back, and is
+    the best of `fixed.passes`. `cosine` is the smallest cosine between the features of an image and those of the
+    plain fp32 model: `constraints: [cosine >= 0.999]` keeps what is computed the same.
+
+    `fixed.weights` names a file of torchvision's weights (safetensors, or a state dict); without it they are random.
+    """
+
+    name = "feature_extraction"
+    summary = "features of images by ResNet-50, as fast as possible within a tolerance"
+    goals = ("minimize seconds_per_1000_images",)
+    last_report_counts = True
+    defaults: ClassVar[Mapping[str, Any]] = {
+        "images": 1000,
+        "size": 224,
+        "passes": 3,
+        "weights": "",
+        "transfer": True,
+        "batch_size": 32,
+        "precision": "fp32",
+        "memory_format": "contiguous",
+        "fold_batch_norm": False,
+        "graph": "eager",
+        "quantization": "none",
+        "threads": 0,
+    }
+    smallest: ClassVar[Mapping[str, Any]] = {
+        "data": {},
+        "fixed": {"images": 10, "size": 32, "passes": 2},
+    }
+
+    @classmethod
+    def space(cls, hardware: Hardware) -> Space:
+        """See `Workload`."""
+        cost = {"speed", "memory"}
+        plain = [p for p in ("fp32", "tf32", "bf16", "fp16") if p in hardware.precisions]
+        own = [
+            Choice("batch_size", [1, 4, 8, 16, 32, 64], ordered=True, default=32, affects=cost),
+            Choice("memory_format", ["contiguous", "channels_last"], default="contiguous", affects=cost),
+            Choice("fold_batch_norm", [False, True], default=False, affects=cost),
+            Choice("graph", list(_GRAPHS), default="eager", when={"quantization": "none"}, affects=cost),
+        ]
+        if not hardware.gpus:
+            own.append(Choice("quantization", ["none", "int8"], default="none"))
+        knobs: dict[str, dict[str, Any]] = {
+            "precision": {"precision": plain},
+            "runtime": {"tune": ["matmul_precision", "cudnn_autotune"]},
+        }
+        if hardware.gpus:
+            own[3] = Choice("graph", list(_GRAPHS), default="eager", affects=cost)
+        return space_of(hardware, own, knobs)
+
+    @classmethod
+    def check(cls, data: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:
+        """See `Workload`."""
+        from ..image_classification.data import check
+
+        check(data)
+        check_options(fixed, cls.defaults)
+        if fixed.get("weights") and not Path(fixed["weights"]).expanduser().is_file():
+            raise UsageError(f"fixed.weights names {fixed['weights']}, which is no file")
+        for name in ("images", "passes", "size", "batch_size"):
+            if fixed.get(name, 1) < 1:
+                raise UsageError(f"fixed.{name} must be at least 1, got {fixed[name]!r}")
+
+    def run(self, context: Context) -> Mapping[str, float]:
+        """Time the passes over all images, reporting after each; compare the features with the plain model's."""
+        import torch
+
+        from workers.precision import matmul_precision
+
+        if int(self.option("threads")) > 0:
+            torch.set_num_threads(int(self.option("threads")))
+        precision = str(self.option("precision"))
+        option = {**self.fixed, **self.params}.get("matmul_precision")
+        torch.backends.cudnn.benchmark = bool({**self.fixed, **self.params}.get("cudnn_autotune", False))
+        try:
+            with matmul_precision(precision, option), torch.inference_mode():
+                return self._run(context, torch.device(context.device))
+        except _Halted:
+            return self._progress(context)["metrics"]  # type: ignore[no-any-return]
+
+    def export(self, trial: Path, target: Path) -> Mapping[str, str]:
+        """The weights under torchvision's names, and the extractor as ONNX; nothing of the trial is needed."""
+        import torch
+        from safetensors.torch import save_file
+
+        from workers.export import to_onnx
+
+        from .weights import build
+
+        model, size = build(self.seed, str(self.option("weights"))), int(self.option("size"))
+        save_file(
+            {name: tensor.contiguous() for name, tensor in model.state_dict().items()}, target / "model.safetensors"
+        )
+        files = {"model.safetensors": "the weights of ResNet-50 without its classifier, under torchvision's names"}
+        return {**files, **to_onnx(model, (torch.randn(2, 3, size, size),), target / "model.onnx")}
+
+    def _run(self, context: Context, device: torch.device) -> dict[str, float]:
+        import torch
+        from torch.nn import functional
+
+        extract, module, seconds = self._prepared(context, device)
+        context.details["prepare_seconds"] = seconds
+        progress = self._progress(context)
+        best = progress["metrics"].get("seconds_per_1000_images", float("inf"))
+        for number in range(progress["passes"], max(int(self.option("passes")), progress["passes"] + 1)):
+            with _watched(module, context):
+                seconds, features = self._pass(context, extract, device)
+            if number == progress["passes"]:
+                similar = functional.cosine_similarity(features, self._reference(context), dim=1)
+            best = min(best, seconds * 1000 / len(features))
+            metrics = {"seconds_per_1000_images": best, "images_per_second": 1000 / best, **_finite(similar)}
+            if self.option("transfer"):
+                from .images import labels
+                from .transfer import linear_accuracy
+
+                metrics["transfer_accuracy"] = linear_accuracy(features, labels(self.data, len(features)))
+            (context.folder / "progress.json").write_text(json.dumps({"passes": number + 1, "metrics": metrics}))
+            if not torch.isfinite(features).all():
+                raise TrialFailure("non_finite", "a feature is not finite")
+            if not context.report(number + 1, **metrics):
+                context.noticed = context.halted()
+                break
+        return metrics
+
+    def _prepared(self, context: Context, device: torch.device) -> tuple[Any, nn.Module, float]:
+        """The extractor, warmed up on a batch, and the seconds that this took."""
+        from .prepare import Recipe, prepare
+        from .weights import build
+
+        begun = time.perf_counter()
+        recipe = Recipe(
+            str(self.option("precision")),
+            str(self.option("memory_format")),
+            bool(self.option("fold_batch_norm")),
+            str(self.option("graph")),
+            str(self.option("quantization")),
+        )
+        example = next(self._blocks()).to(device)
+        extract, module = prepare(build(self.seed, str(self.option("weights"))).to(device), recipe, example)
+        with _watched(module, context):
+            for _ in range(1 if recipe.graph == "eager" else 2):
+                extract(example).cpu()
+        return extract, module, time.perf_counter() - begun
+
+    def _pass(self, context: Context, extract: Any, device: torch.device) -> tuple[float, Tensor]:
+        """Seconds of one pass over all images, without preparing them, and the features on the CPU."""
+        import torch
+
+        seconds, features = 0.0, []
+        for block in self._blocks():
+            _look(context)
+            begun = time.perf_counter()
+            features.append(extract(block.to(device, non_blocking=True)).cpu())
+            seconds += time.perf_counter() - begun
+        return seconds, torch.cat(features)
+
+    def _blocks(self) -> Iterator[Tensor]:
+        from .images import blocks
+
+        return blocks(self.data, int(self.option("images")), int(self.option("batch_size")), int(self.option("size")))
+
+    def _reference(self, context: Context) -> Tensor:
+        """Features of the plain fp32 model, kept for the trials of this process."""
+        import torch
+
+        from workers.precision import matmul_precision
+
+        from .images import blocks
+        from .weights import build
+
+        count, size, path = int(self.option("images")), int(self.option("size")), str(self.option("weights"))
+        key = json.dumps([dict(self.data), count, size, path, self.seed], sort_keys=True)
+        if key not in _REFERENCES:
+            model = build(self.seed, path)
+            with matmul_precision("fp32", "highest"), _watched(model, context):
+                found = torch.cat([model(block) for block in blocks(self.data, count, 8, size)])
+            _REFERENCES.clear()
+            _REFERENCES[key] = found
+        return _REFERENCES[key]
+
+    def _progress(self, context: Context) -> dict[str, Any]:
+        """Passes that were made before a pause, and their metrics."""
+        file = context.folder / "progress.json"
+        if not context.assignment.resume and context.noticed is None:
+            file.unlink(missing_ok=True)
+        try:
+            found: dict[str, Any] = json.loads(file.read_text())
+        except (OSError, ValueError):
+            return {"passes": 0, "metrics": {}}
+        return found
+
+
+def _finite(similar: Tensor) -> dict[str, float]:
+    return {
+        "cosine": float(similar.min().nan_to_num(nan=-1.0)),
+        "mean_cosine": float(similar.mean().nan_to_num(nan=-1.0)),
+    }
+
+
+def _look(context: Context) -> None:
+    halt = context.halted()
+    if halt is not None:
+        context.noticed = halt
+        raise _Halted
+
+
+@contextmanager
+def _watched(module: nn.Module, context: Context) -> Iterator[None]:
+    """Look for a request to end before every block of the model, where it is run block by block."""
+    from .resnet import Bottleneck
+
+    hooks = [m.register_forward_pre_hook(lambda *_: _look(context)) for m in module.modules() if type(m) is Bottleneck]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
