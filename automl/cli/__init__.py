@@ -26,6 +26,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "stop": "stop",
     "space": "space",
     "workloads": "workloads",
+    "data": "data",
     "doctor": "doctor",
 }
 
