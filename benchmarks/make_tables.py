@@ -68,14 +68,14 @@ def staged(data: Data, folds: int, curve: Callable[[Data, Data], list[float]]) -
 
 def fit_svm(p: dict[str, Any], _: list[int]) -> float:
     options = {key: p[key] for key in ("gamma", "degree", "coef0") if key in p}
-    model = svm.SVC(C=p["c"], kernel=p["kernel"], max_iter=20_000, **options)
-    return 1 + score(model, cancer(), "balanced_accuracy")
+    model = svm.SVC(C=p["c"], kernel=p["kernel"], max_iter=5_000, **options)
+    return 1 + score(model, cancer(), "balanced_accuracy", folds=3)
 
 
 def fit_svr(p: dict[str, Any], _: list[int]) -> float:
     scaler = StandardScaler() if p["scale"] == "standard" else MinMaxScaler()
-    model = svm.SVR(C=p["c"], kernel=p["kernel"], gamma=p["gamma"], epsilon=p["epsilon"], max_iter=20_000)
-    error = score(make_pipeline(scaler, model), diabetes(), "neg_root_mean_squared_error", folds=4)
+    model = svm.SVR(C=p["c"], kernel=p["kernel"], gamma=p["gamma"], epsilon=p["epsilon"], max_iter=5_000)
+    error = score(make_pipeline(scaler, model), diabetes(), "neg_root_mean_squared_error", folds=3)
     return min(error, 200.0)
 
 
@@ -157,7 +157,7 @@ def fit_neighbours(p: dict[str, Any], _: list[int]) -> float:
     if p["reduce"]:
         steps.append(PCA(p["components"], random_state=0))
     model = neighbors.KNeighborsClassifier(p["num_neighbours"], weights=p["weights"], p=p["p"])
-    return 1 + score(make_pipeline(*steps, model), digits(500), "accuracy", folds=3)
+    return 1 + score(make_pipeline(*steps, model), digits(400), "accuracy", folds=3)
 
 
 FITS: dict[str, Fit] = {

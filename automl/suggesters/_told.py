@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from automl.goals import Constraint, Goal
-from automl.trial import Trial, TrialState
+from automl.ranking import value
+from automl.trial import Trial
 
 OVERFLOW = 1e100
 
@@ -29,18 +30,8 @@ class Told:
 
 def losses(trial: Trial, goals: Sequence[Goal]) -> tuple[float, ...] | None:
     """The loss of each goal, the best over the trial's reports; None where one is missing or not finite."""
-    if trial.state is TrialState.FAILED:
-        return None
-    found = [_loss(trial, goal) for goal in goals]
-    return tuple(found) if all(map(math.isfinite, found)) else None
-
-
-def _loss(trial: Trial, goal: Goal) -> float:
-    limit = math.inf if goal.within is None else goal.within * 1.05
-    values = [r.metrics[goal.metric] for r in trial.reports if goal.metric in r.metrics and r.seconds <= limit]
-    if goal.metric in trial.metrics:
-        values.append(trial.metrics[goal.metric])
-    return min((goal.loss(v) for v in values if math.isfinite(v)), default=math.inf)
+    found = [value(trial, goal) for goal in goals]
+    return tuple(g.loss(v) for g, v in zip(goals, found, strict=True) if v is not None) if None not in found else None
 
 
 def tell(trials: Sequence[Trial], goals: Sequence[Goal], constraints: Sequence[Constraint]) -> list[Told]:
@@ -58,11 +49,11 @@ def tell(trials: Sequence[Trial], goals: Sequence[Goal], constraints: Sequence[C
         if item is None:
             told.append(Told(worst, (1.0,) * len(constraints), True))
         else:
-            scaled = tuple(value / factor for value, factor in zip(item, factors, strict=True))
+            scaled = tuple(loss / factor for loss, factor in zip(item, factors, strict=True))
             told.append(Told(scaled, tuple(_excess(trial, c) for c in constraints), False))
     return told
 
 
 def _excess(trial: Trial, constraint: Constraint) -> float:
-    value = constraint.excess(trial.metrics.get(constraint.metric, math.nan))
-    return max(-OVERFLOW, min(OVERFLOW, value)) if not math.isnan(value) else 1.0
+    excess = constraint.excess(trial.metrics.get(constraint.metric, math.nan))
+    return max(-OVERFLOW, min(OVERFLOW, excess)) if not math.isnan(excess) else 1.0

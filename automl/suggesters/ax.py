@@ -45,6 +45,7 @@ class AxSuggester(Suggester):
         if len(history) + len(pending) < INITIAL or sum(not item.failed for item in told) < MIN_SUCCESSES:
             return self._initial(history, pending, count)
         with _quiet(), isolated(seed):
+            _compile_nothing()
             proposals = self._generate(history, pending, count, seed)
         return self._finish(proposals, seen, count, np.random.default_rng(seed))
 
@@ -153,6 +154,14 @@ def _data(losses: Sequence[float], excesses: Sequence[float]) -> dict[str, float
         **{f"loss_{i}": value for i, value in enumerate(losses)},
         **{f"bound_{i}": value for i, value in enumerate(excesses)},
     }
+
+
+def _compile_nothing() -> None:
+    """Keep BoTorch from compiling a C++ kernel at run time: a compilation that was killed blocks every later one."""
+    from botorch.acquisition.multi_objective import logei
+
+    if hasattr(logei, "_load_attempted"):
+        logei._load_attempted = True
 
 
 @contextlib.contextmanager

@@ -189,6 +189,12 @@ def check_memory(run: Run, device: Device) -> float:
     return used
 
 
+def report_steps(seconds: float, pace: float) -> list[int]:
+    """Steps at which a run of so many seconds reports, at `pace` seconds a step; none where no step gets done."""
+    steps = {int(seconds * (i + 1) / NUM_REPORTS / pace) for i in range(NUM_REPORTS)}
+    return sorted(step for step in steps if step > 0)
+
+
 def curve(
     simulated: Simulated,
     seconds: float,
@@ -204,10 +210,9 @@ def curve(
     """
     pace = simulated.seconds * float(np.exp(noise.seconds * rng.standard_normal()))
     memory = simulated.memory * float(np.exp(noise.memory * rng.standard_normal()))
-    steps = [int(seconds * (i + 1) / NUM_REPORTS / pace) for i in range(NUM_REPORTS)]
     wobble = 0.0
     points = []
-    for step in sorted({step for step in steps if step > 0}):
+    for step in report_steps(seconds, pace):
         wobble = 0.6 * wobble + 0.8 * noise.loss * float(rng.standard_normal())  # stationary, neighbours alike
         points.append(ReportPoint(step, {metric: sign * (simulated.learning.loss(step) + wobble)}, step * pace))
     if not points:

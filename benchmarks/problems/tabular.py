@@ -95,7 +95,7 @@ def _svm() -> Grid:
         Int("degree", 2, 5, when={"kernel": "poly"}),
         Float("coef0", 0.0, 2.0, when={"kernel": "poly"}),
     )
-    values = {"c": _log(1e-3, 1e4, 15), "gamma": _log(1e-5, 10, 13), "degree": (2, 3, 4, 5), "coef0": (0.0, 0.7, 2.0)}
+    values = {"c": _log(1e-3, 1e4, 11), "gamma": _log(1e-5, 10, 10), "degree": (2, 3, 5), "coef0": (0.0, 2.0)}
     return Grid("svm_breast_cancer", space, values)
 
 
@@ -108,7 +108,7 @@ def _svr() -> Grid:
         Choice("scale", ["standard", "uniform"]),
     )
     return Grid(
-        "svr_diabetes", space, {"c": _log(1e-2, 1e4, 13), "gamma": _log(1e-5, 10, 13), "epsilon": _log(1e-2, 100, 6)}
+        "svr_diabetes", space, {"c": _log(1e-2, 1e4, 10), "gamma": _log(1e-5, 10, 10), "epsilon": _log(1e-2, 100, 5)}
     )
 
 
@@ -219,9 +219,9 @@ def _neighbours() -> Grid:
         Int("components", 1, 40, log=True, when={"reduce": True}),
     )
     values = {
-        "num_neighbours": (1, 2, 4, 8, 15, 30, 60),
-        "p": (1.0, 1.5, 2.0, 3.0, 5.0),
-        "components": (1, 2, 4, 7, 12, 20, 40),
+        "num_neighbours": (1, 2, 4, 8, 20, 60),
+        "p": (1.0, 2.0, 5.0),
+        "components": (1, 3, 6, 12, 20, 40),
     }
     return Grid("neighbours_digits", space, values)
 

@@ -1,0 +1,76 @@
+"""One run: a contestant, a problem and a seed, one trial after another."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from typing import Any
+
+import numpy as np
+
+from automl.ranking import best
+from automl.suggesters.base import Suggester
+from automl.trial import Trial
+from benchmarks.contestants import fingerprint, make
+from benchmarks.problems import Problem
+from benchmarks.scoring import Scale
+
+POINTS = (1, 2, 3, 5, 7, 10, 15, 20, 25, 30, 40, 50, 75, 100)
+
+
+def run(name: str, problem: Problem, scale: Scale, seed: int, num_trials: int) -> dict[str, Any]:
+    """The row of one run: regret after so many trials, failures so far, seconds a suggestion."""
+    suggester = make(name, problem, seed)
+    try:
+        trials, seconds = _trials(suggester, problem, seed, num_trials)
+    finally:
+        getattr(suggester, "close", lambda: None)()
+    points = [n for n in POINTS if n <= num_trials]
+    late = sorted(seconds[10:50] or seconds)
+    row = {
+        "problem": problem.name,
+        "suggester": name,
+        "seed": seed,
+        "trials": num_trials,
+        "code": fingerprint(name),
+        "at": points,
+        "regret": [round(regret(problem, scale, trials[:n]), 5) for n in points],
+        "failed": [sum(trial.failure is not None for trial in trials[:n]) for n in points],
+        "seconds": [float(f"{np.quantile(late, q):.3g}") for q in (0.5, 0.95)],
+        "first_seconds": float(f"{seconds[0]:.3g}"),
+    }
+    coverage = getattr(suggester, "calibration", None)
+    if callable(coverage):
+        row["calibration"] = _calibration(coverage(trials))
+    return row
+
+
+def _trials(suggester: Suggester, problem: Problem, seed: int, num_trials: int) -> tuple[list[Trial], list[float]]:
+    noise = np.random.default_rng([seed, zlib.crc32(problem.name.encode())])
+    trials: list[Trial] = []
+    seconds: list[float] = []
+    while len(trials) < num_trials:
+        started = time.perf_counter()
+        found = suggester.suggest(trials, [])
+        seconds.append(time.perf_counter() - started)
+        if not found:
+            break
+        problem.space.check(found[0])
+        trials.append(problem.trial(len(trials), found[0], noise))
+    return trials, seconds
+
+
+def regret(problem: Problem, scale: Scale, trials: list[Trial]) -> float:
+    """Of what the user would be given: the noiseless value of the trial that was observed to be best."""
+    if scale.reference:
+        return scale.regret(scale.score([problem.truth(trial.params) for trial in trials]))
+    chosen = best(trials, problem.goals, problem.constraints)
+    return scale.regret(scale.score([problem.truth(chosen.params)] if chosen else []))
+
+
+def _calibration(found: Any) -> dict[str, float] | None:
+    """Coverage of the 50% and 90% intervals and the log density gain, where the suggester offers them."""
+    try:
+        return {key: round(float(found[key]), 4) for key in ("coverage50", "coverage90", "log_density_gain")}
+    except (KeyError, TypeError, ValueError):
+        return None

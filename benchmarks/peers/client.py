@@ -1,0 +1,83 @@
+"""Peers that need packages of their own: an environment each under `benchmarks/.envs`, spoken to by JSON lines."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import venv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from automl.suggesters._draws import keys, repair
+from automl.suggesters._told import tell
+from automl.suggesters.base import Suggester
+from automl.trial import Trial
+
+ROOT = Path(__file__).parents[2]
+ENVS = ROOT / "benchmarks" / ".envs"
+PEERS = {"smac": ["smac==2.4.*"], "hebo": ["torch>=2.10,<2.14", "HEBO==0.3.*"]}
+
+
+def environment(name: str) -> Path:
+    """The Python of the peer's environment; it is made on first use."""
+    folder = ENVS / name
+    python = folder / "bin" / "python"
+    if not (folder / ".ready").exists():
+        print(f"installing {name} into {folder.relative_to(ROOT)}", file=sys.stderr)
+        venv.create(folder, with_pip=True, clear=True)
+        subprocess.run([python, "-m", "pip", "install", "-q", *PEERS[name]], check=True)
+        (folder / ".ready").touch()
+    return python
+
+
+class PeerSuggester(Suggester):
+    """A peer in a process of its own that keeps its own state: told each finished trial once, in order."""
+
+    def __init__(self, peer: str, space: Any, goals: Any, constraints: Any = (), *, seed: int = 0) -> None:
+        super().__init__(space, goals, constraints, seed=seed)
+        single = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+        command = [str(environment(peer)), str(Path(__file__).parent / f"{peer}_adapter.py")]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=single
+        )
+        self.num_told = 0
+        self._send({"space": space.to_dict(), "goals": len(self.goals), "seed": seed})
+
+    def suggest(self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1) -> list[Any]:
+        """A proposal that breaks a constraint of the space or was tried before is repaired."""
+        seen = keys(self.space, history, pending)
+        told = tell(history, self.goals, self.constraints)[self.num_told :]
+        rows = [
+            {
+                "params": dict(trial.params),
+                "losses": list(item.losses),
+                "failed": item.failed or any(excess > 0 for excess in item.excesses),
+            }
+            for trial, item in zip(history[self.num_told :], told, strict=True)
+        ]
+        self.num_told = len(history)
+        answer = self._send({"tell": rows})
+        rng = np.random.default_rng([self.seed, len(history)])
+        found = repair(self.space, self.space.complete(answer["params"]), rng, seen)
+        return [] if found is None else [found]
+
+    def _send(self, message: dict[str, Any]) -> dict[str, Any]:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps(message) + "\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError("the peer's process ended")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def close(self) -> None:
+        """End the process."""
+        self.process.kill()
+        self.process.wait()

@@ -1,0 +1,88 @@
+"""SMAC 2.4 (Lindauer et al., JMLR 2022): the hyperparameter facade, a random forest, by ask and tell."""
+
+from __future__ import annotations
+
+import tempfile
+from typing import Any
+
+import numpy as np
+from _adapter import Row, inward, outward, serve
+from ConfigSpace import (
+    Categorical,
+    Configuration,
+    ConfigurationSpace,
+    EqualsCondition,
+    Float,
+    InCondition,
+    Integer,
+)
+from ConfigSpace.conditions import AndConjunction
+from smac import HyperparameterOptimizationFacade, Scenario
+from smac.multi_objective.parego import ParEGO
+from smac.runhistory import StatusType, TrialInfo, TrialValue
+
+from search_spaces import Choice, Int, Space
+
+NUM_TRIALS = 200
+
+
+class Smac:
+    def __init__(self, space: Space, num_goals: int, seed: int) -> None:
+        self.space, self.num_goals, self.seed = space, num_goals, seed
+        self.configs = config_space(space, seed)
+        self.asked: Any = None
+        names = [f"loss_{i}" for i in range(num_goals)]
+        scenario = Scenario(
+            self.configs, deterministic=True, n_trials=NUM_TRIALS, seed=seed, output_directory=tempfile.mkdtemp(),
+            objectives=names if num_goals > 1 else names[0],
+        )  # fmt: skip
+        extra = {"multi_objective_algorithm": ParEGO(scenario)} if num_goals > 1 else {}
+        intensifier = HyperparameterOptimizationFacade.get_intensifier(scenario, max_config_calls=1)
+        self.facade = HyperparameterOptimizationFacade(
+            scenario, lambda config, seed=0: 0.0, intensifier=intensifier, overwrite=True, logging_level=50, **extra
+        )
+
+    def tell(self, rows: list[Row]) -> None:
+        for row in rows:
+            cost = row["losses"] if self.num_goals > 1 else row["losses"][0]
+            status = StatusType.CRASHED if row["failed"] else StatusType.SUCCESS
+            info = self.asked
+            if info is None or inward(self.space, dict(info.config)) != row["params"]:
+                config = Configuration(self.configs, values=outward(self.space, row["params"]))
+                info = TrialInfo(config, seed=0)
+            self.facade.tell(info, TrialValue(cost=cost, time=1.0, status=status))
+
+    def ask(self) -> Row:
+        self.asked = self.facade.ask()
+        return inward(
+            self.space, {k: v.item() if isinstance(v, np.generic) else v for k, v in self.asked.config.items()}
+        )
+
+
+def config_space(space: Space, seed: int) -> ConfigurationSpace:
+    configs = ConfigurationSpace(seed=seed)
+    for name, p in space.parameters.items():
+        if isinstance(p, Choice) and p.ordered and len(p.choices) > 1:
+            configs.add(Integer(name, (0, len(p.choices) - 1)))
+        elif isinstance(p, Choice):
+            configs.add(Categorical(name, list(range(len(p.choices)))))
+        else:
+            configs.add((Integer if isinstance(p, Int) else Float)(name, (p.low, p.high), log=p.log))
+    for name, p in space.parameters.items():
+        conditions = [_condition(space, configs, name, parent, values) for parent, values in p.when.items()]
+        if conditions:
+            configs.add(conditions[0] if len(conditions) == 1 else AndConjunction(*conditions))
+    return configs
+
+
+def _condition(space: Space, configs: ConfigurationSpace, name: str, parent: str, values: tuple[Any, ...]) -> Any:
+    indices = [
+        space.parameters[parent].choices.index(v) if isinstance(space.parameters[parent], Choice) else v for v in values
+    ]
+    if len(indices) == 1:
+        return EqualsCondition(configs[name], configs[parent], indices[0])
+    return InCondition(configs[name], configs[parent], indices)
+
+
+if __name__ == "__main__":
+    serve(Smac)

@@ -1,0 +1,77 @@
+"""Seconds a suggestion by length of the history: random trials of one problem, one thread."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from automl.trial import Trial
+from benchmarks import problems, store
+from benchmarks.contestants import make
+from benchmarks.peers.client import PEERS
+
+PROBLEM = "translation_one_gpu"
+SIZES = (50, 200, 1000, 10_000)
+LONGEST = {"ax": 200, "optuna-gp": 1000}  # beyond it a suggestion takes minutes
+REPEATS = 9
+
+FIRST = """
+import sys, time
+sys.path.insert(0, {root!r})
+import torch, numpy
+from benchmarks import problems
+from benchmarks.contestants import make
+import automl.suggesters.base
+torch.set_num_threads(1)
+problem = problems.load({problem!r})
+from automl.suggesters import SUGGESTERS
+SUGGESTERS.get({name!r})
+rng = numpy.random.default_rng(0)
+trials = [problem.trial(i, p, rng) for i, p in enumerate(problem.space.sample(rng, 20))]
+started = time.perf_counter()
+make({name!r}, problem, 0).suggest(trials, [])
+print(time.perf_counter() - started)
+"""
+
+
+def measure(suggesters: Sequence[str]) -> None:
+    """Time each suggester that is a function of the history; the rows replace earlier ones."""
+    for name in suggesters:
+        if name in PEERS or name.startswith("tpe-"):
+            continue
+        first(name)
+        for size in SIZES:
+            if size <= LONGEST.get(name, SIZES[-1]):
+                by_size(name, size)
+
+
+def first(name: str) -> None:
+    """The first suggestion of a fresh process on 20 trials, imports left out."""
+    code = FIRST.format(root=str(Path(__file__).parents[1]), problem=PROBLEM, name=name)
+    took = [float(subprocess.check_output([sys.executable, "-c", code]).split()[-1]) for _ in range(3)]
+    _store(name, 0, took)
+
+
+def by_size(name: str, size: int) -> None:
+    """Suggestions on a history that grows by one trial each, as in a sweep."""
+    problem, rng = problems.load(PROBLEM), np.random.default_rng(1)
+    points = problem.space.sample(rng, size + REPEATS)
+    trials: list[Trial] = [problem.trial(i, params, rng) for i, params in enumerate(points)]
+    suggester, took = make(name, problem, 0), []
+    suggester.suggest(trials[: size - 1], [])
+    for extra in range(REPEATS):
+        started = time.perf_counter()
+        suggester.suggest(trials[: size + extra], [])
+        took.append(time.perf_counter() - started)
+    _store(name, size, took)
+
+
+def _store(name: str, size: int, took: list[float]) -> None:
+    row = {"suggester": name, "size": size, "median": float(np.median(took)), "p95": float(np.quantile(took, 0.95))}
+    store.append(store.SPEED, row)
+    print(f"{name:15s} {size:6d} trials: median {row['median']:.3f} s, 95th percentile {row['p95']:.3f} s", flush=True)
