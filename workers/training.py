@@ -23,7 +23,7 @@ from .control import Control, Orders
 from .evaluation import Evaluator
 from .limits import Clock, Every, Window
 from .memory import PeakMemory
-from .optimizers import build_optimizer
+from .optimizers import build_optimizer, step
 from .parallel import strategy_class
 from .parallel.mesh import Mesh, connect, disconnect
 from .precision import Precision
@@ -177,7 +177,7 @@ class Trainer:
         factor = (min(1.0, clip / (norm + 1e-6)) if clip else 1.0) / self.precision.scale
         if factor != 1.0:
             self.strategy.scale_gradients(factor)
-        self.optimizer.step()
+        step(self.optimizer)
         return True
 
     def _random_seed(self) -> int:

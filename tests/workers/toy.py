@@ -135,8 +135,8 @@ class Stage(nn.Module):
         self.layers = nn.ModuleList(model.layers[i] for i in layers)
         self.norm, self.head = (model.norm, model.head) if last else (None, None)
 
-    def forward(self, x: Tensor, *inputs: Tensor) -> Tensor:
-        x = x if self.embedding is None else self.embedding(x)
+    def forward(self, *hidden: Tensor, tokens: Tensor) -> Tensor:
+        x = hidden[0] if self.embedding is None else self.embedding(tokens[:, :-1])
         for layer in self.layers:
             x = layer(x)
         return x if self.norm is None else self.head(self.norm(x))

@@ -11,16 +11,16 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
 from .needs import Needs
 
 if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
     from torch.optim import Optimizer
 
     from workers.precision import Precision
@@ -140,12 +140,14 @@ class Strategy(ABC):
 
     def gather(self, tensor: Tensor, name: str) -> Tensor:
         """The whole of a parameter (or of what is shaped like it) of which this rank holds a part, on the CPU."""
-        return (tensor.full_tensor() if isinstance(tensor, DTensor) else tensor).cpu()
+        return (tensor.full_tensor() if is_sharded(tensor) else tensor).cpu()
 
     def scatter(self, whole: Tensor, like: Tensor, name: str) -> Tensor:
         """This rank's part of a whole parameter (or of what is shaped like it), placed as `like` is."""
-        if not isinstance(like, DTensor):
+        if not is_sharded(like):
             return whole.to(like.device, like.dtype, copy=True)
+        from torch.distributed.tensor import distribute_tensor
+
         moved = whole.to(like.device, like.dtype)
         return distribute_tensor(moved, like.device_mesh, like.placements, src_data_rank=None)
 
@@ -207,9 +209,9 @@ class Strategy(ABC):
         if self._replicated():
             return 1
         copies = self.mesh.world_size // self.mesh.pipeline
-        if isinstance(parameter, DTensor):
+        if is_sharded(parameter):
             axes = zip(parameter.device_mesh.shape, parameter.placements, strict=True)
-            copies //= math.prod(size for size, placed in axes if isinstance(placed, Shard))
+            copies //= math.prod(size for size, placed in axes if placed.is_shard())
         return copies
 
 
@@ -255,4 +257,9 @@ class ModuleStrategy(Strategy):
 
 def local(tensor: Tensor) -> Tensor:
     """The part of a tensor that lies on this rank, sharing its memory."""
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+    return tensor.to_local() if is_sharded(tensor) else tensor
+
+
+def is_sharded(tensor: Tensor) -> TypeGuard[DTensor]:
+    """Whether it is a DTensor; importing that class takes longer than training a small model on one rank begins."""
+    return hasattr(tensor, "placements")

@@ -35,11 +35,14 @@ class ParallelPlan:
         layers: dotted names of the repeated blocks, in order of execution; `fsdp` wraps them, activation
             checkpointing recomputes them, `pipeline` cuts between them.
         tensor: dotted name (with `*` for a layer's index) of a Linear or Embedding to "column", "row" or "vocabulary"
-            for tensor parallelism, of a norm to "sequence".
+            for tensor parallelism, of a norm to "sequence"; "column:3" where three matrices lie on top of each other,
+            such as query, key and value.
         num_heads: attention heads, which the tensor degree divides; 0 where the model has none.
         embeddings: dotted names of large embeddings that a parameter server may hold.
         stages: dotted name of a function `(model, num_stages) -> list[nn.Module]` that cuts the model for the
-            pipeline, as "module:function", or None where it cannot be cut.
+            pipeline, as "module:function", or None where it cannot be cut. A stage takes what the one before returned
+            (a tensor or several, nothing at the first) and by keyword those tensors of the batch that its forward
+            names; the last returns the model's output.
     """
 
     layers: tuple[str, ...] = ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
@@ -32,8 +33,9 @@ class Pipeline(Strategy):
     """torch's pipelining with the schedules GPipe (Huang et al. 2019, https://arxiv.org/abs/1811.06965) and 1F1B
     (Narayanan et al. 2019, https://arxiv.org/abs/1806.03377).
 
-    The workload's plan names the function that cuts the model. The first stage takes the model's inputs, each later
-    one what the stage before returned (a tensor or several) followed by the model's inputs, which every rank has.
+    The workload's plan names the function that cuts the model. A stage takes what the stage before returned (a tensor
+    or several, nothing at the first) and by keyword those tensors of the batch, which every rank has, that its
+    forward names.
     A parameter that several stages use is on each of them, and its gradient is summed over them.
 
     Options: `schedule` ("1f1b" or "gpipe") and `num_microbatches` (4), of each part of an accumulated batch.
@@ -139,9 +141,9 @@ class Pipeline(Strategy):
     def _flow(self, batch: Batch, count: int, precision: Precision) -> list[Tensor]:
         """One schedule over `count` equal microbatches; the scaled losses of each on the last stage."""
         self.stage.precision = precision
-        inputs = self.workload.inputs({key: value[: len(value) // count] for key, value in batch.items()})
-        key = (count, *(x.shape for x in inputs))
-        schedule = self.schedules.pop(key, None) or self._schedule(inputs, count)
+        one = {key: value[: len(value) // count] for key, value in batch.items()}
+        key = (count, *(value.shape for value in one.values()))
+        schedule = self.schedules.pop(key, None) or self._schedule(one, count)
         self.schedules[key] = schedule
         while len(self.schedules) > _KEPT:
             del self.schedules[next(iter(self.schedules))]
@@ -152,10 +154,10 @@ class Pipeline(Strategy):
         schedule.step(*(self.workload.inputs(batch) if self.index == 0 else ()), **settings)
         return losses
 
-    def _schedule(self, inputs: tuple[Tensor, ...], count: int) -> Any:
+    def _schedule(self, batch: Batch, count: int) -> Any:
         """A schedule for microbatches of this shape, none of which is computed to learn the shapes in between."""
         first, last = self.index == 0, self.index == self.mesh.pipeline - 1
-        shapes = boundaries(self.shadows, inputs)
+        shapes, inputs = boundaries(self.shadows, batch), self.workload.inputs(batch)
         stage = PipelineStage(
             self.stage,
             self.index,
@@ -196,9 +198,8 @@ class _Stage(nn.Module):
 
     def forward(self, *arguments: Tensor, **batch: Tensor) -> Any:
         """Activations of the stage before (the model's inputs at the first), and the microbatch by name."""
-        inputs = () if self.first else self.workload.inputs(batch)
         with self.precision.autocast() if self.precision else nullcontext():
-            output = self.body(*arguments, *inputs)
+            output = self.body(*(() if self.first else arguments), **named(self.body, batch))
             if self.last:
                 return self.workload.criterion(output, batch).float() * self.factor
         return tuple(x.float() for x in as_tuple(output))
@@ -228,13 +229,19 @@ def shadow(module: nn.Module) -> nn.Module:
     return copy.deepcopy(module, memo)
 
 
-def boundaries(shadows: list[nn.Module], inputs: tuple[Tensor, ...]) -> list[tuple[Tensor, ...]]:
-    """What each stage but the last returns for such inputs, as meta tensors."""
-    metas = tuple(meta_of(x) for x in inputs)
+def named(stage: nn.Module, batch: Batch) -> dict[str, Tensor]:
+    """The tensors of a batch that a stage's forward names."""
+    names = inspect.signature(stage.forward).parameters
+    return {key: value for key, value in batch.items() if key in names}
+
+
+def boundaries(shadows: list[nn.Module], batch: Batch) -> list[tuple[Tensor, ...]]:
+    """What each stage but the last returns for such a batch, as meta tensors."""
+    metas = {key: meta_of(value) for key, value in batch.items()}
     found: list[tuple[Tensor, ...]] = []
     with torch.no_grad():
         for stage in shadows[:-1]:
-            output = stage(*found[-1], *metas) if found else stage(*metas)
+            output = stage(*(found[-1] if found else ()), **named(stage, metas))
             found.append(tuple(x.float().requires_grad_() for x in as_tuple(output)))
     return found
 
