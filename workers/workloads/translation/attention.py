@@ -1,0 +1,103 @@
+"""Multi-head attention whose input projections are kept in one of three layouts that compute the same function.
+
+| layout        | parameters (rows, hidden)                                                                  |
+|---------------|--------------------------------------------------------------------------------------------|
+| `interleaved` | `query` (hidden, hidden), `key_value` (num_heads * 2 * head_dim, hidden), grouped by head   |
+| `separate`    | `query` (hidden, hidden), `key_value` (2 * hidden, hidden): all keys, then all values       |
+| `packed`      | `query_key_value` (3 * hidden, hidden): all queries, then all keys, then all values         |
+
+`layouts` converts between them.
+"""
+
+from __future__ import annotations
+
+import math
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+LAYOUTS = ("interleaved", "separate", "packed")
+KERNELS = ("sdpa", "math")
+
+
+class Attention(nn.Module):
+    """Scaled dot-product attention with several heads (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762).
+
+    Args:
+        width: of input and output; num_heads divides it.
+        layout: one of `LAYOUTS`; kernel: one of `KERNELS`.
+
+    Shapes: b sentences, q query positions, k key positions, h heads (fewer on a tensor-parallel rank), d head_dim.
+    """
+
+    def __init__(self, width: int, num_heads: int, layout: str, kernel: str) -> None:
+        super().__init__()
+        self.layout, self.kernel, self.head_dim = layout, kernel, width // num_heads
+        if layout == "packed":
+            self.query_key_value = nn.Linear(width, 3 * width)
+        else:
+            self.query = nn.Linear(width, width)
+            self.key_value = nn.Linear(width, 2 * width)
+        self.output = nn.Linear(width, width)
+
+    def forward(self, x: Tensor, memory: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        """Attend from x (b, q, width) to `memory` (b, k, width), or to x itself, causally where there is no mask.
+
+        Args:
+            mask: (b, 1, 1, k), True where a key may be attended to; with no memory and no mask every position
+                attends to itself and what is before it.
+        """
+        if memory is None:
+            query, key, value = self.project(x)
+            return self.attend(query, key, value, mask, causal=mask is None)
+        return self.attend(self.project_query(x), *self.project_memory(memory), mask)
+
+    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values (b, h, q, d) of x (b, q, width)."""
+        if self.layout == "packed":
+            parts = self.query_key_value(x).unflatten(-1, (3, -1, self.head_dim))
+            query, key, value = parts.permute(2, 0, 3, 1, 4).unbind()
+            return query, key, value
+        return self.project_query(x), *self.project_memory(x)
+
+    def project_query(self, x: Tensor) -> Tensor:
+        """Queries (b, h, q, d) of x (b, q, width)."""
+        if self.layout == "packed":
+            linear, width = self.query_key_value, x.shape[-1]
+            projected = functional.linear(x, linear.weight[:width], linear.bias[:width])
+        else:
+            projected = self.query(x)
+        return projected.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+
+    def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values (b, h, k, d) of memory (b, k, width)."""
+        if self.layout == "packed":
+            linear, width = self.query_key_value, memory.shape[-1]
+            projected = functional.linear(memory, linear.weight[width:], linear.bias[width:])
+        else:
+            projected = self.key_value(memory)
+        if self.layout == "interleaved":
+            heads = projected.unflatten(-1, (-1, 2, self.head_dim)).transpose(1, 2)  # b h k 2 d
+            return heads[..., 0, :], heads[..., 1, :]
+        key, value = projected.unflatten(-1, (2, -1, self.head_dim)).permute(2, 0, 3, 1, 4).unbind()
+        return key, value
+
+    def attend(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, *, causal: bool = False
+    ) -> Tensor:
+        """Output (b, q, width) of queries (b, h, q, d) over keys and values (b, h, k, d)."""
+        if self.kernel == "math":
+            mixed = _attend_plainly(query, key, value, mask, causal)
+        else:
+            mixed = functional.scaled_dot_product_attention(query, key, value, mask, is_causal=causal)
+        result: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
+        return result
+
+
+def _attend_plainly(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+    scores = (query / math.sqrt(query.shape[-1])) @ key.transpose(-2, -1)
+    if causal:
+        mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf)
+    return scores.softmax(-1).to(value.dtype) @ value

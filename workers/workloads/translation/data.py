@@ -1,0 +1,196 @@
+"""Parallel corpora: the built-in one, Multi30k's folder layout, and any pair of aligned text files.
+
+The `data` section of a configuration:
+
+    name: builtin                                     English to German, generated
+    name: multi30k, dir: DIR                          DIR/{train,val,test_2016_flickr}.{en,de,fr}, plain or .gz
+    name: parallel, dir: DIR                          DIR/{train,valid,test}.{en,de}, plain or .gz, test optional
+    name: parallel, source: FILE, target: FILE        one pair; the last lines are held out for validation,
+        [valid_source: FILE, valid_target: FILE]      or a second pair is
+    [source_language: en, target_language: de]        suffixes of the files of a folder
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from search_spaces.errors import DataError
+from search_spaces.plugins import nearest
+
+from . import builtin
+
+NAMES = ("builtin", "multi30k", "parallel")
+_KEYS = {
+    "builtin": ("name", "dir"),
+    "multi30k": ("name", "dir", "source_language", "target_language"),
+    "parallel": (
+        *("name", "dir", "source_language", "target_language"),
+        *("source", "target", "valid_source", "valid_target"),
+    ),
+}
+_STEMS = {
+    "multi30k": {"train": ("train",), "valid": ("val",), "test": ("test_2016_flickr",)},
+    "parallel": {"train": ("train",), "valid": ("valid", "val", "dev"), "test": ("test",)},
+}
+_LANGUAGES = ("en", "de", "fr")
+_MAX_HELD_OUT = 1000
+_MIN_PAIRS = 2
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Aligned sentences: `targets[i]` translates `sources[i]`; none is empty or holds a line break."""
+
+    sources: Sequence[str]
+    targets: Sequence[str]
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    def __getitem__(self, rows: slice) -> Corpus:
+        return Corpus(self.sources[rows], self.targets[rows])
+
+
+@dataclass(frozen=True)
+class Splits:
+    """A data set; `test` is None where it has none."""
+
+    train: Corpus
+    valid: Corpus
+    test: Corpus | None = None
+
+
+def load(data: Mapping[str, Any]) -> Splits:
+    """Read the data set that the `data` section names.
+
+    Raises:
+        DataError: the name or a key is unknown, a file is missing, damaged or no UTF-8, two files have different
+            numbers of lines, or a line is empty; the message names file and line.
+    """
+    name = _check_keys(data)
+    if name == "builtin":
+        return Splits(**{split: _corpus(pairs) for split, pairs in builtin.splits().items()})
+    if "source" in data or "target" in data:
+        return _load_files(data)
+    return _load_folder(name, data)
+
+
+def check(data: Mapping[str, Any]) -> None:
+    """Raise DataError where `load` would; reads the files, generates nothing."""
+    if _check_keys(data) != "builtin":
+        load(data)
+
+
+def _check_keys(data: Mapping[str, Any]) -> str:
+    name = data.get("name", "builtin")
+    if name not in NAMES:
+        raise DataError(f"data.name is one of {', '.join(NAMES)}, got {name!r}: {nearest(str(name), list(NAMES))}")
+    for key in data:
+        if key not in _KEYS[name]:
+            raise DataError(f"data set {name!r} takes no key {key!r}: {nearest(str(key), list(_KEYS[name]))}")
+    return str(name)
+
+
+def _corpus(pairs: Sequence[tuple[str, str]]) -> Corpus:
+    sources, targets = zip(*pairs, strict=True)
+    return Corpus(sources, targets)
+
+
+def _load_files(data: Mapping[str, Any]) -> Splits:
+    missing = [key for key in ("source", "target") if not data.get(key)]
+    if missing:
+        raise DataError(f"data.source and data.target go together; data.{missing[0]} is missing")
+    base = Path(str(data.get("dir") or ".")).expanduser()
+    train = _read_pair(_file(base / str(data["source"])), _file(base / str(data["target"])))
+    if data.get("valid_source") or data.get("valid_target"):
+        if not (data.get("valid_source") and data.get("valid_target")):
+            raise DataError("data.valid_source and data.valid_target go together; one of them is missing")
+        valid = _read_pair(_file(base / str(data["valid_source"])), _file(base / str(data["valid_target"])))
+        return Splits(train, valid)
+    return _hold_out(train, str(data["source"]))
+
+
+def _hold_out(corpus: Corpus, name: str) -> Splits:
+    """Part the last lines, a twentieth and at most 1,000, off for validation."""
+    if len(corpus) < _MIN_PAIRS:
+        raise DataError(f"{name} needs at least {_MIN_PAIRS} lines, one to train and one to validate on")
+    held_out = max(1, min(_MAX_HELD_OUT, len(corpus) // 20))
+    return Splits(corpus[:-held_out], corpus[-held_out:])
+
+
+def _load_folder(name: str, data: Mapping[str, Any]) -> Splits:
+    if not data.get("dir"):
+        raise DataError(f"data set {name!r} needs data.dir, the folder that holds its files")
+    folder = Path(str(data["dir"])).expanduser()
+    if not folder.is_dir():
+        raise DataError(f"data.dir {str(folder)!r} is not a folder")
+    languages = [str(data.get(key, default)) for key, default in (("source_language", "en"), ("target_language", "de"))]
+    if name == "multi30k" and not set(languages) <= set(_LANGUAGES):
+        raise DataError(f"Multi30k's languages are {', '.join(_LANGUAGES)}, got {' to '.join(languages)}")
+    if languages[0] == languages[1]:
+        raise DataError(f"source and target language must differ, both are {languages[0]!r}")
+    found = {}
+    for split, stems in _STEMS[name].items():
+        stem = next((s for s in stems if _exists(folder / f"{s}.{languages[0]}")), stems[0])
+        paths = [folder / f"{stem}.{language}" for language in languages]
+        if split != "test" or all(_exists(path) for path in paths):
+            found[split] = _read_pair(_file(paths[0]), _file(paths[1]))
+    return Splits(**found)
+
+
+def _compressed(path: Path) -> Path:
+    return path.with_name(path.name + ".gz")
+
+
+def _exists(path: Path) -> bool:
+    return path.is_file() or _compressed(path).is_file()
+
+
+def _file(path: Path) -> Path:
+    """The file, or the same with .gz."""
+    for candidate in (path, _compressed(path)):
+        if candidate.is_file():
+            return candidate
+    raise DataError(f"{path}: no such file, nor with .gz")
+
+
+def _read_pair(source: Path, target: Path) -> Corpus:
+    """Two files of aligned lines; LF or CR LF; white space around a line does not count."""
+    columns = [_read_lines(source), _read_lines(target)]
+    if len(columns[0]) != len(columns[1]):
+        raise DataError(
+            f"{source} and {target} must have the same number of lines, got {len(columns[0])} and {len(columns[1])}"
+        )
+    if not columns[0]:
+        raise DataError(f"{source}: the file is empty")
+    for number, pair in enumerate(zip_longest(*columns), 1):
+        for path, line in zip((source, target), pair, strict=True):
+            if not line:
+                raise DataError(f"{path}:{number}: the line is empty; each line needs a translation")
+    return Corpus(*columns)
+
+
+def _read_lines(path: Path) -> list[str]:
+    try:
+        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: cannot be read: {error}") from None
+    lines = content.split(b"\n")
+    if lines and not lines[-1].strip():
+        lines.pop()  # what follows the last line break is no line
+    return [_decode(path, number, line) for number, line in enumerate(lines, 1)]
+
+
+def _decode(path: Path, number: int, line: bytes) -> str:
+    """A line without surrounding white space; any other line break within it becomes a blank."""
+    try:
+        return " ".join(line.decode("utf-8-sig" if number == 1 else "utf-8").split())
+    except UnicodeDecodeError as error:
+        bad = f"byte {line[error.start]:#04x} at position {error.start}"
+        raise DataError(f"{path}:{number}: not UTF-8: {bad}") from None

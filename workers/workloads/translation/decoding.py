@@ -1,0 +1,202 @@
+"""Batched greedy and beam search with a key-value cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .model import LayerCache, Transformer, padding_mask
+from .vocabulary import BOS, EOS, PAD
+
+_SHRINK = 0.75  # a batch is cut down to what is unfinished when no more than that share is left
+
+
+@dataclass(frozen=True)
+class Search:
+    """How translations are searched for.
+
+    Args:
+        beam: hypotheses kept a sentence; 1 is greedy.
+        length_penalty: a in ((5 + length) / 6)^a, by which a finished hypothesis's log-probability is divided
+            (Wu et al. 2016, https://arxiv.org/abs/1609.08144, section 7); 0 for none.
+        max_ratio, max_extra: a translation has at most ratio * source length + extra tokens, EOS included.
+        batch: sentences decoded at once.
+    """
+
+    beam: int = 1
+    length_penalty: float = 1.0
+    max_ratio: float = 2.0
+    max_extra: int = 10
+    batch: int = 256
+
+    def max_length(self, source_length: int, limit: int) -> int:
+        """Most target tokens for a source of that length."""
+        return max(1, min(limit, int(self.max_ratio * source_length) + self.max_extra))
+
+
+@torch.no_grad()
+def translate(model: Transformer, sources: Sequence[Sequence[int]], search: Search) -> list[list[int]]:
+    """Ids of the best translation of each source, without EOS; sources are ids that end in EOS.
+
+    Sentences of similar length are decoded together, and results come in the order of the sources. The model is in
+    eval mode on its device.
+    """
+    device = model.embedding.tokens.weight.device
+    order = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
+    results: list[list[int]] = [[] for _ in sources]
+    for begin in range(0, len(order), search.batch):
+        chosen = order[begin : begin + search.batch]
+        longest = len(sources[chosen[0]])
+        source = torch.full((len(chosen), longest), PAD)
+        for row, i in enumerate(chosen):
+            source[row, : len(sources[i])] = torch.tensor(sources[i])
+        room = search.max_length(longest, model.architecture.max_length)
+        decode = greedy if search.beam == 1 else beam_search
+        for i, ids in zip(chosen, decode(model, source.to(device), room, search), strict=True):
+            results[i] = ids
+    return results
+
+
+def greedy(model: Transformer, source: Tensor, room: int, search: Search) -> list[list[int]]:
+    """The likeliest next token, again and again, for ids (b, s); finished sentences leave the batch."""
+    mask = padding_mask(source)
+    caches = model.start(model.encode(source, mask), 1, room)
+    rows = torch.arange(len(source), device=source.device)
+    output = torch.full((len(source), room), PAD, device=source.device)
+    ids, going = torch.full_like(rows, BOS), torch.ones_like(rows, dtype=torch.bool)
+    for position in range(room):
+        ids = model.step(ids, position, caches, mask)[:, EOS:].argmax(-1) + EOS
+        output[rows, position] = ids
+        going &= ids != EOS
+        left = int(going.sum())
+        if left == 0:
+            break
+        if left <= _SHRINK * len(ids):
+            kept = going.nonzero()[:, 0]
+            caches = [_select(cache, kept, kept, position + 1) for cache in caches]
+            mask, rows, ids, going = mask[kept], rows[kept], ids[kept], going[kept]
+    return [_until_end(row) for row in output.tolist()]
+
+
+def beam_search(model: Transformer, source: Tensor, room: int, search: Search) -> list[list[int]]:
+    """The best of `search.beam` hypotheses for each row of ids (b, s).
+
+    A finished hypothesis keeps its place while its normalised score is among the best. A sentence is done when no
+    unfinished hypothesis can still overtake its best finished one.
+    """
+    mask = padding_mask(source)
+    caches = model.start(model.encode(source, mask), search.beam, room)
+    beams = Beams.start(len(source), search, source.device)
+    results: list[list[int]] = [[] for _ in range(len(source))]
+    for position in range(room):
+        logits = model.step(beams.last(), position, caches, mask)
+        parents = beams.extend(logits.float().log_softmax(-1)[:, EOS:])
+        done = beams.done(room) if position + 1 < room else torch.ones_like(beams.sentences, dtype=torch.bool)
+        if bool(done.all()) or int(done.sum()) >= (1 - _SHRINK) * len(done):
+            for i, ids in beams.best(done):
+                results[i] = ids
+            kept = (~done).nonzero()[:, 0]
+            if len(kept) == 0:
+                break
+            parents, mask = parents[kept], mask[kept]
+            beams.keep(kept)
+        else:
+            kept = torch.arange(len(done), device=done.device)
+        caches = [_select(cache, parents.flatten(), kept, position + 1) for cache in caches]
+    return results
+
+
+@dataclass
+class Beams:
+    """Hypotheses of b sentences, k each.
+
+    `ids` (b, k, t), `scores` (b, k) summed log-probabilities, `lengths` (b, k) with EOS, `finished` (b, k);
+    `sentences` (b,) are places in the batch that was begun with.
+    """
+
+    search: Search
+    sentences: Tensor
+    ids: Tensor
+    scores: Tensor
+    lengths: Tensor
+    finished: Tensor
+
+    @classmethod
+    def start(cls, num_sentences: int, search: Search, device: torch.device) -> Beams:
+        """One empty hypothesis a sentence; the others cannot win."""
+        shape = (num_sentences, search.beam)
+        scores = torch.full(shape, -torch.inf, device=device)
+        scores[:, 0] = 0.0
+        lengths = torch.zeros(shape, device=device)
+        ids = torch.full((*shape, 1), BOS, device=device)
+        return cls(search, torch.arange(num_sentences, device=device), ids, scores, lengths, lengths > 0)
+
+    def last(self) -> Tensor:
+        """The last id of each hypothesis, (b * k,)."""
+        return self.ids[:, :, -1].flatten()
+
+    def extend(self, logs: Tensor) -> Tensor:
+        """Take the best k continuations, given log-probabilities (b * k, v) of ids from EOS on.
+
+        Returns:
+            For each new hypothesis the row (b, k), out of b * k, of the one that it continues.
+        """
+        b, k = self.scores.shape
+        logs = logs.view(b, k, -1)
+        stay = torch.full_like(logs[0, 0], -torch.inf)
+        stay[0] = 0.0  # a finished hypothesis goes on as it is
+        totals = self.scores[..., None] + torch.where(self.finished[..., None], stay, logs)
+        lengths = self.lengths + ~self.finished
+        ranked = (totals / self._penalty(lengths)[..., None]).flatten(1)
+        best = ranked.topk(k).indices
+        parent, token = best // logs.shape[-1], best % logs.shape[-1] + EOS
+        self.scores, self.lengths = totals.flatten(1).gather(1, best), lengths.gather(1, parent)
+        finished = self.finished.gather(1, parent)
+        history = self.ids.gather(1, parent[..., None].expand(-1, -1, self.ids.shape[2]))
+        self.ids = torch.cat([history, token.masked_fill(finished, PAD)[..., None]], dim=2)
+        self.finished = finished | (token == EOS)
+        return parent + torch.arange(b, device=parent.device)[:, None] * k
+
+    def done(self, room: int) -> Tensor:
+        """(b,): whether the best finished hypothesis stays ahead of all that an unfinished one can become."""
+        normalised = self.scores / self._penalty(self.lengths)
+        finished = normalised.masked_fill(~self.finished, -torch.inf).amax(1)
+        most = self._penalty(torch.full_like(self.lengths, room))
+        hoped = (self.scores / most).masked_fill(self.finished, -torch.inf).amax(1)
+        return finished >= hoped
+
+    def best(self, which: Tensor) -> list[tuple[int, list[int]]]:
+        """Place and ids of the best hypothesis of those sentences; a finished one goes before any unfinished."""
+        normalised = self.scores / self._penalty(self.lengths)
+        ranked = normalised.masked_fill(~self.finished & self.finished.any(1, keepdim=True), -torch.inf)
+        chosen = self.ids[torch.arange(len(ranked), device=ranked.device), ranked.argmax(1)][which]
+        return [
+            (i, _until_end(ids[1:])) for i, ids in zip(self.sentences[which].tolist(), chosen.tolist(), strict=True)
+        ]
+
+    def keep(self, rows: Tensor) -> None:
+        """Forget all sentences but those."""
+        self.sentences, self.ids, self.scores = self.sentences[rows], self.ids[rows], self.scores[rows]
+        self.lengths, self.finished = self.lengths[rows], self.finished[rows]
+
+    def _penalty(self, lengths: Tensor) -> Tensor:
+        return ((5.0 + lengths) / 6.0) ** self.search.length_penalty
+
+
+def _select(cache: LayerCache, rows: Tensor, sentences: Tensor, length: int) -> LayerCache:
+    """The cache of some hypotheses (rows) and sentences, of which `length` positions are filled."""
+    shape = (len(rows), *cache.keys.shape[1:])
+    keys, values = cache.keys.new_empty(shape), cache.values.new_empty(shape)
+    keys[:, :, :length] = cache.keys[:, :, :length].index_select(0, rows)
+    values[:, :, :length] = cache.values[:, :, :length].index_select(0, rows)
+    if len(sentences) == len(cache.source_keys):
+        return LayerCache(keys, values, cache.source_keys, cache.source_values)
+    return LayerCache(keys, values, cache.source_keys[sentences], cache.source_values[sentences])
+
+
+def _until_end(ids: list[int]) -> list[int]:
+    """What is before the first EOS or padding."""
+    return ids[: next((i for i, token in enumerate(ids) if token in (EOS, PAD)), len(ids))]

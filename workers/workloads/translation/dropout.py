@@ -1,0 +1,52 @@
+"""Dropout that costs little on CPUs, where drawing a float per element takes longer than a matrix product."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+class Dropout(nn.Module):
+    """Zero each element with probability p and scale the rest, so that the mean stays (Srivastava et al. 2014).
+
+    On CPUs a random byte decides per element: p is rounded to a multiple of 1/256 and the scale is that of the
+    rounded value.
+    """
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = p
+
+    def extra_repr(self) -> str:
+        """The probability."""
+        return f"p={self.p}"
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Any shape."""
+        mask = self._mask(x)
+        return functional.dropout(x, self.p, self.training) if mask is None else x * mask
+
+    def add(self, residual: Tensor, x: Tensor) -> Tensor:
+        """`residual` plus x under dropout, of one shape."""
+        mask = self._mask(x)
+        if mask is None:
+            return residual + functional.dropout(x, self.p, self.training)
+        return torch.addcmul(residual, x, mask)
+
+    def _mask(self, x: Tensor) -> Tensor | None:
+        """Factors of the elements; None where torch's own dropout (or none) serves better."""
+        if not self.training or x.device.type != "cpu" or torch.compiler.is_compiling():
+            return None
+        dropped = round(self.p * 256)
+        return random_mask(x, dropped) if 0 < dropped < 256 else None
+
+
+@torch.no_grad()
+def random_mask(x: Tensor, dropped: int) -> Tensor:
+    """Like x: 0 for `dropped` of 256 elements on average, 256 / (256 - dropped) for the others."""
+    words = torch.empty((x.numel() + 7) // 8, dtype=torch.int64).random_(-(2**63), None)
+    bytes_ = words.view(torch.int8)[: x.numel()].view(x.shape)
+    kept = torch.empty(x.shape, dtype=x.dtype)
+    torch.ge(bytes_, dropped - 128, out=kept)
+    return kept.mul_(256 / (256 - dropped))

@@ -1,0 +1,121 @@
+"""Subword vocabulary: byte-pair encoding by sentencepiece, shared by both languages, trained once and cached."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import sentencepiece
+
+from search_spaces.errors import DataError, UsageError
+
+PAD, UNK, BOS, EOS = 0, 1, 2, 3
+_NUM_SPECIAL = 4
+_FORMAT = "1"  # part of the cache key; changes when the training options below do
+
+
+class Vocabulary:
+    """Text to subword ids and back (Sennrich et al. 2016, https://arxiv.org/abs/1508.07909).
+
+    Args:
+        proto: a serialised sentencepiece model with this module's special ids.
+
+    Raises:
+        DataError: the bytes are no such model.
+    """
+
+    def __init__(self, proto: bytes) -> None:
+        try:
+            self._processor: Any = sentencepiece.SentencePieceProcessor(model_proto=proto)
+            ids = tuple(getattr(self._processor, f"{name}_id")() for name in ("pad", "unk", "bos", "eos"))
+        except (RuntimeError, TypeError) as error:
+            raise DataError(f"not a sentencepiece model: {error}") from None
+        if ids != (PAD, UNK, BOS, EOS):
+            raise DataError(f"the vocabulary's ids of pad, unk, bos and eos must be 0, 1, 2 and 3, got {ids}")
+        self.proto = proto
+
+    def __len__(self) -> int:
+        return int(self._processor.get_piece_size())
+
+    @property
+    def hash(self) -> str:
+        """Identity of the vocabulary."""
+        return hashlib.sha256(self.proto).hexdigest()
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of each text, without BOS and EOS."""
+        encoded: list[list[int]] = self._processor.encode(list(texts), num_threads=1)
+        return encoded
+
+    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """Plain text of each sequence, special ids dropped, without line breaks."""
+        clean = [[i for i in row if i >= _NUM_SPECIAL or i == UNK] for row in ids]
+        return [" ".join(text.split()) for text in self._processor.decode(clean, num_threads=1)]
+
+
+def train(texts: Iterable[str], size: int) -> Vocabulary:
+    """Train a vocabulary of at most `size` entries; the same texts give the same one.
+
+    Raises:
+        UsageError: `size` is too small for the characters of the texts.
+    """
+    lines = list(texts)
+    try:
+        return Vocabulary(_train(lines, size))
+    except RuntimeError as error:
+        enough = re.search(r"value <= (\d+)", str(error))  # the corpus has no more pieces than that
+        if enough and int(enough[1]) < size:
+            return Vocabulary(_train(lines, int(enough[1])))
+        raise UsageError(f"vocabulary_size {size} does not fit the corpus: {error}") from None
+
+
+def _train(lines: list[str], size: int) -> bytes:
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines),
+        model_writer=model,
+        vocab_size=size,
+        model_type="bpe",
+        character_coverage=1.0 if len(set("".join(lines[:10_000]))) < size // 4 else 0.9995,
+        max_sentence_length=65_536,
+        pad_id=PAD,
+        unk_id=UNK,
+        bos_id=BOS,
+        eos_id=EOS,
+        num_threads=1,
+        minloglevel=2,
+    )
+    return model.getvalue()
+
+
+def cached(texts: Iterable[str], size: int, folder: Path | None) -> Vocabulary:
+    """As `train`, kept in `folder` under a hash of texts and options; safe for processes that do so at once."""
+    lines = list(texts)
+    if folder is None:
+        return train(lines, size)
+    digest = hashlib.sha256(f"{_FORMAT} {size} {sentencepiece.__version__}\n".encode())
+    for line in lines:
+        digest.update(line.encode() + b"\n")
+    path = folder / f"vocabulary-{digest.hexdigest()[:32]}.model"
+    try:
+        return Vocabulary(path.read_bytes())
+    except (OSError, DataError):  # not there yet, or damaged
+        vocabulary = train(lines, size)
+    save(vocabulary, path)
+    return vocabulary
+
+
+def save(vocabulary: Vocabulary, path: Path) -> None:
+    """Write the sentencepiece model; whoever reads the path sees a whole file or none."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with temporary.open("wb") as file:
+        file.write(vocabulary.proto)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
