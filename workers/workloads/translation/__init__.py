@@ -1,1 +1,170 @@
-"""The translation workload."""
+"""Translation: a Transformer encoder-decoder trained on parallel sentences, judged by BLEU.
+
+The folder holds, apart from each other: the built-in corpus (`builtin`, `lexicon`, `numerals`), reading corpora
+(`data`), subwords (`vocabulary`), batches (`batches`), the model (`model`, `attention`, `dropout`, `loss`), what is
+known about it (`layouts`, `parallel`), search (`decoding`), scores (`metrics`), and the command line (`cli`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from search_spaces import Space
+from search_spaces.hardware import Hardware
+from workers.workloads.base import ParallelPlan, Trainable
+
+from . import data as _data
+from . import options
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+    from search_spaces.knobs import Dropped
+    from workers.context import Context
+    from workers.workloads.base import Batch
+
+    from .decoding import Search
+    from .model import Architecture
+    from .prepare import Prepared
+
+__all__ = ["Translation"]
+
+
+class Translation(Trainable):
+    """Trains on one corpus and reports `bleu`, `chrf` (0 to 100) and `loss` (cross-entropy a token) on validation.
+
+    The metrics are computed on the first `eval_sentences` of the validation split. The translations that they were
+    computed from are written to the trial's folder: `hypotheses.valid.txt` beside `references.valid.txt`.
+    """
+
+    name: ClassVar[str] = "translation"
+    summary: ClassVar[str] = "Transformer encoder-decoder on parallel sentences, judged by BLEU"
+    goals: ClassVar[tuple[str, ...]] = ("maximize bleu",)
+    defaults: ClassVar[Mapping[str, Any]] = options.DEFAULTS
+
+    _context: Context | None = None
+
+    @classmethod
+    def space(cls, hardware: Hardware) -> Space:
+        """Optimizer, batch, architecture, precision, attention layout, parallelism and switches of the run time."""
+        return options.space(hardware)
+
+    @classmethod
+    def dropped(cls, hardware: Hardware) -> Sequence[Dropped]:
+        """The values that `space` leaves out on this hardware."""
+        return options.declare(hardware).dropped
+
+    @classmethod
+    def check(cls, data: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:
+        """Read the corpus's files and the fixed options; raises DataError or UsageError."""
+        options.check(fixed)
+        _data.check(data)
+
+    def run(self, context: Context) -> Mapping[str, float]:
+        """Train, with the trial's folder for what is cached and written."""
+        self._context = context
+        return super().run(context)
+
+    @cached_property
+    def prepared(self) -> Prepared:
+        """The corpus in ids and its vocabulary."""
+        from . import prepare
+
+        return prepare.prepare(
+            self.data, self.option("vocabulary_size"), self.option("max_length"), self._folder("cache")
+        )
+
+    @cached_property
+    def architecture(self) -> Architecture:
+        """What the model is built from."""
+        from .model import Architecture
+
+        width, layers = self.option("width"), self.option("num_layers")
+        return Architecture(
+            vocabulary_size=len(self.prepared.vocabulary),
+            width=width,
+            num_heads=self.option("num_heads"),
+            encoder_layers=layers,
+            decoder_layers=self.option("num_decoder_layers") or layers,
+            feed_forward=width * self.option("feed_forward_ratio"),
+            dropout=self.option("dropout"),
+            layout=self.option("attention_layout"),
+            kernel=self.option("attention_kernel"),
+            positions=self.option("positions"),
+            tied=self.option("tied_embeddings"),
+            max_length=self.option("max_length"),
+        )
+
+    def build_model(self) -> nn.Module:
+        """A Transformer; the same function for the same seed, whatever the attention layout."""
+        from .model import Transformer
+
+        options.check({name: self.option(name) for name in options.DEFAULTS})
+        return Transformer(self.architecture, self.seed)
+
+    def train_batches(self, epoch: int) -> Iterator[Batch]:
+        """Batches of at most `batch_tokens` target positions: `source`, `target` and `labels`, see `batches`."""
+        from .batches import plan_batches
+
+        examples = self.prepared.train
+        for rows in plan_batches(examples, self.option("batch_tokens"), self.seed, epoch):
+            yield examples.batch(rows)
+
+    def inputs(self, batch: Batch) -> tuple[Tensor, ...]:
+        """Source and shifted target ids."""
+        return batch["source"], batch["target"]
+
+    def criterion(self, output: Tensor, batch: Batch) -> Tensor:
+        """Label-smoothed cross-entropy of logits (n, v) of the tokens, or (b, t, v) with padding."""
+        from .loss import smoothed_cross_entropy
+
+        labels = batch["labels"]
+        real = labels != 0
+        if output.ndim == 3:
+            output = output[real]
+        return smoothed_cross_entropy(output, labels[real], float(self.option("label_smoothing")))
+
+    def weight(self, batch: Batch) -> float:
+        """Number of target tokens, ends of sentences included."""
+        return float((batch["labels"] != 0).sum())
+
+    def learning_rate(self, update: int) -> float:
+        """Linear warm-up to `learning_rate`, then decay by the inverse square root (Vaswani et al. 2017, 5.3)."""
+        warmup = max(1, int(self.option("warmup_updates")))
+        factor: float = min(update / warmup, (warmup / update) ** 0.5)
+        return float(self.option("learning_rate")) * factor
+
+    def plan(self, model: nn.Module) -> ParallelPlan:
+        """See `parallel`."""
+        from . import parallel
+
+        return parallel.plan(self.architecture)
+
+    def evaluate(self, model: nn.Module, device: torch.device) -> Mapping[str, float]:
+        """Loss and translations of the validation sentences."""
+        from .evaluation import evaluate
+
+        result = evaluate(model, self.prepared, self._search(), int(self.option("eval_sentences")))
+        folder = self._folder()
+        if folder is not None and self._context is not None:
+            result.write(folder)
+            self._context.details.update(result.details())
+        return result.metrics
+
+    def _search(self) -> Search:
+        from .decoding import Search
+
+        return Search(beam=int(self.option("beam")), length_penalty=float(self.option("length_penalty")))
+
+    def _folder(self, name: str = "") -> Path | None:
+        """The trial's folder, or one that the trials of a sweep share; None outside of a trial."""
+        if self._context is None:
+            return None
+        folder = self._context.folder
+        if not name:
+            return folder
+        return (folder.parent if folder.parent.name == "trials" else folder) / name

@@ -12,12 +12,13 @@
 from __future__ import annotations
 
 import math
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 LAYOUTS = ("interleaved", "separate", "packed")
-KERNELS = ("sdpa", "math")
+KERNELS = ("auto", "sdpa", "math")
 
 
 class Attention(nn.Module):
@@ -25,7 +26,7 @@ class Attention(nn.Module):
 
     Args:
         width: of input and output; num_heads divides it.
-        layout: one of `LAYOUTS`; kernel: one of `KERNELS`.
+        layout: one of `LAYOUTS`; kernel: one of `KERNELS`; "auto" is math on CPUs, sdpa elsewhere.
 
     Shapes: b sentences, q query positions, k key positions, h heads (fewer on a tensor-parallel rank), d head_dim.
     """
@@ -55,8 +56,7 @@ class Attention(nn.Module):
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values (b, h, q, d) of x (b, q, width)."""
         if self.layout == "packed":
-            parts = self.query_key_value(x).unflatten(-1, (3, -1, self.head_dim))
-            query, key, value = parts.permute(2, 0, 3, 1, 4).unbind()
+            query, key, value = self._chunks(self.query_key_value(x), 3)
             return query, key, value
         return self.project_query(x), *self.project_memory(x)
 
@@ -64,10 +64,8 @@ class Attention(nn.Module):
         """Queries (b, h, q, d) of x (b, q, width)."""
         if self.layout == "packed":
             linear, width = self.query_key_value, x.shape[-1]
-            projected = functional.linear(x, linear.weight[:width], linear.bias[:width])
-        else:
-            projected = self.query(x)
-        return projected.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+            return self._chunks(functional.linear(x, linear.weight[:width], linear.bias[:width]), 1)[0]
+        return self._chunks(self.query(x), 1)[0]
 
     def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values (b, h, k, d) of memory (b, k, width)."""
@@ -77,16 +75,23 @@ class Attention(nn.Module):
         else:
             projected = self.key_value(memory)
         if self.layout == "interleaved":
-            heads = projected.unflatten(-1, (-1, 2, self.head_dim)).transpose(1, 2)  # b h k 2 d
+            b, k, rows = projected.shape
+            heads = projected.view(b, k, rows // (2 * self.head_dim), 2, self.head_dim).transpose(1, 2)
             return heads[..., 0, :], heads[..., 1, :]
-        key, value = projected.unflatten(-1, (2, -1, self.head_dim)).permute(2, 0, 3, 1, 4).unbind()
+        key, value = self._chunks(projected, 2)
         return key, value
+
+    def _chunks(self, projected: Tensor, count: int) -> tuple[Tensor, ...]:
+        """Parts (b, h, n, d) of (b, n, count * h * d) that lie one after the other."""
+        b, n, rows = projected.shape
+        whole = projected.view(b, n, count, rows // (count * self.head_dim), self.head_dim)
+        return tuple(whole[:, :, i].transpose(1, 2) for i in range(count))
 
     def attend(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, *, causal: bool = False
     ) -> Tensor:
         """Output (b, q, width) of queries (b, h, q, d) over keys and values (b, h, k, d)."""
-        if self.kernel == "math":
+        if self.kernel == "math" or (self.kernel == "auto" and query.device.type == "cpu"):
             mixed = _attend_plainly(query, key, value, mask, causal)
         else:
             mixed = functional.scaled_dot_product_attention(query, key, value, mask, is_causal=causal)
@@ -95,9 +100,14 @@ class Attention(nn.Module):
 
 
 def _attend_plainly(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
-    scores = (query / math.sqrt(query.shape[-1])) @ key.transpose(-2, -1)
+    """Three batched matrix products' worth of the same; for short sentences several times faster on CPUs."""
+    b, h, q, d = query.shape
+    k = key.shape[2]
+    bias = query.new_zeros(1, 1, 1)
     if causal:
-        mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
-    if mask is not None:
-        scores = scores.masked_fill(~mask, -math.inf)
-    return scores.softmax(-1).to(value.dtype) @ value
+        bias = query.new_full((q, k), -math.inf).triu(1)
+    elif mask is not None:
+        bias = query.new_zeros(mask.shape).masked_fill(~mask, -math.inf).expand(b, h, 1, k).reshape(b * h, 1, k)
+    folded = [x.reshape(b * h, x.shape[2], d) for x in (query, key, value)]
+    scores = torch.baddbmm(bias, folded[0], folded[1].transpose(1, 2), alpha=1 / math.sqrt(d))
+    return torch.bmm(scores.softmax(-1), folded[2]).view(b, h, q, d)

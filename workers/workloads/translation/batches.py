@@ -77,7 +77,7 @@ class Examples:
         return cls(Sequences.of(rows[0]), Sequences.of(rows[1]), skipped)
 
     def batch(self, rows: Ids) -> Batch:
-        """The rows as tensors: `source` (b, s), `target` (b, t) what the decoder reads, `labels` (b, t) what follows."""
+        """The rows as `source` (b, s), `target` (b, t), which the decoder reads, and `labels` (b, t), which follow."""
         import torch
 
         whole = self.targets.padded(rows)
@@ -90,12 +90,13 @@ class Examples:
 def plan_batches(examples: Examples, batch_tokens: int, seed: int, epoch: int) -> list[Ids]:
     """Rows of each batch of an epoch, a function of the arguments alone.
 
-    Sentences are sorted by target and source length, equal ones in random order, cut into batches of at most
-    `batch_tokens` target positions (a longer sentence is a batch of its own), and the batches shuffled.
+    Sentences are sorted by target length, those of equal length by source length, up and down in turns so that
+    neighbours stay alike, and else at random; then cut into batches of at most `batch_tokens` target positions (a
+    longer sentence is a batch of its own); then the batches are shuffled.
     """
     rng = np.random.default_rng([seed, epoch])
     targets, sources = examples.targets.lengths - 1, examples.sources.lengths
-    order = np.lexsort((rng.random(len(examples)), sources, targets))
+    order = np.lexsort((rng.random(len(examples)), np.where(targets % 2, -sources, sources), targets))
     batches = list(_cut(order, targets[order], batch_tokens))
     return [batches[i] for i in rng.permutation(len(batches))]
 
@@ -104,7 +105,9 @@ def _cut(order: Ids, lengths: Ids, batch_tokens: int) -> Iterator[Ids]:
     begin, total = 0, len(order)
     while begin < total:
         end = begin + _rows(lengths[begin:], batch_tokens)
-        if 0 < total - end < _ROWS <= end - begin:  # too few for a batch of their own: share the last two batches evenly
+        if (
+            0 < total - end < _ROWS <= end - begin
+        ):  # too few for a batch of their own: share the last two batches evenly
             end = begin + (total - begin + 1) // 2
         yield order[begin:end]
         begin = end

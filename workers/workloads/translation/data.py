@@ -34,7 +34,7 @@ _KEYS = {
         *("source", "target", "valid_source", "valid_target"),
     ),
 }
-_STEMS = {
+_STEMS: dict[str, dict[str, tuple[str, ...]]] = {
     "multi30k": {"train": ("train",), "valid": ("val",), "test": ("test_2016_flickr",)},
     "parallel": {"train": ("train",), "valid": ("valid", "val", "dev"), "test": ("test",)},
 }
@@ -85,6 +85,16 @@ def check(data: Mapping[str, Any]) -> None:
     """Raise DataError where `load` would; reads the files, generates nothing."""
     if _check_keys(data) != "builtin":
         load(data)
+
+
+def stamp(data: Mapping[str, Any]) -> tuple[tuple[str, int, int], ...]:
+    """Name, size and time of change of the files that the section may name, to notice that one has changed."""
+    base = Path(str(data.get("dir") or ".")).expanduser()
+    files = [base / str(data[key]) for key in _KEYS["parallel"][4:] if data.get(key)]
+    if data.get("dir") and base.is_dir():
+        files += sorted(path for path in base.iterdir() if path.is_file())
+    found = [(path, path.stat()) for path in files if path.is_file()]
+    return tuple((str(path), status.st_size, status.st_mtime_ns) for path, status in found)
 
 
 def _check_keys(data: Mapping[str, Any]) -> str:

@@ -52,7 +52,7 @@ def split(tensor: Tensor, name: str, layout: str, head_dim: int) -> dict[str, Te
     if tensor.ndim == 0:
         return {part: tensor.clone() for part in parts}
     if layout == "interleaved":
-        by_head = tensor.unflatten(0, (-1, len(parts), head_dim)).unbind(1)
+        by_head = torch.unflatten(tensor, 0, (-1, len(parts), head_dim)).unbind(1)
         return {part: rows.flatten(0, 1) for part, rows in zip(parts, by_head, strict=True)}
     return {part: rows.clone() for part, rows in zip(parts, tensor.chunk(len(parts)), strict=True)}
 
@@ -63,5 +63,5 @@ def join(parts: Mapping[str, Tensor], name: str, layout: str, head_dim: int) -> 
     if rows[0].ndim == 0:
         return rows[0].clone()
     if layout == "interleaved":
-        return torch.stack([part.unflatten(0, (-1, head_dim)) for part in rows], 1).flatten(0, 2)
+        return torch.stack([torch.unflatten(part, 0, (-1, head_dim)) for part in rows], 1).flatten(0, 2)
     return torch.cat(rows)

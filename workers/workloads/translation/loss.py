@@ -21,7 +21,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         return loss - logs.sum() * (smoothing / logs.shape[1]) if smoothing else loss
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         logs, labels = ctx.saved_tensors
         gradient = logs.exp()

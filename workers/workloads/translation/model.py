@@ -41,7 +41,7 @@ class Architecture:
     feed_forward: int
     dropout: float
     layout: str = "interleaved"
-    kernel: str = "sdpa"
+    kernel: str = "auto"
     positions: str = "sinusoidal"
     tied: bool = True
     max_length: int = 256

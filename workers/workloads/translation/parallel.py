@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from torch import Tensor, nn
 
 from workers.workloads.base import ParallelPlan
@@ -19,7 +21,11 @@ def plan(architecture: Architecture) -> ParallelPlan:
     layers += [f"decoder.layers.{i}" for i in range(a.decoder_layers)]
     tensor: dict[str, str] = {}
     if a.layout == "interleaved":
-        for attention in ("encoder.layers.*.attention", "decoder.layers.*.self_attention", "decoder.layers.*.cross_attention"):
+        for attention in (
+            "encoder.layers.*.attention",
+            "decoder.layers.*.self_attention",
+            "decoder.layers.*.cross_attention",
+        ):
             tensor |= {f"{attention}.query": "column", f"{attention}.key_value": "column", f"{attention}.output": "row"}
         for side in ("encoder", "decoder"):
             tensor |= {f"{side}.layers.*.feed_forward.inner": "column", f"{side}.layers.*.feed_forward.outer": "row"}
@@ -48,7 +54,7 @@ def cut(model: Transformer, num_stages: int) -> list[nn.Module]:
         raise ValueError(f"a model of {len(sides)} layers is cut into 1 to {len(sides)} stages, got {num_stages}")
     costs = [2.0 if side == "encoder" else 3.0 for side in sides]
     bounds = _balanced(costs, num_stages)
-    return [Stage(model, begin, end) for begin, end in zip(bounds, bounds[1:], strict=False)]
+    return [Stage(model, begin, end) for begin, end in pairwise(bounds)]
 
 
 def _balanced(costs: list[float], num_parts: int) -> list[int]:

@@ -1,0 +1,78 @@
+"""Validation: loss under the references, and translations scored against them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .batches import Examples
+from .decoding import Search, translate
+from .loss import smoothed_cross_entropy
+from .metrics import Scores, score, write_lines
+from .model import Transformer
+from .prepare import Prepared
+from .vocabulary import PAD
+
+if TYPE_CHECKING:
+    from torch import nn
+
+_BATCH = 64
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Metrics and the sentences that they were computed from."""
+
+    loss: float
+    scores: Scores
+    hypotheses: list[str]
+    references: list[str]
+    skipped: int
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """`bleu` and `chrf` (0 to 100), `loss` (nats a token)."""
+        return {"bleu": self.scores.bleu, "chrf": self.scores.chrf, "loss": self.loss}
+
+    def details(self) -> dict[str, Any]:
+        """Facts for the trial's outcome."""
+        return {
+            "bleu_signature": self.scores.bleu_signature,
+            "chrf_signature": self.scores.chrf_signature,
+            "evaluated_sentences": len(self.references),
+            "skipped_pairs": self.skipped,
+        }
+
+    def write(self, folder: Path) -> None:
+        """`hypotheses.valid.txt` and `references.valid.txt`, from which the sacrebleu command gives the same BLEU."""
+        write_lines(folder / "references.valid.txt", self.references)
+        write_lines(folder / "hypotheses.valid.txt", self.hypotheses)
+
+
+def evaluate(model: nn.Module, prepared: Prepared, search: Search, num_sentences: int) -> Evaluation:
+    """Evaluate on the first `num_sentences` of the validation split; the model is in eval mode."""
+    assert isinstance(model, Transformer)
+    count = min(num_sentences, len(prepared.valid))
+    ids, offsets = prepared.valid.sources.ids, prepared.valid.sources.offsets
+    sources = [ids[offsets[i] : offsets[i + 1]].tolist() for i in range(count)]
+    hypotheses = prepared.vocabulary.decode(translate(model, sources, search))
+    references = list(prepared.splits.valid.targets[:count])
+    loss = token_loss(model, prepared.valid, count)
+    return Evaluation(loss, score(hypotheses, references), hypotheses, references, prepared.train.skipped)
+
+
+def token_loss(model: Transformer, examples: Examples, count: int) -> float:
+    """Mean cross-entropy a target token, in nats, of the first `count` examples."""
+    device = model.embedding.tokens.weight.device
+    order = np.argsort(examples.targets.lengths[:count], kind="stable")
+    total, tokens = 0.0, 0
+    for begin in range(0, count, _BATCH):
+        batch = {key: value.to(device) for key, value in examples.batch(order[begin : begin + _BATCH]).items()}
+        labels = batch["labels"][batch["labels"] != PAD]
+        total += float(smoothed_cross_entropy(model(batch["source"], batch["target"]), labels, 0.0))
+        tokens += len(labels)
+    return total / max(1, tokens)

@@ -1,0 +1,129 @@
+"""Options of the translation workload: what there is, the defaults, and what may be tuned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from search_spaces import Space
+from search_spaces.errors import UsageError
+from search_spaces.hardware import Hardware
+from search_spaces.knobs import KNOBS
+from search_spaces.knobs.base import Declared
+
+TUNED: Final[Mapping[str, Mapping[str, Any]]] = {  # knob -> its options; a default is that of trial 0
+    "optimizer": {
+        "optimizer": False,
+        "learning_rate": {"low": 1e-4, "high": 2e-2, "default": 1e-3},
+        "warmup_updates": {"low": 10, "high": 1000, "default": 200},
+        "weight_decay": False,
+    },
+    "batch": {"unit": "tokens", "batch_tokens": {"choices": [512, 1024, 2048, 4096], "default": 2048}},
+    "architecture": {
+        "num_layers": {"low": 1, "high": 6, "default": 2},
+        "width": {"choices": [64, 96, 128, 192, 256, 384, 512], "default": 192},
+        "num_heads": {"default": 4},
+        "dropout": {"low": 0.0, "high": 0.4, "default": 0.1},
+        "label_smoothing": {"low": 0.0, "high": 0.3, "default": 0.1},
+    },
+    "precision": {},
+    "attention": {"attention_layout": {"choices": ["interleaved", "separate", "packed"], "default": "interleaved"}},
+}
+"""The knobs of the workload and how they differ from what the knobs declare themselves."""
+
+DEFAULTS: Final[Mapping[str, Any]] = {
+    # data
+    "vocabulary_size": 2000,
+    "max_length": 128,
+    # model
+    "num_layers": 2,
+    "num_decoder_layers": None,  # as num_layers
+    "width": 192,
+    "num_heads": 4,
+    "feed_forward_ratio": 4,
+    "dropout": 0.1,
+    "attention_layout": "interleaved",
+    "attention_kernel": "auto",
+    "positions": "sinusoidal",
+    "tied_embeddings": True,
+    # training; more is read by workers.settings and workers.optimizers
+    "label_smoothing": 0.1,
+    "batch_tokens": 2048,
+    "learning_rate": 1e-3,
+    "warmup_updates": 200,
+    "optimizer": "adam",
+    "weight_decay": 0.0,
+    "clip_norm": 1.0,
+    "accumulation": 1,
+    "precision": "fp32",
+    "matmul_precision": None,
+    "parallelism": "single",
+    "max_epochs": 30,
+    "max_updates": None,
+    "train_seconds": None,
+    "evaluate_seconds": 8.0,
+    "evaluate_updates": None,
+    "checkpoint_seconds": 60.0,
+    # evaluation
+    "eval_sentences": 400,
+    "beam": 1,
+    "length_penalty": 1.0,
+}
+
+_PLAN = ("layers", "tensor", "num_heads", "stages")
+_WORDS = {
+    "attention_kernel": ("auto", "sdpa", "math"),
+    "attention_layout": ("interleaved", "separate", "packed"),
+    "positions": ("sinusoidal", "learned"),
+    "tied_embeddings": (True, False),
+}
+_COUNTS = (
+    *("vocabulary_size", "max_length", "num_layers", "num_decoder_layers", "width", "num_heads"),
+    *("feed_forward_ratio", "batch_tokens", "warmup_updates", "eval_sentences", "beam"),
+)
+_SHARES = ("dropout", "label_smoothing")
+
+
+def declare(hardware: Hardware) -> Declared:
+    """Every parameter that can be tuned, as far as this hardware can run it, and what was left out."""
+    from workers.parallel import requirements
+
+    knobs = {**TUNED, "parallelism": {"strategies": requirements(), "plan": _PLAN}}
+    knobs["runtime"] = {
+        "tune": ["matmul_precision", "activation_checkpointing", "compile"],
+        "matmul_precision": {"when": {"precision": "fp32"}},
+    }
+    whole = Declared()
+    for name, options in knobs.items():
+        declared = KNOBS.get(name)().resolve(hardware, options)
+        whole.parameters += declared.parameters
+        whole.dropped += declared.dropped
+        whole.constraints += declared.constraints
+    return whole
+
+
+def space(hardware: Hardware) -> Space:
+    """The space of what `declare` gives."""
+    declared = declare(hardware)
+    constraints = list(declared.constraints)
+    if any("tensor" in getattr(p, "choices", ()) for p in declared.parameters):  # rows of a head lie together there
+        constraints.append("parallelism != 'tensor' or attention_layout == 'interleaved'")
+    return Space(*declared.parameters, constraints=constraints)
+
+
+def check(given: Mapping[str, Any]) -> None:
+    """Raise UsageError where an option has no such value."""
+    for name, value in given.items():
+        if name in _WORDS and value not in _WORDS[name]:
+            raise UsageError(f"{name} is one of {', '.join(map(str, _WORDS[name]))}, got {value!r}")
+        if (
+            name in _COUNTS
+            and value is not None
+            and (isinstance(value, bool) or not isinstance(value, int) or value < 1)
+        ):
+            raise UsageError(f"{name} must be a whole number of at least 1, got {value!r}")
+        if name in _SHARES and (isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1):
+            raise UsageError(f"{name} must be at least 0 and below 1, got {value!r}")
+    width, heads = (given.get(name, DEFAULTS[name]) for name in ("width", "num_heads"))
+    if width % heads or width % 2:
+        raise UsageError(f"width must be even and a multiple of num_heads, got width {width} and num_heads {heads}")
