@@ -21,13 +21,16 @@ MAX_NAME: Final = 100
 
 
 def plain(value: Any) -> Any:
-    """NumPy scalars, and members of enumerations that are numbers or strings, as the Python value itself."""
+    """NumPy scalars, members of enumerations that are numbers or strings, and -0.0 as the Python value itself."""
     if isinstance(value, np.generic):
         value = value.item()
-    for kind in (str, bool, int, float):
-        if isinstance(value, kind):
-            return value if type(value) is kind else str.__str__(value) if kind is str else kind(value)
-    return value
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, float):
+        return float(value) + 0.0
+    if isinstance(value, int):
+        return int(value)
+    return str.__str__(value) if isinstance(value, str) else value
 
 
 def is_value(value: object) -> bool:

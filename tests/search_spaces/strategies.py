@@ -14,7 +14,7 @@ LITERALS = st.one_of(st.booleans(), st.integers(-3, 3), st.floats(-2, 2), st.tex
 def floats(draw: st.DrawFn, name: str, **common: object) -> Float:
     log = draw(st.booleans())
     numbers = st.floats(1e-300, 1e300) if log else st.floats(-1e308, 1e308)
-    low, high = sorted(draw(st.tuples(numbers, numbers)))
+    low, high = sorted(number + 0.0 for number in draw(st.tuples(numbers, numbers)))  # no -0.0
     default = draw(st.none() | st.floats(low, high))
     return Float(name, low, high, log=log, default=default, **common)  # type: ignore[arg-type]
 

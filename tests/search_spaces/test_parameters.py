@@ -111,6 +111,11 @@ def test_equal_numbers_are_the_same_choice() -> None:
     assert repr(Float("x", 0, 9).canonical(3)) == "3.0"
 
 
+def test_there_is_no_negative_zero() -> None:
+    assert repr(Float("x", -0.0, 1, default=-0.0)) == "Float('x', 0, 1, default=0.0)"
+    assert repr(Choice("c", [-0.0])) == "Choice('c', [0.0])"
+
+
 def test_numpy_scalars_and_enumerations_become_plain_values() -> None:
     class Kind(StrEnum):
         A = "a"
