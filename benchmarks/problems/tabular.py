@@ -108,7 +108,7 @@ def _svr() -> Grid:
         Choice("scale", ["standard", "uniform"]),
     )
     return Grid(
-        "svr_diabetes", space, {"c": _log(1e-2, 1e4, 10), "gamma": _log(1e-5, 10, 10), "epsilon": _log(1e-2, 100, 5)}
+        "svr_diabetes", space, {"c": _log(1e-2, 1e4, 10), "gamma": _log(1e-5, 10, 10), "epsilon": _log(1e-2, 100, 4)}
     )
 
 
@@ -142,9 +142,9 @@ def _boosting_regressor() -> Grid:
     values = {
         "learning_rate": _log(1e-3, 1, 7),
         "rounds": (1, 2, 4, 8, 16, 32, 64, 128),
-        "max_depth": (1, 2, 3, 6),
+        "max_depth": (1, 3, 6),
         "min_samples_leaf": (1, 10, 60),
-        "subsample": (0.3, 0.65, 1.0),
+        "subsample": (0.3, 1.0),
     }
     return Grid("boosting_diabetes", space, values, "rounds")
 
