@@ -35,7 +35,7 @@ class Classifier(Trainable):
         "validation": 0.1,
         "test": True,
         "label_smoothing": 0.0,
-        "schedule": "constant",
+        "rate_schedule": "constant",
         "clip_norm": 0.0,
         "beta1": 0.9,
         "beta2": 0.999,
@@ -79,8 +79,8 @@ class Classifier(Trainable):
             yield self.examples("train", rows, (epoch, index))
 
     def learning_rate(self, update: int) -> float:
-        """By `schedule` over all updates of the training: constant, cosine to 0, or up in 0.2 of them and down."""
-        peak, schedule = float(self.option("learning_rate")), self.option("schedule")
+        """By `rate_schedule` over all updates of the training: constant, cosine to 0, or up in 0.2 of them and down."""
+        peak, schedule = float(self.option("learning_rate")), self.option("rate_schedule")
         if schedule == "constant":
             return peak
         total = self.updates_per_epoch * int(self.option("max_epochs"))

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from search_spaces import Space
 from search_spaces.hardware import Hardware
-from search_spaces.knobs import KNOBS
+from search_spaces.knobs import KNOBS, Dropped
 from search_spaces.parameters import Parameter
 
+Options = dict[str, dict[str, Any]]  # of knobs, by their names
 
-def space_of(
-    hardware: Hardware,
-    own: Sequence[Parameter],
-    knobs: Mapping[str, Mapping[str, Any]],
-    constraints: Sequence[str] = (),
-) -> Space:
+
+def space_of(hardware: Hardware, own: Sequence[Parameter], knobs: Options) -> Space:
     """A space of parameters of the workload's own and of knobs with their options, on this hardware."""
-    parameters, conditions = list(own), list(constraints)
-    for name, options in knobs.items():
-        declared = KNOBS.get(name)().resolve(hardware, options)
-        parameters += declared.parameters
-        conditions += declared.constraints
-    return Space(*parameters, constraints=tuple(conditions))
+    declared = [KNOBS.get(name)().resolve(hardware, options) for name, options in knobs.items()]
+    parameters = [*own, *(parameter for one in declared for parameter in one.parameters)]
+    return Space(*parameters, constraints=tuple(text for one in declared for text in one.constraints))
+
+
+def dropped_of(hardware: Hardware, knobs: Options) -> list[Dropped]:
+    """What the knobs leave out on this hardware, and why."""
+    return [gone for name, options in knobs.items() for gone in KNOBS.get(name)().dropped(hardware, options)]
 
 
 def strategies(*names: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from search_spaces import Choice, Space
 from search_spaces.errors import TrialFailure, UsageError
 from search_spaces.hardware import Hardware
+from search_spaces.knobs import Dropped
 
 from .._data import check_options
-from .._knobs import space_of
+from .._knobs import Options, dropped_of, space_of
 from ..base import Workload
 
 if TYPE_CHECKING:
@@ -72,22 +73,29 @@ class FeatureExtraction(Workload):
     def space(cls, hardware: Hardware) -> Space:
         """See `Workload`."""
         cost = {"speed", "memory"}
-        plain = [p for p in ("fp32", "tf32", "bf16", "fp16") if p in hardware.precisions]
+        quantization = [] if hardware.gpus else [Choice("quantization", ["none", "int8"], default="none")]
+        unquantized = {"quantization": "none"} if quantization else None
         own = [
             Choice("batch_size", [1, 4, 8, 16, 32, 64], ordered=True, default=32, affects=cost),
             Choice("memory_format", ["contiguous", "channels_last"], default="contiguous", affects=cost),
             Choice("fold_batch_norm", [False, True], default=False, affects=cost),
-            Choice("graph", list(_GRAPHS), default="eager", when={"quantization": "none"}, affects=cost),
+            Choice("graph", list(_GRAPHS), default="eager", when=unquantized, affects=cost),
+            *quantization,
         ]
-        if not hardware.gpus:
-            own.append(Choice("quantization", ["none", "int8"], default="none"))
-        knobs: dict[str, dict[str, Any]] = {
-            "precision": {"precision": plain},
+        return space_of(hardware, own, cls.knobs(hardware))
+
+    @classmethod
+    def knobs(cls, hardware: Hardware) -> Options:
+        """The ready-made knobs of the space."""
+        return {
+            "precision": {},
             "runtime": {"tune": ["matmul_precision", "cudnn_autotune"]},
         }
-        if hardware.gpus:
-            own[3] = Choice("graph", list(_GRAPHS), default="eager", affects=cost)
-        return space_of(hardware, own, knobs)
+
+    @classmethod
+    def dropped(cls, hardware: Hardware) -> Sequence[Dropped]:
+        """See `Workload`."""
+        return dropped_of(hardware, cls.knobs(hardware))
 
     @classmethod
     def check(cls, data: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from search_spaces import Choice, Float, Space
 from search_spaces.errors import UsageError
 from search_spaces.hardware import Hardware
+from search_spaces.knobs import Dropped
 
 from .._data import check_options
-from .._knobs import space_of
+from .._knobs import Options, dropped_of, space_of
 from ..base import Workload
 
 if TYPE_CHECKING:
@@ -83,16 +84,25 @@ class GraphEmbedding(Workload):
             Choice("optimizer_state", ["element", "row"], default="element"),
             Choice("partitions", [1, 2, 4, 8, 16], ordered=True, default=1),
         ]
+        return space_of(hardware, own, cls.knobs(hardware))
+
+    @classmethod
+    def knobs(cls, hardware: Hardware) -> Options:
+        """The ready-made knobs of the space."""
         needs = {
             "single": {"min_ranks": 1},
             "partitioned": {"min_ranks": 2, "backends": ("gloo", "nccl"), "constraints": ("partitions >= 2 * ranks",)},
         }
-        knobs: dict[str, dict[str, Any]] = {
-            "precision": {"precision": [p for p in ("fp32", "bf16") if p in hardware.precisions]},
+        return {
+            "precision": {"precision": ["fp32", "bf16"]},
             "parallelism": {"strategies": needs},
             "runtime": {"tune": ["matmul_precision"], "matmul_precision": {"default": "medium"}},
         }
-        return space_of(hardware, own, knobs)
+
+    @classmethod
+    def dropped(cls, hardware: Hardware) -> Sequence[Dropped]:
+        """See `Workload`."""
+        return dropped_of(hardware, cls.knobs(hardware))
 
     @classmethod
     def check(cls, data: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -10,10 +10,11 @@ import numpy as np
 
 from search_spaces import Choice, Float, Space
 from search_spaces.hardware import Hardware
+from search_spaces.knobs import Dropped
 
 from .._classifier import SCHEDULES, Classifier
 from .._data import IntArray, check_options
-from .._knobs import space_of, strategies
+from .._knobs import Options, dropped_of, space_of, strategies
 from ..base import ParallelPlan
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class ImageClassification(Classifier):
             Float("learning_rate", 1e-3, 0.3, log=True, default=0.01, affects=quality),
             Float("momentum", 0.5, 0.99, default=0.9, affects=quality),
             Float("weight_decay", 0.0, 5e-3, default=0.0, affects=quality),
-            Choice("schedule", list(SCHEDULES), default="constant", affects=quality),
+            Choice("rate_schedule", list(SCHEDULES), default="constant", affects=quality),
             Choice("filters", [16, 32, 50, 64], ordered=True, default=50),
             Choice("dense_units", [128, 256, 512], ordered=True, default=512),
             Choice("batch_norm", [False, True], default=False),
@@ -79,17 +80,27 @@ class ImageClassification(Classifier):
             Float("label_smoothing", 0.0, 0.2, default=0.0, affects=quality),
             Choice("augmentation", list(AUGMENTATIONS), default="none", affects=quality),
         ]
+        return space_of(hardware, own, cls.knobs(hardware))
+
+    @classmethod
+    def knobs(cls, hardware: Hardware) -> Options:
+        """The ready-made knobs of the space."""
         runtime = ("matmul_precision", "compile", "memory_format", "optimizer_implementation", "loader_workers")
-        knobs: dict[str, dict[str, Any]] = {
+        return {
             "precision": {},
             "batch": {"unit": "items"},
             "parallelism": {
-                "strategies": strategies("single", "ddp", "fsdp", "tensor", "pipeline"),
+                "strategies": strategies("single", "ddp", "fsdp", "tensor", "pipeline", "data_tensor", "data_pipeline"),
                 "plan": ("layers", "tensor", "stages"),
+                "values": {"num_layers": 3, "num_heads": 0},
             },
             "runtime": {"tune": [*runtime, "prefetch", "cudnn_autotune"]},
         }
-        return space_of(hardware, own, knobs)
+
+    @classmethod
+    def dropped(cls, hardware: Hardware) -> Sequence[Dropped]:
+        """See `Workload`."""
+        return dropped_of(hardware, cls.knobs(hardware))
 
     @classmethod
     def check(cls, data: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from search_spaces.errors import UsageError
+
 
 @dataclass(frozen=True)
 class ModelOptions:
@@ -75,7 +77,27 @@ class ImageModel(nn.Module):
         return logits
 
 
+class Stage(nn.Module):
+    """Some parts of the model, one after the other."""
+
+    def __init__(self, *parts: nn.Module) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(parts)
+
+    def forward(self, x: Tensor, *inputs: Tensor) -> Tensor:
+        """What the stage before returned to what the next one takes; the model's own inputs are not needed again."""
+        for part in self.parts:
+            x = part(x)
+        return x
+
+
 def stages(model: ImageModel, num_stages: int) -> list[nn.Module]:
-    """The model cut into two or three parts that run one after the other (names of weights change, order does not)."""
+    """The model cut into one to three stages: its blocks and its head.
+
+    Raises:
+        UsageError: another number is asked for.
+    """
+    if not 1 <= num_stages <= 3:
+        raise UsageError(f"the image model is cut into 1 to 3 stages, got {num_stages}")
     parts: list[nn.Module] = [model.block1, model.block2, model.head]
-    return [nn.Sequential(*parts[i * 3 // num_stages : (i + 1) * 3 // num_stages]) for i in range(num_stages)]
+    return [Stage(*parts[i * 3 // num_stages : (i + 1) * 3 // num_stages]) for i in range(num_stages)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -10,10 +10,11 @@ import numpy as np
 
 from search_spaces import Choice, Float, Int, Space
 from search_spaces.hardware import Hardware
+from search_spaces.knobs import Dropped
 
 from .._classifier import SCHEDULES, Classifier
 from .._data import IntArray, check_options
-from .._knobs import space_of, strategies
+from .._knobs import Options, dropped_of, space_of, strategies
 from ..base import ParallelPlan
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class Sentiment(Classifier):
         quality, cost = {"quality"}, {"speed", "memory"}
         own = [
             Float("learning_rate", 1e-4, 1e-2, log=True, default=1e-3, affects=quality),
-            Choice("schedule", list(SCHEDULES), default="constant", affects=quality),
+            Choice("rate_schedule", list(SCHEDULES), default="constant", affects=quality),
             Int("vocabulary", 5_000, 40_000, log=True, default=30_000),
             Choice("length", [100, 150, 200, 300, 400], ordered=True, default=150),
             Choice("embedding_size", [32, 64, 125, 200], ordered=True, default=125),
@@ -84,13 +85,22 @@ class Sentiment(Classifier):
             Choice("layout", ["batch_major", "time_major"], default="batch_major", affects=cost),
             Choice("batching", ["padded", "bucketed"], default="padded"),
         ]
-        knobs: dict[str, dict[str, Any]] = {
+        return space_of(hardware, own, cls.knobs(hardware))
+
+    @classmethod
+    def knobs(cls, hardware: Hardware) -> Options:
+        """The ready-made knobs of the space."""
+        return {
             "precision": {},
             "batch": {"unit": "items"},
             "parallelism": {"strategies": strategies("single", "ddp"), "plan": ("embeddings",)},
             "runtime": {"tune": ["matmul_precision", "optimizer_implementation", "loader_workers", "prefetch"]},
         }
-        return space_of(hardware, own, knobs)
+
+    @classmethod
+    def dropped(cls, hardware: Hardware) -> Sequence[Dropped]:
+        """See `Workload`."""
+        return dropped_of(hardware, cls.knobs(hardware))
 
     @classmethod
     def check(cls, data: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:
