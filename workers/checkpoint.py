@@ -2,7 +2,7 @@
 
     <folder>/checkpoints/00000420/model.safetensors       parameters and buffers by canonical name
     <folder>/checkpoints/00000420/optimizer.safetensors   "<parameter>|<key>", such as "decoder.norm.weight|exp_avg"
-    <folder>/checkpoints/00000420/manifest.json           progress, and sha256 and size of the files above
+    <folder>/checkpoints/00000420/manifest.json           progress, and sha256 of the files above
 
 A checkpoint is written beside its place, flushed to disk and renamed, so that one which is there is whole; the last
 two are kept, and one that does not match its hashes is passed over for the one before. Nothing is unpickled.
@@ -19,11 +19,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 FORMAT = 1
+_DTYPES = {
+    torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
+    torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL",
+}  # fmt: skip
 _FILES = ("model.safetensors", "optimizer.safetensors")
 
 
@@ -57,10 +62,8 @@ def save(folder: Path, update: int, checkpoint: Checkpoint, keep: int = 2) -> Pa
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     flat = {f"{name}|{key}": t for name, entries in checkpoint.optimizer.items() for key, t in entries.items()}
-    for file, tensors in zip(_FILES, (checkpoint.model, flat), strict=True):
-        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, temporary / file)
-    sizes = {file: (temporary / file).stat().st_size for file in _FILES}
-    hashes = {file: {"sha256": _sha256(temporary / file), "bytes": size} for file, size in sizes.items()}
+    written = zip(_FILES, (checkpoint.model, flat), strict=True)
+    hashes = {file: {"sha256": _write(temporary / file, tensors)} for file, tensors in written}
     manifest = {"format": FORMAT, "update": update, "progress": checkpoint.progress, "files": hashes}
     (temporary / "manifest.json").write_text(json.dumps(manifest, indent=1, sort_keys=True))
     for file in (*_FILES, "manifest.json"):
@@ -89,6 +92,27 @@ def load(folder: Path) -> Checkpoint | None:
             optimizer.setdefault(parameter, {})[key] = tensor
         return Checkpoint(model, optimizer, manifest["progress"])
     return None
+
+
+def _write(path: Path, tensors: Mapping[str, Tensor]) -> str:
+    """Write a safetensors file tensor by tensor, which takes no memory beside theirs; return its sha256."""
+    header, end = {}, 0
+    for name, tensor in tensors.items():
+        begin, end = end, end + tensor.nbytes
+        header[name] = {"dtype": _DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    hashed = hashlib.sha256()
+    with path.open("wb") as file:
+        for part in (len(text).to_bytes(8, "little"), text):
+            hashed.update(part)
+            file.write(part)
+        for tensor in tensors.values():
+            flat = tensor.cpu().contiguous().flatten().view(torch.uint8)
+            content: Any = memoryview(flat.numpy())  # type: ignore[arg-type]
+            hashed.update(content)
+            file.write(content)
+    return hashed.hexdigest()
 
 
 def _newest_first(folder: Path) -> Iterator[Path]:

@@ -26,7 +26,6 @@ class Evaluator:
 
     def __init__(self, workload: Trainable, context: Context, strategy: Strategy, precision: Precision) -> None:
         self.workload, self.context, self.strategy, self.precision = workload, context, strategy, precision
-        self._copy: nn.Module | None = None
         self._looked = 0.0
 
     def evaluate(self) -> dict[str, float] | None:
@@ -51,10 +50,9 @@ class Evaluator:
                 handle.remove()
 
     def _filled(self, state: dict[str, torch.Tensor]) -> nn.Module:
-        if self._copy is None:
-            self._copy = self.workload.build_model().to(self.strategy.device)
-        self._copy.load_state_dict(state, strict=False)  # tied tensors are there under one of their names
-        return self._copy
+        model = self.workload.build_model().to(self.strategy.device)
+        model.load_state_dict(state, strict=False)  # tied tensors are there under one of their names
+        return model
 
     def _watched(self, model: nn.Module) -> list[nn.Module]:
         """Modules that a long evaluation keeps calling: the whole, its parts and its layers."""

@@ -7,9 +7,14 @@ import ctypes
 import gc
 import resource
 import sys
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
+from torch.nn.modules import module as hooks
 
 _STATUS = Path("/proc/self/status")
 _RESET = Path("/proc/self/clear_refs")
@@ -40,6 +45,86 @@ class PeakMemory:
         if self.device.type == "cuda":
             return max(0, torch.cuda.max_memory_allocated(self.device) - self._baseline)
         return max(0, high_water_bytes() - self._baseline)
+
+
+class Contributions:
+    """Which modules hold how much: parameters, gradients, optimizer state, and activations kept for backward.
+
+    Args:
+        names: of the modules that may be named.
+
+    Use `recording` around the forward passes of one microbatch.
+    """
+
+    def __init__(self, names: Mapping[nn.Module, str]) -> None:
+        self.names = names
+        self.activations: dict[str, int] = {}
+        self._stack: list[str] = []
+        self._seen: set[int] = set()
+        self._ignored: set[int] = set()
+
+    @classmethod
+    def of(cls, model: nn.Module) -> Contributions:
+        """For every module of a model; its parameters are no activations."""
+        made = cls({module: name for name, module in model.named_modules() if name})
+        made._ignored = {_storage(tensor) for tensor in [*model.parameters(), *model.buffers()]}
+        return made
+
+    @contextlib.contextmanager
+    def recording(self) -> Iterator[None]:
+        """Note what autograd keeps, and in which module."""
+        handles = [
+            hooks.register_module_forward_pre_hook(lambda module, _: self._enter(module)),
+            hooks.register_module_forward_hook(lambda module, *_: self._leave(module), always_call=True),
+        ]
+        try:
+            with saved_tensors_hooks(self._keep, lambda tensor: tensor):
+                yield
+        finally:
+            for handle in handles:
+                handle.remove()
+            self._seen.clear()
+            self._stack.clear()
+
+    def table(self, parameters: Mapping[str, Tensor], state: Callable[[Tensor], int]) -> dict[str, int]:
+        """Bytes by module, the largest ten.
+
+        Args:
+            parameters: of this rank by name; `state` says how many bytes of optimizer state one has.
+        """
+        total = dict(self.activations)
+        for name, parameter in parameters.items():
+            module = name.rpartition(".")[0]
+            held = nbytes(parameter) * (2 if parameter.requires_grad else 1) + state(parameter)
+            total[module] = total.get(module, 0) + held
+        return dict(sorted(total.items(), key=lambda item: -item[1])[:10])
+
+    def _enter(self, module: nn.Module) -> None:
+        if module in self.names:
+            self._stack.append(self.names[module])
+
+    def _leave(self, module: nn.Module) -> None:
+        if module in self.names and self._stack:
+            self._stack.pop()
+
+    def _keep(self, tensor: Tensor) -> Tensor:
+        key = _storage(tensor)
+        if key not in self._seen and key not in self._ignored:
+            self._seen.add(key)
+            module = self._stack[-1] if self._stack else "loss"
+            self.activations[module] = self.activations.get(module, 0) + tensor.untyped_storage().nbytes()
+        return tensor
+
+
+def nbytes(tensor: Tensor) -> int:
+    """Bytes of the part of a tensor that is here."""
+    local: Any = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+    size: int = local.nbytes
+    return size
+
+
+def _storage(tensor: Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
 
 
 def resident_bytes() -> int:

@@ -22,7 +22,7 @@ from .batches import Place, Prefetcher, batches
 from .control import Control, Orders
 from .evaluation import Evaluator
 from .limits import Clock, Every, Window
-from .memory import PeakMemory
+from .memory import PeakMemory, nbytes
 from .optimizers import build_optimizer, step
 from .parallel import strategy_class
 from .parallel.mesh import Mesh, connect, disconnect
@@ -209,6 +209,7 @@ class Trainer:
         }
 
     def _save(self) -> None:
+        self.optimizer.zero_grad(set_to_none=True)
         state, optimizer = self.strategy.state(), self.strategy.optimizer_state(self.optimizer)
         self.saved_at = self.clock.total
         if self.context.rank == 0:
@@ -251,7 +252,15 @@ class Trainer:
         if self.precision.scaler and progress["scaler"]:
             self.precision.scaler.load(progress["scaler"])
 
+    def _state_bytes(self, parameter: torch.Tensor) -> int:
+        values = self.optimizer.state.get(parameter, {}).values()
+        return sum(nbytes(value) for value in values if isinstance(value, torch.Tensor))
+
     def close(self, failed: bool) -> None:
         """Free what the strategy started, and tell what was counted."""
         self.context.details["skipped_updates"] = self.skipped
+        found = getattr(self.strategy, "contributions", None)
+        if found is not None:
+            table = found.table(self.strategy.parameters(), self._state_bytes)
+            self.context.details["memory_by_module_bytes"] = table
         self.strategy.close(failed)

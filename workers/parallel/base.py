@@ -17,6 +17,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from workers.memory import Contributions
+
 from .needs import Needs
 
 if TYPE_CHECKING:
@@ -218,6 +220,7 @@ class Strategy(ABC):
 class ModuleStrategy(Strategy):
     """A strategy under which one module computes the forward pass of this rank's rows."""
 
+    contributions: Contributions | None = None
     model: nn.Module  # what is called; `self.plain` is the model as it was given
     plain: nn.Module
 
@@ -232,13 +235,20 @@ class ModuleStrategy(Strategy):
         total = torch.zeros((), device=self.device)
         for part, real, last in self.microbatches(batch, accumulation):
             with self.synchronised(last):
-                with precision.autocast():
+                with precision.autocast(), self.recording():
                     loss = self.workload.loss(self.model, part)
                 mean = loss.float() / weight if real else loss.float() * 0.0
                 (mean * (precision.scale * self.mean_over())).backward()  # type: ignore[no-untyped-call]
             total += mean.detach()
         self.settle()
         return total / self.mesh.tensor  # ranks that share each product all have the whole loss
+
+    def recording(self) -> AbstractContextManager[Any]:
+        """Note what the first microbatch keeps in which module; a compiled model is not looked into."""
+        if self.contributions is not None or self.options.get("compile", "off") != "off":
+            return nullcontext()
+        self.contributions = Contributions.of(self.plain)
+        return self.contributions.recording()
 
     def mean_over(self) -> int:
         """By how many the collective reduction of gradients divides; the loss is multiplied by it."""
