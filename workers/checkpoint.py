@@ -14,7 +14,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -113,6 +113,18 @@ def _write(path: Path, tensors: Mapping[str, Tensor]) -> str:
             hashed.update(content)
             file.write(content)
     return hashed.hexdigest()
+
+
+def by_key(
+    state: Mapping[str, Mapping[str, Tensor]], convert: Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]
+) -> dict[str, dict[str, Tensor]]:
+    """An optimizer's state, tensors by parameter and key, with the tensors of each key converted together."""
+    keys = sorted({key for entries in state.values() for key in entries})
+    result: dict[str, dict[str, Tensor]] = {}
+    for key in keys:
+        for name, tensor in convert({n: entries[key] for n, entries in state.items() if key in entries}).items():
+            result.setdefault(name, {})[key] = tensor
+    return result
 
 
 def _newest_first(folder: Path) -> Iterator[Path]:

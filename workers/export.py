@@ -81,7 +81,7 @@ def export_trained(workload: Trainable, trial: Path, target: Path) -> dict[str, 
     if found is None:
         raise UsageError(f"{trial} holds no checkpoint to export")
     model = workload.build_model()
-    model.load_state_dict(found.model, strict=False)  # tied tensors are there under one of their names
+    model.load_state_dict(workload.native(found.model), strict=False)  # tied tensors are there under one of their names
     save_file({name: tensor.contiguous() for name, tensor in found.model.items()}, target / "model.safetensors")
     batch = next(iter(workload.train_batches(0)))
     inputs = workload.inputs({key: value[:2] for key, value in batch.items()})

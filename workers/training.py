@@ -213,7 +213,8 @@ class Trainer:
         state, optimizer = self.strategy.state(), self.strategy.optimizer_state(self.optimizer)
         self.saved_at = self.clock.total
         if self.context.rank == 0:
-            saved = checkpoint.Checkpoint(state, optimizer, self._progress())
+            form = self.workload.canonical
+            saved = checkpoint.Checkpoint(form(state), checkpoint.by_key(optimizer, form), self._progress())
             checkpoint.save(self.context.folder, self.updates, saved)
 
     def _progress(self) -> dict[str, Any]:
@@ -240,8 +241,8 @@ class Trainer:
             found = box[0]
         if found is None:
             return
-        self.strategy.load(found.model)
-        self.strategy.load_optimizer_state(self.optimizer, found.optimizer)
+        self.strategy.load(self.workload.native(found.model))
+        self.strategy.load_optimizer_state(self.optimizer, checkpoint.by_key(found.optimizer, self.workload.native))
         progress: Mapping[str, Any] = found.progress
         self.place = Place(progress["epoch"], progress["index"])
         self.updates, self.skipped = progress["updates"], progress["skipped"]

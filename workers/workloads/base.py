@@ -157,6 +157,17 @@ class Trainable(Workload):
         """Learning rate of the update, counted from 1."""
         return float(self.option("learning_rate"))
 
+    def canonical(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """What a checkpoint holds, given the model's parameters and buffers, or what an optimizer keeps of each.
+
+        Override where configurations keep the same weights in different forms, so that any checkpoint loads in any.
+        """
+        return dict(tensors)
+
+    def native(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """The inverse of `canonical` for this configuration's model."""
+        return dict(tensors)
+
     def plan(self, model: nn.Module) -> ParallelPlan:
         """How the model may be taken apart."""
         return ParallelPlan()

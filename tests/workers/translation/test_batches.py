@@ -81,7 +81,7 @@ def test_a_batch_is_shifted_and_padded(vocabulary):
     batch = Examples.of(corpus, vocabulary, 64).batch(np.array([0, 1]))
     long, short = (vocabulary.encode([text])[0] for text in corpus.targets)
     rest = [PAD] * (len(long) - len(short))
-    assert batch["target"].tolist() == [[BOS, *long], [BOS, *short, *rest]]
+    assert batch["shifted"].tolist() == [[BOS, *long], [BOS, *short, *rest]]
     assert batch["labels"].tolist() == [[*long, EOS], [*short, EOS, *rest]]
     assert batch["source"][0].tolist()[-1] == EOS
 

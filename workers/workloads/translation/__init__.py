@@ -66,7 +66,11 @@ class Translation(Trainable):
 
     def run(self, context: Context) -> Mapping[str, float]:
         """Train, with the trial's folder for what is cached and written."""
+        from .vocabulary import save
+
         self._context = context
+        if context.rank == 0:
+            save(self.prepared.vocabulary, context.folder / "vocabulary.model")
         return super().run(context)
 
     @cached_property
@@ -107,7 +111,7 @@ class Translation(Trainable):
         return Transformer(self.architecture, self.seed)
 
     def train_batches(self, epoch: int) -> Iterator[Batch]:
-        """Batches of at most `batch_tokens` target positions: `source`, `target` and `labels`, see `batches`."""
+        """Batches of at most `batch_tokens` target positions: `source`, `shifted` and `labels`, see `batches`."""
         from .batches import plan_batches
 
         examples = self.prepared.train
@@ -116,7 +120,7 @@ class Translation(Trainable):
 
     def inputs(self, batch: Batch) -> tuple[Tensor, ...]:
         """Source and shifted target ids."""
-        return batch["source"], batch["target"]
+        return batch["source"], batch["shifted"]
 
     def criterion(self, output: Tensor, batch: Batch) -> Tensor:
         """Label-smoothed cross-entropy of logits (n, v) of the tokens, or (b, t, v) with padding."""
@@ -143,6 +147,24 @@ class Translation(Trainable):
         from . import parallel
 
         return parallel.plan(self.architecture)
+
+    def canonical(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Query, key and value apart, whatever the attention layout."""
+        from . import layouts
+
+        return layouts.canonical(tensors, self.architecture.layout, self.architecture.head_dim)
+
+    def native(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """As the attention layout of this configuration keeps them."""
+        from . import layouts
+
+        return layouts.native(tensors, self.architecture.layout, self.architecture.head_dim)
+
+    def export(self, trial: Path, target: Path) -> Mapping[str, str]:
+        """Weights, vocabulary and architecture, with which `translate` of the command line works."""
+        from . import exported
+
+        return exported.export(self, trial, target)
 
     def evaluate(self, model: nn.Module, device: torch.device) -> Mapping[str, float]:
         """Loss and translations of the validation sentences."""

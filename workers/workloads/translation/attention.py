@@ -6,7 +6,7 @@
 | `separate`    | `query` (hidden, hidden), `key_value` (2 * hidden, hidden): all keys, then all values       |
 | `packed`      | `query_key_value` (3 * hidden, hidden): all queries, then all keys, then all values         |
 
-`layouts` converts between them.
+Attention to another sequence has two inputs, so that `packed` is `separate` there. `layouts` converts between them.
 """
 
 from __future__ import annotations
@@ -26,15 +26,17 @@ class Attention(nn.Module):
 
     Args:
         width: of input and output; num_heads divides it.
+        cross: whether keys and values come from another sequence.
         layout: one of `LAYOUTS`; kernel: one of `KERNELS`; "auto" is math on CPUs, sdpa elsewhere.
 
     Shapes: b sentences, q query positions, k key positions, h heads (fewer on a tensor-parallel rank), d head_dim.
     """
 
-    def __init__(self, width: int, num_heads: int, layout: str, kernel: str) -> None:
+    def __init__(self, width: int, num_heads: int, layout: str, kernel: str, *, cross: bool = False) -> None:
         super().__init__()
-        self.layout, self.kernel, self.head_dim = layout, kernel, width // num_heads
-        if layout == "packed":
+        self.layout = "separate" if cross and layout == "packed" else layout
+        self.kernel, self.head_dim = kernel, width // num_heads
+        if self.layout == "packed":
             self.query_key_value = nn.Linear(width, 3 * width)
         else:
             self.query = nn.Linear(width, width)
@@ -42,15 +44,14 @@ class Attention(nn.Module):
         self.output = nn.Linear(width, width)
 
     def forward(self, x: Tensor, memory: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        """Attend from x (b, q, width) to `memory` (b, k, width), or to x itself, causally where there is no mask.
+        """Attend from x (b, q, width) to memory (b, k, width), or to x itself where there is none.
 
         Args:
-            mask: (b, 1, 1, k), True where a key may be attended to; with no memory and no mask every position
-                attends to itself and what is before it.
+            mask: (b, 1, 1, k), True where a key may be attended to; where there is none, a position of x attends to
+                itself and what is before it.
         """
         if memory is None:
-            query, key, value = self.project(x)
-            return self.attend(query, key, value, mask, causal=mask is None)
+            return self.attend(*self.project(x), mask, causal=mask is None)
         return self.attend(self.project_query(x), *self.project_memory(memory), mask)
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -61,19 +62,12 @@ class Attention(nn.Module):
         return self.project_query(x), *self.project_memory(x)
 
     def project_query(self, x: Tensor) -> Tensor:
-        """Queries (b, h, q, d) of x (b, q, width)."""
-        if self.layout == "packed":
-            linear, width = self.query_key_value, x.shape[-1]
-            return self._chunks(functional.linear(x, linear.weight[:width], linear.bias[:width]), 1)[0]
+        """Queries (b, h, q, d) of x (b, q, width); not in the packed layout."""
         return self._chunks(self.query(x), 1)[0]
 
     def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values (b, h, k, d) of memory (b, k, width)."""
-        if self.layout == "packed":
-            linear, width = self.query_key_value, memory.shape[-1]
-            projected = functional.linear(memory, linear.weight[width:], linear.bias[width:])
-        else:
-            projected = self.key_value(memory)
+        """Keys and values (b, h, k, d) of memory (b, k, width); not in the packed layout."""
+        projected = self.key_value(memory)
         if self.layout == "interleaved":
             b, k, rows = projected.shape
             heads = projected.view(b, k, rows // (2 * self.head_dim), 2, self.head_dim).transpose(1, 2)

@@ -77,13 +77,13 @@ class Examples:
         return cls(Sequences.of(rows[0]), Sequences.of(rows[1]), skipped)
 
     def batch(self, rows: Ids) -> Batch:
-        """The rows as `source` (b, s), `target` (b, t), which the decoder reads, and `labels` (b, t), which follow."""
+        """The rows as `source` (b, s), `shifted` (b, t), which the decoder reads, and `labels` (b, t), which follow."""
         import torch
 
         whole = self.targets.padded(rows)
         labels = whole[:, 1:]
-        target = np.where(labels == PAD, PAD, whole[:, :-1])
-        arrays = {"source": self.sources.padded(rows), "target": target, "labels": labels}
+        shifted = np.where(labels == PAD, PAD, whole[:, :-1])
+        arrays = {"source": self.sources.padded(rows), "shifted": shifted, "labels": labels}
         return {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
 
 

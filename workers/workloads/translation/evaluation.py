@@ -73,6 +73,6 @@ def token_loss(model: Transformer, examples: Examples, count: int) -> float:
     for begin in range(0, count, _BATCH):
         batch = {key: value.to(device) for key, value in examples.batch(order[begin : begin + _BATCH]).items()}
         labels = batch["labels"][batch["labels"] != PAD]
-        total += float(smoothed_cross_entropy(model(batch["source"], batch["target"]), labels, 0.0))
+        total += float(smoothed_cross_entropy(model(batch["source"], batch["shifted"]), labels, 0.0))
         tokens += len(labels)
     return total / max(1, tokens)

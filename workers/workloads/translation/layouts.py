@@ -15,6 +15,7 @@ from torch import Tensor
 
 _PARTS = ("query", "key", "value")
 _FUSED = {"query_key_value": _PARTS, "key_value": _PARTS[1:]}
+CROSS = "cross_attention."  # name of the modules that attend to another sequence
 _FUSED_NAME = re.compile(r"(.*\.)(query_key_value|key_value)(\.\w+)")
 _PART_NAME = re.compile(r"(.*\.)(key|value)(\.\w+)")
 
@@ -35,11 +36,12 @@ def canonical(state: Mapping[str, Tensor], layout: str, head_dim: int) -> dict[s
 def native(state: Mapping[str, Tensor], layout: str, head_dim: int) -> dict[str, Tensor]:
     """The inverse of `canonical`."""
     result = dict(state)
-    fused = "query_key_value" if layout == "packed" else "key_value"
     for name in state:
         match = _PART_NAME.fullmatch(name)
         if match is None or match[2] != "key":
             continue
+        packed = layout == "packed" and not match[1].endswith(CROSS)
+        fused = "query_key_value" if packed else "key_value"
         names = {part: match[1] + part + match[3] for part in _FUSED[fused]}
         parts = {part: result.pop(full) for part, full in names.items()}
         result[match[1] + fused + match[3]] = join(parts, fused, layout, head_dim)

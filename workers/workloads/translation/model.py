@@ -85,7 +85,7 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., width) to (..., width)."""
-        y: Tensor = self.outer(functional.relu(self.inner(x), inplace=True))
+        y: Tensor = self.outer(functional.relu(self.inner(x)))
         return y
 
 
@@ -100,8 +100,7 @@ class EncoderLayer(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         """x (b, s, width) under mask (b, 1, 1, s)."""
-        y = self.attention_norm(x)
-        x = self.dropout.add(x, self.attention(y, y, mask))
+        x = self.dropout.add(x, self.attention(self.attention_norm(x), mask=mask))
         return self.dropout.add(x, self.feed_forward(self.feed_forward_norm(x)))
 
 
@@ -121,7 +120,7 @@ class DecoderLayer(nn.Module):
     def __init__(self, a: Architecture) -> None:
         super().__init__()
         self.self_norm, self.self_attention = nn.LayerNorm(a.width), _attention(a)
-        self.cross_norm, self.cross_attention = nn.LayerNorm(a.width), _attention(a)
+        self.cross_norm, self.cross_attention = nn.LayerNorm(a.width), _attention(a, cross=True)
         self.feed_forward_norm, self.feed_forward = nn.LayerNorm(a.width), FeedForward(a.width, a.feed_forward)
         self.dropout = Dropout(a.dropout)
 
@@ -192,16 +191,16 @@ class Transformer(nn.Module):
         if not self.embedding.tokens.weight.is_meta:
             initialise(self, seed)
 
-    def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        """Logits (n, v) of the n positions of target that are no padding, row by row.
+    def forward(self, source: Tensor, shifted: Tensor) -> Tensor:
+        """Logits (n, v) of the n positions of `shifted` that are no padding, row by row.
 
         Args:
-            source: ids (b, s). target: ids (b, t), shifted right, padded where the labels are.
+            source: ids (b, s). shifted: target ids (b, t), shifted right, padded where the labels are.
         """
         mask = padding_mask(source)
         memory = self.encode(source, mask)
-        hidden = self.decoder(self.embedding(target), memory, mask)
-        return self.score(hidden[target != PAD])
+        hidden = self.decoder(self.embedding(shifted), memory, mask)
+        return self.score(hidden[shifted != PAD])
 
     def encode(self, source: Tensor, mask: Tensor) -> Tensor:
         """Memory (b, s, width) of ids (b, s)."""
@@ -232,8 +231,8 @@ class Transformer(nn.Module):
         return self.score(self.decoder.norm(x)[:, 0])
 
 
-def _attention(a: Architecture) -> Attention:
-    return Attention(a.width, a.num_heads, a.layout, a.kernel)
+def _attention(a: Architecture, *, cross: bool = False) -> Attention:
+    return Attention(a.width, a.num_heads, a.layout, a.kernel, cross=cross)
 
 
 def padding_mask(source: Tensor) -> Tensor:
@@ -268,13 +267,12 @@ def initialise(model: Transformer, seed: int) -> None:
 def _initialise_inputs(attention: Attention, generator: torch.Generator) -> None:
     width = attention.output.in_features
     parts = {part: _xavier(torch.Size((width, width)), generator) for part in ("query", "key", "value")}
-    if attention.layout == "packed":
-        weight = layouts.join(parts, "query_key_value", "packed", attention.head_dim)
-        attention.query_key_value.weight.copy_(weight)
-    else:
+    fused = "query_key_value" if attention.layout == "packed" else "key_value"
+    linear = attention.get_submodule(fused)
+    assert isinstance(linear, nn.Linear)
+    linear.weight.copy_(layouts.join(parts, fused, attention.layout, attention.head_dim))
+    if attention.layout != "packed":
         attention.query.weight.copy_(parts["query"])
-        weight = layouts.join(parts, "key_value", attention.layout, attention.head_dim)
-        attention.key_value.weight.copy_(weight)
 
 
 def _xavier(shape: torch.Size, generator: torch.Generator) -> Tensor:

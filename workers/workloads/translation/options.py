@@ -105,10 +105,7 @@ def declare(hardware: Hardware) -> Declared:
 def space(hardware: Hardware) -> Space:
     """The space of what `declare` gives."""
     declared = declare(hardware)
-    constraints = list(declared.constraints)
-    if any("tensor" in getattr(p, "choices", ()) for p in declared.parameters):  # rows of a head lie together there
-        constraints.append("parallelism != 'tensor' or attention_layout == 'interleaved'")
-    return Space(*declared.parameters, constraints=constraints)
+    return Space(*declared.parameters, constraints=declared.constraints)
 
 
 def check(given: Mapping[str, Any]) -> None:

@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 from torch import Tensor, nn
 
+from workers.parallel.balance import balanced
 from workers.workloads.base import ParallelPlan
 
+from .layouts import CROSS
 from .model import Architecture, Transformer, padding_mask
 
 
 def plan(architecture: Architecture) -> ParallelPlan:
-    """Layers in order of execution, and which matrices are split by columns (heads, hidden units) or rows.
-
-    Only the interleaved layout keeps the rows of a head together, so only it can be split for tensor parallelism.
-    """
+    """Layers in order of execution, and which matrices are split by columns (heads, hidden units) or rows."""
     a = architecture
     layers = [f"encoder.layers.{i}" for i in range(a.encoder_layers)]
     layers += [f"decoder.layers.{i}" for i in range(a.decoder_layers)]
     tensor: dict[str, str] = {}
-    if a.layout == "interleaved":
-        for attention in (
-            "encoder.layers.*.attention",
-            "decoder.layers.*.self_attention",
-            "decoder.layers.*.cross_attention",
-        ):
-            tensor |= {f"{attention}.query": "column", f"{attention}.key_value": "column", f"{attention}.output": "row"}
-        for side in ("encoder", "decoder"):
-            tensor |= {f"{side}.layers.*.feed_forward.inner": "column", f"{side}.layers.*.feed_forward.outer": "row"}
+    for attention in (
+        "encoder.layers.*.attention",
+        "decoder.layers.*.self_attention",
+        "decoder.layers.*.cross_attention",
+    ):
+        tensor |= _split_attention(attention, a.layout)
+    for side in ("encoder", "decoder"):
+        tensor |= {f"{side}.layers.*.feed_forward.inner": "column", f"{side}.layers.*.feed_forward.outer": "row"}
     return ParallelPlan(
         layers=tuple(layers),
         tensor=tensor,
@@ -38,37 +34,28 @@ def plan(architecture: Architecture) -> ParallelPlan:
     )
 
 
+def _split_attention(name: str, layout: str) -> dict[str, str]:
+    """Heads shared out: rows of a head lie together in the interleaved layout, in blocks in the others."""
+    output = {f"{name}.output": "row"}
+    if layout == "packed" and not name.endswith(CROSS.rstrip(".")):
+        return {f"{name}.query_key_value": "column:3", **output}
+    key_value = "column" if layout == "interleaved" else "column:2"
+    return {f"{name}.query": "column", f"{name}.key_value": key_value, **output}
+
+
 def cut(model: Transformer, num_stages: int) -> list[nn.Module]:
     """Parts of about equal cost, in order; they share the model's parameters, under the names these have in it.
 
-    Each takes the keyword arguments `source` (b, s) and `target` (b, t), and what the stage before returned: nothing
-    for the first, the encoder's hidden states (b, s, width), or its memory and the decoder's states (b, t, width).
-    The last returns logits (b, t, v), padding included. The embedding is in every stage that embeds or scores; its
-    gradient is the sum of theirs.
+    A stage takes what the one before returned: nothing, the encoder's states (b, s, width), or its memory and the
+    decoder's states (b, t, width); and by keyword `source` (b, s) and `shifted` (b, t). The last returns logits
+    (b, t, v), padding included. The embedding is in every stage that embeds or scores.
 
     Raises:
-        ValueError: there are fewer layers than stages.
+        UsageError: there are fewer layers than stages.
     """
-    sides = ["encoder"] * model.architecture.encoder_layers + ["decoder"] * model.architecture.decoder_layers
-    if not 1 <= num_stages <= len(sides):
-        raise ValueError(f"a model of {len(sides)} layers is cut into 1 to {len(sides)} stages, got {num_stages}")
-    costs = [2.0 if side == "encoder" else 3.0 for side in sides]
-    bounds = _balanced(costs, num_stages)
-    return [Stage(model, begin, end) for begin, end in pairwise(bounds)]
-
-
-def _balanced(costs: list[float], num_parts: int) -> list[int]:
-    """Bounds of contiguous parts whose largest sum is the least that can be."""
-    best = {(0, 0): (0.0, [0])}  # (parts, items) -> (largest sum, bounds)
-    for part in range(1, num_parts + 1):
-        for end in range(part, len(costs) + 1):
-            options = [
-                (max(best[part - 1, begin][0], sum(costs[begin:end])), [*best[part - 1, begin][1], end])
-                for begin in range(part - 1, end)
-                if (part - 1, begin) in best
-            ]
-            best[part, end] = min(options)
-    return best[num_parts, len(costs)][1]
+    a = model.architecture
+    costs = [2.0] * a.encoder_layers + [3.0] * a.decoder_layers
+    return [Stage(model, part.start, part.stop) for part in balanced(costs, num_stages)]
 
 
 class Stage(nn.Module):
@@ -88,7 +75,7 @@ class Stage(nn.Module):
         if self.ends and model.projection is not None:
             self.projection = model.projection
 
-    def forward(self, *hidden: Tensor, source: Tensor, target: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+    def forward(self, *hidden: Tensor, source: Tensor, shifted: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         """See `cut`."""
         mask = padding_mask(source)
         memory = hidden[0] if hidden else self.embedding(source)
@@ -96,7 +83,7 @@ class Stage(nn.Module):
             memory = _run(self.encoder, memory, mask)
         if not hasattr(self, "decoder"):
             return memory
-        x = _run(self.decoder, self.embedding(target) if self.starts_decoder else hidden[1], memory, mask)
+        x = _run(self.decoder, self.embedding(shifted) if self.starts_decoder else hidden[1], memory, mask)
         if not self.ends:
             return memory, x
         logits: Tensor = self.projection(x) if hasattr(self, "projection") else self.embedding.score(x)

@@ -1,0 +1,92 @@
+"""A trained model as a folder: weights, vocabulary, architecture; written by `export`, read by `translate`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from search_spaces.errors import DataError, UsageError
+from workers import checkpoint
+
+from . import layouts
+from .decoding import Search, translate
+from .model import Architecture, Transformer
+from .vocabulary import EOS, Vocabulary, save
+
+if TYPE_CHECKING:
+    from . import Translation
+
+_WEIGHTS, _VOCABULARY, _ARCHITECTURE = "model.safetensors", "vocabulary.model", "architecture.json"
+
+
+def export(workload: Translation, trial: Path, target: Path) -> Mapping[str, str]:
+    """Write the newest checkpoint of a trial's folder into the folder `target`.
+
+    Returns:
+        Name of each file and what it holds.
+
+    Raises:
+        UsageError: the trial has no sound checkpoint.
+    """
+    found = checkpoint.load(trial)
+    if found is None:
+        raise UsageError(f"{trial} holds no checkpoint to export")
+    vocabulary = Vocabulary((trial / _VOCABULARY).read_bytes())
+    save_file({name: tensor.contiguous() for name, tensor in found.model.items()}, target / _WEIGHTS)
+    save(vocabulary, target / _VOCABULARY)
+    (target / _ARCHITECTURE).write_text(json.dumps(dataclasses.asdict(workload.architecture), indent=1) + "\n")
+    return {
+        _WEIGHTS: "the weights: query, key and value of attention apart",
+        _VOCABULARY: "the subword vocabulary (sentencepiece)",
+        _ARCHITECTURE: "what the model is built from",
+    }
+
+
+@dataclass(frozen=True)
+class Translator:
+    """A model and its vocabulary."""
+
+    model: Transformer
+    vocabulary: Vocabulary
+
+    @classmethod
+    def load(cls, folder: Path) -> Translator:
+        """Read an exported folder.
+
+        Raises:
+            DataError: a file is missing, damaged, or does not fit the others.
+        """
+        try:
+            architecture = Architecture(**json.loads((folder / _ARCHITECTURE).read_text()))
+            vocabulary = Vocabulary((folder / _VOCABULARY).read_bytes())
+            state = load_file(folder / _WEIGHTS)
+        except (OSError, ValueError, TypeError, SafetensorError) as error:
+            raise DataError(f"{folder} holds no exported model: {error}") from None
+        if len(vocabulary) != architecture.vocabulary_size:
+            raise DataError(
+                f"{folder}: the vocabulary has {len(vocabulary)} entries, the model {architecture.vocabulary_size}"
+            )
+        model = Transformer(architecture)
+        try:
+            model.load_state_dict(layouts.native(state, architecture.layout, architecture.head_dim))
+        except (RuntimeError, KeyError) as error:
+            raise DataError(f"{folder}: the weights do not fit the architecture: {error}") from None
+        return cls(model.eval(), vocabulary)
+
+    def translate(self, lines: list[str], search: Search) -> list[str]:
+        """A translation of each line; an empty one of an empty one. Lines longer than the model can read are cut."""
+        room = self.model.architecture.max_length - 1
+        sources = [[*ids[:room], EOS] for ids in self.vocabulary.encode(lines)]
+        wanted = [i for i, line in enumerate(lines) if line.strip()]
+        found = self.vocabulary.decode(translate(self.model, [sources[i] for i in wanted], search))
+        results = [""] * len(lines)
+        for i, text in zip(wanted, found, strict=True):
+            results[i] = text
+        return results
