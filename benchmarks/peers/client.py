@@ -43,7 +43,7 @@ class PeerSuggester(Suggester):
         single = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
         command = [str(environment(peer)), str(Path(__file__).parent / f"{peer}_adapter.py")]
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=single
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=None, text=True, env=single
         )
         self.num_told = 0
         self._send({"space": space.to_dict(), "goals": len(self.goals), "seed": seed})
