@@ -30,7 +30,7 @@ def command(sweep: str, store: str, as_json: bool) -> None:
     from automl.report.console import console
     from automl.report.live import render
 
-    console().print(render(snapshot, height=24))
+    console(width=100).print(render(snapshot, height=24))
 
 
 def status_object(snapshot: Snapshot) -> dict[str, object]:

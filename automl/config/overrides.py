@@ -66,7 +66,7 @@ def _set(root: Node, override: Override, problems: Problems) -> None:
 
 def _value(override: Override, problems: Problems) -> Node | None:
     """The value as a tree; None, with a problem, where it is malformed."""
-    text = override.value.strip()
+    text = override.value.strip(" ")
     before = len(problems.found)
     if len(text) > MAX_BYTES:
         problems.found.append(Problem(override.label, 0, override.key, f"at most {MAX_BYTES} characters"))

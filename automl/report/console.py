@@ -13,11 +13,10 @@ from rich.text import Text
 WIDE = 200
 
 
-def console(*, stderr: bool = False) -> Console:
-    """The terminal, or what the output is piped into: plain then, and wide enough not to cut what a person greps."""
-    stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() or os.environ.get("COLUMNS") else WIDE
-    return Console(file=stream, width=width, highlight=False, soft_wrap=False)
+def console(*, width: int = WIDE) -> Console:
+    """The terminal, or what the output is piped into: plain then, `width` wide so as not to cut what a person greps."""
+    known = sys.stdout.isatty() or os.environ.get("COLUMNS")
+    return Console(width=None if known else width, highlight=False)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[RenderableType]], *, right: Sequence[str] = ()) -> Table:

@@ -23,6 +23,7 @@ from .console import table
 
 REFRESH_SECONDS = 0.25
 NEWS_SECONDS = 60.0
+MAX_WIDTH = 160
 STYLES = {"running": "cyan", "completed": "green", "failed": "red", "stopped": "yellow", "paused": "magenta"}
 SWEEP_STYLES = {"running": "cyan", "finished": "green", "interrupted": "yellow", "failed": "red"}
 
@@ -38,7 +39,7 @@ class SweepView:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """See rich."""
-        width = options.max_width
+        width = min(options.max_width, MAX_WIDTH)
         yield _heading(self.snapshot, width)
         yield _progress(self.snapshot, width)
         yield Text()
@@ -169,7 +170,7 @@ def _gain(snapshot: Snapshot, best: Trial, value: float) -> str:
     baseline = text.goal_value(snapshot.trials[0], snapshot)
     if baseline is None or best.number == 0:
         return ""
-    return f"  {value - baseline:+.4g} against the default"
+    return f"  {value - baseline:+.4g} against {'the default' if text.has_default(snapshot) else 'trial 0'}"
 
 
 def _trials(snapshot: Snapshot, num_rows: int) -> RenderableType:
@@ -179,7 +180,7 @@ def _trials(snapshot: Snapshot, num_rows: int) -> RenderableType:
     others.sort(key=lambda trial: (trial.ended or 0.0, trial.number), reverse=True)
     shown = [*running[: max(num_rows - 2, 1)], *others]
     best = snapshot.best
-    default = snapshot.trials[0].params if snapshot.trials else {}
+    default = snapshot.trials[0].params if text.has_default(snapshot) else {}
     goal = snapshot.goals[0].metric
     rows = [_row(snapshot, trial, default, best) for trial in shown[:num_rows]]
     return table(["trial", "state", goal[:16], "time", "configuration"], rows, right=["trial", goal[:16], "time"])
@@ -198,13 +199,13 @@ def _row(
         Text(state, style=STYLES.get(str(trial.state), "")),
         Text("-" if value is None else text.number(value), style="bold green" if is_best else ""),
         Text(text.duration(_seconds(snapshot, trial))),
-        Text(_difference(trial, default) or "the default", style="dim"),
+        Text(_difference(trial, default), style="dim"),
     )
 
 
 def _difference(trial: Trial, default: Mapping[str, Any]) -> str:
     changed = {name: value for name, value in trial.params.items() if default.get(name) != value}
-    return text.configuration(changed)
+    return text.configuration(changed) or "the default"
 
 
 def _seconds(snapshot: Snapshot, trial: Trial) -> float:

@@ -43,7 +43,7 @@ def comparison(snapshot: Snapshot, space: Space) -> RenderableType:
     """The best configuration and its metrics beside those of trial 0."""
     best, baseline = snapshot.best, snapshot.trials[0]
     assert best is not None, "there is nothing to compare where no trial succeeded"
-    head = ["", f"best (trial {best.number})", "default (trial 0)"]
+    head = ["", f"best (trial {best.number})", "default (trial 0)" if text.has_default(snapshot) else "trial 0"]
     names = [name for name in space.parameters if name in best.params or name in baseline.params]
     params: list[list[RenderableType]] = []
     for name in names:
@@ -93,10 +93,22 @@ def pareto_table(snapshot: Snapshot) -> RenderableType:
 
 def _headline(snapshot: Snapshot) -> str:
     trials = "1 trial" if len(snapshot.trials) == 1 else f"{len(snapshot.trials)} trials"
-    failed = text.failure_text(snapshot.trials)
-    return f"{snapshot.sweep} {snapshot.state}: {trials} in {text.duration(snapshot.seconds)}" + (
-        f", {failed}" if failed else ""
-    )
+    parts = [f"{snapshot.sweep} {snapshot.state}: {trials} in {text.duration(snapshot.seconds)}"]
+    parts += [part for part in (text.failure_text(snapshot.trials), _ended_by(snapshot)) if part]
+    return ", ".join(parts)
+
+
+def _ended_by(snapshot: Snapshot) -> str:
+    """Which part of the budget was reached."""
+    budget, best = snapshot.budget, snapshot.best
+    value = text.goal_value(best, snapshot) if best else None
+    if snapshot.state != "finished":
+        return ""
+    if budget.target is not None and value is not None and not snapshot.goals[0].better(budget.target, value):
+        return f"target of {text.number(budget.target)} reached"
+    if budget.trials is not None and len(snapshot.trials) >= budget.trials:
+        return ""
+    return "time is up" if budget.time is not None and snapshot.seconds >= budget.time else ""
 
 
 def _answer(snapshot: Snapshot) -> str:
@@ -110,12 +122,14 @@ def _answer(snapshot: Snapshot) -> str:
         return "No trial has succeeded." + _reasons(snapshot)
     found = f"Best {goal.metric}: {text.number(value)} in trial {best.number}"
     baseline = text.goal_value(snapshot.trials[0], snapshot)
+    default = "the default" if text.has_default(snapshot) else "trial 0"
     if best.number == 0:
-        return f"{found}, the default configuration: no other trial was better."
+        which = ", the default" if text.has_default(snapshot) else ""
+        return f"{found}{which}: no other trial was better."
     if baseline is None:
-        return f"{found}; the default configuration (trial 0) failed."
+        return f"{found}; {default} failed."
     share = f" ({(value - baseline) / abs(baseline):+.1%})" if baseline else ""
-    return f"{found}, {value - baseline:+.4g}{share} against the default ({text.number(baseline)})."
+    return f"{found}, {value - baseline:+.4g}{share} against {default} ({text.number(baseline)})."
 
 
 def _reasons(snapshot: Snapshot) -> str:

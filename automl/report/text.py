@@ -59,6 +59,11 @@ def goal_value(trial: Trial, snapshot: Snapshot, index: int = 0) -> float | None
     )
 
 
+def has_default(snapshot: Snapshot) -> bool:
+    """Whether trial 0 is the default configuration: where a parameter has no default, it is a suggestion."""
+    return bool(snapshot.trials) and snapshot.trials[0].source == "default"
+
+
 def failures(trials: Iterable[Trial]) -> Counter[str]:
     """How many trials failed, by kind, the most frequent first."""
     kinds = Counter(trial.failure or "unknown" for trial in trials if trial.state is TrialState.FAILED)

@@ -27,7 +27,17 @@ def trial(number: int, bleu: float | None, state: TrialState = TrialState.COMPLE
     params = {"learning_rate": 1e-3 * (number + 1), "precision": "bf16" if number else "fp32"}
     metrics = {} if bleu is None else {"bleu": bleu, "peak_memory_bytes": 9.1e8}
     ended = 30.0 * (number + 1) if state.finished else None
-    found = Trial(number, params, state, metrics, attempts=1, seconds=30.0, started=30.0 * number, ended=ended)
+    found = Trial(
+        number,
+        params,
+        state,
+        metrics,
+        attempts=1,
+        seconds=30.0,
+        started=30.0 * number,
+        ended=ended,
+        source="" if number else "default",
+    )
     return replace(found, **facts)  # type: ignore[arg-type]
 
 
@@ -134,6 +144,12 @@ def test_the_summary_compares_the_best_with_the_default() -> None:
     assert "automl best nmt --json" in found
 
 
+def test_a_first_trial_that_was_suggested_is_not_called_the_default() -> None:
+    found = summary(snapshot(trial(0, 20.0, source="bayes"), trial(1, 30.0), state="finished"))
+    assert "+10 (+50.0%) against trial 0 (20)." in found
+    assert "default" not in found
+
+
 def test_an_interrupted_sweep_is_pointed_to_resume() -> None:
     found = summary(replace(MIDDLE, state="interrupted"), "--store 'my runs'")
     assert "automl resume nmt --store 'my runs'" in found
@@ -141,7 +157,7 @@ def test_an_interrupted_sweep_is_pointed_to_resume() -> None:
 
 def test_a_default_that_nothing_beat_is_said_to_be_the_best() -> None:
     found = summary(snapshot(trial(0, 20.0), trial(1, 3.0), state="finished"))
-    assert "Best bleu: 20 in trial 0, the default configuration: no other trial was better." in found
+    assert "Best bleu: 20 in trial 0, the default: no other trial was better." in found
 
 
 def test_a_sweep_without_success_says_why() -> None:
