@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import ValidationError
 
 from automl.errors import SpaceError, UsageError
-from search_spaces import Choice, Space
+from search_spaces import Choice, Int, Space
 from search_spaces.expressions import Expression
 from search_spaces.parameters import Parameter, Value, parameter_from_dict
 from search_spaces.plugins import nearest
@@ -18,6 +20,8 @@ from .declaration import Declaration
 from .entries import build
 from .nodes import Node, Problems, shown
 from .schema import Entry, tell
+
+MAX_TRIED = 4096
 
 
 @dataclass(frozen=True)
@@ -222,7 +226,9 @@ class Resolution:
             names = [name for name in constraint.names if name not in self.tuned]
             values = {name: value for name in names if (value := self._fixed_value(name)) is not None}
             if len(names) < len(constraint.names) and len(values) == len(names):  # else nothing to choose or to know
-                found.append(str(constraint.bind(values)))
+                bound = constraint.bind(values)
+                if not _always_holds(bound, self.tuned):
+                    found.append(str(bound))
         return found
 
 
@@ -242,6 +248,22 @@ def split_constraints(texts: Iterable[str], tuned: Iterable[str]) -> tuple[list[
             named = set()
         (expressions if named and named <= names else metrics).append(text)
     return metrics, expressions
+
+
+def _always_holds(constraint: Expression, parameters: Mapping[str, Parameter]) -> bool:
+    """Whether every combination of the values of what it names satisfies it, where they are few enough to try."""
+    values = [_values(parameters[name]) for name in constraint.names]
+    if not all(values) or math.prod(map(len, values)) > MAX_TRIED:
+        return False
+    points = itertools.product(*values)
+    return all(constraint.evaluate(dict(zip(constraint.names, point, strict=True))) for point in points)
+
+
+def _values(parameter: Parameter) -> Sequence[Value]:
+    """Every value of a discrete parameter; none for a continuous one."""
+    if isinstance(parameter, Choice):
+        return parameter.choices
+    return range(parameter.low, parameter.high + 1) if isinstance(parameter, Int) else ()
 
 
 def _among(value: Any, values: Iterable[Value]) -> bool:

@@ -92,9 +92,13 @@ class PlainLines:
         self.best: float | None = None
         self.next_news = NEWS_SECONDS
         self.suggesting = ""
+        self.dashboard = ""
 
     def __call__(self, snapshot: Snapshot) -> None:
         """Print what is new."""
+        if snapshot.dashboard and not self.dashboard:
+            self._line(snapshot, f"Ray dashboard: {snapshot.dashboard}")
+        self.dashboard = snapshot.dashboard
         for trial in snapshot.trials:
             if self.seen.get(trial.number) is not trial.state:
                 self.seen[trial.number] = trial.state
@@ -224,7 +228,9 @@ def _footer(snapshot: Snapshot) -> list[RenderableType]:
     recent = list(snapshot.suggestion_seconds)[-10:]
     each = f", {sum(recent) / len(recent):.2g} s each" if recent else ""
     words.append(f"suggestions {snapshot.suggesting}{each}")
-    return [counts, Text("   ".join(words), style="dim")]
+    if snapshot.dashboard:
+        words.append(snapshot.dashboard)
+    return [counts, Text("   ".join(words), style="dim", no_wrap=True, overflow="ellipsis")]
 
 
 def _counts(snapshot: Snapshot) -> list[str]:

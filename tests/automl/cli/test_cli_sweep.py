@@ -158,7 +158,7 @@ def test_a_file_that_cannot_be_imported_is_refused(folder: Path) -> None:
 @pytest.mark.parametrize("arguments", [["absent.yaml"], ["."], ["toy.yaml", "seed=.inf"], ["toy.yaml", "--seed", "-1"]])
 def test_the_program_itself_ends_with_status_2_and_no_traceback(folder: Path, arguments: list[str]) -> None:
     running = process("sweep", *arguments, "--objective", "mine.py:objective")
-    out, err = running.communicate(timeout=120)
+    out, err = running.communicate(timeout=240)
     assert (running.returncode, out) == (2, "")
     assert err.startswith("Error: ")
     assert "Traceback" not in err
@@ -238,7 +238,7 @@ def test_an_interrupted_sweep_ends_with_130_and_resumes(folder: Path) -> None:
     running = process("sweep", "toy.yaml", *arguments, PAUSE="0.5")
     wait_for(lambda: len([t for t in status_trials(folder) if t["state"] == "completed"]) >= 1, running)
     running.send_signal(signal.SIGINT)
-    out, err = running.communicate(timeout=60)
+    out, err = running.communicate(timeout=240)
     assert running.returncode == 130, err
     assert "automl resume toy" in out
     assert "Traceback" not in err
@@ -247,7 +247,7 @@ def test_an_interrupted_sweep_ends_with_130_and_resumes(folder: Path) -> None:
     assert len(before) < 4
 
     resumed = process("resume", "toy", *arguments)
-    out, err = resumed.communicate(timeout=120)
+    out, err = resumed.communicate(timeout=240)
     assert resumed.returncode == 0, err
     after = trials()
     assert [trial["number"] for trial in after] == [0, 1, 2, 3]
@@ -262,7 +262,7 @@ def status_trials(folder: Path) -> list[dict[str, Any]]:
     )
 
 
-def wait_for(condition: Callable[[], bool], running: subprocess.Popen[str], seconds: float = 120.0) -> None:
+def wait_for(condition: Callable[[], bool], running: subprocess.Popen[str], seconds: float = 240.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert running.poll() is None, running.communicate()

@@ -101,6 +101,11 @@ def test_a_constraint_sees_the_value_of_what_is_not_tuned() -> None:
     assert not space.legal({"width": 36})
 
 
+def test_a_constraint_that_nothing_can_break_any_more_is_left_out() -> None:
+    assert resolve("space: {width: [64, 128]}")[0].constraints == ()
+    assert resolve("space: {width: [64, 128], num_heads: auto}")[0].constraints == ()
+
+
 @pytest.mark.parametrize(
     ("text", "active"),
     [
