@@ -114,7 +114,9 @@ def fold(trial: Trial | None, event: SweepEvent) -> Trial | None:
         return _end(trial, event)
     if isinstance(event, Report):
         return _report(trial, event)
-    return replace(trial, details={**trial.details, "worker": event.worker}) if event.worker else trial
+    if event.worker in ("", trial.details.get("worker")):
+        return trial
+    return replace(trial, details={**trial.details, "worker": event.worker})
 
 
 def lineage(points: tuple[ReportPoint, ...], point: ReportPoint) -> tuple[ReportPoint, ...]:

@@ -61,25 +61,42 @@ def run(
     """
     check(spec, dispatcher, objective)
     kind = DISPATCHERS.get(dispatcher)
+
+    def start() -> Dispatcher:
+        return _dispatcher(kind, spec, objective, ray_address)
+
+    return conduct(spec, ledger, kind, start, on_change=on_change, resume=resume)
+
+
+def conduct(
+    spec: SweepSpec,
+    ledger: Ledger,
+    kind: type[Dispatcher],
+    start: Callable[[], Dispatcher],
+    *,
+    on_change: Callable[[Snapshot], None] | None = None,
+    resume: bool = False,
+) -> Snapshot:
+    """As `run`, on a dispatcher of that kind that `start` makes once suggestions are on their way."""
     recorder = ledger.acquire(spec.name)
     try:
         if recorder.trials and not resume:
             raise UsageError(f"sweep {spec.name!r} has run before: resume it, or choose another name")
+        seconds = ledger.snapshot(spec.name).seconds if recorder.trials else 0.0
         ledger.replace_spec(spec.name, spec)
-        assigner = Assigner(spec, ledger.folder(spec.name))
         suggestions = _suggestions(spec, ahead=kind.suggests_ahead)
         stopper = STOPPERS.get(spec.stopper)(spec.goals, spec.constraints, seed=spec.seed)
-        seconds = ledger.snapshot(spec.name).seconds if recorder.trials else 0.0
         journal = Journal(spec, recorder, suggestions, seconds=seconds, on_change=on_change)
         suggestions.note = lambda message: journal.note("fallback", message)
+        assigner = Assigner(spec, ledger.folder(spec.name))
         with Attention(breaks_in=kind.commits_each) as attention:
 
-            def start() -> Dispatcher:
-                made = _dispatcher(kind, spec, ledger, objective, ray_address)
+            def listening() -> Dispatcher:
+                made = start()
                 attention.listen()  # Ray has put handlers of its own in place
                 return made
 
-            return Controller(journal, suggestions, stopper, assigner, attention).run(start)
+            return Controller(journal, suggestions, stopper, assigner, attention).run(listening)
     except KeyboardInterrupt:
         return ledger.snapshot(spec.name)
     finally:
@@ -189,7 +206,7 @@ def _suggestions(spec: SweepSpec, *, ahead: bool) -> Suggestions:
 
 
 def _dispatcher(
-    kind: type[Dispatcher], spec: SweepSpec, ledger: Ledger, objective: Objective | None, ray_address: str | None
+    kind: type[Dispatcher], spec: SweepSpec, objective: Objective | None, ray_address: str | None
 ) -> Dispatcher:
     from .dispatch.inline import InlineDispatcher
 

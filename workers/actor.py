@@ -38,7 +38,7 @@ class Worker:
         self._objective: Callable[[Any], Any] | None = None
         self._broken = ""
         try:
-            self._warm(objective, workload)
+            self._warm(objective, workload, threads)
         except Exception as error:  # told by `ready`; an actor that fails to begin would only say that it died
             self._broken = f"{type(error).__name__}: {error}"
         self._mail: deque[Event] = deque()
@@ -97,7 +97,7 @@ class Worker:
             free.bind(("", 0))
             return f"tcp://{ray.util.get_node_ip_address()}:{free.getsockname()[1]}"
 
-    def _warm(self, objective: bytes | None, workload: str | None) -> None:
+    def _warm(self, objective: bytes | None, workload: str | None, threads: int) -> None:
         if objective is not None:
             from ray import cloudpickle
 
@@ -106,12 +106,9 @@ class Worker:
             from .workloads import WORKLOADS
 
             WORKLOADS.get(workload)
-        if workload is not None or (objective is not None and b"torch" in objective):
-            import torch
+        import torch  # once a worker, before the first attempt
 
-            torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
-        from . import run  # noqa: F401
-
+        torch.set_num_threads(threads)
         gc.collect()
         gc.freeze()  # what is imported stays: collecting it again before each trial takes a tenth of a second
 

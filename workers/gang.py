@@ -77,7 +77,7 @@ class Gang:
     def halt(self, how: Halt) -> None:
         """Ask every rank to end."""
         for seat in self._seats:
-            seat.actor.halt.options(concurrency_group="control").remote(
+            seat.actor.halt.options(concurrency_group="control", enable_task_events=False).remote(
                 self.assignment.trial, self.assignment.attempt, how
             )
 
@@ -97,7 +97,11 @@ class Gang:
         return []
 
     def _take(self) -> None:
-        self._mail = self._seats[0].actor.take.options(concurrency_group="mail").remote(TAKE_SECONDS)
+        # No task events: the dashboard's list of tasks is for attempts.
+        take = self._seats[0].actor.take.options(
+            name=self.assignment.label, concurrency_group="mail", enable_task_events=False
+        )
+        self._mail = take.remote(TAKE_SECONDS)
         self.refs[self._mail] = 0
 
     def _failed(self, rank: int, error: Exception) -> list[Event]:

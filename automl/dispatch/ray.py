@@ -180,7 +180,7 @@ class RayDispatcher(Dispatcher):
             max_task_retries=0,
             scheduling_strategy=PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=slot),
         ).remote(self._objective, self._workload, max(1, self._resources.cpus))
-        self._starting[actor.ready.remote()] = slot
+        self._starting[actor.ready.options(enable_task_events=False).remote()] = slot
         return Seat(actor, "")
 
     def _on_started(self, ref: Any) -> None:

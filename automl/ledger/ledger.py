@@ -166,6 +166,8 @@ class Ledger:
         try:
             if lock and not lock.acquire():
                 raise self._refusal(sweep, self._holder(row["id"]))
+            if lock:
+                store.check_pages(self._engine, self.name)
             with store.translated(self.name), self._write() as connection:
                 holder = self._holder(row["id"], connection)
                 if not lock and holder and holder["held"] and _is_alive(holder) and self._folder:

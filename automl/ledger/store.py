@@ -80,6 +80,14 @@ def check_version(engine: sa.Engine, name: str) -> None:
         raise StoreError(f"{name} has schema version {text}, this automl knows up to {VERSION}: use a newer automl")
 
 
+def check_pages(engine: sa.Engine, name: str) -> None:
+    """Raise StoreError where a page of a SQLite file is damaged; reads all of it."""
+    with translated(name), engine.connect() as connection:
+        found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
+    if found != "ok":
+        raise StoreError(f"{name}: the file is damaged ({found}). It was left as it is")
+
+
 @contextmanager
 def translated(name: str) -> Iterator[None]:
     """Turn what the database or the file system says into a StoreError that names the store."""
