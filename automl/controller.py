@@ -82,7 +82,7 @@ class Controller:
             self._journal.flush()
             if self._is_over():
                 return
-            dispatcher.poll(self._handle, self._patience(dispatcher))
+            dispatcher.poll(lambda event: self._handle(event, dispatcher), self._patience(dispatcher))
 
     def _is_over(self) -> bool:
         history = self._journal.history
@@ -180,13 +180,13 @@ class Controller:
 
     # ------------------------------------------------------------------ what comes back
 
-    def _handle(self, event: Event) -> None:
+    def _handle(self, event: Event, dispatcher: Dispatcher) -> None:
+        self._check(dispatcher)  # an outcome means something else when the sweep is ending
         if isinstance(event, Outcome):
             self._on_outcome(event)
         elif (trial := self._journal.apply(event)) is not None and isinstance(event, Report):
             self._on_report(trial)
-        dispatcher = self._journal.dispatcher
-        if dispatcher is not None and dispatcher.commits_each:
+        if dispatcher.commits_each:
             self._check(dispatcher)
             self._journal.flush()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 from .accounts import Accounts
@@ -85,7 +85,7 @@ class Journal:
         changed = self._recorder.uncommitted > 0
         beating = time.monotonic() - self._beat > HEARTBEAT_SECONDS
         if changed or beating:
-            self._commit(self._status() if beating else None)
+            self._commit()
         effects, self._effects = self._effects, []
         for effect in effects:
             effect()
@@ -95,7 +95,7 @@ class Journal:
         """Commit for the last time; what still waits to be done is dropped."""
         self.state = state
         self._effects.clear()
-        self._commit(self._status(), state)
+        self._commit(state)
         self._show(True)
 
     def begun(self, trial: Trial) -> float:
@@ -118,10 +118,10 @@ class Journal:
             **self._status(),
         )
 
-    def _commit(self, status: Mapping[str, Any] | None, state: str | None = None) -> None:
-        if status is not None:
-            self._beat = time.monotonic()
-            status = {**status, "suggestion_seconds": status["suggestion_seconds"][-20:]}
+    def _commit(self, state: str | None = None) -> None:
+        self._beat = time.monotonic()
+        status = self._status()
+        status["suggestion_seconds"] = status["suggestion_seconds"][-20:]
         self.stop_requested |= self._recorder.commit(self.now, state=state, status=status)
 
     def _show(self, changed: bool) -> None:

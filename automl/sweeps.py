@@ -18,7 +18,7 @@ from .environment import describe
 from .errors import UsageError
 from .goals import Constraint, Goal, parse_constraints, parse_duration, parse_goals
 from .journal import Journal
-from .ledger import Ledger
+from .ledger import Ledger, check_name
 from .proposer import Proposer
 from .result import Result
 from .snapshot import Snapshot
@@ -105,6 +105,7 @@ def conduct(
 
 def check(spec: SweepSpec, dispatcher: str, objective: Objective | None) -> None:
     """Raise UsageError where something that the spec names does not exist; imports no suggester."""
+    check_name(spec.name)
     for registry, name in ((SUGGESTERS, spec.suggester), (STOPPERS, spec.stopper), (DISPATCHERS, dispatcher)):
         registry.require(name)
     if spec.workload is None and objective is None:

@@ -1,6 +1,6 @@
 """The only state of a sweep: its events, and the trials, attempts and reports that follow from them."""
 
-from .ledger import Ledger, SweepInfo
+from .ledger import Ledger, SweepInfo, check_name
 from .recorder import Recorder
 
-__all__ = ["Ledger", "Recorder", "SweepInfo"]
+__all__ = ["Ledger", "Recorder", "SweepInfo", "check_name"]

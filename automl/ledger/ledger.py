@@ -90,11 +90,7 @@ class Ledger:
         Raises:
             UsageError: the name is malformed, or in use and `rename` is not set.
         """
-        if not _NAME.fullmatch(spec.name):
-            raise UsageError(
-                f"a sweep's name is 1 to 64 letters, digits, '_', '.' or '-' and begins with a letter or digit, "
-                f"got {spec.name!r}"
-            )
+        check_name(spec.name)
         for candidate in _candidates(spec.name):
             if self._insert_sweep(replace(spec, name=candidate), environment or {}):
                 return candidate
@@ -265,6 +261,14 @@ class Ledger:
                 point = ReportPoint(step, codec.metrics_of(metrics), seconds, attempt, sequence)
                 points[trial] = lineage(points.get(trial, ()), point)
         return [codec.trial_of(row, points.get(row["number"], ())) for row in rows]
+
+
+def check_name(name: str) -> None:
+    """Raise UsageError where a sweep may not be named so: the name is also that of a folder."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"a sweep's name is 1 to 64 letters, digits, '_', '.' or '-', the first a letter or digit, got {name!r}"
+        )
 
 
 def _is_alive(holder: Mapping[str, Any]) -> bool:
