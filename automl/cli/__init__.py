@@ -16,14 +16,18 @@ FAILED, USAGE, NO_SUCCESS, INTERRUPTED = 1, 2, 3, 130
 
 # Verb to the module that defines it, in the order in which a person meets them.
 COMMANDS: Final[Mapping[str, str]] = {
+    "init": "init",
     "sweep": "sweep",
     "resume": "resume",
     "status": "status",
     "watch": "watch",
     "trials": "trials",
     "best": "best",
+    "compare": "compare",
+    "logs": "logs",
     "list": "sweeps",
     "stop": "stop",
+    "delete": "delete",
     "space": "space",
     "workloads": "workloads",
     "data": "data",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -23,7 +24,7 @@ from automl.trial import ReportPoint, Trial
 from . import codec, store
 from .holder import FileLock, alive
 from .recorder import Recorder, hold
-from .schema import EVENTS, HOLDERS, REPORTS, SWEEPS, TRIALS
+from .schema import ATTEMPTS, EVENTS, HOLDERS, REPORTS, SWEEPS, TRIALS
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
@@ -183,6 +184,20 @@ class Ledger:
         """Give a held sweep back."""
         if recorder := self._held.pop(sweep, None):
             recorder.release()
+
+    def delete(self, sweep: str) -> None:
+        """Remove a sweep with its trials, reports and files; raises StoreError where a controller holds it."""
+        row = self._row(sweep)
+        self.acquire(sweep)
+        try:
+            with store.translated(self.name), self._write() as connection:
+                for table in (REPORTS, ATTEMPTS, EVENTS, TRIALS, HOLDERS):
+                    connection.execute(table.delete().where(table.c.sweep == row["id"]))
+                connection.execute(SWEEPS.delete().where(SWEEPS.c.id == row["id"]))
+        finally:
+            self.release(sweep)
+        with store.translated(self.name):
+            shutil.rmtree(self.folder(sweep))
 
     def record(self, sweep: str, *events: SweepEvent) -> None:
         """Apply events to a held sweep and commit them together."""

@@ -127,7 +127,7 @@ class PlainLines:
             return [trial.failure.replace("_", " ")]
         goal, value = snapshot.goals[0], text.goal_value(trial, snapshot)
         if value is None:
-            return [f"no {goal.metric} within the constraints"]
+            return [f"no {goal.metric}{' within the constraints' if snapshot.constraints else ''}"]
         found = [f"{goal.metric} {text.number(value)}", f"in {text.duration(trial.seconds)}"]
         if self.best is None or goal.better(value, self.best):
             self.best = value

@@ -119,7 +119,8 @@ def _answer(snapshot: Snapshot) -> str:
         if succeeded and snapshot.constraints:
             rules = " and ".join(str(constraint) for constraint in snapshot.constraints)
             return f"No trial has kept to {rules}."
-        return "No trial has succeeded." + _reasons(snapshot)
+        missing = f" No trial has reported {goal.metric}." if succeeded else ""
+        return f"No trial has succeeded.{missing}{_reasons(snapshot)}"
     found = f"Best {goal.metric}: {text.number(value)} in trial {best.number}"
     baseline = text.goal_value(snapshot.trials[0], snapshot)
     default = "the default" if text.has_default(snapshot) else "trial 0"

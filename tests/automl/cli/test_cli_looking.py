@@ -190,3 +190,43 @@ def test_looking_imports_neither_torch_nor_ray(runs: str) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
     assert done.stdout.splitlines()[-1] == "LOADED []"
+
+
+def test_sweeps_are_compared(runs: str) -> None:
+    ledger = Ledger.open(runs)
+    for spec in (replace(SPEC, name="other"), replace(SPEC, name="apart", goals=(Goal("size"),))):
+        ledger.create_sweep(spec)
+    ledger.close()
+    lines = automl("compare", "toy", "other", "--store", runs).stdout.splitlines()
+    assert lines[0].split()[:6] == ["sweep", "state", "loss", "trials", "failed", "time"]
+    assert lines[1].split()[2:5] == ["1.5", "3", "1"]
+    assert lines[2].split()[2:5] == ["-", "0", "0"]
+    assert [one["sweep"] for one in parsed("compare", "toy", "other", "--store", runs)] == ["toy", "other"]
+    for wrong in (["toy"], ["toy", "apart"]):
+        assert automl("compare", *wrong, "--store", runs).exit_code == 2
+
+
+def test_the_log_of_a_trial(runs: str) -> None:
+    log = Path(runs) / "sweeps" / "toy" / "trials" / "2" / "logs" / "attempt-1-rank-1.log"
+    log.parent.mkdir(parents=True)
+    log.write_bytes(b"epoch 1\n\xff\n")
+    assert automl("logs", "toy", "2", "--rank", "1", "--store", runs).stdout.startswith("epoch 1\n")
+    absent = automl("logs", "toy", "2", "--store", runs)
+    assert absent.exit_code == 2
+    assert "there are attempt-1-rank-1.log" in absent.stderr
+    assert "there is no trial 9" in automl("logs", "toy", "9", "--store", runs).stderr
+
+
+def test_a_sweep_is_deleted_with_its_files_unless_it_is_held(runs: str) -> None:
+    folder = Path(runs) / "sweeps" / "toy"
+    holder = Ledger.open(runs)
+    holder.create_sweep(replace(SPEC, name="other"))
+    holder.acquire("toy")
+    refused = automl("delete", "toy", "--yes", "--store", runs)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    holder.close()
+    assert CliRunner().invoke(cli, ["delete", "toy", "--store", runs], input="n\n").exit_code == 1
+    assert folder.is_dir()
+    assert automl("delete", "toy", "--yes", "--store", runs).exit_code == 0
+    assert not folder.exists()
+    assert [info["name"] for info in parsed("list", "--store", runs)] == ["other"]

@@ -1,0 +1,54 @@
+"""`automl compare SWEEP SWEEP ...`: sweeps beside each other."""
+
+from __future__ import annotations
+
+import click
+
+from automl.errors import UsageError
+from automl.snapshot import Snapshot
+from automl.trial import TrialState
+
+from .common import emit, json_option, opened, store_option
+from .status import status_object
+
+
+@click.command("compare", short_help="Put sweeps beside each other.")
+@click.argument("sweeps", nargs=-1, required=True, metavar="SWEEP SWEEP...")
+@store_option
+@json_option
+def command(sweeps: tuple[str, ...], store: str, as_json: bool) -> None:
+    """Compare sweeps that have a goal in common: what each reached, in how many trials and how long.
+
+    \b
+    Example:
+      automl compare nmt nmt-2
+    """
+    if len(sweeps) < 2:
+        raise UsageError("compare needs at least two sweeps")
+    with opened(store) as ledger:
+        snapshots = [ledger.snapshot(sweep) for sweep in sweeps]
+    goals = {snapshot.goals[0] for snapshot in snapshots}
+    if len(goals) > 1:
+        told = "; ".join(f"{snapshot.sweep}: {snapshot.goals[0]}" for snapshot in snapshots)
+        raise UsageError(f"only sweeps of the same first goal can be compared ({told})")
+    if as_json:
+        emit([status_object(snapshot) for snapshot in snapshots])
+        return
+    _print(snapshots)
+
+
+def _print(snapshots: list[Snapshot]) -> None:
+    from automl.report.console import console, table
+    from automl.report.text import configuration, duration, goal_value, number
+
+    rows = []
+    for snapshot in snapshots:
+        best = snapshot.best
+        value = goal_value(best, snapshot) if best else None
+        failed = len(snapshot.in_state(TrialState.FAILED))
+        counts = [str(len(snapshot.trials)), str(failed), duration(snapshot.seconds)]
+        reached = "-" if value is None else number(value)
+        rows.append([snapshot.sweep, snapshot.state, reached, *counts, configuration(best.params) if best else "-"])
+    goal = snapshots[0].goals[0].metric
+    columns = ["sweep", "state", goal, "trials", "failed", "time", "best configuration"]
+    console().print(table(columns, rows, right=[goal, "trials", "failed", "time"]))

@@ -1,0 +1,49 @@
+"""`automl init`: a configuration to begin with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from automl.errors import UsageError
+
+from .objective import objective_option
+
+
+@click.command("init", short_help="Write a configuration to begin with.")
+@click.argument("workload", required=False)
+@objective_option
+@click.option("--output", "-o", metavar="FILE", help="Where to write it, '-' to print it.  [default: NAME.yaml]")
+def command(workload: str | None, objective: str | None, output: str | None) -> None:
+    """Write a commented configuration for a workload, or for a function of your own.
+
+    \b
+    Examples:
+      automl init translation
+      automl init --objective train.py:objective -o mine.yaml
+    """
+    from automl.config.template import for_objective, for_workload
+
+    if (workload is None) is (objective is None):
+        raise UsageError("name a workload (see automl workloads), or a function with --objective FILE:NAME")
+    stem = workload or Path((objective or "").rpartition(":")[0]).stem
+    path = Path(output if output and output != "-" else f"{stem}.yaml")
+    text = for_workload(workload, str(path)) if workload else for_objective(objective or "", str(path))
+    if output == "-":
+        click.echo(text, nl=False)
+        return
+    _write_new(path, text)
+    option = f" --objective {objective}" if objective else ""
+    click.echo(f"wrote {path}; look it over, then: automl sweep {path}{option}")
+
+
+def _write_new(path: Path, text: str) -> None:
+    """Write a file that is not there yet."""
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError as error:
+        raise UsageError(f"{path} is there already; name another file with --output") from error
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from error

@@ -1,0 +1,44 @@
+"""`automl logs SWEEP TRIAL`: what a trial printed."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import click
+
+from automl.errors import UsageError
+
+from .common import opened, store_option, sweep_argument
+
+
+@click.command("logs", short_help="Show what a trial printed.")
+@sweep_argument
+@click.argument("trial", type=click.IntRange(0))
+@click.option("--rank", default=0, show_default=True, type=click.IntRange(0), help="Of a trial of several ranks.")
+@click.option("--attempt", type=click.IntRange(1), help="Of a trial that was tried again.  [default: the last]")
+@store_option
+def command(sweep: str, trial: int, rank: int, attempt: int | None, store: str) -> None:
+    """Show what a rank of a trial printed.
+
+    \b
+    Examples:
+      automl logs nmt 7
+      automl logs nmt 7 --rank 1
+    """
+    with opened(store) as ledger:
+        trials = ledger.trials(sweep)
+        folder = ledger.folder(sweep) / "trials" / str(trial) / "logs"
+    if trial >= len(trials):
+        raise UsageError(f"{sweep} has {len(trials)} trials, counted from 0; there is no trial {trial}")
+    log = folder / f"attempt-{attempt or max(trials[trial].attempts, 1)}-rank-{rank}.log"
+    if not log.is_file():
+        raise UsageError(f"trial {trial} has no log at {log}; {_others(folder)}")
+    with log.open(encoding="utf-8", errors="replace") as file:
+        shutil.copyfileobj(file, sys.stdout)
+
+
+def _others(folder: Path) -> str:
+    names = sorted(path.name for path in folder.glob("*.log"))
+    return f"there are {', '.join(names)}" if names else "on another machine, or run inline, a trial keeps none here"

@@ -1,0 +1,148 @@
+"""Configurations to begin with: what a workload declares, or what a function of the user's own reads."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from automl.errors import UsageError
+from search_spaces import Choice, Float, Int
+from search_spaces.hardware import Hardware, detect
+from search_spaces.parameters import Parameter, Value
+
+from .scalars import plain_scalar
+from .schema import NAME
+
+HEAD = """\
+# {summary}
+#
+#   automl sweep {file}{option} --dry-run    check it and show what would be tuned
+#   automl sweep {file}{option}              run it
+#
+# Any value can be set on the command line too, such as budget.trials=50.
+
+name: {name}
+"""
+TAIL = """
+# The sweep ends at whichever comes first: trials, time, worker_time (summed over workers) or a target of the goal.
+budget:
+  trials: 20
+  time: 1h
+
+# How configurations are proposed: bayes, tpe, sobol, random... and whether trials are stopped early.
+suggester: bayes
+stopper: none
+
+# How many trials run at the same time is decided by the cores, unless `workers:` says it.
+resources: {cpus: 1, gpus: 0}
+seed: 0
+"""
+
+
+def for_workload(name: str, file: str, hardware: Hardware | None = None) -> str:
+    """A configuration that tunes all that a workload declares on this hardware.
+
+    Args:
+        name: of the workload; file: where the configuration will be.
+        hardware: what can run; None for this machine.
+
+    Raises:
+        UsageError: there is no such workload.
+    """
+    from workers.workloads import WORKLOADS
+
+    workload = WORKLOADS.get(name)
+    space = workload.space(hardware or detect())
+    lines = [f"  {_entry(parameter)}" for parameter in space.parameters.values()]
+    goals = f"goals: {workload.goals[0]}" if len(workload.goals) == 1 else f"goals: [{', '.join(workload.goals)}]"
+    parts = [
+        HEAD.format(summary=workload.summary, name=name, file=file, option=""),
+        f"workload: {name}\n\ndata:\n  name: builtin\n\n{goals}\n",
+        "\n# What is tuned. Without its line, an option stays at its default; `auto` stands for its default range.",
+        "\nspace:\n" + "\n".join(lines) + "\n",
+    ]
+    return "".join(parts) + TAIL
+
+
+def for_objective(target: str, config: str) -> str:
+    """A configuration for a function of a Python file, which is read and not run.
+
+    Args:
+        target: FILE:NAME of the function; config: where the configuration will be.
+
+    Raises:
+        UsageError: `target` is not FILE:NAME, or the file defines no such function.
+    """
+    file, _, function = target.rpartition(":")
+    path = Path(file)
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError) as error:
+        raise UsageError(f"--objective is FILE:NAME; {file or target!r} cannot be read: {error}") from error
+    found = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == function]
+    if not found:
+        raise UsageError(f"--objective: {file} defines no function {function!r} at its top level")
+    names = _parameters(found[0]) or ["learning_rate"]
+    entries = "\n".join(f"  {name}: {{low: 0.0, high: 1.0}}" for name in names)
+    metrics = _metrics(found[0]) or ["loss"]
+    name, option = name_of(config), f" --objective {target}"
+    parts = [
+        HEAD.format(summary=f"Tune {function} of {file}", name=name, file=config, option=option),
+        f"\n# One of the metrics that the function returns or reports.\ngoals: minimize {metrics[0]}\n",
+        "\n# What it reads from trial.params: give each a range, {low, high} (with log: true or type: int as it fits),",
+        "\n# or a list of choices; `default` is what the first trial uses.\nspace:\n",
+        entries + "\n",
+    ]
+    return "".join(parts) + TAIL
+
+
+def name_of(file: str) -> str:
+    """A name for the sweep after the file of its configuration."""
+    stem = Path(file).stem
+    return stem if NAME.fullmatch(stem) else "sweep"
+
+
+def _parameters(function: ast.FunctionDef) -> list[str]:
+    """The keys that a function reads from `params`, in order."""
+    read = [node for node in ast.walk(function) if isinstance(node, ast.Subscript) and _is_params(node.value)]
+    read.sort(key=lambda node: (node.lineno, node.col_offset))
+    keys = [node.slice.value for node in read if isinstance(node.slice, ast.Constant)]
+    return [key for key in dict.fromkeys(keys) if isinstance(key, str) and key.isidentifier()]
+
+
+def _is_params(node: ast.expr) -> bool:
+    return (isinstance(node, ast.Attribute) and node.attr == "params") or (
+        isinstance(node, ast.Name) and node.id == "params"
+    )
+
+
+def _metrics(function: ast.FunctionDef) -> list[str]:
+    """The keys of the dictionaries that a function returns, in order."""
+    returned = [node.value for node in ast.walk(function) if isinstance(node, ast.Return)]
+    keys = [key for value in returned if isinstance(value, ast.Dict) for key in value.keys]
+    return [key.value for key in keys if isinstance(key, ast.Constant) and isinstance(key.value, str)]
+
+
+def _entry(parameter: Parameter) -> str:
+    """A line of `space:` that says what the declaration says."""
+    if isinstance(parameter, Choice):
+        text = f"[{', '.join(map(_scalar, parameter.choices))}]"
+    else:
+        assert isinstance(parameter, Float | Int), "there are three kinds of parameters"
+        log = ", log: true" if parameter.log else ""
+        text = f"{{low: {_scalar(parameter.low)}, high: {_scalar(parameter.high)}{log}}}"
+    notes = [f"affects {', '.join(sorted(parameter.affects))}"] if len(parameter.affects) < 3 else []
+    if parameter.default is not None:
+        notes.insert(0, f"default {_scalar(parameter.default)}")
+    if parameter.when:
+        notes.append("when " + " and ".join(f"{k} is {' or '.join(map(str, v))}" for k, v in parameter.when.items()))
+    return f"{parameter.name}: {text}  # {'; '.join(notes)}"
+
+
+def _scalar(value: Value) -> str:
+    """A value as YAML that reads back the same."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return value if NAME.fullmatch(value) and plain_scalar(value) == value else f'"{value}"'
+    return repr(value)

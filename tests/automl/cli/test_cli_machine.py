@@ -1,0 +1,125 @@
+"""`automl doctor`, `workloads`, `space` and `init`: what there is to run, and how to begin."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from automl.cli import cli
+from automl.config import load
+from workers.workloads import WORKLOADS
+
+ROOT = Path(__file__).parents[3]
+
+
+def automl(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, list(arguments))
+
+
+def parsed(*arguments: str) -> Any:
+    done = automl(*arguments, "--json")
+    assert (done.exit_code, done.stderr) == (0, "")
+    return json.loads(done.stdout)
+
+
+def test_doctor_says_what_each_strategy_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = parsed("doctor")
+    assert found["hardware"]["num_cpus"] >= 1
+    abilities = {(a["kind"], a["name"]): a for a in found["abilities"]}
+    assert abilities["precision", "fp32"]["lacks"] == ""
+    assert abilities["strategy", "single"]["lacks"] == ""
+    assert abilities["store", ".automl"]["lacks"] == ""
+    if not found["hardware"]["gpus"]:
+        assert "CUDA" in abilities["precision", "tf32"]["lacks"]
+    assert "strategy ddp" in automl("doctor").stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_doctor_tells_of_a_store_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    found = parsed("doctor", "--store", str(tmp_path / "file" / "runs"))
+    assert "is not a folder" in found["abilities"][-1]["lacks"]
+
+
+def test_workloads_are_listed() -> None:
+    found = parsed("workloads")
+    assert [workload["name"] for workload in found] == WORKLOADS.names()
+    assert all(workload["summary"] and workload["goals"] for workload in found)
+    assert "translation" in automl("workloads").stdout
+
+
+def test_the_space_of_a_configuration_is_shown_with_what_is_left_out() -> None:
+    config = str(ROOT / "configs" / "nmt.yaml")
+    found = parsed("space", config)
+    rate = next(p for p in found["parameters"] if p["name"] == "learning_rate")
+    assert (rate["type"], rate["log"]) == ("float", True)
+    assert found["workload"] == "translation"
+    assert {"parameter", "value", "reason"} == set(found["dropped"][0])
+    assert found["default"]["precision"] == "fp32"
+    everything = parsed("space", config, "space=auto")
+    assert len(everything["parameters"]) > len(found["parameters"])
+    table = automl("space", config).stdout
+    assert "left out on this hardware:" in table
+    assert "on a log scale" in table
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_configuration_that_is_shipped_is_right(path: Path) -> None:
+    config = load(path)
+    assert config.spec.space.default() is not None
+    assert config.spec.budget.trials
+    assert config.spec.budget.time
+
+
+def test_overrides_of_a_workloads_configuration_are_checked() -> None:
+    config = ROOT / "configs" / "nmt.yaml"
+    done = automl(
+        "space", str(config), "space.precison=auto", "fixed.max_update=3", "data.name=bultin", "space.width=[x]"
+    )
+    assert done.exit_code == 2
+    assert "4 errors in " in done.stderr
+    for message in ("did you mean 'precision'?", "did you mean 'max_updates'?", "data", "space.width: each choice"):
+        assert message in done.stderr
+
+
+def test_a_missing_data_file_is_told(tmp_path: Path) -> None:
+    folder = tmp_path / "absent"
+    done = automl("sweep", str(ROOT / "configs" / "nmt.yaml"), "data.name=multi30k", f"data.dir={folder}")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert str(folder) in done.stderr
+
+
+@pytest.mark.parametrize("workload", WORKLOADS.names())
+def test_init_writes_a_configuration_that_tunes_all_that_a_workload_declares(
+    workload: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = automl("init", workload)
+    assert done.exit_code == 0, done.output
+    written = load(f"{workload}.yaml").spec
+    declared = load(f"{workload}.yaml", ["space=auto"]).spec
+    assert written.space.to_dict() == declared.space.to_dict()
+    assert (written.workload, written.goals) == (workload, declared.goals)
+    again = automl("init", workload)
+    assert again.exit_code == 2
+    assert "is there already" in again.stderr
+
+
+def test_init_reads_an_objective_without_running_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    source = (
+        "raise SystemExit\ndef f(trial):\n    p = trial.params['depth'] * trial.params['lr']\n    return {'error': p}\n"
+    )
+    Path("train.py").write_text(source)
+    assert automl("init", "--objective", "train.py:f", "--output", "mine.yaml").exit_code == 0
+    spec = load("mine.yaml", objective=True).spec
+    assert (spec.name, list(spec.space.parameters), str(spec.goals[0])) == ("mine", ["depth", "lr"], "minimize error")
+    assert automl("init", "--objective", "train.py:f", "-o", "-").stdout.endswith("seed: 0\n")
+    for wrong in (["translaton"], [], ["translation", "--objective", "train.py:f"], ["--objective", "train.py:g"]):
+        assert automl("init", *wrong).exit_code == 2
