@@ -107,7 +107,7 @@ def detect() -> Hardware:
     import torch
 
     gpus = _gpus() if torch.cuda.is_available() else ()
-    precisions, slow = _gpu_precisions(gpus) if gpus else _cpu_precisions()
+    precisions, slow = (_gpu_precisions(gpus, torch.version.hip is None), {}) if gpus else _cpu_precisions()
     return Hardware(
         num_cpus=count_cpus(),
         memory_bytes=memory_limit(),
@@ -121,28 +121,44 @@ def detect() -> Hardware:
 
 
 def count_cpus() -> int:
-    """Cores that this process may use: its affinity, cut to the CPU quota of its control group."""
+    """Cores that this process may use: its affinity, cut to the CPU quotas of its control groups."""
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
-    quota = _read("/sys/fs/cgroup/cpu.max").split()
-    if len(quota) == 2 and quota[0].isdigit() and quota[1].isdigit():
-        cores = min(cores, max(1, int(quota[0]) // int(quota[1])))
+    for folder in _control_groups("cpu"):
+        old = f"{_read(folder / 'cpu.cfs_quota_us')} {_read(folder / 'cpu.cfs_period_us')}"
+        for quota in (_read(folder / "cpu.max").split(), old.split()):
+            if len(quota) == 2 and quota[0].isdigit() and quota[1].isdigit():
+                cores = min(cores, int(quota[0]) // int(quota[1]))
     return max(1, cores)
 
 
 def memory_limit() -> int:
-    """Bytes of main memory that this process may use: the machine's, cut to the limit of its control group."""
+    """Bytes of main memory that this process may use: the machine's, cut to the limits of its control groups."""
     limits = [int(psutil.virtual_memory().total)]
-    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        text = _read(path).strip()
-        if text.isdigit() and int(text) > 0:
-            limits.append(int(text))
+    for folder in _control_groups("memory"):
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            text = _read(folder / name).strip()
+            limits += [int(text)] if text.isdigit() and int(text) > 0 else []
     return min(limits)
 
 
-def _read(path: str) -> str:
+def _control_groups(controller: str) -> list[Path]:
+    """The folders of this process's control groups (version 1 or 2) and of those above them."""
+    root = Path("/sys/fs/cgroup")
+    found = [root]
+    for line in _read(Path("/proc/self/cgroup")).splitlines():
+        _, names, path = line.split(":", 2)
+        if names and controller not in names.split(","):
+            continue
+        top = root / controller if names else root
+        group = top / path.lstrip("/")
+        found += [group, *(parent for parent in group.parents if parent.is_relative_to(top))]
+    return found
+
+
+def _read(path: Path) -> str:
     try:
-        return Path(path).read_text()
+        return path.read_text()
     except OSError:
         return ""
 
@@ -159,16 +175,16 @@ def _gpus() -> tuple[Gpu, ...]:
     return tuple(found)
 
 
-def _gpu_precisions(gpus: tuple[Gpu, ...]) -> tuple[tuple[str, ...], dict[str, str]]:
+def _gpu_precisions(gpus: tuple[Gpu, ...], cuda: bool) -> tuple[str, ...]:
     """What every GPU can do, since a trial may land on any of them."""
     weakest = min(gpu.capability for gpu in gpus)
     able = {
         "fp32": True,
-        "tf32": weakest >= TF32_CAPABILITY,
+        "tf32": cuda and weakest >= TF32_CAPABILITY,
         "bf16": all(gpu.bf16 for gpu in gpus),
         "fp16": weakest >= FP16_CAPABILITY,
     }
-    return tuple(name for name in PRECISIONS if able[name]), {}
+    return tuple(name for name in PRECISIONS if able[name])
 
 
 def _cpu_precisions() -> tuple[tuple[str, ...], dict[str, str]]:

@@ -134,7 +134,7 @@ def neighbours(space: Space, params: Config, rng: np.random.Generator, count: in
         units = _perturbed(space, base, rng, 2 * (count - len(found)) + 4)
         if space.constraints:
             units = _fitted(space, units, ~np.isnan(base) & (units != base), rng, rounds=0 if attempt < 2 else 20)
-        for candidate in space.decode(units):
+        for candidate in _decoded(space, units, base, params):
             key = space.key(candidate)
             if key not in known and space.satisfied(candidate):
                 known.add(key)
@@ -142,6 +142,16 @@ def neighbours(space: Space, params: Config, rng: np.random.Generator, count: in
         if len(found) >= count:
             break
     return found[:count]
+
+
+def _decoded(space: Space, units: FloatArray, base: FloatArray, params: Config) -> list[Config]:
+    """Configurations whose coordinates are those of `params` where they did not move; the codec may round."""
+    found = space.decode(units)
+    for candidate, row in zip(found, (units == base).tolist(), strict=True):
+        candidate.update(
+            {n: params[n] for n, same in zip(space.parameters, row, strict=True) if same and n in candidate}
+        )
+    return found
 
 
 def _fitted(space: Space, units: FloatArray, changed: BoolArray, rng: np.random.Generator, rounds: int) -> FloatArray:
@@ -178,10 +188,7 @@ def repaired(space: Space, params: Config, rng: np.random.Generator, tries: int 
     changed = units != start
     order = np.lexsort((np.abs(units - start).sum(axis=1), changed.sum(axis=1)))
     for i in order[ok[order]].tolist():
-        candidate = space.decode(units[i : i + 1])[0]
-        for name, moved in zip(space.parameters, changed[i].tolist(), strict=True):
-            if name in candidate and name in params and not moved:
-                candidate[name] = params[name]  # the codec may have rounded it
+        (candidate,) = _decoded(space, units[i : i + 1], base, params)
         if space.satisfied(candidate):
             return candidate
     return None

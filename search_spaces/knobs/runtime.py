@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from search_spaces.errors import SpaceError
 from search_spaces.hardware import Hardware
-from search_spaces.parameters import Parameter, Value
+from search_spaces.parameters import Parameter, Value, parameter_from_dict
 
 from ._build import COMPUTES_THE_SAME, build, narrowed, wanted_choices
 from .base import Declared, Dropped, Knob
@@ -50,6 +50,8 @@ class Runtime(Knob):
         declared = Declared()
         for name in self._names(options):
             parameter, dropped = self._parameter(name, hardware, options)
+            if name == "prefetch":
+                parameter = _under_loader(parameter, declared.parameters)
             declared.dropped += dropped
             if parameter is not None and parameter.size != 1:
                 declared.parameters.append(parameter)
@@ -76,13 +78,19 @@ class Runtime(Knob):
         kept = [choice for choice in choices if choice not in reasons]
         if not kept:
             return None, dropped
-        when = {"loader_workers": [1]} if name == "prefetch" and "loader_workers" in self._names(options) else None
         affects = {"speed"} if name == "threads" else COMPUTES_THE_SAME
         adjusted = narrowed(options, name, kept)
         ordered = name in _ORDERED
-        return build(
-            name, adjusted, choices=kept, ordered=ordered, default=default, when=when, affects=affects
-        ), dropped
+        return build(name, adjusted, choices=kept, ordered=ordered, default=default, affects=affects), dropped
+
+
+def _under_loader(prefetch: Parameter | None, others: list[Parameter]) -> Parameter | None:
+    """Prefetching is there only where a loader works ahead."""
+    loader = next((other for other in others if other.name == "loader_workers"), None)
+    if prefetch is None or loader is None or prefetch.when:
+        return prefetch
+    ahead = [count for count in loader.values() if count]
+    return parameter_from_dict({**prefetch.to_dict(), "when": {"loader_workers": ahead}})
 
 
 def _thread_counts(hardware: Hardware, options: Mapping[str, Any]) -> tuple[tuple[int, ...], int]:

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from search_spaces.hardware import Gpu, Hardware, count_cpus, detect, memory_limit
+from search_spaces.hardware import Gpu, Hardware, _gpu_precisions, count_cpus, detect, memory_limit
 
 A100 = Gpu("A100", 40 * 2**30, (8, 0), True)
 T4 = Gpu("T4", 16 * 2**30, (7, 5), False)
@@ -55,3 +55,17 @@ def test_why_a_backend_is_missing() -> None:
     assert hardware.lacks_backend("gloo") is None
     assert hardware.lacks_backend("nccl") == "needs torch built with NCCL and a CUDA GPU; here: gloo"
     assert hardware.lacks_backend("mpi") == "needs torch built with MPI; here: gloo"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "cuda", "precisions"),
+    [
+        ((A100,), True, ("fp32", "tf32", "bf16", "fp16")),
+        ((T4,), True, ("fp32", "fp16")),
+        ((A100, T4), True, ("fp32", "fp16")),  # a trial may land on either
+        ((A100,), False, ("fp32", "bf16", "fp16")),
+        ((Gpu("K80", 2**33, (3, 7), False),), True, ("fp32",)),
+    ],
+)
+def test_what_every_gpu_can_do(gpus: tuple[Gpu, ...], cuda: bool, precisions: tuple[str, ...]) -> None:
+    assert _gpu_precisions(gpus, cuda) == precisions

@@ -168,6 +168,9 @@ def test_runtime_takes_what_is_asked_for() -> None:
     assert by_name(tuned)["matmul_precision"].when == {"precision": ("fp32",)}
     assert by_name(tuned)["prefetch"].when == {}
     assert [d.value for d in resolve("runtime", cpus=2, threads=[1, 2, 4]).dropped if d.parameter == "threads"] == [4]
+    assert by_name(resolve("runtime"))["prefetch"].when == {"loader_workers": (1,)}
+    assert by_name(resolve("runtime", loader_workers=[0, 2, 4]))["prefetch"].when == {"loader_workers": (2, 4)}
+    assert by_name(resolve("runtime", loader_workers=False))["prefetch"].when == {}
     with pytest.raises(SpaceError, match="knob 'runtime' can tune"):
         resolve("runtime", tune=["matmul"])
 

@@ -87,7 +87,11 @@ def test_repair_makes_any_configuration_legal(name: str) -> None:
 
 
 def test_without_constraints_neighbours_change_one_or_two_parameters() -> None:
-    space = Space(*[Float(f"x{i}", 0, 1) for i in range(3)], *[Choice(f"c{i}", ["a", "b", "c"]) for i in range(3)])
+    space = Space(
+        Float("x0", 0, 1),
+        *[Float(f"x{i}", 1e-5, 1, log=True) for i in (1, 2)],
+        *[Choice(f"c{i}", ["a", "b", "c"]) for i in range(3)],
+    )
     rng = np.random.default_rng(0)
     params = space.sample(rng)[0]
     found = space.neighbours(params, rng, 200)
