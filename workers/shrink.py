@@ -40,7 +40,7 @@ def served(model: nn.Module, plan: ParallelPlan) -> None:
     for name in plan.embeddings:
         parent, _, child = name.rpartition(".")
         holder = model.get_submodule(parent) if parent else model
-        setattr(holder, child, _Received(model.get_submodule(name).embedding_dim))  # type: ignore[arg-type]
+        setattr(holder, child, _Received(int(model.get_submodule(name).embedding_dim)))  # type: ignore[arg-type]
 
 
 class _Received(nn.Module):
@@ -48,7 +48,7 @@ class _Received(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.width = width
+        self.embedding_dim = width
 
     def forward(self, ids: Tensor) -> Tensor:
-        return torch.empty(*ids.shape, self.width, requires_grad=True)
+        return torch.empty(*ids.shape, self.embedding_dim, requires_grad=True)

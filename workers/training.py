@@ -189,7 +189,7 @@ class Trainer:
         """Evaluate, and report what is known on rank 0; evaluation is not training time."""
         evaluated = self.evaluator.evaluate()
         if self.context.rank == 0:
-            self.metrics = {**self._progress_metrics(), **(evaluated or self.metrics)}
+            self.metrics = {**(self.metrics if evaluated is None else evaluated), **self._progress_metrics()}
             if evaluated is not None:
                 seconds = self.clock.total - self.context.assignment.previous_seconds
                 self.context.emit(self.updates, self.metrics, seconds)

@@ -92,7 +92,8 @@ class EmbeddingServer(Strategy):
             return
         for name in names:
             parent, _, child = name.rpartition(".")
-            remote = RemoteEmbedding(f"rank{self.batch_degree}", name)
+            embedding = _embedding(model, name)
+            remote = RemoteEmbedding(f"rank{self.batch_degree}", name, embedding)
             setattr(model.get_submodule(parent) if parent else model, child, remote)
         self.plain = model
         devices = [self.device] if self.device.type == "cuda" else None
@@ -170,9 +171,10 @@ class EmbeddingServer(Strategy):
 class RemoteEmbedding(nn.Module):
     """Rows of an embedding that lies on another rank; gradients flow there in a distributed autograd context."""
 
-    def __init__(self, server: str, name: str) -> None:
+    def __init__(self, server: str, name: str, like: nn.Embedding) -> None:
         super().__init__()
         self.server, self.name = server, name
+        self.num_embeddings, self.embedding_dim = like.num_embeddings, like.embedding_dim
 
     def forward(self, ids: Tensor) -> Tensor:
         """Ids of any shape to vectors (..., width)."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Pipeline"]
 
 _SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}
+_PREFIX = "batch_"  # the schedule has keywords of its own
 _KEPT = 16  # schedules of different shapes, each with its receive buffers
 
 
@@ -148,7 +149,8 @@ class Pipeline(Strategy):
         while len(self.schedules) > _KEPT:
             del self.schedules[next(iter(self.schedules))]
         losses: list[Tensor] = []
-        settings: dict[str, Any] = {"target": torch.zeros(count), "return_outputs": False, **batch}
+        settings: dict[str, Any] = {"target": torch.zeros(count), "return_outputs": False}
+        settings |= {_PREFIX + key: value for key, value in batch.items()}
         if self.index == self.mesh.pipeline - 1:
             settings["losses"] = losses
         schedule.step(*(self.workload.inputs(batch) if self.index == 0 else ()), **settings)
@@ -197,7 +199,8 @@ class _Stage(nn.Module):
         self.precision: Precision | None = None
 
     def forward(self, *arguments: Tensor, **batch: Tensor) -> Any:
-        """Activations of the stage before (the model's inputs at the first), and the microbatch by name."""
+        """Activations of the stage before (the model's inputs at the first), and the microbatch by prefixed name."""
+        batch = {key.removeprefix(_PREFIX): value for key, value in batch.items()}
         with self.precision.autocast() if self.precision else nullcontext():
             output = self.body(*(() if self.first else arguments), **named(self.body, batch))
             if self.last:

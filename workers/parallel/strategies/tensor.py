@@ -60,6 +60,9 @@ class TensorParallel(ModuleStrategy):
             for name in names:
                 styles[name] = self._style(model.get_submodule(name), name, kind)
         parallelize_module(model, self.axes["tensor"], styles)
+        for name, style in styles.items():
+            if isinstance(style, ColwiseParallel):
+                model.get_submodule(name).register_forward_hook(_own)
         self.model = self.plain = model
 
     def _style(self, module: nn.Module, name: str, kind: str) -> ParallelStyle:
@@ -120,6 +123,11 @@ class _SequenceNorm(ParallelStyle):
 
     def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
         return distribute_module(module, device_mesh, None, _share_positions, _join_positions)  # type: ignore[arg-type]
+
+
+def _own(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+    """A copy: models may change what a layer returns in place, which torch forbids for views of a DTensor."""
+    return output.clone()
 
 
 def _share_positions(module: nn.Module, inputs: tuple[Any, ...], mesh: DeviceMesh) -> tuple[Any, ...]:
