@@ -3,7 +3,8 @@
     python benchmarks/strategies.py [--workload translation] [--updates 20]
 
 Prints, for each strategy on 2 and where it applies 4 gloo ranks: the largest relative difference of the training loss
-from `single` in fp32 (Adam), that of bf16 from `single` in fp32, and the largest difference of a final weight under SGD. Keeps the table in benchmarks/results.
+from `single` in fp32 (Adam), that of bf16 from `single` in fp32, and the largest difference of a final weight under
+SGD. Keeps the table in benchmarks/results.
 """
 
 from __future__ import annotations

@@ -103,6 +103,7 @@ def _prepare(context: Context) -> Any:
     torch.manual_seed(context.seed)
     torch.set_num_threads(max(1, context.assignment.threads))
     context.folder.mkdir(parents=True, exist_ok=True)
+    _load_libraries(context)
     device = torch.device(context.device)
     if device.type == "cuda":
         torch.cuda.set_device(device)
@@ -110,6 +111,16 @@ def _prepare(context: Context) -> Any:
         total = torch.cuda.get_device_properties(device).total_memory
         torch.cuda.set_per_process_memory_fraction(min(1.0, limit / total) if limit else 1.0, device)
     return device
+
+
+def _load_libraries(context: Context) -> None:
+    """Import what the trial will, so that it is not counted as the trial's memory."""
+    given = {**context.assignment.fixed, **context.params}
+    if context.world_size > 1:
+        import torch.distributed.fsdp
+        import torch.distributed.pipelining
+    if given.get("compile", "off") != "off" or given.get("activation_checkpointing", "none") != "none":
+        import torch._dynamo  # noqa: F401
 
 
 def _call(context: Context, objective: Objective | None) -> Any:
