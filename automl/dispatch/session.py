@@ -6,12 +6,13 @@ import contextlib
 import logging
 import os
 import secrets
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import ray
-from ray._private import ray_constants
+from ray._private import ray_constants, services
 
 from automl.errors import UsageError
 from automl.spec import Resources
@@ -25,6 +26,9 @@ _ENVIRONMENT: Final = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
+
+
+PROBE_SECONDS: Final = 5.0
 
 
 class Session:
@@ -88,6 +92,7 @@ class Session:
 
 
 def _connect(address: str) -> None:
+    _probe(address)
     try:
         ray.init(address=address, log_to_driver=False, configure_logging=False)
     except (ConnectionError, ValueError) as error:
@@ -99,6 +104,21 @@ def _connect(address: str) -> None:
         raise UsageError(
             f"the Ray cluster at {address!r} cannot be used: {' '.join(str(error).split())[:300]}. It must run the "
             "same versions of Ray and Python, and RAY_AUTH_TOKEN or ~/.ray/auth_token must hold its token"
+        ) from error
+
+
+def _probe(address: str) -> None:
+    """Refuse an address where nobody listens at once: Ray itself would try for minutes, and then end the process."""
+    found = services.canonicalize_bootstrap_address(address) if address == "auto" else address
+    host, _, port = (found or "").removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        return  # Ray says what is wrong with it
+    try:
+        socket.create_connection((host, int(port)), timeout=PROBE_SECONDS).close()
+    except OSError as error:
+        raise UsageError(
+            f"no Ray cluster answers at {found}: {error}. Start one with `ray start --head`, or leave --ray-address "
+            "away to have one started for this sweep alone"
         ) from error
 
 
