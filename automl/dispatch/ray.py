@@ -189,7 +189,10 @@ class RayDispatcher(Dispatcher):
             node, broken = ray.get(ref)
         except ray.exceptions.RayError as error:
             if slot in self._free:
-                raise AutomlError(f"a Ray worker could not be started: {' '.join(str(error).split())[:500]}") from error
+                reason = " ".join(str(error).split())[:500]
+                raise AutomlError(
+                    f"a Ray worker could not be started; is this project installed on every node of the cluster? {reason}"
+                ) from error
             return  # it died with an attempt, which says so
         if broken:
             raise UsageError(f"the workers cannot load what they are to run: {broken}")
