@@ -191,7 +191,7 @@ class RayDispatcher(Dispatcher):
             if slot in self._free:
                 reason = " ".join(str(error).split())[:500]
                 raise AutomlError(
-                    f"a Ray worker could not be started; is this project installed on every node of the cluster? {reason}"
+                    f"a Ray worker could not be started; is this project installed on every node? {reason}"
                 ) from error
             return  # it died with an attempt, which says so
         if broken:
