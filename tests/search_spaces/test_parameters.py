@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from drawn import parameters
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import parameters
 
 import search_spaces.parameters
 from search_spaces import Choice, Float, Int, Parameter, SpaceError

@@ -4,9 +4,9 @@ import itertools
 
 import numpy as np
 import pytest
+from drawn import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import spaces
 
 from search_spaces import Choice, Float, Int, Space, SpaceError
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from drawn import spaces
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import spaces
 
 from search_spaces import Choice, Float, Int, Space, SpaceError
 
