@@ -219,7 +219,7 @@ def image_space() -> Space:
     return Space(
         Int("batch_size", 8, 4096, log=True),
         Choice("resolution", [96, 128, 160, 192, 224], ordered=True),
-        Choice("memory_format", ["contiguous", "channels_last"], affects=SPEED),
+        Choice("memory_format", ["contiguous", "channels_last"], affects=COSTS),
         Choice("precision", ["fp32", "tf32", "bf16", "fp16"]),
         Int("loader_workers", 1, 16, affects=SPEED),
         Choice("optimizer", ["sgd", "adamw"]),
@@ -368,7 +368,7 @@ def recurrent(params: Params) -> Simulated:
 
 def processor_space() -> Space:
     return Space(
-        Choice("ranks", [1, 2, 4, 8, 16], ordered=True, affects=COSTS),
+        Choice("ranks", [1, 2, 4, 8, 16], ordered=True),
         Choice("threads", [1, 2, 4, 8, 16, 32], ordered=True, affects=SPEED),
         Choice("precision", ["fp32", "bf16"]),
         Choice("allocator", ["system", "arena"], affects=COSTS),

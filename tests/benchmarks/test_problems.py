@@ -1,0 +1,146 @@
+"""The benchmark's problems, scale and loop: what the figures rest on."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from benchmarks import problems, report
+from benchmarks.loop import regret, run
+from benchmarks.problems import systems
+from benchmarks.problems._simulator import Device, Run, peak_memory, step_seconds
+from benchmarks.scoring import Scale, hypervolume, scales
+from benchmarks.store import append, compact, load
+
+
+@pytest.fixture(params=problems.names())
+def problem(request: pytest.FixtureRequest) -> problems.Problem:
+    return problems.load(request.param)
+
+
+def test_there_are_enough_of_every_kind() -> None:
+    assert len(problems.names()) >= 24
+    assert len(problems.names(tag="apart")) >= 8
+    for tag in ("conditional", "mixed-integer", "noisy", "failing", "multi"):
+        assert len(problems.names(tag=tag)) >= 2, tag
+
+
+def test_every_legal_configuration_is_answered(problem: problems.Problem) -> None:
+    rng = np.random.default_rng(0)
+    seen = [(problem.truth(params), problem.evaluate(params, rng)) for params in problem.space.sample(rng, 60)]
+    assert any(truth is not None for truth, _ in seen)
+    for truth, observed in seen:
+        if truth is not None:
+            assert observed.failure is None
+            assert all(math.isfinite(observed.metrics[goal.metric]) for goal in problem.goals)
+        elif not problem.constraints:
+            assert observed.failure is not None
+
+
+def test_same_generator_same_observation(problem: problems.Problem) -> None:
+    params = problem.space.sample(np.random.default_rng(1))[0]
+    assert problem.evaluate(params, np.random.default_rng(5)) == problem.evaluate(params, np.random.default_rng(5))
+
+
+def test_nothing_beats_the_best_known_value(problem: problems.Problem) -> None:
+    scale = scales().get(problem.name)
+    if scale is None:
+        pytest.skip("its best value has not been searched for")
+    assert scale.best < scale.five_random
+    points = problem.space.sample(np.random.default_rng(3), 500)
+    if not scale.reference:
+        assert scale.score([problem.truth(params) for params in points]) >= scale.best
+
+
+def test_half_of_the_space_fails_where_it_says_so() -> None:
+    for name in problems.names(tag="failing"):
+        points = problems.load(name).space.sample(np.random.default_rng(0), 600)
+        failed = sum(problems.load(name).truth(params) is None for params in points) / len(points)
+        assert 0.3 < failed < 0.7, (name, failed)
+
+
+RESOLVE = {
+    "translation_one_gpu": systems.translation,
+    "language_model_eight_gpus": systems.language_model,
+    "mesh_sixteen_gpus": systems.mesh,
+    "image_classifier": systems.image,
+    "finetune": systems.finetune,
+    "recurrent": systems.recurrent,
+    "processor": systems.processor,
+    "vision_transformer": systems.vision_transformer,
+}
+
+
+def test_parameters_change_only_what_they_affect() -> None:
+    """Moving a parameter that affects quality alone leaves step time and memory as they were, and so on."""
+    wrong = set()
+    assert set(RESOLVE) == set(problems.names(tag="apart"))
+    for name, resolve in RESOLVE.items():
+        problem, rng = problems.load(name), np.random.default_rng(7)
+        for start in [p for p in problem.space.sample(rng, 80) if problem.truth(p) is not None][:6]:
+            before = resolve(start)
+            for moved in problem.space.neighbours(start, rng, 30):
+                changed = [n for n in problem.space.parameters if start.get(n) != moved.get(n)]
+                affected = frozenset().union(*(problem.space.parameters[n].affects for n in changed))
+                if problem.truth(moved) is None:
+                    continue
+                after = resolve(moved)
+                apart = {
+                    "speed": after.seconds != before.seconds,
+                    "memory": after.memory != before.memory,
+                    "quality": after.learning != before.learning,
+                }
+                wrong |= {(name, what, *changed) for what, differs in apart.items() if differs and what not in affected}
+    assert not wrong
+
+
+def test_simulator_follows_first_principles() -> None:
+    device = Device(16e9, {"fp32": 1e13, "bf16": 4e13}, bandwidth=1e11)
+    base = {"weights": 1e9, "layers": 24, "width": 2048, "tokens": 4096.0}
+    one, checkpointed = Run(**base), Run(**base, kept=0.1, replay=1.0)  # type: ignore[arg-type]
+    assert peak_memory(checkpointed, device) < peak_memory(one, device)
+    assert step_seconds(checkpointed, device) > step_seconds(one, device)
+    sharded, copied = (Run(**base, data=8, sharded=flag) for flag in (True, False))  # type: ignore[arg-type]
+    assert peak_memory(sharded, device) < peak_memory(copied, device)
+    few, many = (Run(**{**base, "tokens": 65536.0}, stages=4, microbatches=m) for m in (1, 16))  # type: ignore[arg-type]
+    assert step_seconds(many, device) < step_seconds(few, device)
+
+
+def test_hypervolume_of_a_staircase() -> None:
+    points = np.array([[1.0, 3.0], [2.0, 2.0], [3.0, 1.0], [3.5, 3.5], [9.0, 0.0]])
+    assert hypervolume(points, (4.0, 4.0)) == pytest.approx(6.0)
+
+
+def test_regret_is_that_of_the_trial_observed_to_be_best() -> None:
+    problem, scale = problems.load("noisy_mixed"), scales()["noisy_mixed"]
+    rng = np.random.default_rng(0)
+    trials = [problem.trial(i, params, rng) for i, params in enumerate(problem.space.sample(rng, 20))]
+    chosen = min(trials, key=lambda trial: trial.metrics["loss"])
+    truth = problem.truth(chosen.params)
+    assert truth is not None
+    assert regret(problem, scale, trials) == pytest.approx(
+        min(2, (truth[0] - scale.best) / scale.five_random), rel=1e-3
+    )
+    assert Scale(0.0, 1.0).regret(math.inf) == 2.0
+
+
+def test_a_run_repeats_and_rows_survive_a_torn_line(tmp_path: object) -> None:
+    path = tmp_path / "rows.jsonl"  # type: ignore[operator]
+    problem, scale = problems.load("failing_memory"), scales()["failing_memory"]
+    rows = [run("random", problem, scale, seed, 10) for seed in (0, 1, 0)]
+    assert rows[0]["regret"] == rows[2]["regret"] != rows[1]["regret"]
+    for row in rows:
+        append(path, row)
+    path.write_text(path.read_text() + '{"problem": "failing_mem')
+    append(path, {**rows[1], "seed": 7})
+    assert {key[2] for key in load(path, "problem", "suggester", "seed")} == {0, 1, 7}
+    compact(path, "problem", "suggester", "seed")
+    assert len(path.read_text().splitlines()) == 3
+
+
+def test_verdicts_say_what_was_not_measured() -> None:
+    verdicts = report.verdicts([], {})
+    assert verdicts
+    assert all(verdict.holds is None for verdict in verdicts)
