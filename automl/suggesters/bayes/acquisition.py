@@ -32,8 +32,7 @@ def log_expected_improvement(model: Ensemble, candidates: Features, index: Tenso
     return torch.logsumexp(deviation.log() + log_h(mean / deviation), 0) - math.log(mean.shape[0])
 
 
-def best_predicted(model: Ensemble, count: int) -> Tensor:
-    """`s`, which of the first `count` observations each hyperparameter vector takes for the best."""
-    rows = model.features[slice(0, count)]
-    mean, _ = model.predict(rows)
-    return mean.argmin(1)
+def best_predicted(model: Ensemble, allowed: Tensor) -> Tensor:
+    """`s`, which of the observations each hyperparameter vector takes for the best of those `allowed` (`n`)."""
+    mean, _ = model.predict(model.features[slice(0, len(allowed))])
+    return mean.masked_fill(~allowed, torch.inf).argmin(1)

@@ -73,6 +73,17 @@ class Lattice:
         """Uniform points."""
         return self.snap(rng.random((count, self.num_parameters)))
 
+    def everything(self, most: int = 20_000) -> Array:
+        """Every point of a small finite space, else none."""
+        count = 1
+        for centres in self.cells:
+            count *= most + 1 if centres is None else len(centres)
+            if count > most:
+                return np.empty((0, self.num_parameters))
+        grid = np.stack(np.meshgrid(*[c for c in self.cells if c is not None], indexing="ij"), -1)
+        points = self.snap(grid.reshape(count, self.num_parameters))
+        return np.unique(points, axis=0)
+
     def near(self, rng: np.random.Generator, bases: Array, count: int, scales: tuple[float, float]) -> Array:
         """Perturbations of `bases` (`b x d`): some coordinates moved, by steps of log-uniform size within `scales`."""
         d = self.num_parameters

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from automl.goals import Goal
 from automl.ranking import value
 from automl.trial import Trial, TrialState
-from search_spaces import Space, SpaceError
+from search_spaces import Space
 
 Array = NDArray[np.float64]
 BLAMELESS = frozenset({"preempted"})  # failures that say nothing about the configuration
@@ -25,15 +25,16 @@ class Data:
 
     Args:
         unit: `n x d` configurations in the unit cube, NaN where inactive.
-        metrics: by name, `n`, NaN where a trial did not reach it.
-        failed: `n`, whether the configuration made the trial fail.
-        kinds: `n`, the kind of failure or "".
+        losses: `n x g`, goals as losses (smaller is better), NaN where a trial did not reach one.
+        others: `n x c`, further metrics, likewise.
+        failed: `n`, whether the configuration made the trial fail; kinds: `n`, how, or "".
     """
 
     unit: Array
-    metrics: dict[str, Array]
+    losses: Array
+    others: Array
     failed: NDArray[np.bool_]
-    kinds: tuple[str, ...]
+    kinds: NDArray[np.str_]
 
     def __len__(self) -> int:
         return len(self.unit)
@@ -43,39 +44,41 @@ def collect(space: Space, history: Sequence[Trial], goals: Sequence[Goal], other
     """Read finished trials; those of another space, and failures that were nobody's fault, are left out.
 
     Args:
-        goals: whose metric is taken as a loss (smaller is better); others: further metrics, as they are.
+        goals: whose metrics are taken as losses; others: further metrics, as they are.
     """
-    rows, losses, failed, kinds = [], [], [], []
+    rows, losses, values, kinds = [], [], [], []
     for trial in history:
         kind = trial.failure or ""
-        if not trial.state.finished or kind in BLAMELESS or not _fits(space, trial):
+        if not trial.state.finished or kind in BLAMELESS or not space.legal(trial.params):
             continue
-        values = [loss_of(trial, goal) for goal in goals] + [trial.metrics.get(name, math.nan) for name in others]
-        bad = trial.state is TrialState.FAILED or (trial.state is TrialState.COMPLETED and not math.isfinite(values[0]))
-        if not bad and not math.isfinite(values[0]):
-            continue  # stopped before it reported anything
+        found = [loss_of(trial, goal) for goal in goals]
+        failed = trial.state is TrialState.FAILED
+        if not failed and not any(map(math.isfinite, found)):
+            if trial.state is TrialState.STOPPED:
+                continue  # before it reported anything
+            failed, kind = True, "missing_metric"
         rows.append(trial.params)
-        losses.append([v if math.isfinite(v) and not bad else math.nan for v in values])
-        failed.append(bad)
-        kinds.append(kind or ("missing_metric" if bad else ""))
-    names = [goal.metric for goal in goals] + list(others)
-    table = np.array(losses, dtype=np.float64).reshape(len(rows), len(names))
-    unit = space.encode(rows) if rows else np.empty((0, len(space.parameters)))
-    return Data(unit, {n: table[:, i] for i, n in enumerate(names)}, np.array(failed, dtype=bool), tuple(kinds))
+        losses.append([math.nan if failed else value for value in found])
+        values.append([math.nan if failed else _finite(trial.metrics.get(name)) for name in others])
+        kinds.append((kind or "crashed") if failed else "")
+    kind_array = np.array(kinds, dtype=np.str_)
+    return Data(
+        space.encode(rows) if rows else np.empty((0, len(space.parameters))),
+        np.array(losses, dtype=np.float64).reshape(len(rows), len(goals)),
+        np.array(values, dtype=np.float64).reshape(len(rows), len(others)),
+        kind_array != "",
+        kind_array,
+    )
+
+
+def _finite(number: float | None) -> float:
+    return number if number is not None and math.isfinite(number) else math.nan
 
 
 def loss_of(trial: Trial, goal: Goal) -> float:
     """The goal's loss in a trial, as trials are ranked; NaN where it has none."""
     worth = value(trial, goal)
     return math.nan if worth is None else goal.loss(worth)
-
-
-def _fits(space: Space, trial: Trial) -> bool:
-    try:
-        space.check(trial.params)
-    except SpaceError:
-        return False
-    return True
 
 
 def digest(*arrays: Array | Sequence[object]) -> bytes:

@@ -61,8 +61,8 @@ class Encoder:
         phi_group = [j for j, size in enumerate(self.sizes) for _ in range(size or len(POLYNOMIALS))]
         numeric = torch.tensor([size == 0 for size in self.sizes])
         length = torch.where(numeric, 0.5, 1.0).log() + 0.5 * math.log(max(d, 1))
-        loc = torch.cat([_full([0.0, math.log(1e-3)]), length.to(torch.float64), _full([math.log(0.1)] * d)])
-        scale = torch.cat([_full([1.0, 2.0]), _full([1.0] * d), _full([2.0] * d)])
+        loc = torch.cat([_full([0.0, math.log(1e-3), 0.0]), length.to(torch.float64), _full([math.log(0.1)] * d)])
+        scale = torch.cat([_full([1.0, 2.0, 2.0]), _full([1.0] * d), _full([2.0] * d)])
         return Prior(loc, scale, torch.tensor(z_group), torch.tensor(phi_group), d)
 
 

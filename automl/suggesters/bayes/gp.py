@@ -22,10 +22,10 @@ CHUNK = 64  # candidates a pass: their covariances stay in the processor's cache
 class Sampling:
     """How the ensemble is drawn: gradient ascent from the prior, then Hamiltonian trajectories."""
 
-    num_particles: int = 8
-    ascent: int = 20
-    trajectories: int = 6
-    leapfrogs: int = 5
+    num_particles: int = 10
+    ascent: int = 10
+    trajectories: int = 2
+    leapfrogs: int = 4
 
 
 def sample_hyperparameters(
@@ -108,7 +108,7 @@ class Ensemble:
 
     def predict(self, candidates: Features) -> tuple[Tensor, Tensor]:
         """Means and variances of the noise-free function, `s x m` each."""
-        parts = [self._moments(part)[:2] for part in _chunks(candidates)]
+        parts = [self._moments(part)[:2] for part in chunks(candidates)]
         return torch.cat([p[0] for p in parts], 1), torch.cat([p[1] for p in parts], 1)
 
     def improvement(self, candidates: Features, index: Tensor) -> tuple[Tensor, Tensor]:
@@ -123,7 +123,7 @@ class Ensemble:
         own = diagonal(self.features, self.hyper, self.prior)[torch.arange(len(index)), index]
         variance_at, mean_at = own - (white_column * white_column).sum(-1), (column * self.alpha).sum(-1)
         means, variances = [], []
-        for part in _chunks(candidates):
+        for part in chunks(candidates):
             mean, variance, k, white = self._moments(part)
             both = k[chosen] - (white @ white_column[:, :, None])[:, :, 0]
             means.append(mean_at[:, None] - mean)
@@ -149,6 +149,7 @@ class Ensemble:
         return (k @ self.alpha[:, :, None])[:, :, 0], variance.clamp_(min=1e-14), k, white
 
 
-def _chunks(features: Features) -> Iterator[Features]:
+def chunks(features: Features) -> Iterator[Features]:
+    """Parts small enough for the cache."""
     for start in range(0, len(features), CHUNK):
         yield features[slice(start, start + CHUNK)]

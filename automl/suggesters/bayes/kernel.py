@@ -1,11 +1,13 @@
 """The covariance of the surrogate: closed form with its gradient, for a batch of hyperparameter vectors at once.
 
-    k(x, x') = v_full * Matern52(|z(x) - z(x')| / l) + sum_j v_j * phi_j(x) . phi_j(x') + v_mean
+    k(x, x') = v_full * Matern52(|z(x) - z(x')| / l) + A(x, x') + v_pair * A(x, x')^2 + v_mean,
+    A(x, x') = sum_j v_j * phi_j(x) . phi_j(x')
 
 and the noise variance where a trial meets itself.
 
-`z` embeds a configuration so that one matrix product gives all distances; the sum is an additive part, one main
-effect a parameter (Duvenaud et al., "Additive Gaussian processes", 2011), which extrapolates from few trials.
+`z` embeds a configuration so that one matrix product gives all distances. A is an additive part, one main effect a
+parameter, and its square all pairwise interactions of them (Duvenaud et al., "Additive Gaussian processes", 2011);
+both extrapolate from few trials.
 Everything that is learned is the logarithm of a positive number with a normal prior, and is kept standardised:
 `u = (log value - prior mean) / prior scale`, so that the prior of `u` is N(0, I) whatever the space.
 """
@@ -46,7 +48,8 @@ class Prior:
     """Normal priors of the logarithms of the hyperparameters, and which column belongs to which parameter.
 
     Args:
-        loc, scale: `p`, in the order full variance, noise variance, lengthscales (d), additive variances (d).
+        loc, scale: `p`, in the order full variance, noise variance, pair variance, lengthscales (d), additive
+            variances (d).
         z_group: `c`, the parameter of each coordinate; phi_group: `f`, that of each basis function.
         num_parameters: d.
     """
@@ -61,7 +64,7 @@ class Prior:
         """Positive hyperparameters of standardised vectors `u` (`s x p`)."""
         value = torch.exp(self.loc + self.scale * u.clamp(-6.0, 6.0))
         d = self.num_parameters
-        return Hyper(value[:, 0], value[:, 1], value[:, 2 : 2 + d], value[:, 2 + d :])
+        return Hyper(value[:, 0], value[:, 1], value[:, 2], value[:, 3 : 3 + d], value[:, 3 + d :])
 
     def with_noise(self, loc: float, scale: float) -> Prior:
         """The same prior with another belief about the logarithm of the noise variance."""
@@ -72,10 +75,11 @@ class Prior:
 
 @dataclass(frozen=True)
 class Hyper:
-    """A batch of `s` hyperparameter vectors: `full` and `noise` (`s`), `length` and `additive` (`s x d`)."""
+    """A batch of `s` hyperparameter vectors: `full`, `noise` and `pair` (`s`), `length` and `additive` (`s x d`)."""
 
     full: Tensor
     noise: Tensor
+    pair: Tensor
     length: Tensor
     additive: Tensor
 
@@ -101,13 +105,14 @@ def cross(left: Features, right: Features, hyper: Hyper, prior: Prior) -> Tensor
     scaled = _squared_distances(z_left, z_right).sqrt_().mul_(SQRT5)
     matern = torch.exp(-scaled).mul_((scaled * scaled).div_(3.0).add_(scaled).add_(1.0))
     matern.mul_(hyper.full[:, None, None]).add_(MEAN_VARIANCE)
-    return torch.baddbmm(matern, phi_left, phi_right.transpose(1, 2))
+    main = torch.bmm(phi_left, phi_right.transpose(1, 2))
+    return matern.add_(main).add_(main.square().mul_(hyper.pair[:, None, None]))
 
 
 def diagonal(features: Features, hyper: Hyper, prior: Prior) -> Tensor:
     """Noise-free prior variances, `s x n`."""
     phi = (features.phi * features.phi) @ hyper.additive[:, prior.phi_group].T
-    return hyper.full[:, None] + MEAN_VARIANCE + phi.T
+    return hyper.full[:, None] + MEAN_VARIANCE + phi.T * (1.0 + hyper.pair[:, None] * phi.T)
 
 
 def log_posterior(u: Tensor, features: Features, y: Tensor, prior: Prior) -> tuple[Tensor, Tensor]:
@@ -121,7 +126,8 @@ def log_posterior(u: Tensor, features: Features, y: Tensor, prior: Prior) -> tup
     scaled = _squared_distances(z, z).sqrt_().mul_(SQRT5)
     decay = torch.exp(-scaled).mul_(hyper.full[:, None, None])
     matern = decay * ((scaled * scaled).div_(3.0).add_(scaled).add_(1.0))
-    covariance = torch.baddbmm(matern + MEAN_VARIANCE, phi, phi.transpose(1, 2))
+    main = torch.bmm(phi, phi.transpose(1, 2))
+    covariance = torch.addcmul(matern + main, main, main * hyper.pair[:, None, None]).add_(MEAN_VARIANCE)
     covariance.diagonal(dim1=1, dim2=2).add_(hyper.noise[:, None] + JITTER)
     factor, info = torch.linalg.cholesky_ex(covariance)
     failed = (info != 0) | ~torch.isfinite(factor).all(-1).all(-1)
@@ -134,11 +140,13 @@ def log_posterior(u: Tensor, features: Features, y: Tensor, prior: Prior) -> tup
     gradient = torch.empty_like(u)
     gradient[:, 0] = (outer * matern).sum((1, 2))
     gradient[:, 1] = hyper.noise * outer.diagonal(dim1=1, dim2=2).sum(-1)
+    gradient[:, 2] = hyper.pair * (outer * main.square()).sum((1, 2))
     d = prior.num_parameters
     slope = outer * decay.mul_(scaled.add_(1.0)).mul_(5.0 / 6.0)  # minus d value / d squared distance
     columns = 4.0 * z * (slope.sum(-1)[:, :, None] * z - torch.bmm(slope, z))
-    gradient[:, 2 : 2 + d] = _by_group(columns.sum(1), prior.z_group, d)
-    gradient[:, 2 + d :] = _by_group((phi * torch.bmm(outer, phi)).sum(1), prior.phi_group, d)
+    gradient[:, 3 : 3 + d] = _by_group(columns.sum(1), prior.z_group, d)
+    outer = outer.mul_(main.mul_(2.0 * hyper.pair[:, None, None]).add_(1.0))
+    gradient[:, 3 + d :] = _by_group((phi * torch.bmm(outer, phi)).sum(1), prior.phi_group, d)
     value = value - 0.5 * (u * u).sum(-1)
     gradient = gradient * prior.scale - u
     bad = failed | ~torch.isfinite(value) | ~torch.isfinite(gradient).all(-1)

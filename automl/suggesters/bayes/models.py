@@ -15,7 +15,6 @@ from .data import Array, digest
 from .encoding import Encoder
 from .gp import Ensemble, Sampling, sample_hyperparameters
 from .kernel import Prior
-from .transforms import Transform
 
 MOST_CONDITIONED = 300
 MOST_FITTED = 128
@@ -67,14 +66,12 @@ class Fitter:
                 self.memory.popitem(last=False)
         return self.memory[key]
 
-    def fit(self, unit: Array, y: Array) -> Ensemble:
-        """Condition on at most `MOST_CONDITIONED` of the targets (standardised, smaller is better)."""
+    def fit(self, unit: Array, y: Array, order: Array | None = None) -> tuple[Ensemble, NDArray[np.intp]]:
+        """Condition on at most `MOST_CONDITIONED` of the targets (standardised), the best by `order` (by default y).
+
+        Returns:
+            The ensemble, and the rows that it is conditioned on, ascending.
+        """
         u = self.hyperparameters(unit, y)
-        rows = best_and_random(y, MOST_CONDITIONED, self.seed)
-        return Ensemble.condition(self.encoder(unit[rows]), torch.from_numpy(y[rows]), self.prior, u)
-
-
-def fit_losses(fitter: Fitter, unit: Array, losses: Array) -> tuple[Ensemble, Transform]:
-    """The surrogate of a metric and the transform that its scale went through."""
-    transform = Transform.fit(losses)
-    return fitter.fit(unit, transform(losses)), transform
+        rows = best_and_random(y if order is None else order, MOST_CONDITIONED, self.seed)
+        return Ensemble.condition(self.encoder(unit[rows]), torch.from_numpy(y[rows]), self.prior, u), rows

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from automl.goals import Constraint, Goal
 from automl.suggesters.base import Suggester
@@ -16,15 +15,18 @@ from automl.trial import Trial
 from search_spaces import Space
 from workers.protocol import Params
 
-from .acquisition import best_predicted, log_expected_improvement
+from .beliefs import Beliefs
 from .candidates import Lattice
 from .data import Array, Data, collect
-from .encoding import Encoder
-from .feasibility import Feasibility
-from .gp import Ensemble
-from .models import Fitter, fit_losses
+from .diagnosis import Calibration
+from .fitting import Surrogates
+from .search import Search
 
-Score = Callable[[Array], Tensor]
+if TYPE_CHECKING:
+    from .export import EnsembleGP
+
+LEAST_START, MOST_START = 4, 10
+LEAST_SUCCESSES = 5
 
 
 @contextmanager
@@ -41,8 +43,15 @@ def one_thread() -> Iterator[None]:
 class BayesSuggester(Suggester):
     """Expected improvement under Gaussian processes whose hyperparameters are averaged over.
 
+    It begins with configurations that are far from each other, goes on to a surrogate for each goal and constraint
+    and a classifier for each kind of failure, and maximises the logarithm of the expected (hypervolume) improvement
+    times the probability of success over many candidates everywhere and near the best.
+
     Args:
         space, goals, constraints, seed: see `Suggester`.
+
+    Attributes:
+        note: what it did last, in words.
     """
 
     name: ClassVar[str] = "bayes"
@@ -51,86 +60,69 @@ class BayesSuggester(Suggester):
         self, space: Space, goals: Sequence[Goal], constraints: Sequence[Constraint] = (), *, seed: int = 0
     ) -> None:
         super().__init__(space, goals, constraints, seed=seed)
-        self.lattice = Lattice(space)
-        encoder = Encoder(space)
-        self.fitter = Fitter(encoder, encoder.prior(), seed)
-        self.success_fitter = Fitter(encoder, encoder.prior().with_noise(np.log(0.02), 1.0), seed)
-        self.num_initial = min(max(self.lattice.num_parameters, 4), 10)
+        self.surrogates_ = Surrogates(space, self.goals, self.constraints, seed)
+        self.search = Search(Lattice(space), Surrogates.full_encoder(space))
+        self.num_initial = min(max(len(space.parameters), LEAST_START), MOST_START)
+        self.note = "nothing suggested yet"
 
     def suggest(self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1) -> list[Params]:
         """See `Suggester.suggest`."""
         with one_thread():
-            others = [c.metric for c in self.constraints if c.metric not in {g.metric for g in self.goals}]
-            data = collect(self.space, history, self.goals, others)
+            data = self._collect(history)
             waiting = [t.params for t in pending if self.space.legal(t.params)]
-            taken = {self.space.key(t.params) for t in [*history, *pending] if self.space.legal(t.params)}
+            known = [*(t.params for t in history if self.space.legal(t.params)), *waiting]
+            taken = {self.space.key(params) for params in known}
+            beliefs = self._believe(data, len(waiting))
             found: list[Params] = []
             for i in range(count):
                 rng = np.random.default_rng([self.seed, len(history), len(pending), i])
-                params = self._one(data, waiting + found, taken, rng)
+                if beliefs is None and i:
+                    beliefs = self._believe(data, len(waiting) + i)
+                params = self._one(data, beliefs, [*waiting, *found], taken, rng)
                 if params is None:
                     break
                 found.append(params)
                 taken.add(self.space.key(params))
             return found
 
-    def _one(self, data: Data, waiting: list[Params], taken: set[object], rng: np.random.Generator) -> Params | None:
-        succeeded = ~data.failed
-        ahead = self.space.encode(waiting) if waiting else np.empty((0, data.unit.shape[1]))
-        feasibility = Feasibility(self.success_fitter, data.unit, data.failed)
-        if len(data) + len(ahead) < self.num_initial or succeeded.sum() < min(5, self.num_initial):
-            return self._spread(data, ahead, feasibility, taken, rng)
-        unit, losses = data.unit[succeeded], data.metrics[self.goals[0].metric][succeeded]
-        model, _ = fit_losses(self.fitter, unit, losses)
-        score = self._score(model, ahead, feasibility)
-        order = np.argsort(losses, kind="stable")
-        return self._search(score, unit[order[:10]], taken, rng)
+    def diagnose(self, history: Sequence[Trial]) -> list[Calibration]:
+        """Leave-one-out calibration of the surrogate of every goal and constraint; empty before there is one."""
+        with one_thread():
+            data = self._collect(history)
+            return self.surrogates_.calibrations(data) if self.surrogates_.possible(data) else []
 
-    def _score(self, model: Ensemble, ahead: Array, feasibility: Feasibility) -> Score:
-        encoder, count = self.fitter.encoder, len(model.features)
-        index = best_predicted(model, count)
-        if len(ahead):
-            model = model.believe(encoder(ahead))
+    def surrogates(self, history: Sequence[Trial]) -> dict[str, EnsembleGP]:
+        """The surrogate of every goal as a GPyTorch and BoTorch model, by metric; see `export`."""
+        from .export import export
 
-        def score(unit: Array) -> Tensor:
-            return log_expected_improvement(model, encoder(unit), index) + feasibility.log_probability(unit)
+        with one_thread():
+            data = self._collect(history)
+            if not self.surrogates_.possible(data):
+                return {}
+            beliefs = self.surrogates_.fit(data)
+            return {g.metric: export(b.model) for g, b in zip(self.goals, beliefs.goals, strict=True)}
 
-        return score
+    def _collect(self, history: Sequence[Trial]) -> Data:
+        others = [c.metric for c in self.constraints]
+        return collect(self.space, history, self.goals, others)
 
-    def _search(self, score: Score, best: Array, taken: set[object], rng: np.random.Generator) -> Params | None:
-        pool = np.concatenate(
-            [
-                self.lattice.everywhere(rng, 800),
-                self.lattice.near(rng, best[:1], 300, (0.003, 0.3)),
-                self.lattice.near(rng, best[:5], 400, (0.01, 0.3)),
-                self.lattice.crossed(rng, best, 100),
-            ]
-        )
-        values = score(pool).numpy()
-        for scales in ((0.01, 0.2), (0.003, 0.05), (0.001, 0.02)):
-            top = pool[np.argsort(-values, kind="stable")[:4]]
-            more = self.lattice.near(rng, top, 150, scales)
-            pool, values = np.concatenate([pool, more]), np.concatenate([values, score(more).numpy()])
-        return self._first_new(pool[np.argsort(-values, kind="stable")], taken, rng)
+    def _believe(self, data: Data, num_ahead: int) -> Beliefs | None:
+        """The surrogates, or None while the start lasts."""
+        succeeded = int((~data.failed).sum())
+        if data.failed.any():
+            enough = succeeded >= min(LEAST_SUCCESSES, self.num_initial)
+        else:
+            enough = succeeded + num_ahead >= self.num_initial
+        return self.surrogates_.fit(data) if enough and self.surrogates_.possible(data) else None
 
-    def _spread(
-        self, data: Data, ahead: Array, feasibility: Feasibility, taken: set[object], rng: np.random.Generator
+    def _one(
+        self, data: Data, beliefs: Beliefs | None, waiting: list[Params], taken: set[Hashable], rng: np.random.Generator
     ) -> Params | None:
-        """Far from what was tried, among configurations likely to succeed."""
-        pool = self.lattice.everywhere(rng, 64 if data.failed.sum() == 0 else 256)
-        known = self.fitter.encoder(np.concatenate([data.unit, ahead])).z
-        if len(known) == 0:
-            return self._first_new(pool, taken, rng)
-        distance = torch.cdist(self.fitter.encoder(pool).z, known).min(1).values
-        value = distance.clamp(min=1e-9).log() + 2.0 * feasibility.log_probability(pool)
-        return self._first_new(pool[torch.argsort(-value, stable=True).numpy()], taken, rng)
-
-    def _first_new(self, pool: Array, taken: set[object], rng: np.random.Generator) -> Params | None:
-        for start in range(0, len(pool), 32):
-            for params in self.space.decode(pool[start : start + 32]):
-                if self.space.key(params) not in taken and self.space.legal(params):
-                    return params
-        for params in self.space.sample(rng, 200):
-            if self.space.key(params) not in taken:
-                return params
-        return None
+        ahead: Array = self.space.encode(waiting) if waiting else np.empty((0, len(self.space.parameters)))
+        if beliefs is None:
+            self.note = "start: configurations far from each other"
+            feasibility = self.surrogates_.feasibility(data)
+            return self.search.spread(np.concatenate([data.unit, ahead]), feasibility, taken, rng)
+        self.note = "expected improvement"
+        best = data.unit[self.surrogates_.best_rows(data)]
+        return self.search.maximise(beliefs.with_pending(ahead).score, best, taken, rng)

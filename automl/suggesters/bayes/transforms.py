@@ -39,7 +39,8 @@ class Transform:
 
     def __call__(self, values: Array) -> Array:
         """The transformed values."""
-        z = (np.clip(values, -LIMIT, LIMIT) - self.median) / self.spread
+        with np.errstate(over="ignore"):
+            z = np.clip((np.clip(values, -LIMIT, LIMIT) - self.median) / self.spread, -LIMIT, LIMIT)
         z = np.where(z > self.knee, self.knee + np.log1p(np.maximum(z - self.knee, 0.0)), z)
         return np.asarray((z - self.mean) / self.scale, dtype=np.float64)
 
@@ -49,3 +50,11 @@ class Transform:
         tail = np.expm1(np.minimum(np.maximum(z - self.knee, 0.0), 600.0))
         z = np.where(z > self.knee, self.knee + tail, z)
         return np.asarray(z * self.spread + self.median, dtype=np.float64)
+
+
+def excess_scores(excess: Array) -> Array:
+    """How far a bound is exceeded, on a scale that is fine near the bound and logarithmic far away; 0 stays 0."""
+    excess = np.clip(excess, -LIMIT, LIMIT)
+    scale = float(np.median(np.abs(excess))) or float(np.abs(excess).max()) or 1.0
+    scores = np.arcsinh(excess / scale)
+    return np.asarray(scores / max(float(np.sqrt(np.mean(scores**2))), 1e-9), dtype=np.float64)

@@ -1,0 +1,80 @@
+"""What is believed of a space at one moment: goals, constraints and failures, and what a candidate is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from .acquisition import best_predicted, log_expected_improvement
+from .data import Array
+from .encoding import Encoder
+from .feasibility import Feasibility
+from .gp import Ensemble
+from .pareto import log_hypervolume_improvement
+from .transforms import Transform
+
+
+@dataclass(frozen=True)
+class Belief:
+    """The surrogate of one metric.
+
+    Args:
+        encoder: of the parameters that reach it; model: of the transformed values; transform: that was applied.
+        rows: which trials the model is conditioned on.
+    """
+
+    encoder: Encoder
+    model: Ensemble
+    transform: Transform | None
+    rows: NDArray[np.intp]
+
+    def with_pending(self, unit: Array) -> Belief:
+        """Condition further on pending configurations, at the values that are predicted for them."""
+        if not len(unit):
+            return self
+        return Belief(self.encoder, self.model.believe(self.encoder(unit)), self.transform, self.rows)
+
+
+@dataclass(frozen=True)
+class Beliefs:
+    """Everything that the acquisition needs.
+
+    Args:
+        goals: one belief a goal; limits: one a constraint, of how far its bound is exceeded.
+        feasibility: of the failures.
+        holds: `n`, which of all trials satisfy every constraint.
+    """
+
+    goals: Sequence[Belief]
+    limits: Sequence[Belief]
+    feasibility: Feasibility
+    holds: NDArray[np.bool_]
+
+    def with_pending(self, unit: Array) -> Beliefs:
+        """Taking pending configurations into account."""
+        goals = [goal.with_pending(unit) for goal in self.goals]
+        return replace(self, goals=goals, limits=[limit.with_pending(unit) for limit in self.limits])
+
+    def score(self, unit: Array) -> Tensor:
+        """Log of the expected gain of `m` candidates, times the probability that it counts."""
+        total = self.feasibility.log_probability(unit)
+        for limit in self.limits:
+            mean, variance = limit.model.predict(limit.encoder(unit))
+            total = total + torch.special.log_ndtr(-mean / variance.sqrt()).exp().mean(0).clamp(min=1e-300).log()
+        return total + self._gain(unit)
+
+    def _gain(self, unit: Array) -> Tensor:
+        first = self.goals[0]
+        if not self.holds.any():
+            return torch.zeros(len(unit), dtype=torch.float64)
+        if len(self.goals) > 1:
+            return log_hypervolume_improvement(self.goals, self.holds, unit)
+        allowed = torch.from_numpy(self.holds[first.rows])
+        if not bool(allowed.any()):
+            allowed = torch.ones_like(allowed)
+        return log_expected_improvement(first.model, first.encoder(unit), best_predicted(first.model, allowed))

@@ -1,0 +1,97 @@
+"""The surrogate as a GPyTorch and BoTorch model: to take out, inspect, plot, or use with any BoTorch acquisition.
+
+    >>> model = export(ensemble)                            # doctest: +SKIP
+    >>> model.posterior(inputs(encoder(unit))).mixture_mean  # doctest: +SKIP
+
+The hot paths of this package do the same in closed form (`gp`, `kernel`); tests hold them equal.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from botorch.models.gpytorch import GPyTorchModel
+from botorch.posteriors.fully_bayesian import GaussianMixturePosterior
+from gpytorch.distributions import MultivariateNormal
+from gpytorch.kernels import Kernel
+from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.means import ZeroMean
+from gpytorch.models import ExactGP
+from torch import Tensor
+
+from .gp import Ensemble
+from .kernel import JITTER, MEAN_VARIANCE, Features, Hyper, Prior
+
+
+def inputs(features: Features) -> Tensor:
+    """Features as one `n x (c + f)` tensor, which is what the exported model takes."""
+    return torch.cat([features.z, features.phi], -1)
+
+
+class MixedKernel(Kernel):  # type: ignore[misc]
+    """The covariance of `kernel.py` over `inputs`, with its hyperparameters as GPyTorch parameters.
+
+    Args:
+        hyper: initial values, a batch of `s`; prior: which column belongs to which parameter.
+    """
+
+    def __init__(self, hyper: Hyper, prior: Prior) -> None:
+        super().__init__(batch_shape=torch.Size([len(hyper.full)]))
+        self.prior = prior
+        for name in ("full", "pair", "length", "additive"):
+            values = getattr(hyper, name).clone().log()
+            self.register_parameter(f"log_{name}", torch.nn.Parameter(values))
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **_: Any) -> Tensor:
+        """Covariances `s x n x m`, or their diagonal."""
+        c = len(self.prior.z_group)
+        length = self.log_length.exp()[:, None, self.prior.z_group]
+        weight = self.log_additive.exp()[:, None, self.prior.phi_group]
+        z1, z2 = x1[..., :c] / length, x2[..., :c] / length
+        main = (x1[..., c:] * weight) @ x2[..., c:].transpose(-1, -2)
+        difference = z1.unsqueeze(-2) - z2.unsqueeze(-3)
+        scaled = (5.0 * difference.square().sum(-1)).clamp(min=1e-30).sqrt()
+        matern = (1.0 + scaled + scaled.square() / 3.0) * torch.exp(-scaled)
+        full, pair = self.log_full.exp()[:, None, None], self.log_pair.exp()[:, None, None]
+        covariance = full * matern + main + pair * main.square() + MEAN_VARIANCE
+        found: Tensor = covariance.diagonal(dim1=-2, dim2=-1) if diag else covariance
+        return found
+
+
+class EnsembleGP(ExactGP, GPyTorchModel):  # type: ignore[misc]
+    """The ensemble as a batch of exact Gaussian processes; its posterior is their mixture."""
+
+    _num_outputs = 1
+
+    def __init__(self, ensemble: Ensemble) -> None:
+        size = len(ensemble.hyper.noise)
+        shape = torch.Size([size])
+        likelihood = GaussianLikelihood(batch_shape=shape).double()
+        likelihood.noise_covar.register_constraint("raw_noise", _positive())
+        likelihood.noise = (ensemble.hyper.noise + JITTER)[:, None]
+        x = inputs(ensemble.features).expand(size, -1, -1)
+        super().__init__(x, ensemble.y.expand(size, -1), likelihood)
+        self.mean_module = ZeroMean(batch_shape=shape)
+        self.covar_module = MixedKernel(ensemble.hyper, ensemble.prior)
+        self.double().eval()
+
+    def forward(self, x: Tensor) -> MultivariateNormal:
+        """The prior at `x`."""
+        return MultivariateNormal(self.mean_module(x), self.covar_module(x))
+
+    def posterior(self, X: Tensor, **options: Any) -> GaussianMixturePosterior:  # noqa: N803
+        """The mixture at `... x q x (c + f)` inputs, the batch of the ensemble third from last."""
+        mixed = super().posterior(X.unsqueeze(-3), **options)
+        return GaussianMixturePosterior(distribution=mixed.distribution)
+
+
+def _positive() -> Any:
+    from gpytorch.constraints import GreaterThan
+
+    return GreaterThan(JITTER / 10)
+
+
+def export(ensemble: Ensemble) -> EnsembleGP:
+    """The model that equals `ensemble`."""
+    return EnsembleGP(ensemble)

@@ -1,0 +1,121 @@
+"""The surrogates of one suggester: one a goal, a constraint and a kind of failure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from automl.errors import FAILURE_KINDS
+from automl.goals import Constraint, Goal
+from search_spaces import Space
+
+from . import reach
+from .beliefs import Belief, Beliefs
+from .data import Array, Data
+from .diagnosis import Calibration, calibrate
+from .encoding import Encoder
+from .feasibility import Feasibility
+from .models import Fitter
+from .pareto import front
+from .transforms import Transform, excess_scores
+
+NUM_BEST = 10
+SHARP = (math.log(0.02), 1.0)  # prior of the logarithm of the labels' noise
+NEARLY_EXACT = (math.log(1e-4), 2.0)  # of speed and memory, which hardly vary between runs
+
+
+class Surrogates:
+    """Fits everything that is believed, each surrogate over the parameters that can reach its metric.
+
+    Args:
+        space, goals, constraints, seed: of the suggester.
+    """
+
+    def __init__(self, space: Space, goals: Sequence[Goal], constraints: Sequence[Constraint], seed: int) -> None:
+        self.goals, self.constraints = goals, constraints
+        self.goal_fitters = [_fitter(space, reach.of_goal(goal), seed) for goal in goals]
+        self.limit_fitters = [_fitter(space, reach.of_metric(c.metric), seed) for c in constraints]
+        self.failure_fitters = {
+            kind: _fitter(space, reach.of_failure(kind), seed, noise=SHARP) for kind in FAILURE_KINDS
+        }
+
+    @staticmethod
+    def full_encoder(space: Space) -> Encoder:
+        """Over all parameters."""
+        return Encoder(space)
+
+    def possible(self, data: Data) -> bool:
+        """Whether every goal has been reached by at least two trials."""
+        return all(int(np.isfinite(data.losses[:, g]).sum()) >= 2 for g in range(len(self.goals)))
+
+    def fit(self, data: Data) -> Beliefs:
+        """Beliefs given all of the data."""
+        order = np.nan_to_num(data.losses, nan=np.inf).min(1) if len(self.goals) > 1 else None
+        goals = [_goal(f, data, g, order) for g, f in enumerate(self.goal_fitters)]
+        limits = [
+            _limit(f, data, data.others[:, i], c)
+            for i, (f, c) in enumerate(zip(self.limit_fitters, self.constraints, strict=True))
+            if np.isfinite(data.others[:, i]).any()
+        ]
+        return Beliefs(goals, limits, self.feasibility(data), self.holds(data))
+
+    def feasibility(self, data: Data) -> Feasibility:
+        """What is believed of the failures."""
+        return Feasibility(self.failure_fitters, data.unit, data.kinds)
+
+    def holds(self, data: Data) -> NDArray[np.bool_]:
+        """`n`, which trials reached every goal and satisfy every constraint."""
+        good = np.isfinite(data.losses).all(1)
+        for i, constraint in enumerate(self.constraints):
+            values = data.others[:, i]
+            good &= np.isfinite(values) & (
+                (values <= constraint.bound) if constraint.upper else (values >= constraint.bound)
+            )
+        return np.asarray(good, dtype=bool)
+
+    def best_rows(self, data: Data) -> NDArray[np.intp]:
+        """Up to ten trials worth looking around: the best that satisfy the constraints, or the front of them."""
+        rows = np.flatnonzero(self.holds(data))
+        if not len(rows):
+            rows = np.flatnonzero(np.isfinite(data.losses[:, 0]))
+        if len(self.goals) == 1:
+            return rows[np.argsort(data.losses[rows, 0], kind="stable")[:NUM_BEST]]
+        chosen = rows[front(data.losses[rows])]
+        return np.concatenate([chosen, chosen])[-2 * NUM_BEST :]
+
+    def calibrations(self, data: Data) -> list[Calibration]:
+        """How far the surrogate of each goal and constraint can be believed."""
+        beliefs = self.fit(data)
+        names = [g.metric for g in self.goals] + [c.metric for c in self.constraints]
+        return [calibrate(n, b.model) for n, b in zip(names, [*beliefs.goals, *beliefs.limits], strict=False)]
+
+
+def _fitter(space: Space, measures: frozenset[str], seed: int, noise: tuple[float, float] | None = None) -> Fitter:
+    encoder = Encoder(space, reach.parameters(space, measures))
+    prior = encoder.prior()
+    if noise is None and "quality" not in measures:
+        noise = NEARLY_EXACT
+    return Fitter(encoder, prior.with_noise(*noise) if noise else prior, seed)
+
+
+def _goal(fitter: Fitter, data: Data, column: int, order: Array | None) -> Belief:
+    rows = np.flatnonzero(np.isfinite(data.losses[:, column]))
+    losses = data.losses[rows, column]
+    transform = Transform.fit(losses)
+    model, used = fitter.fit(data.unit[rows], transform(losses), None if order is None else order[rows])
+    return Belief(fitter.encoder, model, transform, rows[used])
+
+
+def _limit(fitter: Fitter, data: Data, values: Array, constraint: Constraint) -> Belief:
+    rows = np.flatnonzero(np.isfinite(values))
+    excess = _excess(values[rows], constraint)
+    model, used = fitter.fit(data.unit[rows], excess_scores(excess), np.abs(excess))
+    return Belief(fitter.encoder, model, None, rows[used])
+
+
+def _excess(values: Array, constraint: Constraint) -> Array:
+    """How far each value is beyond the bound."""
+    return np.asarray(values - constraint.bound if constraint.upper else constraint.bound - values, dtype=np.float64)

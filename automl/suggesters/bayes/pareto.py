@@ -1,0 +1,91 @@
+"""Several goals: expected hypervolume improvement of two, random scalarisations of more."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from .acquisition import log_h
+from .data import Array
+
+if TYPE_CHECKING:
+    from .beliefs import Belief
+
+MARGIN = 0.1  # of the front's extent: how far beyond its worst point the reference lies
+
+
+def front(losses: Array) -> NDArray[np.intp]:
+    """Rows of `n x g` losses that no other row dominates, the first of equal ones."""
+    as_good = (losses[:, None, :] <= losses[None, :, :]).all(-1)
+    better = as_good & (losses[:, None, :] < losses[None, :, :]).any(-1)
+    same_before = as_good & as_good.T & (np.arange(len(losses))[:, None] < np.arange(len(losses))[None, :])
+    return np.flatnonzero(~(better | same_before).any(0))
+
+
+def reference_point(losses: Array, rows: NDArray[np.intp]) -> Array:
+    """Somewhat worse than the worst of the front in every goal; of all trials where the front is one point."""
+    worst, best = losses[rows].max(0), losses[rows].min(0)
+    extent = worst - best
+    spread = np.maximum(losses.std(0), 1e-6)
+    return np.asarray(worst + np.where(extent > 1e-9, np.maximum(MARGIN * extent, 0.05 * spread), spread))
+
+
+def log_expected_shortfall(threshold: Tensor, mean: Tensor, deviation: Tensor) -> Tensor:
+    """log E[max(threshold - y, 0)] of normal y, broadcast."""
+    return deviation.log() + log_h((threshold - mean) / deviation)
+
+
+def expected_hypervolume(points: Tensor, reference: Tensor, moments: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+    """Expected hypervolume improvement of two goals, in closed form, `m` (Yang et al., 2019).
+
+    Args:
+        points: `k x 2` front, losses; reference: 2.
+        moments: for each goal means and standard deviations, `s x m`, averaged over `s` goal by goal.
+    """
+    points = points[torch.argsort(points[:, 0])]
+    right = torch.cat([points[:, 0], reference[:1]])  # right ends of the strips
+    top = torch.cat([reference[1:], points[:, 1]])  # lowest value reached left of each strip
+    width = _mean_shortfall(right, *moments[0])  # (k + 1) x m
+    width = width - torch.cat([torch.zeros_like(width[:1]), width[:-1]])
+    return (width.clamp(min=0.0) * _mean_shortfall(top, *moments[1])).sum(0)
+
+
+def _mean_shortfall(thresholds: Tensor, mean: Tensor, deviation: Tensor) -> Tensor:
+    return log_expected_shortfall(thresholds[:, None, None], mean, deviation).exp().mean(1)
+
+
+def log_hypervolume_improvement(goals: Sequence[Belief], holds: NDArray[np.bool_], unit: Array) -> Tensor:
+    """Log expected hypervolume improvement over what is predicted at the trials that satisfy the constraints.
+
+    Of more than two goals it is the mean over all pairs of them.
+    """
+    losses = predicted_losses(goals, holds)
+    moments = []
+    for goal in goals:
+        mean, variance = goal.model.predict(goal.encoder(unit))
+        moments.append((mean, variance.sqrt()))
+    total = torch.zeros(len(unit), dtype=torch.float64)
+    for i, j in itertools.combinations(range(len(goals)), 2):
+        pair = losses[:, [i, j]]
+        rows = front(pair)
+        reference = torch.from_numpy(reference_point(pair, rows))
+        total += expected_hypervolume(torch.from_numpy(pair[rows]), reference, [moments[i], moments[j]])
+    return total.clamp(min=1e-300).log()
+
+
+def predicted_losses(goals: Sequence[Belief], holds: NDArray[np.bool_]) -> Array:
+    """Posterior means `n x g` (transformed) at the trials that satisfy the constraints and have every goal."""
+    common = goals[0].rows[holds[goals[0].rows]]
+    for goal in goals[1:]:
+        common = common[np.isin(common, goal.rows)]
+    columns = []
+    for goal in goals:
+        where = torch.from_numpy(np.searchsorted(goal.rows, common))
+        columns.append(goal.model.predict(goal.model.features[where])[0].mean(0).numpy())
+    return np.stack(columns, 1)
