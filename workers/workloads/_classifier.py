@@ -53,7 +53,7 @@ class Classifier(Trainable):
     @cached_property
     def rows(self) -> tuple[IntArray, IntArray]:
         """Rows of the training set to train on and to validate on."""
-        return hold_out(self.num_examples("train"), float(self.option("validation")), self.seed)
+        return hold_out(self.num_examples("train"), float(self.option("validation")))
 
     @property
     def updates_per_epoch(self) -> int:

@@ -46,9 +46,9 @@ def check_options(fixed: Mapping[str, Any], known: Mapping[str, Any]) -> None:
             raise UsageError(f"fixed.{name} is of type {type(default).__name__}, got {value!r}")
 
 
-def hold_out(count: int, fraction: float, seed: int) -> tuple[IntArray, IntArray]:
-    """Indices to train on and to validate on; the second is empty where `fraction` is 0."""
-    order = np.random.default_rng([seed, 0x5EED]).permutation(count)
+def hold_out(count: int, fraction: float) -> tuple[IntArray, IntArray]:
+    """Indices to train on and to validate on, the same in every trial; the second is empty where `fraction` is 0."""
+    order = np.random.default_rng(0x5EED).permutation(count)
     held = round(count * fraction)
     return np.sort(order[held:]), np.sort(order[:held])
 

@@ -56,7 +56,7 @@ class GraphEmbedding(Workload):
         "optimizer_state": "element",
         "initial_scale": 0.01,
         "partitions": 1,
-        "table_memory_bytes": 0,
+        "table_memory_bytes": 0.0,
         "precision": "fp32",
         "matmul_precision": "medium",
     }
@@ -198,7 +198,7 @@ class GraphEmbedding(Workload):
         Raises:
             UsageError: even the largest number does not fit.
         """
-        limit, asked = int(self.option("table_memory_bytes")), int(self.option("partitions"))
+        limit, asked = float(self.option("table_memory_bytes")), int(self.option("partitions"))
         for count in _PARTITIONS:
             rows = -(-num_entities // count) * min(2, count)
             if count >= asked and (not limit or 4 * width * rows <= limit):
