@@ -160,7 +160,9 @@ class ImageClassification(Classifier):
         """Pixels from -1 to 1, in the memory format that is asked for."""
         import torch
 
-        images = batch["images"].float().mul_(2 / 255).sub_(1)
+        from .model import scaled
+
+        images = scaled(batch["images"])
         options = {**self.fixed, **self.params}
         if options.get("memory_format") == "channels_last":
             return (images.contiguous(memory_format=torch.channels_last),)

@@ -84,11 +84,17 @@ class Stage(nn.Module):
         super().__init__()
         self.parts = nn.ModuleList(parts)
 
-    def forward(self, x: Tensor, *inputs: Tensor) -> Tensor:
-        """What the stage before returned to what the next one takes; the model's own inputs are not needed again."""
+    def forward(self, *hidden: Tensor, images: Tensor) -> Tensor:
+        """What the stage before returned, or the images of the batch, to what the next one takes."""
+        x = hidden[0] if hidden else scaled(images)
         for part in self.parts:
             x = part(x)
         return x
+
+
+def scaled(images: Tensor) -> Tensor:
+    """Pixels of 0 to 255 as numbers from -1 to 1."""
+    return images.float().mul_(2 / 255).sub_(1)
 
 
 def stages(model: ImageModel, num_stages: int) -> list[nn.Module]:
