@@ -27,9 +27,11 @@ from .settings import Settings, options
 if TYPE_CHECKING:
     from .workloads.base import Batch, Trainable
 
-# On CPUs: libraries that are loaded and threads that are started by the first update, and what the allocator
-# keeps in free pieces, as a share of what is in use at the peak (benchmarks/memory.py).
+# On CPUs, measured by benchmarks/memory.py: libraries that are loaded and threads that are started by the first update,
+# oneDNN's kernels and reordered weights for half precisions, and what the allocator keeps in free pieces, as a share of
+# what is in use at the peak.
 CPU_BYTES = 20_000_000
+CPU_HALF_BYTES = 80_000_000
 CPU_RANKS_BYTES = 12_000_000
 CPU_SHARE = 0.02
 _LOOKED_AT = 50
@@ -53,6 +55,7 @@ class Estimate:
 def estimate(workload: Trainable, num_ranks: int = 1, device: str = "cpu") -> Estimate:
     """How much memory training needs, without allocating it; takes about as long as two updates of a small model.
 
+    On CPUs this is memory in use; with `compact_memory` off, the C library was seen to keep up to 2.4 times as much.
     The largest of the first batches stands for all. Evaluation is not counted, except for the whole model that
     rank 0 holds meanwhile where the strategy has it in parts.
 
@@ -65,6 +68,7 @@ def estimate(workload: Trainable, num_ranks: int = 1, device: str = "cpu") -> Es
     if not device.startswith("cpu"):
         return found
     extra = CPU_BYTES + (CPU_RANKS_BYTES if num_ranks > 1 else 0) + int(found.peak_bytes * CPU_SHARE)
+    extra += CPU_HALF_BYTES if settings.precision in ("bf16", "fp16") else 0
     return Estimate(found.peak_bytes + extra, found.parts, found.modules)
 
 

@@ -151,6 +151,18 @@ def _trim() -> None:
         ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
+def allocate_by(threshold: int) -> None:
+    """Have the C library map blocks of at least so many bytes by themselves, and return them when they are freed.
+
+    Its own threshold grows with the blocks that are freed, up to 32 MB; smaller ones stay in pieces that the next
+    batch, of another shape, often cannot use.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        library = ctypes.CDLL("libc.so.6")
+        library.mallopt(-3, threshold)  # M_MMAP_THRESHOLD
+        library.mallopt(-1, 2 * threshold)  # M_TRIM_THRESHOLD
+
+
 def _reset_high_water() -> None:
     with contextlib.suppress(OSError):
         _RESET.write_text("5")

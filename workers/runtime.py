@@ -13,6 +13,7 @@ from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selectiv
 
 from search_spaces.errors import UsageError
 
+from .memory import allocate_by
 from .precision import matmul_precision
 from .settings import Settings
 
@@ -36,12 +37,16 @@ def switches(settings: Settings, threads: int) -> Iterator[None]:
     before, autotune = torch.get_num_threads(), torch.backends.cudnn.benchmark
     torch.set_num_threads(max(1, settings.threads or threads))
     torch.backends.cudnn.benchmark = settings.cudnn_autotune
+    if settings.compact_memory:
+        allocate_by(1 << 17)
     try:
         with matmul_precision(settings.precision, settings.matmul_precision):
             yield
     finally:
         torch.set_num_threads(before)
         torch.backends.cudnn.benchmark = autotune
+        if settings.compact_memory:
+            allocate_by(32 << 20)
 
 
 def recompute(model: nn.Module, layers: tuple[str, ...], how: str) -> None:
