@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from automl.errors import AutomlError, UsageError
+from automl.errors import AutomlError, DataError, UsageError
 from automl.goals import Constraint, Goal, parse_constraints, parse_goals
-from automl.spec import Budget, Resources, SweepSpec
+from automl.spec import SweepSpec
 from automl.stopping import STOPPERS
 from automl.suggesters import SUGGESTERS
 from search_spaces.hardware import Hardware, detect
@@ -79,12 +79,11 @@ class _Checker:
         self.root, self.document, self.problems, self.hardware = root, document, problems, hardware
 
     def config(self, path: Path, objective: bool | None) -> Config | None:
+        """The configuration; None, with problems, where something is wrong."""
         document = self.document
         self._known(("suggester",), SUGGESTERS, document.suggester)
         self._known(("stopper",), STOPPERS, document.stopper)
-        workload = self._workload(objective)
-        name = self._name(path)
-        data = _with_absolute_folder(document.data)
+        workload, name = self._workload(objective), self._name(path)
         if workload is None and (objective is False or document.workload is not None):
             return None  # without a workload, nothing else can be judged
         declaration = self._declaration(workload)
@@ -92,9 +91,8 @@ class _Checker:
             return None
         self._check_fixed(declaration)
         resolution = Resolution(self.root, self.problems, declaration, document.fixed)
-        space = self._space(resolution)
-        goals = self._goals(workload)
-        fixed = resolution.untuned()
+        space, goals = self._space(resolution), self._goals(workload)
+        data, fixed = _with_absolute_folder(document.data), resolution.untuned()
         if workload:
             self._check_data(workload, data, fixed)
         if space is None or self.problems.found:
@@ -107,13 +105,8 @@ class _Checker:
             workload=document.workload,
             data=data,
             fixed=fixed,
-            budget=Budget(**document.budget.model_dump()),
-            suggester=document.suggester,
-            stopper=document.stopper,
-            workers=document.workers,
-            resources=Resources(**document.resources.model_dump()),
-            seed=document.seed,
             last_report_counts=bool(workload and workload.last_report_counts),
+            **document.settings(),
         )
         return Config(spec, document.store or STORE, tuple(resolution.dropped), self.hardware)
 
@@ -188,7 +181,8 @@ class _Checker:
         try:
             workload.check(data, fixed)
         except UsageError as error:
-            self.problems.under(self.root, ("data",), str(error))
+            section = "data" if isinstance(error, DataError) else "fixed"
+            self.problems.under(self.root, (section,), str(error))
 
 
 def _with_absolute_folder(data: dict[str, Any]) -> dict[str, Any]:

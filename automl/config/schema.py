@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 
 from automl.errors import UsageError
 from automl.goals import Goal, parse_duration
+from automl.spec import Budget, Resources
 from search_spaces.plugins import nearest
 
 from .nodes import Location, Node, Problems, shown
@@ -133,6 +134,17 @@ class Document(Section):
     resources: Annotated[ResourcesSection, BeforeValidator(_section)] = Field(default_factory=ResourcesSection)
     store: Annotated[str, Field(min_length=1)] | None = None
     seed: Annotated[int, BeforeValidator(_whole), Field(ge=0, lt=2**32)] = 0
+
+    def settings(self) -> dict[str, Any]:
+        """What needs no resolving, as arguments of `SweepSpec`."""
+        return {
+            "budget": Budget(**self.budget.model_dump()),
+            "resources": Resources(**self.resources.model_dump()),
+            "suggester": self.suggester,
+            "stopper": self.stopper,
+            "workers": self.workers,
+            "seed": self.seed,
+        }
 
 
 def validate(root: Node, problems: Problems) -> Document:

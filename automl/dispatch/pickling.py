@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -16,6 +17,8 @@ from automl.errors import UsageError
 def pickled(objective: Callable[[Any], Any]) -> bytes:
     """The objective as bytes; one from a file that workers cannot import by name goes with all of its module.
 
+    What it imports itself is found on the folders that this process imports from.
+
     Raises:
         UsageError: it holds something that cannot leave this process, such as an open file.
     """
@@ -24,13 +27,31 @@ def pickled(objective: Callable[[Any], Any]) -> bytes:
     if by_value:
         cloudpickle.register_pickle_by_value(module)
     try:
-        blob: bytes = cloudpickle.dumps(objective)
+        blob: bytes = cloudpickle.dumps(_Sent(cloudpickle.dumps(objective)))
     except Exception as error:  # whatever its parts raise
         raise UsageError(f"the objective cannot be sent to workers: {error}") from error
     finally:
         if by_value:
             cloudpickle.unregister_pickle_by_value(module)
     return blob
+
+
+class _Sent:
+    """Unpickles as the objective, after the folders of `sys.path` were made known there."""
+
+    def __init__(self, blob: bytes) -> None:
+        self.blob = blob
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[list[str], bytes]]:
+        def load(folders: list[str], blob: bytes) -> Any:  # a local function is sent by value: workers import no automl
+            import sys
+
+            from ray import cloudpickle
+
+            sys.path += [folder for folder in folders if folder not in sys.path]
+            return cloudpickle.loads(blob)
+
+        return load, ([str(Path(folder).absolute()) for folder in sys.path if Path(folder).is_dir()], self.blob)
 
 
 def _importable(module: ModuleType) -> bool:

@@ -32,9 +32,12 @@ def print_summary(console: Console, snapshot: Snapshot, space: Space, options: s
         console.print(comparison(snapshot, space))
     if len(snapshot.goals) > 1 and snapshot.best:
         console.print(pareto_table(snapshot))
-    for line in _warnings(snapshot, space):
-        console.print(Text(line, style="yellow"))
     console.print()
+    warnings = list(_warnings(snapshot, space))
+    for line in warnings:
+        console.print(Text(line, style="yellow"))
+    if warnings:
+        console.print()
     for line in _next_commands(snapshot, options):
         console.print(Text(line))
 

@@ -256,6 +256,19 @@ def test_an_interrupted_sweep_ends_with_130_and_resumes(folder: Path) -> None:
     assert [trial for trial in after if trial["number"] in {t["number"] for t in done}] == done
 
 
+def test_a_function_runs_on_ray_with_what_stands_beside_its_file(folder: Path) -> None:
+    (folder / "sub").mkdir()
+    (folder / "sub" / "helper.py").write_text("def square(x):\n    return x * x\n")
+    text = "import helper\n\ndef f(trial):\n    print('hello')\n    return {'loss': helper.square(trial.params['x'])}\n"
+    (folder / "sub" / "mine.py").write_text(text)
+    running = process("sweep", "toy.yaml", "--objective", "sub/mine.py:f", "--trials", "2", "--workers", "1")
+    out, err = running.communicate(timeout=280)
+    assert running.returncode == 0, err
+    assert "Ray dashboard: http://127.0.0.1:" in out
+    assert trials()[0]["metrics"]["loss"] == pytest.approx(0.81)
+    assert automl("logs", "toy", "0").stdout.endswith("hello\n")
+
+
 def status_trials(folder: Path) -> list[dict[str, Any]]:
     return (
         trials() if (folder / ".automl" / "ledger.sqlite3").exists() and automl("trials", "toy").exit_code == 0 else []

@@ -6,11 +6,15 @@ import time
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
+from automl.config import load
 from automl.config.nodes import Problems
 from automl.config.reading import MAX_BYTES, MAX_DEPTH, read_bytes, read_file
 from automl.config.scalars import plain_scalar
-from automl.errors import ConfigError
+from automl.errors import ConfigError, UsageError
+from search_spaces.hardware import Hardware
 
 
 def read(text: str | bytes) -> tuple[object, str]:
@@ -145,3 +149,45 @@ def test_a_file_with_a_byte_order_mark_is_read() -> None:
 def test_a_file_that_cannot_be_opened(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match="cannot read the configuration"):
         read_file(tmp_path / name, Problems())
+
+
+def _encoded(parts: list[str]) -> bytes:
+    return "".join(parts).encode("utf-8", "surrogatepass")
+
+
+PIECES = st.sampled_from(
+    "name: x|space:|goals: |budget: |- |  |\n|: |[|]|{|}|auto|low: |high: |1e-3|minimize loss|when: |choices: ".split(
+        "|"
+    )
+    + "&a *a !t > ' \" # --- % ? .nan 1e999 \t".split(" ")
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.one_of(st.binary(max_size=200), st.lists(st.one_of(PIECES, st.text(max_size=3)), max_size=40).map(_encoded)))
+@example(b"\xef\xbb\xbf")
+def test_whatever_a_file_holds_it_is_a_configuration_or_a_clear_error(
+    tmp_path_factory: pytest.TempPathFactory, raw: bytes
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.yaml"
+    path.write_bytes(raw)
+    told = _error(path)
+    assert told is None or told.isprintable() or "\n" in told
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(max_size=40))
+def test_whatever_an_override_holds_it_is_set_or_told(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    path = tmp_path_factory.getbasetemp() / "good.yaml"
+    path.write_text("space: {x: {low: 0.0, high: 1.0}}\ngoals: minimize loss\n")
+    told = _error(path, text)
+    assert told is None or told.startswith("override ") or " errors in " in told
+
+
+def _error(path: Path, *overrides: str) -> str | None:
+    """What is wrong with a configuration; anything but a UsageError fails the test."""
+    try:
+        load(path, overrides, hardware=Hardware(2, 8 << 30), objective=True)
+    except UsageError as error:
+        return str(error)
+    return None
