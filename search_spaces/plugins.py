@@ -10,6 +10,8 @@ import difflib
 import importlib
 import inspect
 import pkgutil
+import sys
+from functools import cache
 from importlib import metadata, util
 from typing import Generic, TypeVar
 
@@ -40,7 +42,7 @@ class Registry(Generic[T]):
         paths = list(spec.submodule_search_locations or ()) if spec else []
         modules = [m.name for m in pkgutil.iter_modules(paths) if m.name != "base" and m.name[0] != "_"]
         own = {name.replace("_", self.separator) for name in modules}
-        return sorted(own | {entry.name for entry in metadata.entry_points(group=self.group)})
+        return sorted(own | {entry.name for entry in _installed(self.group, tuple(sys.path))})
 
     def require(self, name: str) -> str:
         """The name as it is spelt here; raises UsageError where there is none such, and imports nothing."""
@@ -58,7 +60,7 @@ class Registry(Generic[T]):
             UsageError: there is no such extension; the message names the nearest one.
         """
         name = self.require(name)
-        for entry in metadata.entry_points(group=self.group):
+        for entry in _installed(self.group, tuple(sys.path)):
             if entry.name == name:
                 found: type[T] = entry.load()
                 return found
@@ -72,6 +74,12 @@ class Registry(Generic[T]):
         if len(concrete) != 1:
             raise UsageError(f"{module.__name__} must define exactly one {self.noun}, it defines {len(concrete)}")
         return concrete[0]
+
+
+@cache
+def _installed(group: str, _path: tuple[str, ...]) -> tuple[metadata.EntryPoint, ...]:
+    """The entry points of a group; looking through every installed package takes milliseconds, so once for a path."""
+    return tuple(metadata.entry_points(group=group))
 
 
 def nearest(name: str, known: list[str]) -> str:

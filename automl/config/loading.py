@@ -13,7 +13,7 @@ from automl.spec import SweepSpec
 from automl.stopping import STOPPERS
 from automl.suggesters import SUGGESTERS
 from search_spaces.hardware import Hardware, detect
-from search_spaces.plugins import Registry, nearest
+from search_spaces.plugins import Registry
 from workers.workloads import WORKLOADS
 
 from .declaration import Declaration
@@ -81,8 +81,8 @@ class _Checker:
     def config(self, path: Path, objective: bool | None) -> Config | None:
         """The configuration; None, with problems, where something is wrong."""
         document = self.document
-        self._known(("suggester",), SUGGESTERS, document.suggester)
-        self._known(("stopper",), STOPPERS, document.stopper)
+        suggester = self._known(("suggester",), SUGGESTERS, document.suggester)
+        stopper = self._known(("stopper",), STOPPERS, document.stopper)
         workload, name = self._workload(objective), self._name(path)
         if workload is None and (objective is False or document.workload is not None):
             return None  # without a workload, nothing else can be judged
@@ -95,14 +95,16 @@ class _Checker:
         data, fixed = _with_absolute_folder(document.data), resolution.untuned()
         if workload:
             self._check_data(workload, data, fixed)
-        if space is None or self.problems.found:
+        if space is None or suggester is None or stopper is None or self.problems.found:
             return None
         spec = SweepSpec(
             name=name,
             space=space,
             goals=goals,
             constraints=self._constraints,
-            workload=document.workload,
+            workload=workload.name if workload else None,
+            suggester=suggester,
+            stopper=stopper,
             data=data,
             fixed=fixed,
             last_report_counts=bool(workload and workload.last_report_counts),
@@ -128,12 +130,13 @@ class _Checker:
             self.problems.under(self.root, where, str(error))
             return ()
 
-    def _known(self, where: Location, registry: Registry[Any], name: str) -> bool:
-        if name in registry.names():
-            return True
-        text = f"unknown {registry.noun} {shown(name)}: {nearest(name, registry.names())}"
-        self.problems.under(self.root, where, text)
-        return False
+    def _known(self, where: Location, registry: Registry[Any], name: str) -> str | None:
+        """The name as the registry spells it; None, with a problem, where it has none such."""
+        try:
+            return registry.require(name)
+        except UsageError as error:
+            self.problems.under(self.root, where, str(error))
+            return None
 
     def _workload(self, objective: bool | None) -> type[Workload] | None:
         name = self.document.workload
@@ -147,7 +150,8 @@ class _Checker:
             text = "with --objective a configuration has no workload; leave one of them out"
             self.problems.under(self.root, ("workload",), text)
             return None
-        return WORKLOADS.get(name) if self._known(("workload",), WORKLOADS, name) else None
+        found = self._known(("workload",), WORKLOADS, name)
+        return WORKLOADS.get(found) if found else None
 
     def _name(self, path: Path) -> str:
         if self.document.name is not None:

@@ -140,8 +140,6 @@ class Document(Section):
         return {
             "budget": Budget(**self.budget.model_dump()),
             "resources": Resources(**self.resources.model_dump()),
-            "suggester": self.suggester,
-            "stopper": self.stopper,
             "workers": self.workers,
             "seed": self.seed,
         }

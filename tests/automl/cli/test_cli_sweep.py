@@ -59,7 +59,13 @@ def sweep(*arguments: str) -> Result:
 
 
 def process(*arguments: str, **settings: Any) -> subprocess.Popen[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **settings}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "OMP_NUM_THREADS": "1",
+        "RAY_worker_niceness": "0",
+        **settings,
+    }
     command = [sys.executable, "-m", "automl", *arguments]
     return subprocess.Popen(command, text=True, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
