@@ -18,7 +18,7 @@ TUNED: Final[Mapping[str, Mapping[str, Any]]] = {  # knob -> its options; a defa
         "warmup_updates": {"low": 10, "high": 1000, "default": 100},
         "weight_decay": False,
     },
-    "batch": {"unit": "tokens", "batch_tokens": {"choices": [512, 1024, 2048, 4096], "default": 1024}},
+    "batch": {"unit": "tokens", "batch_tokens": {"choices": [512, 1024, 2048, 4096], "default": 2048}},
     "architecture": {
         "num_layers": {"low": 1, "high": 6, "default": 2},
         "width": {"choices": [64, 96, 128, 192, 256, 384, 512], "default": 128},
@@ -48,7 +48,7 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "tied_embeddings": True,
     # training; more is read by workers.settings and workers.optimizers
     "label_smoothing": 0.1,
-    "batch_tokens": 1024,
+    "batch_tokens": 2048,
     "learning_rate": 2e-3,
     "warmup_updates": 100,
     "optimizer": "adam",
