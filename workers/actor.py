@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -30,11 +30,13 @@ class Worker:
         objective: pickled by cloudpickle, or None where workloads are run.
         workload: name of the workload that will be run, imported ahead of the first attempt.
         threads: CPU threads of this process.
+        paths: where modules are found besides, as in the process that made the objective.
     """
 
-    def __init__(self, objective: bytes | None, workload: str | None, threads: int) -> None:
+    def __init__(self, objective: bytes | None, workload: str | None, threads: int, paths: Sequence[str] = ()) -> None:
         for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
             os.environ[name] = str(threads)
+        sys.path += [path for path in paths if path not in sys.path and Path(path).exists()]
         self._objective: Callable[[Any], Any] | None = None
         self._broken = ""
         try:

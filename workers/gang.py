@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 import time
 import uuid
@@ -12,7 +13,7 @@ from typing import Any, Final
 
 import ray
 
-from .protocol import Assignment, Ending, Event, Halt, Outcome, lost, was_lost
+from .protocol import Assignment, Ending, Event, Halt, Outcome, Started, lost, was_lost
 from .run import combine
 
 TAKE_SECONDS: Final = 1.0  # how long a worker waits for mail before it answers with none
@@ -65,6 +66,8 @@ class Gang:
         if ref == self._mail:
             events, quiet = value
             self._moved = time.monotonic() - quiet
+            if any(isinstance(event, Started) for event in events):
+                self._begun = time.monotonic()  # until then the worker was still getting ready
             reports = [event for event in events if not isinstance(event, Outcome)]
             outcomes = [event for event in events if isinstance(event, Outcome)]
             if not outcomes:
@@ -167,4 +170,6 @@ def _explain(error: Exception) -> tuple[str, str]:
         return "out_of_memory", f"the machine ran out of memory and the worker was killed: {text[:300]}"
     if isinstance(error, ray.exceptions.RayTaskError):
         return "crashed", f"the worker failed: {text[-300:]}"
-    return "crashed", f"the worker died: {text[:300]}"
+    pid, detail = re.search(r"\bpid: (\d+)", text), re.search(r"Worker exit detail: (.*?\.)(?: |$)", text)
+    who = f"the worker (process {pid[1]})" if pid else "the worker"
+    return "crashed", f"{who} died: {detail[1] if detail else text[:300]}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import uuid
 from collections.abc import Callable
@@ -179,7 +180,7 @@ class RayDispatcher(Dispatcher):
             max_restarts=0,
             max_task_retries=0,
             scheduling_strategy=PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=slot),
-        ).remote(self._objective, self._workload, max(1, self._resources.cpus))
+        ).remote(self._objective, self._workload, max(1, self._resources.cpus), sys.path)
         self._starting[actor.ready.options(enable_task_events=False).remote()] = slot
         return Seat(actor, "")
 

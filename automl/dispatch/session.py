@@ -25,6 +25,7 @@ _ENVIRONMENT: Final = {
     _LOOPBACK: "0",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_worker_niceness": "0",  # else whatever runs beside them starves the trials, our suggestions among it
 }
 
 
@@ -68,7 +69,7 @@ class Session:
         self._undo.close()
 
     def _start(self, num_slots: int, resources: Resources) -> None:
-        self._undo.enter_context(_environment())
+        self._undo.enter_context(environment())
         _make_token()
         # Slots are what a person asked for: more of them than cores are slow, but must not wait for ever.
         num_cpus = max(num_slots * max(1, resources.cpus), count_cpus())
@@ -139,7 +140,7 @@ def _quiet() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _environment() -> Iterator[None]:
+def environment() -> Iterator[None]:
     """Settings of a Ray of our own; those that a person has made stay, and all are as before afterwards."""
     before = {name: os.environ.get(name) for name in _ENVIRONMENT}
     cluster = getattr(ray_constants, "ENABLE_RAY_CLUSTER", None)
