@@ -14,11 +14,11 @@ from search_spaces.knobs.base import Declared
 TUNED: Final[Mapping[str, Mapping[str, Any]]] = {  # knob -> its options; a default is that of trial 0
     "optimizer": {
         "optimizer": False,
-        "learning_rate": {"low": 1e-4, "high": 2e-2, "default": 2e-3},
+        "learning_rate": {"low": 1e-4, "high": 2e-2, "default": 1e-3},
         "warmup_updates": {"low": 10, "high": 1000, "default": 100},
         "weight_decay": False,
     },
-    "batch": {"unit": "tokens", "batch_tokens": {"choices": [512, 1024, 2048, 4096], "default": 2048}},
+    "batch": {"unit": "tokens", "batch_tokens": {"choices": [512, 1024, 2048, 4096], "default": 1024}},
     "architecture": {
         "num_layers": {"low": 1, "high": 6, "default": 2},
         "width": {"choices": [64, 96, 128, 192, 256, 384, 512], "default": 128},
@@ -48,8 +48,8 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "tied_embeddings": True,
     # training; more is read by workers.settings and workers.optimizers
     "label_smoothing": 0.1,
-    "batch_tokens": 2048,
-    "learning_rate": 2e-3,
+    "batch_tokens": 1024,
+    "learning_rate": 1e-3,
     "warmup_updates": 100,
     "optimizer": "adam",
     "weight_decay": 0.0,
