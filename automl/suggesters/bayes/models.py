@@ -18,6 +18,7 @@ from .kernel import Prior
 
 MOST_CONDITIONED = 300
 MOST_FITTED = 128
+PARTICLES = ((80, 10), (160, 6), (math.inf, 4))  # by trials: the more there are, the less the vectors differ
 
 
 def milestone(count: int) -> int:
@@ -59,7 +60,8 @@ class Fitter:
         key = digest(unit, y)
         if key not in self.memory:
             generator = torch.Generator().manual_seed(self.seed)
-            sampling = self.sampling if len(y) <= 80 else replace(self.sampling, ascent=12, trajectories=4, leapfrogs=4)
+            particles = next(size for most, size in PARTICLES if count <= most)
+            sampling = replace(self.sampling, num_particles=min(particles, self.sampling.num_particles))
             targets = torch.from_numpy(y)
             self.memory[key] = sample_hyperparameters(self.encoder(unit), targets, self.prior, sampling, generator)
             while len(self.memory) > 8:
