@@ -23,7 +23,7 @@ def main(name: str, arguments: Sequence[str] | None = None) -> int:
 
     0 done, 1 failed, 2 wrong usage, 130 interrupted (a checkpoint was written: go on with --resume).
     """
-    given = _parser(name).parse_args(arguments)
+    given = _parser(name).parse_intermixed_args(arguments)
     try:
         assignment = _assignment(name, given)
         outcome = _run(assignment)

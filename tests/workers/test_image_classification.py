@@ -15,7 +15,7 @@ from workers.workloads.image_classification import ImageClassification, data, pl
 from workers.workloads.image_classification.augment import AUGMENTATIONS, augment
 from workers.workloads.image_classification.formats import Images, from_records, read_folders, to_records
 from workers.workloads.image_classification.generated import images
-from workers.workloads.image_classification.model import ImageModel, ModelOptions, stages
+from workers.workloads.image_classification.model import ImageModel, ModelOptions, scaled, stages
 
 
 def batch(count: int, seed: int = 0) -> Images:
@@ -180,11 +180,11 @@ def test_published_network_has_the_published_size() -> None:
 @pytest.mark.parametrize("num_stages", [1, 2, 3])
 def test_stages_compute_the_same(num_stages: int) -> None:
     model = ImageModel(ModelOptions(filters=4, dense_units=8)).eval()
-    x = torch.randn(2, 3, 32, 32)
-    y = x
+    pixels = torch.randint(0, 256, (2, 3, 32, 32), dtype=torch.uint8)
+    hidden: tuple[torch.Tensor, ...] = ()
     for stage in stages(model, num_stages):
-        y = stage(y)
-    torch.testing.assert_close(y, model(x))
+        hidden = (stage(*hidden, images=pixels),)
+    torch.testing.assert_close(hidden[0], model(scaled(pixels)))
 
 
 def test_gradient_penalty_has_the_second_order_gradient() -> None:
