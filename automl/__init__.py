@@ -20,7 +20,6 @@ __all__ = [
     "TrialFailure",
     "UsageError",
     "load",
-    "simulate",
     "sweep",
 ]
 
@@ -30,7 +29,6 @@ _LAZY = {
     "Optimizer": "optimizer",
     "Result": "result",
     "load": "sweeps",
-    "simulate": "simulation",
     "sweep": "sweeps",
 }
 

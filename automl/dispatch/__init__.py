@@ -1,4 +1,4 @@
-"""Dispatchers: `ray` (default), `inline` (this process), `simulated` (virtual clock)."""
+"""Dispatchers: `ray` (default) and `inline` (this process)."""
 
 from __future__ import annotations
 

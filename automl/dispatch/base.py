@@ -44,7 +44,7 @@ class Dispatcher(ABC):
         """Wait up to `timeout` seconds for events, pass each to `handle` in order, return how many there were.
 
         `handle` may call `submit`, `halt` and `kill`. The inline dispatcher runs a whole attempt in here, calling
-        `handle` at each report; the simulated one advances its clock to the next event.
+        `handle` at each report.
         """
 
     @abstractmethod
