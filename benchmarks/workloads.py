@@ -1,283 +1,161 @@
-"""The benchmark workloads beside plain hand-written PyTorch loops, and their accuracy on real data.
+"""How fast the workloads are beside plain PyTorch loops, and how good they are on real data.
 
-    python benchmarks/workloads.py speed [vgg gru features graph]      seconds of one core, alternating, best of several
-    python benchmarks/workloads.py quality sentiment --data DIR        trial 0 on real data, as the sweep would run it
+    python benchmarks/workloads.py speed [vgg gru features graph] [--quick] [--check] [--data DIR] [--accuracy]
+    python benchmarks/workloads.py quality WORKLOAD [KEY=VALUE ...] --data DIR
 
-Speed: `plain` is the loop that one would write by hand, `default` is trial 0 through the trainer, and the rows below it
-are configurations that change only how the same is computed (or, where it says bf16, to rounding).
+`speed` times a plain hand-written loop of each model, the workload as it is by default, and the fastest that a
+12-trial sweep over its knobs of speed found, in turn on one thread. Times are CPU seconds of the process: other work
+on the machine disturbs them least. A ratio is the median over the rounds of one's time by the plain loop's in the same
+round. `--accuracy` trains the plain loop, the default and the best found to the end on the same data. `--check` ends
+with status 1 where a default is more than 1.05 times slower than its loop, a best less than 1.3 times faster, or graph
+embedding less than 2 times. DIR holds cifar10/, imdb/ and kg/FB15k-237/; without it the data are generated.
+
+`quality` runs trial 0, changed by settings, prints each report, the end, and the longest time that a request to end
+would have waited.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
-from torch.nn import functional
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import automl
+from benchmarks.contests import CONTESTS, REAL, Contest
+from benchmarks.paired import cpu_clock, interleaved, ratios
 from workers import limits
 from workers.context import Context
 from workers.protocol import Assignment
 from workers.run import run
 from workers.workloads import WORKLOADS
 
-REPEATS = 3
+
+def sweep(contest: Contest, trials: int) -> dict[str, Any]:
+    """The fastest configuration that the default suggester found."""
+    optimizer = automl.Optimizer(contest.space(), "minimize seconds_each", contest.constraints, seed=0)
+    for number in range(trials):
+        trial = optimizer.ask()
+        outcome = contest.attempt(trial.params, contest.fixed, contest.train_seconds)
+        if outcome.failure:
+            optimizer.fail(trial, outcome.failure)
+            print(f"  trial {number}: {outcome.failure} {outcome.message} {dict(trial.params)}", flush=True)
+            continue
+        taken = contest.seconds(outcome.metrics)
+        optimizer.tell(trial, {**outcome.metrics, "seconds_each": taken})
+        print(f"  trial {number}: {taken:.5g} {dict(trial.params)}", flush=True)
+    best = optimizer.best
+    return dict(best.params) if best else {}
 
 
-def measure(
-    name: str, params: Mapping[str, Any], data: Mapping[str, Any], fixed: Mapping[str, Any]
-) -> dict[str, float]:
-    """Final metrics of one run on one thread."""
-    with tempfile.TemporaryDirectory() as folder:
-        one = Assignment("benchmark", 0, 1, params, name, folder, data, fixed)
-        outcome = run(Context(one))
-    if outcome.failure:
-        raise SystemExit(f"{name} {dict(params)}: {outcome.message}\n{outcome.details.get('traceback', '')}")
-    return dict(outcome.metrics)
+def compete(contest: Contest, trials: int, rounds: int, accuracy: bool) -> dict[str, Any]:
+    """Sweep, race and judge; returns what was found."""
+    print(f"\n{contest.title}, CPU {contest.unit}", flush=True)
+    found = sweep(contest, trials)
+    racers = {"plain": contest.plain, "default": contest.ours({}), "best": contest.ours(found)}
+    taken = interleaved(racers, rounds)
+    ratio = ratios(taken, "plain")
+    for name, seconds in taken.items():
+        print(f"  {name:8s} {min(seconds):10.5g} at best, ratio to plain {ratio[name]:.3f}", flush=True)
+    print(f"  best: {found}")
+    result = {"title": contest.title, "unit": contest.unit, "taken": taken, "ratio": ratio, "best": found}
+    result["fulfilled"] = ratio["default"] <= contest.default_bound and ratio["best"] <= contest.best_bound
+    if accuracy and contest.accuracy:
+        ours = {name: contest.metrics(params, contest.whole) for name, params in (("default", {}), ("best", found))}
+        reached = {"plain": contest.accuracy(), **{name: metrics["accuracy"] for name, metrics in ours.items()}}
+        print(f"  test accuracy: {reached}", flush=True)
+        result["accuracy"] = reached
+    return result
 
 
-class CpuTime:
-    """Stands in for `time` where the trainer's clock reads it: seconds of this process rather than of the wall."""
+def speed(given: argparse.Namespace) -> int:
+    from workers.workloads import feature_extraction
+    from workers.workloads.graph_embedding import trainer
 
-    monotonic = staticmethod(time.monotonic)
-    perf_counter = staticmethod(time.process_time)
-
-
-def compare(title: str, unit: str, plain: Callable[[], float], ours: Mapping[str, Callable[[], float]]) -> None:
-    """Run all in turn, several times over, and print the best of each beside the plain loop's."""
-    best = {"plain": float("inf"), **dict.fromkeys(ours, float("inf"))}
-    for _ in range(REPEATS):
-        for label, once in {"plain": plain, **ours}.items():
-            best[label] = min(best[label], once())
-    print(f"\n{title}, {unit}")
-    for label, value in best.items():
-        print(f"  {label:58s} {value:10.4f}   plain / this = {best['plain'] / value:5.2f}", flush=True)
-
-
-# The plain loops
+    results = []
+    with cpu_clock(limits, feature_extraction, trainer):
+        for name in given.which or CONTESTS:
+            contest = CONTESTS[name](8 if given.quick else 20, given.data)
+            found = compete(contest, 4 if given.quick else 12, 2 if given.quick else 5, given.accuracy)
+            results.append(found)
+    if given.out:
+        machine = {"torch": torch.__version__, "threads": 1, "cpu": cpu_name()}
+        given.out.write_text(json.dumps({"machine": machine, "results": results}, indent=1) + "\n")
+    failed = [found["title"] for found in results if not found["fulfilled"]]
+    print("\n" + (f"beyond the bounds: {'; '.join(failed)}" if failed else "all within the bounds"))
+    return int(bool(failed) and given.check)
 
 
-class PlainVgg(nn.Sequential):
+def cpu_name() -> str:
+    """What the system calls its processor."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "unknown")
+
+
+class Looks:
+    """Stands for `halted`, and keeps the longest time between two looks."""
+
     def __init__(self) -> None:
-        def block(a: int, b: int) -> list[nn.Module]:
-            first, second = nn.Conv2d(a, b, 3, padding=1), nn.Conv2d(b, b, 3, padding=1)
-            return [first, nn.ReLU(), second, nn.ReLU(), nn.MaxPool2d(2), nn.Dropout(0.25)]
+        self.begun = self.last = time.monotonic()
+        self.longest = self.at = 0.0
 
-        head = [nn.Flatten(), nn.Linear(6400, 512), nn.ReLU(), nn.Dropout(0.5), nn.Linear(512, 10)]
-        super().__init__(*block(3, 50), *block(50, 100), *head)
-
-
-class PlainGru(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.embedding = nn.Embedding(30_000, 125)
-        self.gru, self.dropout, self.output = nn.GRU(125, 100, batch_first=True), nn.Dropout(0.2), nn.Linear(100, 2)
-
-    def forward(self, words: torch.Tensor) -> torch.Tensor:
-        return self.output(self.dropout(self.gru(self.dropout(self.embedding(words)))[0][:, -1]))
+    def __call__(self) -> None:
+        now = time.monotonic()
+        if now - self.last > self.longest:
+            self.longest, self.at = now - self.last, self.last - self.begun
+        self.last = now
 
 
-def plain_training(
-    model: nn.Module, optimizer: torch.optim.Optimizer, x: torch.Tensor, y: torch.Tensor, updates: int
-) -> float:
-    """CPU seconds an update of the loop that everybody writes."""
-    model.train()
-    begun = 0.0
-    for update in range(updates + 1):
-        if update == 1:
-            begun = time.process_time()
-        rows = torch.randint(len(x), (64,))
-        optimizer.zero_grad()
-        loss = functional.cross_entropy(model(x[rows]), y[rows])
-        loss.backward()
-        optimizer.step()
-        loss.item()
-    return (time.process_time() - begun) / updates
-
-
-def vgg(updates: int) -> None:
-    def plain() -> float:
-        model = PlainVgg()
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-        return plain_training(model, optimizer, torch.rand(640, 3, 32, 32), torch.randint(10, (640,)), updates)
-
-    def ours(**params: Any) -> Callable[[], float]:
-        fixed = {"max_updates": updates, "validation": 0.0, "test": False}
-        return lambda: measure("image_classification", params, {"train": 640, "test": 10}, fixed)["seconds_per_update"]
-
-    compare("VGG-style network, 64 images a batch", "CPU seconds an update", plain, {
-        "default": ours(),
-        "channels_last": ours(memory_format="channels_last"),
-        "matmul medium": ours(matmul_precision="medium"),
-        "bf16": ours(precision="bf16"),
-        "bf16 channels_last": ours(precision="bf16", memory_format="channels_last"),
-    })  # fmt: skip
-
-
-def gru(updates: int) -> None:
-    def plain() -> float:
-        model = PlainGru()
-        optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-        return plain_training(model, optimizer, torch.randint(30_000, (640, 150)), torch.randint(2, (640,)), updates)
-
-    def ours(**params: Any) -> Callable[[], float]:
-        fixed = {"max_updates": updates, "validation": 0.0, "test": False}
-        section = {"train": 640, "test": 10}
-        return lambda: measure("sentiment", params, section, fixed)["seconds_per_update"]
-
-    compare("GRU, 64 reviews of 150 words a batch", "CPU seconds an update", plain, {
-        "default": ours(),
-        "time_major": ours(layout="time_major"),
-        "time_major, matmul medium": ours(layout="time_major", matmul_precision="medium"),
-        "cells": ours(kernel="cells"),
-        "cells, time_major, matmul medium": ours(kernel="cells", layout="time_major", matmul_precision="medium"),
-        "bf16, time_major": ours(precision="bf16", layout="time_major"),
-        "cells, bf16, time_major": ours(precision="bf16", kernel="cells", layout="time_major"),
-        "qrnn, time_major, matmul medium": ours(cell="qrnn", layout="time_major", matmul_precision="medium"),
-    })  # fmt: skip
-
-
-def features(images: int) -> None:
-    from workers.workloads.feature_extraction import resnet
-
-    def plain() -> float:
-        torch.manual_seed(0)
-        model, x = resnet.ResNet50().eval(), torch.randn(images, 3, 224, 224)
-        begun = 0.0
-        with torch.no_grad():
-            for part in (x[:8], *x.split(8)):
-                begun = begun or time.process_time() * (part is not None)
-                model(part)
-        return (time.process_time() - begun) * 1000 / (images + 8)
-
-    def ours(**params: Any) -> Callable[[], float]:
-        fixed = {"images": images, "passes": 1, "batch_size": 8, "transfer": False}
-
-        def once() -> float:
-            found = measure("feature_extraction", params, {}, fixed)
-            if found["cosine"] < 0.999:
-                print(f"  (cosine {found['cosine']:.5f} is below the tolerance: {params})")
-            return found["seconds_per_1000_images"]
-
-        return once
-
-    import workers.workloads.feature_extraction as module
-
-    module.time = CpuTime  # type: ignore[assignment]
-    compare("ResNet-50 features, 3x224x224", "CPU seconds for 1,000 images", plain, {
-        "default": ours(),
-        "channels_last": ours(memory_format="channels_last"),
-        "traced": ours(graph="traced"),
-        "int8": ours(quantization="int8"),
-        "bf16, folded, channels_last": ours(precision="bf16", fold_batch_norm=True, memory_format="channels_last"),
-        "bf16, folded, channels_last, traced": ours(
-            precision="bf16", fold_batch_norm=True, memory_format="channels_last", graph="traced"
-        ),
-    })  # fmt: skip
-
-
-def graph(updates: int, folder: Path | None) -> None:
-    """Edges a second of ComplEx with 1,000 shared negatives, against dense embeddings and dense Adagrad."""
-    from workers.workloads.graph_embedding import data
-    from workers.workloads.graph_embedding import trainer as module
-
-    section = {"name": "triples", "dir": str(folder)} if folder else {"families": 1200}
-    loaded = data.load(section)
-    print(f"\n{len(loaded.entities)} entities, {len(loaded.train)} edges")
-    edges = torch.from_numpy(loaded.train)
-
-    def plain() -> float:
-        dimension = 200
-        parts = [nn.Embedding(n, dimension) for n in (len(loaded.entities),) * 2 + (2 * len(loaded.relations),) * 2]
-        real, imaginary, r_real, r_imaginary = parts
-        optimizer = torch.optim.Adagrad([p.weight for p in parts], lr=0.1)
-        begun = 0.0
-        for update in range(updates + 1):
-            if update == 1:
-                begun = time.process_time()
-            h, r, t = edges[torch.randint(len(edges), (1000,))].unbind(1)
-            negatives = torch.randint(len(loaded.entities), (1000,))
-            optimizer.zero_grad()
-            loss = torch.zeros(())
-            for source, relation, target in ((h, r, t), (t, r + len(loaded.relations), h)):
-                a, b, c, d = real(source), imaginary(source), r_real(relation), r_imaginary(relation)
-                x, y = a * c - b * d, a * d + b * c
-                positive = (x * real(target) + y * imaginary(target)).sum(1, keepdim=True)
-                scores = x @ real(negatives).t() + y @ imaginary(negatives).t()
-                zero = torch.zeros(len(source), dtype=torch.long)
-                loss = loss + functional.cross_entropy(torch.cat([positive, scores], 1), zero)
-            loss.backward()
-            optimizer.step()
-            loss.item()
-        return (time.process_time() - begun) / updates / 1000 * 1e6
-
-    def ours(**params: Any) -> Callable[[], float]:
-        fixed = {"max_epochs": 1, "evaluate_epochs": 1, "evaluate_edges": 10, "test": False, "regularization": 0.0}
-
-        def once() -> float:
-            return 1e6 / measure("graph_embedding", params, section, fixed)["edges_per_second"]
-
-        return once
-
-    module.time = CpuTime  # type: ignore[assignment]
-    compare("ComplEx of 400 numbers, 1,000 negatives", "CPU microseconds an edge", plain, {
-        "default": ours(),
-        "matmul highest": ours(matmul_precision="highest"),
-        "bf16": ours(precision="bf16"),
-        "bf16, 4 partitions": ours(precision="bf16", partitions=4),
-        "bf16, one state a row": ours(precision="bf16", optimizer_state="row"),
-    })  # fmt: skip
-
-
-QUALITY: Mapping[str, tuple[str, Mapping[str, Any]]] = {
-    "sentiment": ("imdb", {}),
-    "image_classification": ("cifar10", {}),
-    "graph_embedding": ("triples", {}),
-}
-
-
-def quality(name: str, folder: Path, settings: Mapping[str, Any], seed: int) -> None:
-    """Trial 0, changed by settings, on real data; prints each report and the end."""
-    kind = WORKLOADS.get(name)
-    section = {"name": QUALITY[name][0], "dir": str(folder)}
+def quality(name: str, folder: Path, settings: Mapping[str, Any], seed: int) -> int:
+    """Trial 0, changed by settings, on real data."""
+    kind, looks = WORKLOADS.get(name), Looks()
+    section = {"name": REAL[name][0], "dir": str(folder)}
     kind.check(section, settings)
     with tempfile.TemporaryDirectory() as place:
         one = Assignment("quality", 0, 1, {}, name, place, section, dict(settings), seed=seed)
-        outcome = run(Context(one, lambda report: print(report.step, dict(report.metrics), flush=True)))
+        context = Context(one, lambda report: print(report.step, dict(report.metrics), flush=True), looks)
+        outcome = run(context)
     print(json.dumps({"ending": outcome.ending, "message": outcome.message, "metrics": dict(outcome.metrics),
-                      "peak_memory_bytes": outcome.peak_memory_bytes, "details": dict(outcome.details)}))  # fmt: skip
+                      "peak_memory_bytes": outcome.peak_memory_bytes, "seconds": outcome.seconds,
+                      "longest_without_a_look": looks.longest, "which_began_after": looks.at,
+                      "details": dict(outcome.details)}))  # fmt: skip
+    return int(outcome.failure is not None)
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    speed = commands.add_parser("speed")
-    speed.add_argument("which", nargs="*", default=["vgg", "gru", "features", "graph"])
-    speed.add_argument("--updates", type=int, default=20)
-    speed.add_argument("--graph", type=Path, help="folder of a real graph")
+    fast = commands.add_parser("speed")
+    fast.add_argument("which", nargs="*", metavar="WHICH", help=", ".join(CONTESTS))
+    fast.add_argument("--quick", action="store_true", help="few trials and rounds: whether it runs, not how fast")
+    fast.add_argument("--check", action="store_true", help="status 1 where a bound is not kept")
+    fast.add_argument("--accuracy", action="store_true", help="train plain loop, default and best to the end too")
+    fast.add_argument("--data", type=Path, help="folder of the real data sets")
+    fast.add_argument("--out", type=Path, help="write every time as JSON")
     real = commands.add_parser("quality")
-    real.add_argument("workload", choices=list(QUALITY))
+    real.add_argument("workload", choices=list(REAL))
     real.add_argument("settings", nargs="*", metavar="KEY=VALUE")
-    real.add_argument("--data", type=Path, required=True)
+    real.add_argument("--data", type=Path, required=True, help="folder of that data set")
     real.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    if given.command == "quality":
-        pairs = [text.split("=", 1) for text in given.settings]
-        quality(given.workload, given.data, {key: json.loads(value) for key, value in pairs}, given.seed)
-        return
-    limits.time = CpuTime  # type: ignore[assignment]
-    jobs = {"vgg": lambda: vgg(given.updates), "gru": lambda: gru(given.updates), "features": lambda: features(24)}
-    jobs["graph"] = lambda: graph(given.updates, given.graph)
-    for which in given.which:
-        jobs[which]()
+    print("$", " ".join(["python", "benchmarks/workloads.py", *sys.argv[1:]]), flush=True)
+    if given.command == "speed":
+        unknown = set(given.which) - set(CONTESTS)
+        if unknown:
+            parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(CONTESTS)}")
+        return speed(given)
+    pairs = [text.split("=", 1) for text in given.settings]
+    return quality(given.workload, given.data, {key: json.loads(value) for key, value in pairs}, given.seed)
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ._data import IntArray, epoch_order, hold_out
+from ._declared import Declared
 from .base import Trainable
 
 if TYPE_CHECKING:
@@ -20,10 +21,10 @@ if TYPE_CHECKING:
     from .base import Batch
 
 SCHEDULES = ("constant", "cosine", "one_cycle")
-_EVALUATION_BATCH = 500
+_EVALUATION_BATCH = 250  # so that a request to end need not wait
 
 
-class Classifier(Trainable):
+class Classifier(Declared, Trainable):
     """A workload whose batches hold a `label` a row, measured by its accuracy after each epoch.
 
     `fixed.validation` is the part of the training set that is held out: `accuracy` and `loss` are measured on it, or
@@ -62,6 +63,8 @@ class Classifier(Trainable):
 
     def run(self, context: Context) -> Mapping[str, float]:
         """Train, reporting at the end of each epoch unless it is said otherwise."""
+        if not self.read(context):
+            return {}
         if "evaluate_seconds" not in self.fixed:
             self.fixed = {"evaluate_updates": self.updates_per_epoch, **self.fixed}
         return super().run(context)

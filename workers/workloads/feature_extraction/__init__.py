@@ -9,14 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from search_spaces import Choice, Space
+from search_spaces import Choice
 from search_spaces.errors import TrialFailure, UsageError
 from search_spaces.hardware import Hardware
-from search_spaces.knobs import Dropped
+from search_spaces.parameters import Parameter
 
-from .._data import check_options
-from .._knobs import Options, dropped_of, space_of
-from ..base import Workload
+from .._declared import Declared
+from .._knobs import Options
 
 if TYPE_CHECKING:
     import torch
@@ -34,7 +33,7 @@ class _Halted(Exception):
     """The attempt was asked to end."""
 
 
-class FeatureExtraction(Workload):
+class FeatureExtraction(Declared):
     """ResNet-50 cut after its average pooling: 2,048 features of an image.
 
     The published setting of the comparison of deep-learning frameworks
@@ -70,19 +69,18 @@ class FeatureExtraction(Workload):
     }
 
     @classmethod
-    def space(cls, hardware: Hardware) -> Space:
-        """See `Workload`."""
+    def own(cls, hardware: Hardware) -> Sequence[Parameter]:
+        """See `Declared`."""
         cost = {"speed", "memory"}
         quantization = [] if hardware.gpus else [Choice("quantization", ["none", "int8"], default="none")]
         unquantized = {"quantization": "none"} if quantization else None
-        own = [
+        return [
             Choice("batch_size", [1, 4, 8, 16, 32, 64], ordered=True, default=32, affects=cost),
             Choice("memory_format", ["contiguous", "channels_last"], default="contiguous", affects=cost),
             Choice("fold_batch_norm", [False, True], default=False, affects=cost),
             Choice("graph", list(_GRAPHS), default="eager", when=unquantized, affects=cost),
             *quantization,
         ]
-        return space_of(hardware, own, cls.knobs(hardware))
 
     @classmethod
     def knobs(cls, hardware: Hardware) -> Options:
@@ -93,17 +91,16 @@ class FeatureExtraction(Workload):
         }
 
     @classmethod
-    def dropped(cls, hardware: Hardware) -> Sequence[Dropped]:
-        """See `Workload`."""
-        return dropped_of(hardware, cls.knobs(hardware))
+    def reader(cls) -> Any:
+        """Images are those of `image_classification`."""
+        from ..image_classification import data
+
+        return data
 
     @classmethod
     def check(cls, data: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:
         """See `Workload`."""
-        from ..image_classification.data import check
-
-        check(data)
-        check_options(fixed, cls.defaults)
+        super().check(data, fixed)
         if fixed.get("weights") and not Path(fixed["weights"]).expanduser().is_file():
             raise UsageError(f"fixed.weights names {fixed['weights']}, which is no file")
         for name in ("images", "passes", "size", "batch_size"):
@@ -116,6 +113,10 @@ class FeatureExtraction(Workload):
 
         from workers.precision import matmul_precision
 
+        from .images import labels
+
+        if not self.read(context, lambda: labels(self.data, int(self.option("images")))):
+            return self._progress(context)["metrics"]  # type: ignore[no-any-return]
         if int(self.option("threads")) > 0:
             torch.set_num_threads(int(self.option("threads")))
         precision = str(self.option("precision"))
@@ -177,13 +178,7 @@ class FeatureExtraction(Workload):
         from .weights import build
 
         begun = time.perf_counter()
-        recipe = Recipe(
-            str(self.option("precision")),
-            str(self.option("memory_format")),
-            bool(self.option("fold_batch_norm")),
-            str(self.option("graph")),
-            str(self.option("quantization")),
-        )
+        recipe = self.options(Recipe, fold=bool(self.option("fold_batch_norm")))
         example = next(self._blocks()).to(device)
         extract, module = prepare(build(self.seed, str(self.option("weights"))).to(device), recipe, example)
         with _watched(module, context):

@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from search_spaces import Choice, Float, Space
+from search_spaces import Choice, Float
 from search_spaces.errors import UsageError
 from search_spaces.hardware import Hardware
-from search_spaces.knobs import Dropped
+from search_spaces.parameters import Parameter
 
-from .._data import check_options
-from .._knobs import Options, dropped_of, space_of
-from ..base import Workload
+from .._declared import Declared
+from .._knobs import Options
 
 if TYPE_CHECKING:
     from workers.context import Context
@@ -23,7 +22,7 @@ __all__ = ["GraphEmbedding"]
 _PARTITIONS = (1, 2, 4, 8, 16, 32)
 
 
-class GraphEmbedding(Workload):
+class GraphEmbedding(Declared):
     """Link prediction after PyTorch-BigGraph (Lerer et al. 2019, arXiv:1903.12287).
 
     Vectors of entities, of which two partitions are in memory at a time; shared negatives for a batch of edges;
@@ -66,10 +65,10 @@ class GraphEmbedding(Workload):
     }
 
     @classmethod
-    def space(cls, hardware: Hardware) -> Space:
-        """See `Workload`."""
+    def own(cls, hardware: Hardware) -> Sequence[Parameter]:
+        """See `Declared`."""
         quality = {"quality"}
-        own = [
+        return [
             Choice("model", ["transe", "distmult", "complex", "rotate"], default="complex"),
             Choice("reciprocal", [False, True], default=True),
             Choice("loss", ["softmax", "logistic", "margin"], default="softmax", affects=quality),
@@ -84,7 +83,6 @@ class GraphEmbedding(Workload):
             Choice("optimizer_state", ["element", "row"], default="element"),
             Choice("partitions", [1, 2, 4, 8, 16], ordered=True, default=1),
         ]
-        return space_of(hardware, own, cls.knobs(hardware))
 
     @classmethod
     def knobs(cls, hardware: Hardware) -> Options:
@@ -100,17 +98,9 @@ class GraphEmbedding(Workload):
         }
 
     @classmethod
-    def dropped(cls, hardware: Hardware) -> Sequence[Dropped]:
-        """See `Workload`."""
-        return dropped_of(hardware, cls.knobs(hardware))
-
-    @classmethod
     def check(cls, data: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:
         """See `Workload`."""
-        from .data import check
-
-        check(data)
-        check_options(fixed, cls.defaults)
+        super().check(data, fixed)
         if fixed.get("partitions", 1) not in _PARTITIONS:
             raise UsageError(f"partitions is one of {', '.join(map(str, _PARTITIONS))}, got {fixed['partitions']!r}")
         if fixed.get("dimension", 2) % 2:
@@ -123,10 +113,11 @@ class GraphEmbedding(Workload):
         from workers.parallel.mesh import connect, disconnect
         from workers.precision import matmul_precision
 
-        from .data import load
         from .trainer import Trainer
 
-        graph = load(self.data)
+        if not self.read(context):
+            return {}
+        graph = self.dataset()
         with matmul_precision("fp32", str(self.option("matmul_precision"))):
             if context.world_size > 1:
                 connect(context.rank, context.world_size, context.rendezvous, torch.device(context.device))
@@ -147,7 +138,6 @@ class GraphEmbedding(Workload):
 
         from workers.export import to_onnx, write_lines
 
-        from .data import load
         from .partitions import Partitioning
         from .saving import load_checkpoint, read_entities
         from .scorer import LinkScorer
@@ -156,7 +146,7 @@ class GraphEmbedding(Workload):
         if found is None:
             raise UsageError(f"{trial} holds no checkpoint to export")
         path, progress = found
-        graph, (dimension, state, count) = load(self.data), progress["shape"]
+        graph, (dimension, state, count) = self.dataset(), progress["shape"]
         partitioning = Partitioning.random(len(graph.entities), count, self.seed)
         entities = read_entities(path, partitioning, dimension, dimension + state)
         relations = load_file(path / "relations.safetensors")["relations"]
@@ -178,19 +168,16 @@ class GraphEmbedding(Workload):
 
         from .update import UpdateOptions
 
-        names = ("model", "reciprocal", "loss", "negatives", "batch_negatives", "regularization", "margin")
         dtype = torch.bfloat16 if self.option("precision") == "bf16" else torch.float32
-        return UpdateOptions(**{name: self.option(name) for name in names}, dtype=dtype)
+        return self.options(UpdateOptions, dtype=dtype)
 
     def train_options(self, num_entities: int) -> Any:
         """How long and in what portions is trained."""
         from .trainer import TrainOptions
 
-        names = ("dimension", "batch_size", "learning_rate", "max_epochs", "evaluate_epochs", "evaluate_edges")
-        names += ("checkpoint_seconds", "initial_scale", "test")  # type: ignore[assignment]
         state = int(self.option("dimension")) if self.option("optimizer_state") == "element" else 1
         partitions = self.num_partitions(num_entities, int(self.option("dimension")) + state)
-        return TrainOptions(**{name: self.option(name) for name in names}, state_size=state, partitions=partitions)
+        return self.options(TrainOptions, state_size=state, partitions=partitions)
 
     def num_partitions(self, num_entities: int, width: int) -> int:
         """As many as are asked for, or more where two would not fit in `table_memory_bytes`.

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from search_spaces import Choice, Float, Space
+from search_spaces import Choice, Float
 from search_spaces.hardware import Hardware
-from search_spaces.knobs import Dropped
+from search_spaces.parameters import Parameter
 
 from .._classifier import SCHEDULES, Classifier
-from .._data import IntArray, check_options
-from .._knobs import Options, dropped_of, space_of, strategies
+from .._data import IntArray
+from .._knobs import Options, strategies
 from ..base import ParallelPlan
 
 if TYPE_CHECKING:
@@ -62,12 +62,12 @@ class ImageClassification(Classifier):
     }
 
     @classmethod
-    def space(cls, hardware: Hardware) -> Space:
-        """See `Workload`."""
+    def own(cls, hardware: Hardware) -> Sequence[Parameter]:
+        """See `Declared`."""
         from .augment import AUGMENTATIONS
 
         quality = {"quality"}
-        own = [
+        return [
             Float("learning_rate", 1e-3, 0.3, log=True, default=0.01, affects=quality),
             Float("momentum", 0.5, 0.99, default=0.9, affects=quality),
             Float("weight_decay", 0.0, 5e-3, default=0.0, affects=quality),
@@ -80,7 +80,6 @@ class ImageClassification(Classifier):
             Float("label_smoothing", 0.0, 0.2, default=0.0, affects=quality),
             Choice("augmentation", list(AUGMENTATIONS), default="none", affects=quality),
         ]
-        return space_of(hardware, own, cls.knobs(hardware))
 
     @classmethod
     def knobs(cls, hardware: Hardware) -> Options:
@@ -97,19 +96,6 @@ class ImageClassification(Classifier):
             "runtime": {"tune": [*runtime, "prefetch", "cudnn_autotune"]},
         }
 
-    @classmethod
-    def dropped(cls, hardware: Hardware) -> Sequence[Dropped]:
-        """See `Workload`."""
-        return dropped_of(hardware, cls.knobs(hardware))
-
-    @classmethod
-    def check(cls, data: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:
-        """See `Workload`."""
-        from .data import check
-
-        check(data)
-        check_options(fixed, cls.defaults)
-
     def build_model(self) -> nn.Module:
         """See `Trainable`."""
         import torch
@@ -117,10 +103,9 @@ class ImageClassification(Classifier):
         from .model import ImageModel, ModelOptions
 
         torch.manual_seed(self.seed)
-        names = ("filters", "dense_units", "dropout", "dense_dropout", "batch_norm")
-        dataset = self._dataset()
+        dataset = self.dataset()
         size, classes = dataset.train.pixels.shape[-1], len(dataset.classes)
-        return ImageModel(ModelOptions(classes, size, **{n: self.option(n) for n in names}))
+        return ImageModel(self.options(ModelOptions, num_classes=classes, size=size))
 
     def plan(self, model: nn.Module) -> ParallelPlan:
         """The dense layers split over ranks; blocks and head are stages."""
@@ -134,7 +119,7 @@ class ImageClassification(Classifier):
         """Beside the weights and ONNX the names of the classes, line by line."""
         from workers.export import write_lines
 
-        write_lines(target / "classes.txt", self._dataset().classes)
+        write_lines(target / "classes.txt", self.dataset().classes)
         return {**super().export(trial, target), "classes.txt": "the classes, in the order of the logits"}
 
     def num_examples(self, split: str) -> int:
@@ -182,10 +167,5 @@ class ImageClassification(Classifier):
         return loss + penalty * slope.to(loss.dtype).square().sum()
 
     def _images(self, split: str) -> Any:
-        dataset = self._dataset()
+        dataset = self.dataset()
         return dataset.train if split == "train" else dataset.test
-
-    def _dataset(self) -> Any:
-        from .data import load
-
-        return load(self.data)

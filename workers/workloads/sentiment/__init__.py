@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from search_spaces import Choice, Float, Int, Space
+from search_spaces import Choice, Float, Int
 from search_spaces.hardware import Hardware
-from search_spaces.knobs import Dropped
+from search_spaces.parameters import Parameter
 
 from .._classifier import SCHEDULES, Classifier
-from .._data import IntArray, check_options
-from .._knobs import Options, dropped_of, space_of, strategies
+from .._data import IntArray
+from .._knobs import Options, strategies
 from ..base import ParallelPlan
 
 if TYPE_CHECKING:
@@ -65,10 +65,10 @@ class Sentiment(Classifier):
     }
 
     @classmethod
-    def space(cls, hardware: Hardware) -> Space:
-        """See `Workload`."""
+    def own(cls, hardware: Hardware) -> Sequence[Parameter]:
+        """See `Declared`."""
         quality, cost = {"quality"}, {"speed", "memory"}
-        own = [
+        return [
             Float("learning_rate", 1e-4, 1e-2, log=True, default=1e-3, affects=quality),
             Choice("rate_schedule", list(SCHEDULES), default="constant", affects=quality),
             Int("vocabulary", 5_000, 40_000, log=True, default=30_000),
@@ -85,7 +85,6 @@ class Sentiment(Classifier):
             Choice("layout", ["batch_major", "time_major"], default="batch_major", affects=cost),
             Choice("batching", ["padded", "bucketed"], default="padded"),
         ]
-        return space_of(hardware, own, cls.knobs(hardware))
 
     @classmethod
     def knobs(cls, hardware: Hardware) -> Options:
@@ -97,30 +96,14 @@ class Sentiment(Classifier):
             "runtime": {"tune": ["matmul_precision", "optimizer_implementation", "loader_workers", "prefetch"]},
         }
 
-    @classmethod
-    def dropped(cls, hardware: Hardware) -> Sequence[Dropped]:
-        """See `Workload`."""
-        return dropped_of(hardware, cls.knobs(hardware))
-
-    @classmethod
-    def check(cls, data: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:
-        """See `Workload`."""
-        from .data import check
-
-        check(data)
-        check_options(fixed, cls.defaults)
-
     def build_model(self) -> nn.Module:
         """See `Trainable`."""
-        from dataclasses import fields
-
         import torch
 
         from .model import ModelOptions, SentimentModel
 
         torch.manual_seed(self.seed)
-        names = [f.name for f in fields(ModelOptions)]
-        return SentimentModel(ModelOptions(**{n: self.option(n) for n in names}))
+        return SentimentModel(self.options(ModelOptions))
 
     def plan(self, model: nn.Module) -> ParallelPlan:
         """The embedding, which is most of the model, may lie on a parameter server."""
@@ -130,9 +113,7 @@ class Sentiment(Classifier):
         """Beside the weights and ONNX the words, line by line in the order of their ids."""
         from workers.export import write_lines
 
-        from .data import load
-
-        write_lines(target / "vocabulary.txt", load(self.data).vocabulary[: int(self.option("vocabulary"))])
+        write_lines(target / "vocabulary.txt", self.dataset().vocabulary[: int(self.option("vocabulary"))])
         return {**super().export(trial, target), "vocabulary.txt": "the words, in the order of their ids"}
 
     def num_examples(self, split: str) -> int:
@@ -176,7 +157,5 @@ class Sentiment(Classifier):
         return (batch["words"],)
 
     def _reviews(self, split: str) -> Any:
-        from .data import load
-
-        corpus = load(self.data)
+        corpus = self.dataset()
         return corpus.train if split == "train" else corpus.test

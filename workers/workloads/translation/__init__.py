@@ -45,6 +45,19 @@ class Translation(Trainable):
     summary: ClassVar[str] = "Transformer encoder-decoder on parallel sentences, judged by BLEU"
     goals: ClassVar[tuple[str, ...]] = ("maximize bleu",)
     defaults: ClassVar[Mapping[str, Any]] = options.DEFAULTS
+    smallest: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "data": {"train": 150, "valid": 10},
+        "fixed": {
+            "vocabulary_size": 250,
+            "width": 16,
+            "num_layers": 1,
+            "max_epochs": 2,
+            "eval_sentences": 6,
+            "max_length": 40,
+            "evaluate_seconds": None,
+            "evaluate_updates": 4,
+        },
+    }
 
     _context: Context | None = None
 

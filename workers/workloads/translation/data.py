@@ -3,6 +3,7 @@
 The `data` section of a configuration:
 
     name: builtin                                     English to German, generated
+        [train: 28000, valid: 1000]                   only so many pairs of each
     name: multi30k, dir: DIR                          DIR/{train,val,test_2016_flickr}.{en,de,fr}, plain or .gz
     name: parallel, dir: DIR                          DIR/{train,valid,test}.{en,de}, plain or .gz, test optional
     name: parallel, source: FILE, target: FILE        one pair; the last lines are held out for validation,
@@ -27,7 +28,7 @@ from . import builtin
 
 NAMES = ("builtin", "multi30k", "parallel")
 _KEYS = {
-    "builtin": ("name", "dir"),
+    "builtin": ("name", "dir", "train", "valid"),
     "multi30k": ("name", "dir", "source_language", "target_language"),
     "parallel": (
         *("name", "dir", "source_language", "target_language"),
@@ -75,7 +76,7 @@ def load(data: Mapping[str, Any]) -> Splits:
     """
     name = _check_keys(data)
     if name == "builtin":
-        return Splits(**{split: _corpus(pairs) for split, pairs in builtin.splits().items()})
+        return Splits(**{split: _corpus(pairs[: _count(data, split)]) for split, pairs in builtin.splits().items()})
     if "source" in data or "target" in data:
         return _load_files(data)
     return _load_folder(name, data)
@@ -83,7 +84,10 @@ def load(data: Mapping[str, Any]) -> Splits:
 
 def check(data: Mapping[str, Any]) -> None:
     """Raise DataError where `load` would; reads the files, generates nothing."""
-    if _check_keys(data) != "builtin":
+    if _check_keys(data) == "builtin":
+        for split in ("train", "valid"):
+            _count(data, split)
+    else:
         load(data)
 
 
@@ -105,6 +109,14 @@ def _check_keys(data: Mapping[str, Any]) -> str:
         if key not in _KEYS[name]:
             raise DataError(f"data set {name!r} takes no key {key!r}: {nearest(str(key), list(_KEYS[name]))}")
     return str(name)
+
+
+def _count(data: Mapping[str, Any], split: str) -> int | None:
+    """How many pairs of a built-in split are asked for; None for all of them."""
+    count = data.get(split)
+    if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < _MIN_PAIRS):
+        raise DataError(f"data.{split} must be a whole number of at least {_MIN_PAIRS}, got {count!r}")
+    return count
 
 
 def _corpus(pairs: Sequence[tuple[str, str]]) -> Corpus:
