@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import functools
 import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -80,10 +82,23 @@ def make(name: str, problem: Problem, seed: int) -> Suggester:
     return kind(problem.space, problem.goals, problem.constraints, seed=seed)
 
 
+@functools.cache
 def fingerprint(name: str) -> str:
-    """Of our suggester's source, so that its rows are measured again when it has changed; "" for a peer."""
+    """Of our suggester's code as this process loaded it, comments and docstrings left out; "" for a peer.
+
+    Rows that were measured with another version are measured again.
+    """
     if name not in OWN:
         return ""
     folder = Path(__file__).parents[1] / "automl" / "suggesters" / "bayes"
-    text = b"".join(path.read_bytes() for path in sorted(folder.glob("*.py")))
-    return hashlib.sha256(text).hexdigest()[:10]
+    code = "".join(_code(path) for path in sorted(folder.rglob("*.py")))
+    return hashlib.sha256(code.encode()).hexdigest()[:10]
+
+
+def _code(path: Path) -> str:
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            node.body = [n for n in body if not (isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant))]  # type: ignore[attr-defined]
+    return ast.dump(tree)

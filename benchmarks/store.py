@@ -14,6 +14,7 @@ ROWS = RESULTS / "suggesters.jsonl"
 SPEED = RESULTS / "suggestion_seconds.jsonl"
 MACHINES = RESULTS / "machines.json"
 Row = dict[str, Any]
+KEYS = ("problem", "suggester", "seed", "code")
 PACKAGES = ("numpy", "torch", "botorch", "gpytorch", "optuna", "ax-platform", "scipy", "scikit-learn")
 
 
@@ -25,13 +26,15 @@ def load(path: Path, *keys: str) -> dict[tuple[Any, ...], Row]:
             row = json.loads(line)
         except json.JSONDecodeError:
             continue
-        rows[tuple(row[key] for key in keys)] = row
+        key = tuple(row[key] for key in keys)
+        rows.pop(key, None)  # in the order in which they were measured last
+        rows[key] = row
     return rows
 
 
 def runs() -> dict[tuple[Any, ...], Row]:
-    """By (problem, suggester, seed)."""
-    return load(ROWS, "problem", "suggester", "seed")
+    """By (problem, suggester, seed, version of the suggester's code)."""
+    return load(ROWS, *KEYS)
 
 
 def append(path: Path, row: Row) -> None:
@@ -43,11 +46,11 @@ def append(path: Path, row: Row) -> None:
 
 
 def compact(path: Path, *keys: str) -> None:
-    """Keep the last row of each key, sorted, so that the file's history stays readable."""
+    """Keep the last row of each key, so that the file's history stays readable."""
     rows = load(path, *keys)
     if rows:
         temporary = path.with_suffix(".tmp")
-        temporary.write_text("".join(json.dumps(rows[key]) + "\n" for key in sorted(rows, key=str)))
+        temporary.write_text("".join(json.dumps(row) + "\n" for row in rows.values()))
         temporary.replace(path)
 
 

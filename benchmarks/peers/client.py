@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 
 from automl.suggesters._draws import keys, repair
 from automl.suggesters._told import tell
@@ -23,14 +24,20 @@ ENVS = ROOT / "benchmarks" / ".envs"
 PEERS = {"smac": ["smac==2.4.*"], "hebo": ["torch>=2.10,<2.14", "HEBO==0.3.*"]}
 
 
+class CannotInstall(RuntimeError):
+    """A peer's packages cannot be had on this machine."""
+
+
 def environment(name: str) -> Path:
-    """The Python of the peer's environment; it is made on first use."""
+    """The Python of the peer's environment; it is made on first use. Raises CannotInstall."""
     folder = ENVS / name
     python = folder / "bin" / "python"
     if not (folder / ".ready").exists():
         print(f"installing {name} into {folder.relative_to(ROOT)}", file=sys.stderr)
         venv.create(folder, with_pip=True, clear=True)
-        subprocess.run([python, "-m", "pip", "install", "-q", *PEERS[name]], check=True)
+        done = subprocess.run([python, "-m", "pip", "install", "-q", *PEERS[name]], stderr=subprocess.PIPE, text=True)
+        if done.returncode:
+            raise CannotInstall(f"pip install {' '.join(PEERS[name])}: {done.stderr.strip().splitlines()[-1]}")
         (folder / ".ready").touch()
     return python
 
@@ -76,6 +83,11 @@ class PeerSuggester(Suggester):
             raise RuntimeError("the peer's process ended")
         answer: dict[str, Any] = json.loads(line)
         return answer
+
+    def cpu_seconds(self) -> float:
+        """Processor time of the peer's process so far."""
+        times = psutil.Process(self.process.pid).cpu_times()
+        return float(times.user + times.system)
 
     def close(self) -> None:
         """End the process."""

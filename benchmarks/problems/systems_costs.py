@@ -96,7 +96,7 @@ def throughput(params: Params) -> Metrics:
 def problems() -> list[Problem]:
     goal = "maximize tokens_per_second"
     return [
-        to_target("translation_to_target", translation_space(), translation, target=6.4, limit=1800.0),
-        to_target("processor_to_target", processor_space(), processor, target=4.8, limit=3600.0),
+        to_target("translation_seconds_to_loss", translation_space(), translation, target=7.8, limit=1800.0),
+        to_target("processor_seconds_to_loss", processor_space(), processor, target=6.0, limit=3600.0),
         problem("throughput", "systems", throughput_space(), goal, throughput, noise=200.0),
     ]

@@ -7,12 +7,14 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks import problems, report
+from benchmarks import aggregate, problems, report
+from benchmarks.contestants import fingerprint
 from benchmarks.loop import regret, run
 from benchmarks.problems import systems
 from benchmarks.problems._simulator import Device, Run, peak_memory, step_seconds
 from benchmarks.scoring import Scale, hypervolume, scales
-from benchmarks.store import append, compact, load
+from benchmarks.store import KEYS, Row, append, compact, load
+from benchmarks.verdicts import verdicts
 
 
 @pytest.fixture(params=problems.names())
@@ -135,12 +137,52 @@ def test_a_run_repeats_and_rows_survive_a_torn_line(tmp_path: object) -> None:
         append(path, row)
     path.write_text(path.read_text() + '{"problem": "failing_mem')
     append(path, {**rows[1], "seed": 7})
-    assert {key[2] for key in load(path, "problem", "suggester", "seed")} == {0, 1, 7}
-    compact(path, "problem", "suggester", "seed")
+    assert {key[2] for key in load(path, *KEYS)} == {0, 1, 7}
+    compact(path, *KEYS)
     assert len(path.read_text().splitlines()) == 3
 
 
+def rows_of(suggester: str, regret: float, *, code: str | None = None, only: list[str] | None = None) -> list[Row]:
+    made = {"at": [10, 25, 50, 100], "regret": [regret] * 4, "failed": [1, 2, 5, 10], "seconds": [0.01, 0.02]}
+    code = fingerprint(suggester) if code is None else code
+    return [
+        {"problem": name, "suggester": suggester, "seed": seed, "code": code, **made}
+        for name in only or problems.names()
+        for seed in (0, 1)
+    ]
+
+
 def test_verdicts_say_what_was_not_measured() -> None:
-    verdicts = report.verdicts([], {})
-    assert verdicts
-    assert all(verdict.holds is None for verdict in verdicts)
+    found = verdicts([], {}, problems.names())
+    assert found
+    assert all(verdict.holds is None for verdict in found)
+
+
+def test_verdicts_compare_with_the_nearest_peer() -> None:
+    systems = problems.names("systems")
+    peers = rows_of("tpe", 0.3) + rows_of("smac", 0.15, only=systems) + rows_of("hebo", 0.01, only=systems[:2])
+    held = {v.name: v for v in verdicts(rows_of("bayes", 0.1) + peers, {}, problems.names())}
+    assert held["tabular: regret at 50 at most half of the best peer's"].holds
+    assert held["systems: regret at 50 at most half of the best peer's"].holds is False
+    assert "smac" in held["systems: regret at 50 at most half of the best peer's"].figures
+    assert held["systems: at 25 no worse than the best peer at 50"].holds, "two problems are too few to count"
+    assert held["best mean rank on all"].holds
+    assert held["share of failed trials where half of the space fails"].holds
+    assert held["metrics apart: at 25 no worse than as a black box at 50"].holds is None
+
+
+def test_rows_of_the_present_code_count_once_they_are_whole() -> None:
+    names = problems.names()
+    old, part, whole = (
+        rows_of("bayes", r, **o) for r, o in ((0.5, {"code": "x"}), (0.1, {"only": names[:3]}), (0.1, {}))
+    )  # type: ignore[arg-type]
+    assert {row["regret"][0] for row in aggregate.select(old + part)} == {0.5}
+    assert aggregate.stale(aggregate.select(old + part)) == ["bayes"]
+    assert {row["regret"][0] for row in aggregate.select(old + whole)} == {0.1}
+
+
+def test_tables_name_every_contestant_and_problem() -> None:
+    rows, names = rows_of("bayes", 0.1) + rows_of("tpe", 0.3), problems.names()
+    for table in (report.regret_table, report.other_table):
+        assert "tpe" in table(rows, names)
+    assert all(name in report.problem_table(rows, names) for name in names)

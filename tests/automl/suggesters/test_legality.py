@@ -1,0 +1,114 @@
+"""What is proposed for translation can be run: every suggester, parallelism strategies included."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+from automl.goals import parse_goals
+from automl.suggesters import SUGGESTERS
+from automl.suggesters.base import Suggester
+from automl.suggesters.bayes.candidates import Lattice
+from automl.trial import Trial, TrialState
+from search_spaces import Space
+from search_spaces.expressions import Expression
+from search_spaces.hardware import Hardware
+from workers.parallel import num_ranks, requirements, strategy_class
+from workers.parallel.mesh import Mesh
+from workers.protocol import Params
+from workers.workloads.translation import options
+
+Judge = Callable[[Params], None]
+CORES = (2, 8)
+
+
+def translation(cores: int) -> Space:
+    hardware = Hardware(cores, 2**34, gpus=(), precisions=("fp32", "bf16"), backends=("gloo",), host="h")
+    return options.space(hardware)
+
+
+def judge(space: Space, cores: int) -> Judge:
+    """Ask those who run it, not the space: the strategy's own constraints and degrees, the model's own options."""
+    needs = requirements()
+    rules = {name: [Expression(text) for text in need["constraints"]] for name, need in needs.items()}
+
+    def check(params: Params) -> None:
+        whole = {**options.DEFAULTS, **params}
+        name, ranks = str(params["parallelism"]), num_ranks(params, {})
+        assert ranks <= cores
+        assert all(rule.evaluate({**whole, "ranks": ranks}) for rule in rules[name] if ranks > 1), params
+        Mesh(0, ranks, **strategy_class(name).degrees(ranks, params))
+        options.check({key: value for key, value in whole.items() if key in options.DEFAULTS})
+        space.check(params)
+
+    return check
+
+
+def make(name: str, space: Space, seed: int = 0) -> Suggester:
+    return SUGGESTERS.get(name)(space, parse_goals("minimize loss"), seed=seed)
+
+
+def finished(space: Space, count: int) -> list[Trial]:
+    """Trials of which every third ran out of memory."""
+    trials = []
+    for number, params in enumerate(space.sample(np.random.default_rng(0), count)):
+        if number % 3 == 2:
+            trials.append(Trial(number, params, TrialState.FAILED, failure="out_of_memory"))
+        else:
+            loss = float(np.nansum(space.encode([params])[0]))
+            trials.append(Trial(number, params, TrialState.COMPLETED, {"loss": loss}))
+    return trials
+
+
+def all_legal(found: list[Params], space: Space, cores: int) -> None:
+    check = judge(space, cores)
+    for params in found:
+        check(params)
+    assert len({str(params["parallelism"]) for params in found}) > 1, "nothing is spread over ranks"
+
+
+@pytest.mark.parametrize("cores", CORES)
+@pytest.mark.parametrize("name", ["random", "sobol"])
+def test_ten_thousand_that_fill_the_space(name: str, cores: int) -> None:
+    space = translation(cores)
+    found = [p for seed in range(20) for p in make(name, space, seed).suggest([], [], 500)]
+    assert len(found) == 10_000
+    all_legal(found, space, cores)
+
+
+@pytest.mark.parametrize("cores", CORES)
+def test_ten_thousand_candidates_of_bayes(cores: int) -> None:
+    """Those that its search would propose were they the best: everywhere, near good ones and crossed."""
+    space = translation(cores)
+    found: list[Params] = []
+    for batch in candidates(space):
+        found += [params for params in space.decode(batch) if space.legal(params)]
+        if len(found) >= 10_000:
+            break
+    all_legal(found, space, cores)
+
+
+def candidates(space: Space) -> Iterator[np.ndarray]:
+    lattice, rng = Lattice(space), np.random.default_rng(0)
+    best = space.encode([trial.params for trial in finished(space, 10)])
+    for _ in range(200):
+        yield lattice.everywhere(rng, 200)
+        yield lattice.near(rng, best, 100, (0.003, 0.3))
+        yield lattice.crossed(rng, best, 50)
+
+
+# How many are asked for at the start and after trials: Ax takes seconds for each of the latter.
+COUNTS = {"tpe": (0, 1000), "bayes": (0, 30), "optuna-gp": (20, 10), "ax": (26, 4)}
+
+
+@pytest.mark.parametrize("name", list(COUNTS))
+def test_suggestions_at_the_start_and_after_failures(name: str) -> None:
+    space, known = translation(8), finished(translation(8), 12)
+    at_start, after = COUNTS[name]
+    found = make(name, space).suggest([], [], at_start) if at_start else []
+    for seed in range(max(1, after // 50)):
+        found += make(name, space, seed).suggest(known, [], min(50, after))
+    assert len(found) == at_start + after
+    all_legal(found, space, 8)
