@@ -19,8 +19,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from automl.suggesters._draws import enumerate_points
 from benchmarks.problems.recorded import FOLDER, Recording, recordings
+from search_spaces.enumeration import enumerate_legal
 from workers.context import Context
 from workers.protocol import Assignment, Report
 from workers.run import run
@@ -59,7 +59,7 @@ def main() -> None:
         if options.names and recording.name not in options.names:
             continue
         known = recording.rows()
-        for params in enumerate_points(recording.space):
+        for params, _ in enumerate_legal(recording.space) or ():
             if recording.space.key(params) in known:
                 continue
             if time.perf_counter() - started > 60 * options.minutes or done == options.points:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,9 +12,9 @@ from torch import Tensor
 
 from .acquisition import best_predicted, log_expected_improvement
 from .data import Array
-from .encoding import Encoder
 from .feasibility import Feasibility
 from .gp import Ensemble
+from .kernel import Features
 from .pareto import log_hypervolume_improvement
 from .transforms import Transform
 
@@ -24,11 +24,12 @@ class Belief:
     """The surrogate of one metric.
 
     Args:
-        encoder: of the parameters that reach it; model: of the transformed values; transform: that was applied.
+        encoder: of `m x d` configurations, by the parameters that reach the metric.
+        model: of the transformed values; transform: that was applied.
         rows: which trials the model is conditioned on.
     """
 
-    encoder: Encoder
+    encoder: Callable[[Array], Features]
     model: Ensemble
     transform: Transform | None
     rows: NDArray[np.intp]
@@ -62,7 +63,7 @@ class Beliefs:
 
     def score(self, unit: Array) -> Tensor:
         """Log of the expected gain of `m` candidates, times the probability that it counts."""
-        total = self.feasibility.log_probability(unit)
+        total = self.feasibility.log_weight(unit)
         for limit in self.limits:
             mean, variance = limit.model.predict(limit.encoder(unit))
             total = total + torch.special.log_ndtr(-mean / variance.sqrt()).exp().mean(0).clamp(min=1e-300).log()

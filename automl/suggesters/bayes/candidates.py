@@ -11,6 +11,7 @@ from search_spaces import Choice, Float, Int, Space
 from search_spaces.parameters import Parameter
 
 Array = NDArray[np.float64]
+MOST_SAMPLED = 128  # of the configurations that are drawn one by one
 MAX_CELLS = 4096  # integers with more values are treated as continuous until they are decoded
 
 
@@ -70,22 +71,27 @@ class Lattice:
         return points
 
     def everywhere(self, rng: np.random.Generator, count: int) -> Array:
-        """Uniform points."""
-        return self.snap(rng.random((count, self.num_parameters)))
+        """Uniform points; fewer where the space has constraints that most of them break."""
+        points = self._legal(self.snap(rng.random((count, self.num_parameters))))
+        if len(points) < count // 4:
+            drawn = self.space.sample(rng, min(count - len(points), MOST_SAMPLED))
+            points = np.concatenate([points, self.space.encode(drawn)])
+        return points
 
-    def everything(self, most: int = 20_000) -> Array:
-        """Every point of a small finite space, else none."""
-        count = 1
-        for centres in self.cells:
-            count *= most + 1 if centres is None else len(centres)
-            if count > most:
-                return np.empty((0, self.num_parameters))
-        grid = np.stack(np.meshgrid(*[c for c in self.cells if c is not None], indexing="ij"), -1)
-        points = self.snap(grid.reshape(count, self.num_parameters))
-        return np.unique(points, axis=0)
+    def _legal(self, points: Array) -> Array:
+        return points[self.space.feasible(points)] if self.space.constraints else points
 
     def near(self, rng: np.random.Generator, bases: Array, count: int, scales: tuple[float, float]) -> Array:
-        """Perturbations of `bases` (`b x d`): some coordinates moved, by steps of log-uniform size within `scales`."""
+        """Perturbations of legal `bases` (`b x d`): some coordinates moved, by log-uniform steps within `scales`."""
+        points = self._legal(self._perturbed(rng, bases, count, scales))
+        if len(points) < count // 8:
+            each = max(count // 8 // len(bases), 1)
+            for params in self.space.decode(bases):
+                moved = self.space.neighbours(params, rng, each)
+                points = np.concatenate([points, self.space.encode(moved)]) if moved else points
+        return points
+
+    def _perturbed(self, rng: np.random.Generator, bases: Array, count: int, scales: tuple[float, float]) -> Array:
         d = self.num_parameters
         base = bases[rng.integers(len(bases), size=count)]
         filled = np.where(np.isnan(base), rng.random((count, d)), base)
@@ -110,4 +116,4 @@ class Lattice:
         mixed = np.where(rng.random(first.shape) < 0.5, first, second)
         other = np.where(np.isnan(first), second, first)
         mixed = np.where(np.isnan(mixed), other, mixed)
-        return self.snap(np.where(np.isnan(mixed), rng.random(first.shape), mixed))
+        return self._legal(self.snap(np.where(np.isnan(mixed), rng.random(first.shape), mixed)))

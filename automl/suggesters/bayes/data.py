@@ -28,6 +28,8 @@ class Data:
         losses: `n x g`, goals as losses (smaller is better), NaN where a trial did not reach one.
         others: `n x c`, further metrics, likewise.
         failed: `n`, whether the configuration made the trial fail; kinds: `n`, how, or "".
+        memory: `n`, peak bytes, NaN where they were not measured.
+        curves: for each trial `k x 3`, steps, seconds and the first goal's smallest loss up to then.
     """
 
     unit: Array
@@ -35,6 +37,8 @@ class Data:
     others: Array
     failed: NDArray[np.bool_]
     kinds: NDArray[np.str_]
+    memory: Array
+    curves: Sequence[Array]
 
     def __len__(self) -> int:
         return len(self.unit)
@@ -46,7 +50,7 @@ def collect(space: Space, history: Sequence[Trial], goals: Sequence[Goal], other
     Args:
         goals: whose metrics are taken as losses; others: further metrics, as they are.
     """
-    rows, losses, values, kinds = [], [], [], []
+    rows, losses, values, kinds, memory, curves = [], [], [], [], [], []
     for trial in history:
         kind = trial.failure or ""
         if not trial.state.finished or kind in BLAMELESS or not space.legal(trial.params):
@@ -61,6 +65,8 @@ def collect(space: Space, history: Sequence[Trial], goals: Sequence[Goal], other
         losses.append([math.nan if failed else value for value in found])
         values.append([math.nan if failed else _finite(trial.metrics.get(name)) for name in others])
         kinds.append((kind or "crashed") if failed else "")
+        memory.append(_memory(trial))
+        curves.append(curve_of(trial, goals[0]))
     kind_array = np.array(kinds, dtype=np.str_)
     return Data(
         space.encode(rows) if rows else np.empty((0, len(space.parameters))),
@@ -68,7 +74,26 @@ def collect(space: Space, history: Sequence[Trial], goals: Sequence[Goal], other
         np.array(values, dtype=np.float64).reshape(len(rows), len(others)),
         kind_array != "",
         kind_array,
+        np.array(memory, dtype=np.float64),
+        curves,
     )
+
+
+def _memory(trial: Trial) -> float:
+    found = _finite(trial.metrics.get("peak_memory_bytes"))
+    peak = float(trial.peak_memory_bytes or 0.0) if math.isnan(found) else found
+    return peak if peak > 0 else math.nan
+
+
+def curve_of(trial: Trial, goal: Goal) -> Array:
+    """Steps, seconds and smallest loss so far at each report of the goal's metric, `k x 3`."""
+    best, points = math.inf, []
+    for report in trial.reports:
+        value = report.metrics.get(goal.metric, math.nan)
+        if math.isfinite(value) and report.step > 0 and report.seconds > 0:
+            best = min(best, goal.loss(value))
+            points.append((report.step, report.seconds, best))
+    return np.array(points, dtype=np.float64).reshape(len(points), 3)
 
 
 def _finite(number: float | None) -> float:

@@ -16,6 +16,7 @@ from .kernel import Features, Prior
 
 Array = NDArray[np.float64]
 POLYNOMIALS = (1.0, 0.5, 0.25)  # scale of the linear, quadratic and cubic main effect
+BOWL = 0.6  # a sum of parabolas with uniform minima has 0.9 in standardised losses
 
 
 class Encoder:
@@ -29,16 +30,23 @@ class Encoder:
     Args:
         space: of the configurations.
         names: the parameters that can change the metric; all others are left out.
+        extra: how many columns of numbers in [0, 1] follow those of the space, which are no parameters.
+        bowl: whether the metric is a loss, believed to be lower inside the ranges.
     """
 
-    def __init__(self, space: Space, names: Collection[str] | None = None) -> None:
+    def __init__(
+        self, space: Space, names: Collection[str] | None = None, extra: int = 0, *, bowl: bool = False
+    ) -> None:
         listed = [(i, p) for i, (n, p) in enumerate(space.parameters.items()) if names is None or n in names]
-        self.columns = [i for i, _ in listed]
+        self.columns = [i for i, _ in listed] + [len(space.parameters) + i for i in range(extra)]
         self.sizes = [len(p.choices) if isinstance(p, Choice) and not p.ordered else 0 for _, p in listed]
+        self.sizes += [0] * extra
+        self.extra, self.bowl, self.num_parameters = extra, bowl, len(space.parameters)
 
     def __call__(self, unit: Array) -> Features:
         """Features of `n x d` unit-cube configurations."""
         z, phi = [np.empty((len(unit), 0))], [np.empty((len(unit), 0))]
+        bowl = np.zeros(len(unit))
         for column, size in zip(self.columns, self.sizes, strict=True):
             x = unit[:, column]
             active = ~np.isnan(x)
@@ -52,7 +60,9 @@ class Encoder:
                 z.append(x[:, None])
                 basis = np.stack([t, 1.5 * t**2 - 0.5, 2.5 * t**3 - 1.5 * t], 1)
                 phi.append(basis * np.array(POLYNOMIALS) * active[:, None])
-        return Features(torch.from_numpy(np.concatenate(z, 1)), torch.from_numpy(np.concatenate(phi, 1)))
+                bowl += basis[:, 1] * active * (column < self.num_parameters)
+        scaled = bowl / math.sqrt(max(len(self.columns), 1)) * self.bowl
+        return Features(*(torch.from_numpy(a) for a in (np.concatenate(z, 1), np.concatenate(phi, 1), scaled)))
 
     def prior(self) -> Prior:
         """Priors scaled to the number of parameters (Hvarfner et al., "Vanilla BO performs great", 2024)."""
@@ -61,8 +71,11 @@ class Encoder:
         phi_group = [j for j, size in enumerate(self.sizes) for _ in range(size or len(POLYNOMIALS))]
         numeric = torch.tensor([size == 0 for size in self.sizes])
         length = torch.where(numeric, 0.5, 1.0).log() + 0.5 * math.log(max(d, 1))
-        loc = torch.cat([_full([0.0, math.log(1e-3), 0.0]), length.to(torch.float64), _full([math.log(0.1)] * d)])
-        scale = torch.cat([_full([1.0, 2.0, 2.0]), _full([1.0] * d), _full([2.0] * d)])
+        additive = _full([math.log(0.1)] * d)
+        if self.extra:  # they are there because they matter
+            length[-self.extra :], additive[-self.extra :] = math.log(0.5), 0.0
+        loc = torch.cat([_full([0.0, math.log(1e-3), 0.0, math.log(BOWL)]), length.to(torch.float64), additive])
+        scale = torch.cat([_full([1.0, 2.0, 2.0, 0.7]), _full([1.0] * d), _full([2.0] * d)])
         return Prior(loc, scale, torch.tensor(z_group), torch.tensor(phi_group), d)
 
 

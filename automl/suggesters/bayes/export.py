@@ -16,7 +16,7 @@ from botorch.posteriors.fully_bayesian import GaussianMixturePosterior
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import GaussianLikelihood
-from gpytorch.means import ZeroMean
+from gpytorch.means import Mean
 from gpytorch.models import ExactGP
 from torch import Tensor
 
@@ -25,8 +25,8 @@ from .kernel import JITTER, MEAN_VARIANCE, Features, Hyper, Prior
 
 
 def inputs(features: Features) -> Tensor:
-    """Features as one `n x (c + f)` tensor, which is what the exported model takes."""
-    return torch.cat([features.z, features.phi], -1)
+    """Features as one `n x (c + f + 1)` tensor, which is what the exported model takes."""
+    return torch.cat([features.z, features.phi, features.bowl[:, None]], -1)
 
 
 class MixedKernel(Kernel):  # type: ignore[misc]
@@ -49,7 +49,7 @@ class MixedKernel(Kernel):  # type: ignore[misc]
         length = self.log_length.exp()[:, None, self.prior.z_group]
         weight = self.log_additive.exp()[:, None, self.prior.phi_group]
         z1, z2 = x1[..., :c] / length, x2[..., :c] / length
-        main = (x1[..., c:] * weight) @ x2[..., c:].transpose(-1, -2)
+        main = (x1[..., c:-1] * weight) @ x2[..., c:-1].transpose(-1, -2)
         difference = z1.unsqueeze(-2) - z2.unsqueeze(-3)
         scaled = (5.0 * difference.square().sum(-1)).clamp(min=1e-30).sqrt()
         matern = (1.0 + scaled + scaled.square() / 3.0) * torch.exp(-scaled)
@@ -57,6 +57,19 @@ class MixedKernel(Kernel):  # type: ignore[misc]
         covariance = full * matern + main + pair * main.square() + MEAN_VARIANCE
         found: Tensor = covariance.diagonal(dim1=-2, dim2=-1) if diag else covariance
         return found
+
+
+class BowlMean(Mean):  # type: ignore[misc]
+    """The mean function of `kernel.py`: the last input times a learned scale, a batch of `s`."""
+
+    def __init__(self, hyper: Hyper) -> None:
+        super().__init__()
+        self.register_parameter("log_bowl", torch.nn.Parameter(hyper.bowl.clone().log()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Means `s x n`."""
+        mean: Tensor = self.log_bowl.exp()[:, None] * x[..., -1]
+        return mean
 
 
 class EnsembleGP(ExactGP, GPyTorchModel):  # type: ignore[misc]
@@ -72,7 +85,7 @@ class EnsembleGP(ExactGP, GPyTorchModel):  # type: ignore[misc]
         likelihood.noise = (ensemble.hyper.noise + JITTER)[:, None]
         x = inputs(ensemble.features).expand(size, -1, -1)
         super().__init__(x, ensemble.y.expand(size, -1), likelihood)
-        self.mean_module = ZeroMean(batch_shape=shape)
+        self.mean_module = BowlMean(ensemble.hyper)
         self.covar_module = MixedKernel(ensemble.hyper, ensemble.prior)
         self.double().eval()
 
@@ -81,7 +94,7 @@ class EnsembleGP(ExactGP, GPyTorchModel):  # type: ignore[misc]
         return MultivariateNormal(self.mean_module(x), self.covar_module(x))
 
     def posterior(self, X: Tensor, **options: Any) -> GaussianMixturePosterior:  # noqa: N803
-        """The mixture at `... x q x (c + f)` inputs, the batch of the ensemble third from last."""
+        """The mixture at `... x q x (c + f + 1)` inputs, the batch of the ensemble third from last."""
         mixed = super().posterior(X.unsqueeze(-3), **options)
         return GaussianMixturePosterior(distribution=mixed.distribution)
 

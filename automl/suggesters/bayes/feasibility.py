@@ -15,10 +15,10 @@ from .encoding import Encoder
 from .gp import Ensemble
 from .models import Fitter
 
-TOLERATED = 0.08  # share of the last trials that may fail before candidates must be safer
-CAUTION = 20.0  # how fast the power of the probability grows with the share beyond that
-MOST_CAREFUL = 6.0
-RECENT = 30
+TOLERATED = 0.1  # share of the trials that may fail once there is a surrogate
+FIRST, LEAST, MOST = 0.5, 0.2, 0.97  # probability of success that a candidate needs: at first, bounds
+STEP = 0.8  # how far a failure moves the logit of that probability
+STEEPNESS = 1000.0  # loss of logarithmic value by probability that is missing
 
 
 class Feasibility:
@@ -26,26 +26,42 @@ class Feasibility:
 
     Each kind is a Gaussian process on the labels +1 (succeeded) and -1 (failed so); that the value is positive is
     the probability. It predicted better than Laplace's approximation with a logistic likelihood, see docs/bayes.md.
-    Its power in the acquisition is 1 while few trials fail and grows with the share of the last ones that did.
+    A search that maximises anything picks the candidates whose probability is overestimated, so the probability that
+    it demands follows what happened: up with each failure, down with each success (Gibbs and Candes, "Adaptive
+    conformal inference under distribution shift", 2021), such that about `TOLERATED` of the trials fail.
 
     Args:
         fitters: by kind of failure, of the labels; their noise prior says how sharp a boundary is.
-        unit: `n x d`; kinds: `n`, "" where the trial succeeded.
+        unit: `n x d`; kinds: `n`, "" where the trial succeeded; num_start: trials that no model chose.
     """
 
-    def __init__(self, fitters: Mapping[str, Fitter], unit: Array, kinds: NDArray[np.str_]) -> None:
-        share = float((kinds != "")[-RECENT:].mean()) if len(kinds) else 0.0
-        self.power = min(1.0 + CAUTION * max(share - TOLERATED, 0.0), MOST_CAREFUL)
+    def __init__(self, fitters: Mapping[str, Fitter], unit: Array, kinds: NDArray[np.str_], num_start: int = 0) -> None:
+        self.demanded = demanded(kinds[num_start:] != "")
         self.parts = [_classify(fitters[kind], unit, kinds, kind) for kind in sorted(set(kinds.tolist()) - {""})]
 
     def log_probability(self, unit: Array) -> Tensor:
-        """Log probability of success of `m` configurations, times the power."""
+        """Log probability of success of `m` configurations."""
         total = torch.zeros(len(unit), dtype=torch.float64)
         for encoder, model, offset in self.parts:
             mean, variance = model.predict(encoder(unit))
             z = (mean + offset) / (variance + model.hyper.noise[:, None]).sqrt()
             total += torch.logsumexp(torch.special.log_ndtr(z), 0) - math.log(len(mean))
-        return self.power * total
+        return total
+
+    def log_weight(self, unit: Array) -> Tensor:
+        """What the acquisition adds: the log probability, and a penalty below the one that is demanded."""
+        log_probability = self.log_probability(unit)
+        return log_probability - STEEPNESS * (self.demanded - log_probability.exp()).clamp(min=0.0)
+
+
+def demanded(failed: NDArray[np.bool_]) -> float:
+    """The probability of success to demand of the next trial, after these (in order)."""
+    low, high = (math.log(p / (1 - p)) for p in (LEAST, MOST))
+    logit = math.log(FIRST / (1 - FIRST))
+    for one in failed.tolist():
+        logit += STEP if one else -STEP * TOLERATED / (1 - TOLERATED)
+        logit = min(max(logit, low), high)
+    return 1 / (1 + math.exp(-logit))
 
 
 def _classify(fitter: Fitter, unit: Array, kinds: NDArray[np.str_], kind: str) -> tuple[Encoder, Ensemble, float]:

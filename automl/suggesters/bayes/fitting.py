@@ -15,6 +15,7 @@ from search_spaces import Space
 from . import reach
 from .beliefs import Belief, Beliefs
 from .data import Array, Data
+from .deadline import NEARLY_EXACT, Deadline
 from .diagnosis import Calibration, calibrate
 from .encoding import Encoder
 from .feasibility import Feasibility
@@ -24,7 +25,6 @@ from .transforms import Transform, excess_scores
 
 NUM_BEST = 10
 SHARP = (math.log(0.02), 1.0)  # prior of the logarithm of the labels' noise
-NEARLY_EXACT = (math.log(1e-4), 2.0)  # of speed and memory, which hardly vary between runs
 
 
 class Surrogates:
@@ -36,35 +36,35 @@ class Surrogates:
 
     def __init__(self, space: Space, goals: Sequence[Goal], constraints: Sequence[Constraint], seed: int) -> None:
         self.goals, self.constraints = goals, constraints
-        self.goal_fitters = [_fitter(space, reach.of_goal(goal), seed) for goal in goals]
+        self.composed = True
+        self.goal_fitters = [_fitter(space, reach.of_goal(goal), seed, bowl=True) for goal in goals]
+        self.deadline = Deadline(space, goals[0], seed)
         self.limit_fitters = [_fitter(space, reach.of_metric(c.metric), seed) for c in constraints]
         self.failure_fitters = {
             kind: _fitter(space, reach.of_failure(kind), seed, noise=SHARP) for kind in FAILURE_KINDS
         }
 
-    @staticmethod
-    def full_encoder(space: Space) -> Encoder:
-        """Over all parameters."""
-        return Encoder(space)
-
     def possible(self, data: Data) -> bool:
         """Whether every goal has been reached by at least two trials."""
         return all(int(np.isfinite(data.losses[:, g]).sum()) >= 2 for g in range(len(self.goals)))
 
-    def fit(self, data: Data) -> Beliefs:
-        """Beliefs given all of the data."""
-        order = np.nan_to_num(data.losses, nan=np.inf).min(1) if len(self.goals) > 1 else None
-        goals = [_goal(f, data, g, order) for g, f in enumerate(self.goal_fitters)]
+    def fit(self, data: Data, num_start: int = 0) -> Beliefs:
+        """Beliefs given all of the data, of which the first `num_start` trials were chosen without any."""
+        if len(self.goals) == 1 and self.composed and self.deadline.possible(data):
+            goals = [self.deadline.fit(data)]
+        else:
+            order = np.nan_to_num(data.losses, nan=np.inf).min(1) if len(self.goals) > 1 else None
+            goals = [_goal(f, data, g, order) for g, f in enumerate(self.goal_fitters)]
         limits = [
             _limit(f, data, data.others[:, i], c)
             for i, (f, c) in enumerate(zip(self.limit_fitters, self.constraints, strict=True))
             if np.isfinite(data.others[:, i]).any()
         ]
-        return Beliefs(goals, limits, self.feasibility(data), self.holds(data))
+        return Beliefs(goals, limits, self.feasibility(data, num_start), self.holds(data))
 
-    def feasibility(self, data: Data) -> Feasibility:
+    def feasibility(self, data: Data, num_start: int = 0) -> Feasibility:
         """What is believed of the failures."""
-        return Feasibility(self.failure_fitters, data.unit, data.kinds)
+        return Feasibility(self.failure_fitters, data.unit, data.kinds, num_start)
 
     def holds(self, data: Data) -> NDArray[np.bool_]:
         """`n`, which trials reached every goal and satisfy every constraint."""
@@ -93,8 +93,10 @@ class Surrogates:
         return [calibrate(n, b.model) for n, b in zip(names, [*beliefs.goals, *beliefs.limits], strict=False)]
 
 
-def _fitter(space: Space, measures: frozenset[str], seed: int, noise: tuple[float, float] | None = None) -> Fitter:
-    encoder = Encoder(space, reach.parameters(space, measures))
+def _fitter(
+    space: Space, measures: frozenset[str], seed: int, *, noise: tuple[float, float] | None = None, bowl: bool = False
+) -> Fitter:
+    encoder = Encoder(space, reach.parameters(space, measures), bowl=bowl)
     prior = encoder.prior()
     if noise is None and "quality" not in measures:
         noise = NEARLY_EXACT

@@ -78,7 +78,7 @@ class Ensemble:
         features, y: what was observed, targets `n` (or `s x n`) in the scale of the fit.
         u: `s x p`; hyper: the same as positive values.
         whiten: `s x n x n`, inverse of the lower Cholesky factor of the covariance.
-        alpha: `s x n`, the covariance's inverse times the targets.
+        alpha: `s x n`, the covariance's inverse times what the targets differ from the mean function by.
     """
 
     features: Features
@@ -103,7 +103,8 @@ class Ensemble:
             jitter *= 10
         identity = torch.eye(len(features), dtype=torch.float64).expand_as(factor)
         whiten = torch.linalg.solve_triangular(factor, identity, upper=False)
-        alpha = (whiten.transpose(1, 2) @ (whiten @ y.expand(len(u), -1)[:, :, None]))[:, :, 0]
+        residual = y - hyper.bowl[:, None] * features.bowl
+        alpha = (whiten.transpose(1, 2) @ (whiten @ residual[:, :, None]))[:, :, 0]
         return cls(features, y, prior, u, hyper, whiten, alpha)
 
     def predict(self, candidates: Features) -> tuple[Tensor, Tensor]:
@@ -122,6 +123,7 @@ class Ensemble:
         white_column = (self.whiten @ column[:, :, None])[:, :, 0]
         own = diagonal(self.features, self.hyper, self.prior)[torch.arange(len(index)), index]
         variance_at, mean_at = own - (white_column * white_column).sum(-1), (column * self.alpha).sum(-1)
+        mean_at = mean_at + self.hyper.bowl * self.features.bowl[index]
         means, variances = [], []
         for part in chunks(candidates):
             mean, variance, k, white = self._moments(part)
@@ -133,7 +135,7 @@ class Ensemble:
     def believe(self, pending: Features) -> Ensemble:
         """Condition further on pending configurations, as if each had the value that each vector predicts for it."""
         mean, _ = self.predict(pending)
-        both = Features(torch.cat([self.features.z, pending.z]), torch.cat([self.features.phi, pending.phi]))
+        both = self.features.with_more(pending)
         targets = torch.cat([self.y.expand(mean.shape[0], -1), mean], 1)
         return Ensemble.condition(both, targets, self.prior, self.u)
 
@@ -146,7 +148,8 @@ class Ensemble:
         k = cross(part, self.features, self.hyper, self.prior)
         white = torch.bmm(k, self.whiten.transpose(1, 2))
         variance = diagonal(part, self.hyper, self.prior) - (white * white).sum(-1)
-        return (k @ self.alpha[:, :, None])[:, :, 0], variance.clamp_(min=1e-14), k, white
+        mean = (k @ self.alpha[:, :, None])[:, :, 0] + self.hyper.bowl[:, None] * part.bowl
+        return mean, variance.clamp_(min=1e-14), k, white
 
 
 def chunks(features: Features) -> Iterator[Features]:

@@ -3,7 +3,8 @@
     k(x, x') = v_full * Matern52(|z(x) - z(x')| / l) + A(x, x') + v_pair * A(x, x')^2 + v_mean,
     A(x, x') = sum_j v_j * phi_j(x) . phi_j(x')
 
-and the noise variance where a trial meets itself.
+and the noise variance where a trial meets itself. The mean is `v_bowl * bowl(x)`: losses are lower inside a range than
+at its ends more often than not, and without that belief the first suggestions are corners, where nothing is known.
 
 `z` embeds a configuration so that one matrix product gives all distances. A is an additive part, one main effect a
 parameter, and its square all pairwise interactions of them (Duvenaud et al., "Additive Gaussian processes", 2011);
@@ -31,16 +32,23 @@ class Features:
 
     Args:
         z: `n x c`, coordinates of the full kernel; phi: `n x f`, basis functions of the additive part.
+        bowl: `n`, the mean function at scale 1.
     """
 
     z: Tensor
     phi: Tensor
+    bowl: Tensor
 
     def __len__(self) -> int:
         return self.z.shape[0]
 
     def __getitem__(self, rows: Tensor | slice) -> Features:
-        return Features(self.z[rows], self.phi[rows])
+        return Features(self.z[rows], self.phi[rows], self.bowl[rows])
+
+    def with_more(self, other: Features) -> Features:
+        """Both, one after the other."""
+        pairs = ((self.z, other.z), (self.phi, other.phi), (self.bowl, other.bowl))
+        return Features(*(torch.cat(pair) for pair in pairs))
 
 
 @dataclass(frozen=True)
@@ -48,8 +56,8 @@ class Prior:
     """Normal priors of the logarithms of the hyperparameters, and which column belongs to which parameter.
 
     Args:
-        loc, scale: `p`, in the order full variance, noise variance, pair variance, lengthscales (d), additive
-            variances (d).
+        loc, scale: `p`, in the order full variance, noise variance, pair variance, scale of the bowl, lengthscales
+            (d), additive variances (d).
         z_group: `c`, the parameter of each coordinate; phi_group: `f`, that of each basis function.
         num_parameters: d.
     """
@@ -64,7 +72,8 @@ class Prior:
         """Positive hyperparameters of standardised vectors `u` (`s x p`)."""
         value = torch.exp(self.loc + self.scale * u.clamp(-6.0, 6.0))
         d = self.num_parameters
-        return Hyper(value[:, 0], value[:, 1], value[:, 2], value[:, 3 : 3 + d], value[:, 3 + d :])
+        full, noise, pair, bowl = value[:, :4].unbind(1)
+        return Hyper(full, noise, pair, bowl, value[:, 4 : 4 + d], value[:, 4 + d :])
 
     def with_noise(self, loc: float, scale: float) -> Prior:
         """The same prior with another belief about the logarithm of the noise variance."""
@@ -75,11 +84,12 @@ class Prior:
 
 @dataclass(frozen=True)
 class Hyper:
-    """A batch of `s` hyperparameter vectors: `full`, `noise` and `pair` (`s`), `length` and `additive` (`s x d`)."""
+    """A batch of `s` hyperparameter vectors: `full`, `noise`, `pair`, `bowl` (`s`), `length`, `additive` (`s x d`)."""
 
     full: Tensor
     noise: Tensor
     pair: Tensor
+    bowl: Tensor
     length: Tensor
     additive: Tensor
 
@@ -134,19 +144,21 @@ def log_posterior(u: Tensor, features: Features, y: Tensor, prior: Prior) -> tup
     if bool(failed.any()):
         factor[failed] = torch.eye(len(y), dtype=y.dtype)
     inverse = torch.cholesky_inverse(factor)
-    alpha = inverse @ y
-    value = -0.5 * (alpha @ y) - factor.diagonal(dim1=1, dim2=2).log().sum(-1)
+    residual = y - hyper.bowl[:, None] * features.bowl
+    alpha = (inverse @ residual[:, :, None])[:, :, 0]
+    value = -0.5 * (alpha * residual).sum(-1) - factor.diagonal(dim1=1, dim2=2).log().sum(-1)
     outer = 0.5 * (alpha[:, :, None] * alpha[:, None, :] - inverse)  # d value / d covariance
     gradient = torch.empty_like(u)
     gradient[:, 0] = (outer * matern).sum((1, 2))
     gradient[:, 1] = hyper.noise * outer.diagonal(dim1=1, dim2=2).sum(-1)
     gradient[:, 2] = hyper.pair * (outer * main.square()).sum((1, 2))
+    gradient[:, 3] = hyper.bowl * (alpha @ features.bowl)
     d = prior.num_parameters
     slope = outer * decay.mul_(scaled.add_(1.0)).mul_(5.0 / 6.0)  # minus d value / d squared distance
     columns = 4.0 * z * (slope.sum(-1)[:, :, None] * z - torch.bmm(slope, z))
-    gradient[:, 3 : 3 + d] = _by_group(columns.sum(1), prior.z_group, d)
+    gradient[:, 4 : 4 + d] = _by_group(columns.sum(1), prior.z_group, d)
     outer = outer.mul_(main.mul_(2.0 * hyper.pair[:, None, None]).add_(1.0))
-    gradient[:, 3 + d :] = _by_group((phi * torch.bmm(outer, phi)).sum(1), prior.phi_group, d)
+    gradient[:, 4 + d :] = _by_group((phi * torch.bmm(outer, phi)).sum(1), prior.phi_group, d)
     value = value - 0.5 * (u * u).sum(-1)
     gradient = gradient * prior.scale - u
     bad = failed | ~torch.isfinite(value) | ~torch.isfinite(gradient).all(-1)

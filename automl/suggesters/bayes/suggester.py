@@ -21,12 +21,13 @@ from .data import Array, Data, collect
 from .diagnosis import Calibration
 from .fitting import Surrogates
 from .search import Search
+from .start import Start
 
 if TYPE_CHECKING:
     from .export import EnsembleGP
 
-LEAST_START, MOST_START = 4, 10
-LEAST_SUCCESSES = 5
+NUM_START = 5
+LEAST_SUCCESSES = 3
 
 
 @contextmanager
@@ -61,8 +62,8 @@ class BayesSuggester(Suggester):
     ) -> None:
         super().__init__(space, goals, constraints, seed=seed)
         self.surrogates_ = Surrogates(space, self.goals, self.constraints, seed)
-        self.search = Search(Lattice(space), Surrogates.full_encoder(space))
-        self.num_initial = min(max(len(space.parameters), LEAST_START), MOST_START)
+        self.search = Search(Lattice(space))
+        self.start = Start(self.search.lattice, NUM_START)
         self.note = "nothing suggested yet"
 
     def suggest(self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1) -> list[Params]:
@@ -99,30 +100,41 @@ class BayesSuggester(Suggester):
             data = self._collect(history)
             if not self.surrogates_.possible(data):
                 return {}
-            beliefs = self.surrogates_.fit(data)
+            beliefs = self.surrogates_.fit(data, self._started(data))
             return {g.metric: export(b.model) for g, b in zip(self.goals, beliefs.goals, strict=True)}
 
     def _collect(self, history: Sequence[Trial]) -> Data:
         others = [c.metric for c in self.constraints]
         return collect(self.space, history, self.goals, others)
 
+    def _started(self, data: Data) -> int:
+        """How many trials the start took; all of them while it lasts."""
+        successes = np.cumsum(~data.failed)
+        enough = (np.arange(1, len(data) + 1) >= NUM_START) & (successes >= LEAST_SUCCESSES)
+        return int(np.argmax(enough)) + 1 if enough.any() else len(data)
+
     def _believe(self, data: Data, num_ahead: int) -> Beliefs | None:
         """The surrogates, or None while the start lasts."""
-        succeeded = int((~data.failed).sum())
-        if data.failed.any():
-            enough = succeeded >= min(LEAST_SUCCESSES, self.num_initial)
-        else:
-            enough = succeeded + num_ahead >= self.num_initial
-        return self.surrogates_.fit(data) if enough and self.surrogates_.possible(data) else None
+        enough = len(data) + num_ahead >= NUM_START and int((~data.failed).sum()) >= LEAST_SUCCESSES
+        return self.surrogates_.fit(data, self._started(data)) if enough and self.surrogates_.possible(data) else None
 
     def _one(
         self, data: Data, beliefs: Beliefs | None, waiting: list[Params], taken: set[Hashable], rng: np.random.Generator
     ) -> Params | None:
         ahead: Array = self.space.encode(waiting) if waiting else np.empty((0, len(self.space.parameters)))
         if beliefs is None:
-            self.note = "start: configurations far from each other"
-            feasibility = self.surrogates_.feasibility(data)
-            return self.search.spread(np.concatenate([data.unit, ahead]), feasibility, taken, rng)
+            return self._first(data, ahead, taken, rng)
         self.note = "expected improvement"
         best = data.unit[self.surrogates_.best_rows(data)]
         return self.search.maximise(beliefs.with_pending(ahead).score, best, taken, rng)
+
+    def _first(self, data: Data, ahead: Array, taken: set[Hashable], rng: np.random.Generator) -> Params | None:
+        """A configuration of the start."""
+        self.note = "start: configurations that differ in every parameter"
+        if not taken:
+            middle = self.start.middle(rng)
+            if middle is not None:
+                return middle
+        feasibility = self.surrogates_.feasibility(data)
+        known = np.concatenate([data.unit, ahead])
+        return self.search.first_new(self.start.pool(known, data.unit[~data.failed], feasibility, rng), taken, rng)

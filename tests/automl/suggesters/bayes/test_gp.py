@@ -20,7 +20,7 @@ SPACE = Space(
     Choice("o", [1, 2, 4], ordered=True),
     Float("w", 0.0, 1.0, when={"c": ["a", "b"]}),
 )
-ENCODER = Encoder(SPACE)
+ENCODER = Encoder(SPACE, bowl=True)
 PRIOR = ENCODER.prior()
 
 
@@ -54,8 +54,9 @@ def test_likelihood_and_gradient_equal_gpytorch(vectors):
     (likelihood.sum() * len(y)).backward()
     d = PRIOR.num_parameters
     learned = (gradient + vectors) / PRIOR.scale
-    torch.testing.assert_close(model.covar_module.log_length.grad, learned[:, 3 : 3 + d], atol=1e-6, rtol=1e-6)
-    torch.testing.assert_close(model.covar_module.log_additive.grad, learned[:, 3 + d :], atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(model.mean_module.log_bowl.grad, learned[:, 3], atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(model.covar_module.log_length.grad, learned[:, 4 : 4 + d], atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(model.covar_module.log_additive.grad, learned[:, 4 + d :], atol=1e-6, rtol=1e-6)
 
 
 def test_prediction_equals_gpytorch(vectors):
