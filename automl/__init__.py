@@ -10,6 +10,7 @@ from .errors import AutomlError, TrialFailure, UsageError
 if TYPE_CHECKING:
     from .optimizer import Optimizer
     from .result import Result
+    from .simulation import simulate
     from .sweeps import load, sweep
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "TrialFailure",
     "UsageError",
     "load",
+    "simulate",
     "sweep",
 ]
 
@@ -29,6 +31,7 @@ _LAZY = {
     "Optimizer": "optimizer",
     "Result": "result",
     "load": "sweeps",
+    "simulate": "simulation",
     "sweep": "sweeps",
 }
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable
-from typing import Final
+from dataclasses import replace
+from typing import Final, TypeVar
 
-from workers.protocol import Event, Halt, Outcome, Report
+from workers.protocol import Ending, Event, Halt, Outcome, Report
 
 from .assignments import Assigner
 from .attention import Attention
@@ -21,10 +23,11 @@ from .suggestions import Suggestions
 from .trial import Trial, TrialState
 from .verdict import judge
 
-POLL_SECONDS: Final = 0.25
 SOON_SECONDS: Final = 0.005  # while a free slot waits for a suggestion
+MOST_WAITING: Final = 2  # trials that wait behind one that waits for more slots
 GRACE_SECONDS: Final = 30.0  # for a trial that was asked to end
 _MANY: Final = 2**31
+T = TypeVar("T")
 
 
 class Controller:
@@ -43,7 +46,8 @@ class Controller:
     ) -> None:
         self._journal, self._suggestions, self._stopper = journal, suggestions, stopper
         self._assigner, self._attention = assigner, attention
-        self._asked: dict[int, Halt] = {}  # trials that were asked to end
+        self._asked: dict[int, str] = {}  # trials that were asked to end, and why
+        self._bypassed: Counter[int] = Counter()  # how often others began before a trial that waits for more slots
         self._ending: Halt | None = None
         self._deadline = math.inf
         self._error: AutomlError | None = None
@@ -94,18 +98,20 @@ class Controller:
 
     def _patience(self, dispatcher: Dispatcher) -> float:
         wants = self._ending is None and dispatcher.free_slots > 0 and self._trials_left() > 0
-        if wants and not self._suggestions.exhausted:
+        if wants and dispatcher.suggests_ahead and not self._suggestions.exhausted:
             return SOON_SECONDS
         left = self._journal.accounts.seconds_left(self._journal.now)
-        return min(POLL_SECONDS, max(left, SOON_SECONDS))
+        return min(dispatcher.patience, max(left, SOON_SECONDS))
 
     # ------------------------------------------------------------------ what is run next
 
     def _recover(self) -> None:
         """Take up again what an earlier controller left behind."""
         journal = self._journal
+        journal.watch = self._stopper.observe
         for trial in list(journal.trials):
             journal.accounts.recall(trial, self._assigner.slots(trial.params))
+            self._stopper.observe(trial)
             if trial.state is TrialState.RUNNING:
                 self._interrupt(trial, "its controller was lost")
             if journal.trials[trial.number].state is TrialState.INTERRUPTED:
@@ -123,18 +129,40 @@ class Controller:
             self._journal.apply(Proposed(0, default, "default", self._journal.now))
 
     def _fill(self, dispatcher: Dispatcher) -> None:
-        """Give the free slots something to do; a trial that needs more of them than are free waits for its turn."""
+        """Give the free slots something to do."""
         if self._ending is not None:
             return
         free = dispatcher.free_slots
         while free > 0 and (trial := self._next_trial(free)) is not None:
-            slots = self._assigner.slots(trial.params)
-            if min(slots, dispatcher.num_slots) > free:
-                break
-            self._begin(trial, slots, dispatcher)
+            slots = self._needs(trial, dispatcher)
+            if slots > free:
+                self._bypassed[trial.number] += 1
+                small = self._fitting(trial, free, dispatcher)
+                if small is None:
+                    break
+                trial, slots = small, self._needs(small, dispatcher)
+            self._begin(trial, dispatcher)
             free -= slots
         period = self._journal.accounts.period(dispatcher.num_slots)
         self._suggestions.prepare(self._journal.history, self._trials_left(), period)
+
+    def _needs(self, trial: Trial, dispatcher: Dispatcher) -> int:
+        """Slots; what needs more than there are fails as soon as it begins."""
+        slots = self._assigner.slots(trial.params)
+        return slots if slots <= dispatcher.num_slots else 0
+
+    def _fitting(self, large: Trial, free: int, dispatcher: Dispatcher) -> Trial | None:
+        """A trial for slots that are too few for the one whose turn it is, which lets so many others pass and no more.
+
+        It is one that waits, or a new one; of those that must wait as well only a few are proposed.
+        """
+        if self._bypassed[large.number] > dispatcher.num_slots:
+            return None
+        others = [trial for trial in self._journal.history.waiting if trial.number != large.number]
+        if len(others) < MOST_WAITING and self._trials_left() and not self._suggestions.exhausted:
+            self._propose(1)
+            others = [trial for trial in self._journal.history.waiting if trial.number != large.number]
+        return next((trial for trial in others if self._needs(trial, dispatcher) <= free), None)
 
     def _next_trial(self, free: int) -> Trial | None:
         """The next waiting trial: one that was tried before, else a paused one, else a new one."""
@@ -142,18 +170,19 @@ class Controller:
         waiting = journal.history.next_waiting
         if waiting is not None:
             return waiting
-        resumed = self._stopper.resume(journal.trials)
+        left = 0 if self._suggestions.exhausted else self._trials_left()
+        resumed = self._thinking(lambda: self._stopper.resume(journal.trials, last=left == 0))
         if resumed is not None:
             return journal.apply(Moved(resumed[0], TrialState.WAITING, resumed[1], journal.now))
-        count = min(self._trials_left(), free if journal.spec.workload is None else 1)
-        if count > 0 and not self._suggestions.exhausted:
-            self._propose(count)
+        one = journal.spec.workload is not None or self._stopper.one_by_one
+        if left > 0:
+            self._propose(min(left, 1 if one else free))
         return journal.history.next_waiting
 
     def _propose(self, count: int) -> None:
         journal = self._journal
         try:
-            proposals = self._suggestions.take(journal.history, count)
+            proposals = self._thinking(lambda: self._suggestions.take(journal.history, count))
         except AutomlError as error:
             self._error = error
             self._end(Halt.INTERRUPT, str(error))
@@ -161,8 +190,16 @@ class Controller:
         for proposal in proposals:
             journal.apply(Proposed(len(journal.trials), proposal.params, proposal.source, journal.now))
 
-    def _begin(self, trial: Trial, slots: int, dispatcher: Dispatcher) -> None:
-        journal = self._journal
+    def _thinking(self, thought: Callable[[], T]) -> T:
+        """Take the thought's time off the dispatcher's clock, where that is a virtual one."""
+        begun = time.perf_counter()
+        found = thought()
+        if self._journal.dispatcher is not None:
+            self._journal.dispatcher.spend(time.perf_counter() - begun)
+        return found
+
+    def _begin(self, trial: Trial, dispatcher: Dispatcher) -> None:
+        journal, slots = self._journal, self._assigner.slots(trial.params)
         begun = journal.apply(Begun(trial.number, trial.attempts + 1, journal.now))
         if begun is None:
             raise AutomlError(f"trial {trial.number} was begun twice")
@@ -195,7 +232,9 @@ class Controller:
         trial = journal.trials[outcome.trial]
         if trial.state is not TrialState.RUNNING or trial.attempts != outcome.attempt:
             return  # late: the attempt is over already
-        self._asked.pop(trial.number, None)
+        why = self._asked.pop(trial.number, "")
+        if not outcome.message and outcome.ending in (Ending.STOPPED, Ending.PAUSED):
+            outcome = replace(outcome, message=why)
         verdict = judge(trial, outcome, spec.goals, max_retries=spec.max_retries, ending=self._ending)
         after = journal.apply(Ended(outcome, verdict.state, verdict.failure, verdict.message, journal.now))
         journal.accounts.end(after or trial, outcome.seconds)
@@ -204,10 +243,10 @@ class Controller:
         self._journal.accounts.look(trial)
         if trial.number == 0 or trial.number in self._asked:
             return
-        decision = self._stopper.decide(trial, self._journal.trials)
+        decision = self._thinking(lambda: self._stopper.decide(trial, self._journal.trials))
         if decision.action != "continue":
             self._journal.note(decision.action, decision.reason, trial.number)
-            self._ask(trial, Halt.STOP if decision.action == "stop" else Halt.PAUSE)
+            self._ask(trial, Halt.STOP if decision.action == "stop" else Halt.PAUSE, decision.reason)
 
     # ------------------------------------------------------------------ the end
 
@@ -228,12 +267,12 @@ class Controller:
         self._deadline = time.monotonic() + GRACE_SECONDS
         self._journal.note("end", reason)
         for trial in self._journal.history.running:
-            self._ask(trial, how)
+            self._ask(trial, how, reason)
 
-    def _ask(self, trial: Trial, how: Halt) -> None:
+    def _ask(self, trial: Trial, how: Halt, reason: str) -> None:
         dispatcher = self._journal.dispatcher
         if dispatcher is not None:
-            self._asked[trial.number] = how
+            self._asked[trial.number] = reason
             self._journal.then(lambda: dispatcher.halt(trial.number, trial.attempts, how))
 
     def _close(self) -> None:

@@ -42,6 +42,11 @@ class History:
         return len(self._running)
 
     @property
+    def waiting(self) -> list[Trial]:
+        """Waiting trials, by number."""
+        return [trial for _, trial in sorted(self._waiting.items())]
+
+    @property
     def next_waiting(self) -> Trial | None:
         """The waiting trial with the lowest number."""
         while self._queue and self._queue[0] not in self._waiting:

@@ -34,6 +34,7 @@ class Journal:
         seconds: of the sweep's earlier runs.
         on_change: called with the sweep at each event and at least every half second.
         state: of the sweep, as in `Snapshot`.
+        watch: called with each trial that has changed.
         dispatcher: None until it is there; its clock is the sweep's.
     """
 
@@ -49,6 +50,7 @@ class Journal:
         self.spec, self._recorder, self._suggestions, self._on_change = spec, recorder, suggestions, on_change
         self.history = History(recorder.trials)
         self.accounts = Accounts(spec, seconds)
+        self.watch: Callable[[Trial], object] = lambda trial: None
         self.dispatcher: Dispatcher | None = None
         self.state = "running"
         self.stop_requested = False
@@ -70,6 +72,7 @@ class Journal:
         trial = self._recorder.apply(event)
         if trial is not None:
             self.history.update(trial)
+            self.watch(trial)
         return trial
 
     def note(self, kind: str, message: str, trial: int | None = None) -> None:

@@ -48,6 +48,7 @@ class SweepSpec:
         data, fixed: sections of the configuration, for the workload.
         workers: number of slots; None for as many as the machine has room for.
         max_retries: attempts after the first that a trial gets when the configuration was not to blame.
+        max_steps: the last step of a trial where that is known, for stoppers.
         last_report_counts: whether a goal takes a trial's final metrics instead of its best report (the workload's).
     """
 
@@ -65,6 +66,7 @@ class SweepSpec:
     resources: Resources = field(default_factory=Resources)
     seed: int = 0
     max_retries: int = 2
+    max_steps: int | None = None
     last_report_counts: bool = False
 
     def to_dict(self) -> dict[str, Any]:
@@ -84,6 +86,7 @@ class SweepSpec:
             "resources": vars(self.resources),
             "seed": self.seed,
             "max_retries": self.max_retries,
+            "max_steps": self.max_steps,
             "last_report_counts": self.last_report_counts,
         }
 

@@ -85,7 +85,14 @@ def conduct(
         seconds = ledger.snapshot(spec.name).seconds if recorder.trials else 0.0
         ledger.replace_spec(spec.name, spec)
         suggestions = _suggestions(spec, ahead=kind.suggests_ahead)
-        stopper = STOPPERS.get(spec.stopper)(spec.goals, spec.constraints, seed=spec.seed)
+        stopper = STOPPERS.get(spec.stopper)(
+            spec.goals,
+            spec.constraints,
+            seed=spec.seed,
+            space=spec.space,
+            max_steps=spec.max_steps,
+            can_pause=spec.workload is not None or kind.keeps_paused,
+        )
         journal = Journal(spec, recorder, suggestions, seconds=seconds, on_change=on_change)
         suggestions.note = lambda message: journal.note("fallback", message)
         assigner = Assigner(spec, ledger.folder(spec.name))
@@ -164,7 +171,7 @@ def sweep(
         space=space,
         goals=parse_goals(goals),
         constraints=parse_constraints(constraints),
-        budget=_budget(budget, trials),
+        budget=read_budget(budget, trials),
         suggester=suggester,
         stopper=stopper,
         workers=workers,
@@ -230,7 +237,8 @@ def _enlist(ledger: Ledger, spec: SweepSpec, *, fixed_name: bool, resume: bool) 
     return replace(spec, name=ledger.create_sweep(spec, describe(), rename=not fixed_name))
 
 
-def _budget(budget: Budget | Mapping[str, Any] | str | float | None, trials: int | None) -> Budget:
+def read_budget(budget: Budget | Mapping[str, Any] | str | float | None, trials: int | None) -> Budget:
+    """A budget as people write it; raises UsageError where it is malformed or no end at all."""
     if isinstance(budget, str | int | float):
         budget = Budget(time=parse_duration(budget))
     elif isinstance(budget, Mapping):

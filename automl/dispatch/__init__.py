@@ -1,4 +1,4 @@
-"""Dispatchers: `ray` (default) and `inline` (this process)."""
+"""Dispatchers: `ray` (default), `inline` (this process) and `simulated` (a virtual clock)."""
 
 from __future__ import annotations
 

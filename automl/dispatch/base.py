@@ -17,12 +17,16 @@ class Dispatcher(ABC):
     Args:
         commits_each: events are recorded and answered one by one inside `handle`, because the attempt waits there.
         suggests_ahead: attempts run while `poll` waits, so suggestions are made ahead by a thread.
+        keeps_paused: an objective of the user's own goes on where it was paused, which it else does only in a workload.
+        patience: the most seconds, on its clock, that `poll` may wait for an event.
         dashboard: where a person can watch the workers, "" for nowhere.
     """
 
     name: ClassVar[str]
     commits_each: ClassVar[bool] = False
     suggests_ahead: ClassVar[bool] = False
+    keeps_paused: ClassVar[bool] = False
+    patience: ClassVar[float] = 0.25
     dashboard: str = ""
     num_slots: int
     free_slots: int
@@ -50,6 +54,10 @@ class Dispatcher(ABC):
     @abstractmethod
     def now(self) -> float:
         """Seconds since the dispatcher began, on its own monotonic or virtual clock."""
+
+    def spend(self, seconds: float) -> None:
+        """The controller has thought for so many real seconds; a virtual clock may let them pass."""
+        return
 
     @abstractmethod
     def close(self) -> None:

@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 
 from automl.goals import Constraint, Goal
 from automl.trial import Trial
+from search_spaces import Space
 
 
 @dataclass(frozen=True)
@@ -23,12 +24,41 @@ CONTINUE = Decision("continue")
 
 
 class Stopper(ABC):
-    """Decides after each report whether a running trial goes on; a function of its arguments, keeps no state."""
+    """Decides which trial gets the next slice of a worker's time: a running one, a paused one, or a new one.
+
+    A function of the trials: what it keeps is an index of what it has observed, and a controller that takes a sweep
+    up again shows it every trial first.
+
+    Args:
+        goals: at least one; constraints: bounds on metrics.
+        seed: of everything random.
+        space: of the configurations.
+        max_steps: the last step of a trial, None where nobody knows.
+        can_pause: whether a trial that was paused can go on where it was; a pause is a stop otherwise.
+
+    Attributes:
+        one_by_one: a new trial is weighed against the paused ones each time, so that proposals are not made in bulk.
+    """
 
     name: ClassVar[str]
+    one_by_one: ClassVar[bool] = False
 
-    def __init__(self, goals: Sequence[Goal], constraints: Sequence[Constraint] = (), *, seed: int = 0) -> None:
+    def __init__(
+        self,
+        goals: Sequence[Goal],
+        constraints: Sequence[Constraint] = (),
+        *,
+        seed: int = 0,
+        space: Space | None = None,
+        max_steps: int | None = None,
+        can_pause: bool = True,
+    ) -> None:
         self.goals, self.constraints, self.seed = tuple(goals), tuple(constraints), seed
+        self.space, self.max_steps, self.can_pause = space, max_steps, can_pause
+
+    def observe(self, trial: Trial) -> None:
+        """A trial is new or has changed; called before anything is asked about it."""
+        return
 
     @abstractmethod
     def decide(self, trial: Trial, trials: Sequence[Trial]) -> Decision:
@@ -38,6 +68,10 @@ class Stopper(ABC):
             trial: the running trial with all of its reports; trials: every trial of the sweep, by number.
         """
 
-    def resume(self, trials: Sequence[Trial]) -> tuple[int, str] | None:
-        """The number of a paused trial that should get the next free slot before a new one, and why; or None."""
+    def resume(self, trials: Sequence[Trial], *, last: bool = False) -> tuple[int, str] | None:
+        """The number of a paused trial that should get the free slot before a new one, and why; or None.
+
+        Args:
+            last: no new trial can be proposed any more; where None is returned and nothing runs, the sweep is over.
+        """
         return None

@@ -321,7 +321,7 @@ class Strict(Stopper):
             return Decision("pause", "later") if trial.attempts == 1 else CONTINUE
         return Decision("stop", f"trial {trial.number} is hopeless") if trial.number < 5 else CONTINUE
 
-    def resume(self, trials: Sequence[Trial]) -> tuple[int, str] | None:
+    def resume(self, trials: Sequence[Trial], *, last: bool = False) -> tuple[int, str] | None:
         paused = [trial.number for trial in trials if trial.state is TrialState.PAUSED and trial.number == 3]
         return (paused[0], "promoted") if paused and len(trials) > 4 else None
 
