@@ -11,6 +11,7 @@ sweep: $(STAMP)  ## Run the main job: tune the translation model
 
 test: $(STAMP)  ## Run every test
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e ".[test]"
+	$(BIN)/python tests/browser.py
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 lint: $(STAMP)  ## Check style and types

@@ -118,6 +118,7 @@ class Journal:
             spec.budget,
             self.now,
             last_report_counts=spec.last_report_counts,
+            spec=spec,
             **self._status(),
         )
 

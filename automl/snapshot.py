@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from . import ranking
 from .goals import Constraint, Goal
-from .spec import Budget
+from .spec import Budget, SweepSpec
 from .trial import Trial, TrialState
 
 
@@ -23,6 +23,7 @@ class Snapshot:
         suggestion_seconds: how long each suggestion took.
         dashboard: address of the Ray dashboard, "" where there is none.
         last_report_counts: whether a goal takes a trial's final metrics instead of its best report.
+        spec: what the sweep was made with, None where nobody says.
     """
 
     sweep: str
@@ -38,6 +39,7 @@ class Snapshot:
     suggestion_seconds: Sequence[float] = ()
     dashboard: str = ""
     last_report_counts: bool = False
+    spec: SweepSpec | None = None
 
     @property
     def best(self) -> Trial | None:

@@ -23,6 +23,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "watch": "watch",
     "trials": "trials",
     "best": "best",
+    "report": "report",
     "compare": "compare",
     "logs": "logs",
     "list": "sweeps",

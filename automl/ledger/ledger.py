@@ -131,6 +131,7 @@ class Ledger:
             spec.budget,
             row["seconds"],
             last_report_counts=spec.last_report_counts,
+            spec=spec,
             **status,
         )
 

@@ -9,9 +9,10 @@ from rich.text import Text
 
 from automl.snapshot import Snapshot
 from automl.trial import Trial, TrialState
-from search_spaces import Choice, Float, Int, Space
+from search_spaces import Space
 
 from . import text
+from .caveats import caveats
 from .console import table
 
 MAX_METRICS = 12
@@ -26,14 +27,14 @@ def print_summary(console: Console, snapshot: Snapshot, space: Space, options: s
     """
     console.print()
     console.print(Text(_headline(snapshot), style="bold"))
-    console.print(Text(_answer(snapshot)))
+    console.print(Text(answer(snapshot)))
     if snapshot.best:
         console.print()
         console.print(comparison(snapshot, space))
     if len(snapshot.goals) > 1 and snapshot.best:
         console.print(pareto_table(snapshot))
     console.print()
-    warnings = list(_warnings(snapshot, space))
+    warnings = list(caveats(snapshot, space))
     for line in warnings:
         console.print(Text(line, style="yellow"))
     if warnings:
@@ -114,7 +115,8 @@ def _ended_by(snapshot: Snapshot) -> str:
     return "time is up" if budget.time is not None and snapshot.seconds >= budget.time else ""
 
 
-def _answer(snapshot: Snapshot) -> str:
+def answer(snapshot: Snapshot) -> str:
+    """The best value and how it compares with the default, in a sentence; why there is none otherwise."""
     best, goal = snapshot.best, snapshot.goals[0]
     value = text.goal_value(best, snapshot) if best else None
     if best is None or value is None:
@@ -123,7 +125,7 @@ def _answer(snapshot: Snapshot) -> str:
             rules = " and ".join(str(constraint) for constraint in snapshot.constraints)
             return f"No trial has kept to {rules}."
         missing = f" No trial has reported {goal.metric}." if succeeded else ""
-        return f"No trial has succeeded.{missing}{_reasons(snapshot)}"
+        return f"No trial has succeeded.{missing}{text.reasons(snapshot.in_state(TrialState.FAILED))}"
     found = f"Best {goal.metric}: {text.number(value)} in trial {best.number}"
     baseline = text.goal_value(snapshot.trials[0], snapshot)
     default = "the default" if text.has_default(snapshot) else "trial 0"
@@ -134,34 +136,6 @@ def _answer(snapshot: Snapshot) -> str:
         return f"{found}; {default} failed."
     share = f" ({(value - baseline) / abs(baseline):+.1%})" if baseline else ""
     return f"{found}, {value - baseline:+.4g}{share} against {default} ({text.number(baseline)})."
-
-
-def _reasons(snapshot: Snapshot) -> str:
-    """One message for each kind of failure."""
-    first: dict[str, Trial] = {}
-    for trial in snapshot.in_state(TrialState.FAILED):
-        first.setdefault(trial.failure or "unknown", trial)
-    lines = [f"\n  {kind.replace('_', ' ')}, trial {trial.number}: {trial.message}" for kind, trial in first.items()]
-    return "".join(lines)
-
-
-def _warnings(snapshot: Snapshot, space: Space) -> Iterator[str]:
-    """What makes the answer doubtful."""
-    best = snapshot.best
-    if best is None:
-        return
-    for name, value in best.params.items():
-        parameter = space.parameters.get(name)
-        if isinstance(parameter, Choice | None) or parameter.size == 1:
-            continue
-        assert isinstance(parameter, Float | Int)
-        unit = parameter.to_unit(value)
-        if unit <= 0.02 or unit >= 0.98:
-            bound = parameter.low if unit < 0.5 else parameter.high
-            yield f"{name}={text.number(value)} is at the edge of its range ({text.number(bound)}): widen it?"
-    failed = len(snapshot.in_state(TrialState.FAILED))
-    if failed * 2 > len(snapshot.trials):
-        yield f"{failed} of {len(snapshot.trials)} trials failed:{_reasons(snapshot)}"
 
 
 def _next_commands(snapshot: Snapshot, options: str) -> list[str]:

@@ -77,6 +77,15 @@ def failure_text(trials: Iterable[Trial]) -> str:
     return f"{kinds.total()} failed ({named})" if kinds else ""
 
 
+def reasons(failed: Iterable[Trial]) -> str:
+    """A line for each kind of failure, with the message of the first trial that failed so."""
+    first: dict[str, Trial] = {}
+    for trial in failed:
+        first.setdefault(trial.failure or "unknown", trial)
+    lines = [f"\n  {kind.replace('_', ' ')}, trial {trial.number}: {trial.message}" for kind, trial in first.items()]
+    return "".join(lines)
+
+
 def best_so_far(snapshot: Snapshot) -> list[float]:
     """The best value of the first goal after each finished trial, in order of their end, from the first success on."""
     goal = snapshot.goals[0]

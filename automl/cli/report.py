@@ -1,0 +1,31 @@
+"""`automl report SWEEP`: the report of a sweep as one HTML file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from .common import opened, store_option, sweep_argument
+
+
+@click.command("report", short_help="Write the report of a sweep as an HTML file.")
+@sweep_argument
+@store_option
+@click.option("--output", "-o", metavar="FILE", help="Where to write it.  [default: SWEEP.html]")
+def command(sweep: str, store: str, output: str | None) -> None:
+    """Write what a sweep found as one HTML file that works offline; also while the sweep runs.
+
+    \b
+    Examples:
+      automl report nmt
+      automl report nmt -o /tmp/nmt.html
+    """
+    from automl.report.page import save
+    from automl.report.record import Record
+
+    with opened(store) as ledger:
+        record = Record.read(ledger, sweep)
+    path = Path(output or f"{sweep}.html")
+    save(record, path)
+    click.echo(f"wrote {path} ({path.stat().st_size / 1e6:.1f} MB)")

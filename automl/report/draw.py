@@ -1,0 +1,153 @@
+"""What all figures share: colours, layouts, axes of parameters, and short numbers.
+
+A figure is plain data as plotly.js takes it, `{"data": [...], "layout": {...}}`: building thousands of trials as
+plotly's Python objects takes seconds, and `plotly.graph_objects.Figure(figure)` makes one of it where it is wanted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from automl.trial import Trial
+from search_spaces import Choice, Float, Int
+from search_spaces.parameters import Parameter
+
+from . import text
+
+Figure = dict[str, Any]
+
+# Okabe and Ito's palette: told apart by people who see fewer colours.
+BLUE, ORANGE, GREEN, RED, PURPLE, SKY, YELLOW, GREY = (
+    "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#f0e442", "#8a8f98",
+)  # fmt: skip
+STATE_COLOURS: Final[Mapping[str, str]] = {
+    "completed": GREEN,
+    "stopped": ORANGE,
+    "failed": RED,
+    "paused": PURPLE,
+    "running": SKY,
+    "waiting": GREY,
+    "interrupted": YELLOW,
+}
+SCALE: Final = [[0, "#e3e6ea"], [0.5, "#86b6dc"], [1, "#08306b"]]
+GRID: Final = "#e6e8eb"
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A part of the report.
+
+    Args:
+        key: of its place on the page; title: above it; caption: what is seen and how to read it, one paragraph.
+        figures: drawn below each other; none where there is nothing to draw, which the caption then explains.
+    """
+
+    key: str
+    title: str
+    caption: str
+    figures: Sequence[Figure] = field(default_factory=tuple)
+
+
+def figure(data: list[dict[str, Any]], height: int = 380, **layout: Any) -> Figure:
+    """A figure in the report's style; `xaxis` and `yaxis` are filled up with it."""
+    base: dict[str, Any] = {
+        "height": height,
+        "margin": {"l": 70, "r": 20, "t": 20, "b": 50},
+        "font": {"family": "system-ui, sans-serif", "size": 13, "color": "#22272e"},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "hoverlabel": {"align": "left"},
+        "legend": {"orientation": "h", "y": 1.12, "x": 0},
+    }
+    for key in [key for key in layout if key.startswith(("xaxis", "yaxis"))]:
+        layout[key] = {"gridcolor": GRID, "zeroline": False, "automargin": True, **layout[key]}
+    return {"data": data, "layout": base | layout}
+
+
+def hover(trial: Trial, *lines: str) -> str:
+    """What is shown where the pointer is: the trial, what is given, its configuration."""
+    params = [f"{name} = {text.number(value)}" for name, value in trial.params.items()]
+    return "<br>".join([f"<b>trial {trial.number}</b>", *(escape(line) for line in (*lines, *params))])
+
+
+def escape(raw: str) -> str:
+    """Text that neither HTML nor plotly takes for markup."""
+    return raw.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
+
+
+def rounded(values: Iterable[float | None], digits: int = 5) -> list[float | None]:
+    """Numbers as short as a picture needs them; None where there is no finite one."""
+    return [None if value is None or not math.isfinite(value) else float(f"{value:.{digits}g}") for value in values]
+
+
+def position(parameter: Parameter, value: Any) -> float:
+    """Where a value lies on the parameter's axis: its logarithm, its index or itself."""
+    if isinstance(parameter, Choice):
+        return float(parameter.index(value)) if value in parameter.choices else -1.0
+    assert isinstance(parameter, Float | Int), "there are three kinds of parameters"
+    return math.log10(value) if parameter.log and value > 0 else float(value)
+
+
+def axis(parameter: Parameter) -> dict[str, Any]:
+    """The axis of a parameter as plotly takes it; positions are those of `position`."""
+    if isinstance(parameter, Choice):
+        return {
+            "title": {"text": parameter.name},
+            "tickvals": list(range(len(parameter.choices))),
+            "ticktext": [escape(text.number(choice)) for choice in parameter.choices],
+            "range": [-0.5, len(parameter.choices) - 0.5],
+        }
+    assert isinstance(parameter, Float | Int), "there are three kinds of parameters"
+    low, high = position(parameter, parameter.low), position(parameter, parameter.high)
+    room = 0.02 * (high - low) or 0.5
+    ticks = log_ticks(parameter.low, parameter.high) if parameter.log else linear_ticks(low, high)
+    if isinstance(parameter, Int):
+        ticks = sorted({float(round(tick)) for tick in ticks})
+    return {
+        "title": {"text": parameter.name},
+        "range": [low - room, high + room],
+        "tickvals": rounded([position(parameter, tick) for tick in ticks]),
+        "ticktext": [text.number(int(tick) if tick.is_integer() else tick) for tick in ticks],
+    }
+
+
+def metric_axis(metric: str, values: Iterable[float], *, log: bool) -> dict[str, Any]:
+    """The axis of a metric: bytes as people write them, and on a logarithmic one round numbers as ticks."""
+    known = [value for value in values if math.isfinite(value)]
+    found: dict[str, Any] = {"title": {"text": escape(metric)}}
+    if not known or (log and min(known) <= 0):
+        return found
+    low, high = min(known), max(known)
+    show = text.memory if metric.endswith("_bytes") else text.number
+    if log:
+        ticks = log_ticks(low, high)
+        return found | {"type": "log", "tickvals": ticks, "ticktext": [show(tick) for tick in ticks]}
+    if metric.endswith("_bytes"):
+        ticks = linear_ticks(low, high)
+        return found | {"tickvals": ticks, "ticktext": [show(tick) for tick in ticks]}
+    return found
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Round numbers between two positive ones, from three to about eight of them where the range allows it."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    for steps in ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 2.0, 3.0, 5.0, 7.0)):
+        found = [float(f"{step}e{power}") for power in range(first, last + 1) for step in steps]
+        inside = [tick for tick in found if low * (1 - 1e-9) <= tick <= high * (1 + 1e-9)]
+        if len(inside) >= 3:
+            return inside[:: math.ceil(len(inside) / 8)]
+    return linear_ticks(low, high)
+
+
+def linear_ticks(low: float, high: float, count: int = 5) -> list[float]:
+    """About `count` round numbers between two."""
+    if not high > low:
+        return [low]
+    power = 10.0 ** math.floor(math.log10((high - low) / count))
+    step = next(power * factor for factor in (1, 2, 5, 10) if (high - low) / (power * factor) <= count)
+    first = math.ceil(low / step - 1e-9)
+    found = [float(f"{index * step:.10g}") for index in range(first, math.floor(high / step + 1e-9) + 1)]
+    return found or [low, high]

@@ -1,0 +1,129 @@
+"""Learning curves: what each trial reported on its way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from automl.report import text
+from automl.report.draw import BLUE, GREEN, GREY, ORANGE, PURPLE, Figure, Panel, figure, rounded
+from automl.report.effects import Insight
+from automl.report.record import Record
+from automl.trial import ReportPoint, Trial, TrialState
+
+MOST_CURVES = 300
+MOST_POINTS = 60
+TITLE = "Learning curves"
+
+
+def panel(record: Record, insights: Sequence[Insight] = ()) -> Panel:
+    """The goal at each report, with where trials were paused, taken up again and stopped."""
+    metric = record.goal.metric
+    reported = [(t, points) for t in record.trials if (points := [p for p in t.reports if metric in p.metrics])]
+    if not reported:
+        caption = f"No trial reported {metric} on its way, only at its end."
+        return Panel("curves", TITLE, caption)
+    chosen = _chosen(record, reported)
+    caption = (
+        f"The {metric} that each trial reported, the best trial in blue. A filled circle is the end of a completed "
+        "trial, a cross that of a stopped one, a bar a pause; a triangle is where a trial was taken up again."
+    )
+    if len(chosen) < len(reported):
+        caption += f" Of {len(reported)} curves, the {len(chosen) // 2} best and as many others are drawn."
+    return Panel("curves", TITLE, caption, (_draw(record, chosen),))
+
+
+def _chosen(record: Record, reported: list[tuple[Trial, list[ReportPoint]]]) -> list[tuple[Trial, list[ReportPoint]]]:
+    if len(reported) <= MOST_CURVES:
+        return reported
+    rank = {trial.number: i for i, (trial, _) in enumerate(record.scored())}
+    ordered = sorted(reported, key=lambda item: rank.get(item[0].number, len(rank)))
+    rest = np.random.default_rng(0).permutation(len(ordered) - MOST_CURVES // 2)[: MOST_CURVES // 2] + MOST_CURVES // 2
+    return [*ordered[: MOST_CURVES // 2], *(ordered[i] for i in sorted(rest))]
+
+
+def _draw(record: Record, chosen: list[tuple[Trial, list[ReportPoint]]]) -> Figure:
+    best = record.snapshot.best
+    timed = record.goal.within is not None
+    data: list[dict[str, Any]] = []
+    others = [(t, p) for t, p in chosen if best is None or t.number != best.number]
+    data += [_lines(record, others, timed, GREY, 1.2, "trials")]
+    data += [_lines(record, [(t, p)], timed, BLUE, 3.0, f"trial {t.number}, the best") for t, p in chosen if t == best]
+    data += _marks(record, chosen, timed)
+    xaxis: dict[str, Any] = {"title": {"text": "seconds of training" if timed else "step"}}
+    if not timed and (last := max(points[-1].step for _, points in chosen)) > 200 * max(_first_step(chosen), 1):
+        xaxis |= {"type": "log", "range": [np.log10(max(_first_step(chosen), 1)), np.log10(last) + 0.05]}
+    return figure(data, 420, xaxis=xaxis, yaxis={"title": {"text": record.goal.metric}})
+
+
+def _first_step(chosen: list[tuple[Trial, list[ReportPoint]]]) -> int:
+    return min(points[0].step for _, points in chosen)
+
+
+def _x(point: ReportPoint, timed: bool) -> float:
+    return point.seconds if timed else float(point.step)
+
+
+def _lines(
+    record: Record, curves: list[tuple[Trial, list[ReportPoint]]], timed: bool, colour: str, width: float, name: str
+) -> dict[str, Any]:
+    """All of these curves as one trace, with gaps between them."""
+    xs: list[float | None] = []
+    ys: list[float | None] = []
+    texts: list[str] = []
+    for trial, points in curves:
+        thinned = _thinned(points)
+        xs += [*(_x(p, timed) for p in thinned), None]
+        ys += [*(p.metrics[record.goal.metric] for p in thinned), None]
+        values = (text.number(p.metrics[record.goal.metric]) for p in thinned)
+        texts += [*(f"trial {trial.number}: {value}" for value in values), ""]
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": name,
+        "x": rounded(xs),
+        "y": rounded(ys),
+        "text": texts,
+        "hoverinfo": "text",
+        "opacity": 0.5 if colour == GREY and len(curves) > 20 else 1.0,
+        "line": {"color": colour, "width": width},
+    }
+
+
+def _thinned(points: list[ReportPoint]) -> list[ReportPoint]:
+    if len(points) <= MOST_POINTS:
+        return points
+    rows = np.unique(np.linspace(0, len(points) - 1, MOST_POINTS).astype(int))
+    return [points[row] for row in rows]
+
+
+def _marks(record: Record, chosen: list[tuple[Trial, list[ReportPoint]]], timed: bool) -> list[dict[str, Any]]:
+    """Ends, pauses and resumptions."""
+    ends = {
+        TrialState.COMPLETED: ("completed", "circle", GREEN),
+        TrialState.STOPPED: ("stopped", "x", ORANGE),
+        TrialState.PAUSED: ("paused", "line-ns-open", PURPLE),
+    }
+    groups: dict[tuple[str, str, str], list[tuple[Trial, ReportPoint]]] = {}
+    for trial, points in chosen:
+        if trial.state in ends:
+            groups.setdefault(ends[trial.state], []).append((trial, points[-1]))
+        for before, after in pairwise(points):
+            if before.attempt != after.attempt:
+                groups.setdefault(("taken up again", "triangle-right", PURPLE), []).append((trial, before))
+    return [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": name,
+            "x": rounded([_x(point, timed) for _, point in items]),
+            "y": rounded([point.metrics[record.goal.metric] for _, point in items]),
+            "marker": {"symbol": symbol, "color": colour, "size": 9, "line": {"width": 2, "color": colour}},
+            "text": [f"trial {trial.number} {name}" for trial, _ in items],
+            "hoverinfo": "text",
+        }
+        for (name, symbol, colour), items in groups.items()
+    ]

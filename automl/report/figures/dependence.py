@@ -1,0 +1,133 @@
+"""Partial dependence: how a metric goes with each parameter, and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from automl.report import text
+from automl.report.draw import GREY, Figure, Panel, axis, escape, figure, metric_axis, position, rounded
+from automl.report.effects import Effect, Insight
+from automl.report.learned import Learned
+from automl.report.record import Record
+
+from .importance import COLOURS
+
+MOST = 6
+ACROSS = 3
+
+
+def panel(record: Record, insights: Sequence[Insight]) -> Panel:
+    """A grid of curves for each metric, the most important parameters first."""
+    title = "How each metric goes with a parameter"
+    if not insights:
+        return Panel(
+            "dependence", title, "Too few trials have succeeded to draw how the metrics go with the parameters."
+        )
+    caption = (
+        "The metric that the surrogate expects as one parameter moves and the others stay as they were tried, with "
+        "its 90% band. Where the band is as wide as the curve is high, nothing is known yet. Dots are trials: they "
+        f"differ in every other parameter too. The {MOST} most important parameters of each metric are drawn."
+    )
+    return Panel("dependence", title, caption, tuple(_grid(record, one) for one in insights))
+
+
+def _grid(record: Record, insight: Insight) -> Figure:
+    learned, found = insight.learned, insight.effects[:MOST]
+    rows = max((len(found) + ACROSS - 1) // ACROSS, 1)
+    data: list[dict[str, Any]] = []
+    layout: dict[str, Any] = {}
+    span, observed = _span(learned, found), learned.values(learned.model.y.numpy().reshape(-1))
+    values = metric_axis(learned.metric, observed.tolist(), log=learned.log)
+    for i, effect in enumerate(found):
+        key = "" if i == 0 else str(i + 1)
+        parameter = record.space.parameters[effect.name]
+        column, row = i % ACROSS, i // ACROSS
+        left, bottom = column / ACROSS, 1 - (row + 1) / rows
+        layout[f"xaxis{key}"] = {
+            **axis(parameter),
+            "domain": [left + 0.025, left + 1 / ACROSS - 0.03],
+            "anchor": f"y{key}",
+            "automargin": False,
+        }
+        layout[f"yaxis{key}"] = {
+            **(values if column == 0 else {**values, "title": {"text": ""}}),
+            "domain": [bottom + 0.25 / rows, bottom + 0.97 / rows],
+            "anchor": f"x{key}",
+            "range": span,
+            "automargin": column == 0,
+        }
+        data += _curve(record, learned, effect, key)
+    title = {"text": f"{learned.aspect}: {escape(learned.metric)}", "x": 0.01, "font": {"size": 14}}
+    margin = {"l": 80, "r": 10, "t": 36, "b": 10}
+    return figure(data, 40 + 270 * rows, title=title, margin=margin, showlegend=False, **layout)
+
+
+def _span(learned: Learned, found: Sequence[Effect]) -> list[float]:
+    """One scale for all curves of a metric, so that they can be compared."""
+    observed = learned.values(learned.model.y.numpy().reshape(-1))
+    usual = np.quantile(observed, [0.0, 0.8] if learned.sign > 0 else [0.2, 1.0])  # the good end, and most of the rest
+    low = min(float(usual[0]), *(float(e.low.min()) for e in found))
+    high = max(float(usual[1]), *(float(e.high.max()) for e in found))
+    if learned.log:
+        low, high = float(np.log10(low)), float(np.log10(high))
+    room = 0.06 * (high - low) or 1.0
+    return [low - room, high + room]
+
+
+def _curve(record: Record, learned: Learned, effect: Effect, key: str) -> list[dict[str, Any]]:
+    parameter = record.space.parameters[effect.name]
+    x = rounded([position(parameter, value) for value in effect.grid])
+    colour, axes = COLOURS[learned.aspect], {"xaxis": f"x{key}", "yaxis": f"y{key}"}
+    trials = [t for t in learned.trials if effect.name in t.params]
+    sign = learned.values(learned.model.y.numpy().reshape(-1))
+    values = {t.number: float(v) for t, v in zip(learned.trials, sign, strict=True)}
+    dots = {
+        "type": "scatter",
+        "mode": "markers",
+        "x": rounded([position(parameter, t.params[effect.name]) for t in trials]),
+        "y": rounded([values[t.number] for t in trials]),
+        "marker": {"color": GREY, "size": 4, "opacity": 0.4},
+        "text": [f"trial {t.number}: {text.number(values[t.number])}" for t in trials],
+        "hoverinfo": "text",
+        **axes,
+    }
+    if effect.grid and not hasattr(parameter, "low"):
+        return [dots, _bars(effect, x, colour, axes)]
+    band = {
+        "type": "scatter",
+        "mode": "lines",
+        "x": [*x, *x[::-1]],
+        "y": rounded([*effect.high, *effect.low[::-1]]),
+        "fill": "toself",
+        "fillcolor": colour,
+        "opacity": 0.18,
+        "line": {"width": 0},
+        "hoverinfo": "skip",
+        **axes,
+    }
+    line = {"type": "scatter", "mode": "lines", "x": x, "y": rounded(effect.middle), "hoverinfo": "y", **axes}
+    return [dots, band, line | {"line": {"color": colour, "width": 2.5}}]
+
+
+def _bars(effect: Effect, x: list[float | None], colour: str, axes: dict[str, str]) -> dict[str, Any]:
+    """A choice has points with intervals instead of a curve with a band."""
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "x": x,
+        "y": rounded(effect.middle),
+        "error_y": {
+            "type": "data",
+            "symmetric": False,
+            "array": rounded(effect.high - effect.middle),
+            "arrayminus": rounded(effect.middle - effect.low),
+            "color": colour,
+            "thickness": 1.5,
+        },
+        "marker": {"color": colour, "size": 10},
+        "hoverinfo": "y",
+        **axes,
+    }

@@ -1,0 +1,121 @@
+"""Where configurations fail, as the suggester has learned it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from automl.report.draw import GREEN, RED, Figure, Panel, axis, escape, figure, position, rounded
+from automl.report.effects import Insight, configurations, grid_of, moved
+from automl.report.record import Record
+from automl.trial import Trial, TrialState
+
+TITLE = "Where configurations fail"
+NUM_AVERAGED = 16
+FINE = 15
+
+
+def panel(record: Record, insights: Sequence[Insight] = ()) -> Panel:
+    """The probability of success over the two parameters that decide most about it."""
+    failed = [trial for trial in record.trials if trial.state is TrialState.FAILED]
+    ended = [trial for trial in record.trials if trial.state.finished]
+    if not failed:
+        return Panel("feasibility", TITLE, f"None of the {len(ended)} trials that ended has failed.")
+    tunable = [name for name, parameter in record.space.parameters.items() if parameter.size != 1]
+    if len(failed) == len(ended) or len(ended) < 4 or not tunable:
+        return Panel("feasibility", TITLE, f"{len(failed)} of {len(ended)} trials failed: too few tell the difference.")
+    probability = _Probability(record)
+    base = configurations(record)[:NUM_AVERAGED]
+    moves = {name: probability.spread(name, base) for name in tunable}
+    chosen = sorted(tunable, key=lambda name: -moves[name])[:2]
+    caption = (
+        f"{len(failed)} of {len(ended)} trials failed. The colour is the probability of success that the suggester has "
+        f"learned, averaged over what else was tried, over {' and '.join(chosen)}, which decide most about it. Crosses "
+        "failed, circles succeeded."
+    )
+    return Panel("feasibility", TITLE, caption, (_map(record, probability, base, chosen, ended),))
+
+
+class _Probability:
+    """The suggester's classifier of failures, without the caution that it adds when it proposes."""
+
+    def __init__(self, record: Record) -> None:
+        from automl.suggesters.bayes.data import collect
+        from automl.suggesters.bayes.fitting import Surrogates
+        from automl.suggesters.bayes.suggester import one_thread
+
+        self.space = record.space
+        goals, constraints = record.snapshot.goals, record.snapshot.constraints
+        with one_thread():
+            data = collect(self.space, record.trials, goals, [c.metric for c in constraints])
+            self.model = Surrogates(self.space, goals, constraints, record.spec.seed).feasibility(data)
+
+    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> NDArray[np.float64]:
+        from automl.suggesters.bayes.suggester import one_thread
+
+        with one_thread():
+            log = self.model.log_probability(self.space.encode(rows)) / self.model.power
+        return np.asarray(log.exp().numpy(), dtype=np.float64)
+
+    def spread(self, name: str, base: Sequence[Mapping[str, Any]]) -> float:
+        """How far a parameter moves the probability."""
+        grid = grid_of(self.space.parameters[name])
+        rows = [moved(self.space, params, name, value) for value in grid for params in base]
+        return float(self(rows).reshape(len(grid), -1).mean(1).std())
+
+
+def _map(
+    record: Record, probability: _Probability, base: Sequence[Mapping[str, Any]], chosen: list[str], ended: list[Trial]
+) -> Figure:
+    parameters = [record.space.parameters[name] for name in chosen]
+    grids = [grid_of(parameter, FINE) for parameter in parameters]
+    if len(chosen) == 1:
+        grids.append([None])
+    rows = []
+    for second in grids[1]:
+        for first in grids[0]:
+            for params in base:
+                changed = moved(record.space, params, chosen[0], first)
+                rows.append(moved(record.space, changed, chosen[1], second) if len(chosen) > 1 else changed)
+    z = probability(rows).reshape(len(grids[1]), len(grids[0]), -1).mean(2)
+    heat = {
+        "type": "heatmap",
+        "x": rounded([position(parameters[0], value) for value in grids[0]]),
+        "y": rounded([position(parameters[1], value) for value in grids[1]]) if len(chosen) > 1 else [0],
+        "z": [rounded(row, 3) for row in z.tolist()],
+        "zmin": 0,
+        "zmax": 1,
+        "colorscale": [[0, "#f4b9a0"], [0.5, "#fbf6e9"], [1, "#a5d8c6"]],
+        "colorbar": {"title": {"text": "succeeds"}, "tickformat": ".0%"},
+        "hovertemplate": "%{z:.0%}<extra></extra>",
+    }
+    layout: dict[str, Any] = {"xaxis": axis(parameters[0]), "yaxis": {"visible": False}}
+    if len(chosen) > 1:
+        layout["yaxis"] = axis(parameters[1])
+    shown = [trial for trial in ended if all(name in trial.params for name in chosen)]
+    marks = [_marks(shown, parameters, failed) for failed in (False, True)]
+    return figure([heat, *marks], 440, **layout)
+
+
+def _marks(ended: list[Trial], parameters: Sequence[Any], failed: bool) -> dict[str, Any]:
+    trials = [trial for trial in ended if (trial.state is TrialState.FAILED) is failed]
+    columns = [[position(p, t.params[p.name]) for t in trials] for p in parameters]
+    kinds = [(t.failure or str(t.state)).replace("_", " ") for t in trials]
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": "failed" if failed else "succeeded",
+        "x": rounded(columns[0]),
+        "y": rounded(columns[1]) if len(columns) > 1 else [0] * len(trials),
+        "marker": {
+            "symbol": "x" if failed else "circle-open",
+            "color": RED if failed else GREEN,
+            "size": 7 if len(trials) < 500 else 4,
+            "line": {"width": 1.5},
+        },
+        "text": [f"trial {t.number}: {escape(kind)}" for t, kind in zip(trials, kinds, strict=True)],
+        "hoverinfo": "text",
+    }

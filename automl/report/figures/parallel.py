@@ -1,0 +1,73 @@
+"""Parallel coordinates: which configurations are good."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from automl.report.draw import SCALE, Panel, axis, escape, figure, position, rounded
+from automl.report.effects import Insight
+from automl.report.record import Record
+from automl.trial import Trial
+from search_spaces.parameters import Parameter
+
+TITLE = "Which configurations are good"
+
+
+def panel(record: Record, insights: Sequence[Insight] = ()) -> Panel:
+    """A line a trial through the values of its parameters, coloured by the goal; drag along an axis to filter."""
+    scored = record.scored()
+    if len(scored) < 2:
+        return Panel("parallel", TITLE, "Fewer than two trials have a value of the goal: there is nothing to compare.")
+    left_out = len(record.trials) - len(scored)
+    caption = (
+        f"A line is a trial, the darker the better its {record.goal.metric}. Drag along an axis to keep the lines that "
+        "pass there, drag the name of an axis to move it."
+    )
+    if left_out:
+        caption += f" {left_out} trials without a value (failed or unfinished) are not drawn."
+    drawn = scored[::-1]  # the best on top
+    dimensions = [
+        _dimension(parameter, drawn) for name, parameter in record.space.parameters.items() if parameter.size != 1
+    ]
+    dimensions += [_metric(record, drawn, index) for index in range(len(record.snapshot.goals))]
+    trace = {
+        "type": "parcoords",
+        "line": {"color": list(range(len(drawn))), "colorscale": SCALE},
+        "dimensions": dimensions,
+        "labelfont": {"size": 12},
+        "tickfont": {"size": 10},
+        "labelangle": -25,
+    }
+    size = {"width": 78 * len(dimensions)} if len(dimensions) > 13 else {}
+    return Panel("parallel", TITLE, caption, (figure([trace], 460, margin=_margin(dimensions), **size),))
+
+
+def _margin(dimensions: list[dict[str, Any]]) -> dict[str, int]:
+    longest = max(len(d["label"]) for d in dimensions)
+    return {"l": 90, "r": 70, "t": 60 + 4 * longest, "b": 30}
+
+
+def _dimension(parameter: Parameter, scored: list[tuple[Trial, float]]) -> dict[str, Any]:
+    """An axis of a parameter; trials in which it is not active pass below its range, at "none"."""
+    found = axis(parameter)
+    low, high = found["range"]
+    values = [
+        position(parameter, trial.params[parameter.name]) if parameter.name in trial.params else None
+        for trial, _ in scored
+    ]
+    ticks: dict[str, Any] = {key: list(found[key]) for key in ("tickvals", "ticktext") if key in found}
+    if None in values:
+        absent = low - 0.12 * (high - low)
+        values = [absent if value is None else value for value in values]
+        ticks = {"tickvals": [absent, *ticks["tickvals"]], "ticktext": ["none", *ticks["ticktext"]]}
+        low = absent
+    return {"label": escape(parameter.name), "values": rounded(values), "range": [low, high], **ticks}
+
+
+def _metric(record: Record, scored: list[tuple[Trial, float]], index: int) -> dict[str, Any]:
+    name = record.snapshot.goals[index].metric
+    values = [record.value(trial, index) for trial, _ in scored]
+    known = [value for value in values if value is not None]
+    filler = min(known, default=0.0)
+    return {"label": escape(name), "values": rounded([filler if value is None else value for value in values])}

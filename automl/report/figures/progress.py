@@ -1,0 +1,103 @@
+"""How the best value improved while the sweep went on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from automl.report import text
+from automl.report.draw import BLUE, GREY, RED, Figure, Panel, figure, hover, rounded
+from automl.report.effects import Insight
+from automl.report.record import Record
+from automl.trial import Trial, TrialState
+
+
+def panel(record: Record, insights: Sequence[Insight] = ()) -> Panel:
+    """The best so far over the time of the sweep, every trial as a point, failures at the foot."""
+    goal = record.goal
+    ended = sorted((t for t in record.trials if t.ended is not None), key=lambda t: (t.ended or 0.0, t.number))
+    scored = [(trial, value) for trial in ended if (value := record.value(trial)) is not None]
+    if not scored:
+        return Panel("progress", "Progress of the best", f"No trial has a value of {goal.metric} yet.")
+    caption = (
+        f"Each point is a trial at the time it ended; the line is the best {goal.metric} so far. Crosses at the foot "
+        "are trials that failed."
+    )
+    return Panel("progress", "Progress of the best", caption, (_draw(record, scored, ended),))
+
+
+def _draw(record: Record, scored: list[tuple[Trial, float]], ended: list[Trial]) -> Figure:
+    goal = record.goal
+    best_x, best_y = _steps(record, scored)
+    points = _points(record, scored)
+    line = {
+        "type": "scatter",
+        "mode": "lines",
+        "name": "best so far",
+        "x": rounded(best_x),
+        "y": rounded(best_y),
+        "line": {"color": BLUE, "width": 3, "shape": "hv"},
+        "hoverinfo": "skip",
+    }
+    data = [points, line]
+    failed = [trial for trial in ended if trial.state is TrialState.FAILED]
+    if failed:
+        data.append(_failures(failed))
+    window = _window(record, [value for _, value in scored])
+    layout: dict[str, Any] = {
+        "xaxis": {"title": {"text": "seconds of the sweep"}},
+        "yaxis": {"title": {"text": goal.metric}},
+    }
+    if window:
+        layout["yaxis"]["range"] = window
+    return figure(data, **layout, yaxis2={"overlaying": "y", "visible": False, "range": [0, 1]})
+
+
+def _points(record: Record, scored: list[tuple[Trial, float]]) -> dict[str, Any]:
+    many = len(scored) > 1500
+    name = record.goal.metric
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": "trials",
+        "x": rounded([trial.ended for trial, _ in scored]),
+        "y": rounded([value for _, value in scored]),
+        "marker": {"color": GREY, "size": 4 if many else 7, "opacity": 0.45 if many else 0.7},
+        "text": [f"trial {t.number}" if many else hover(t, f"{name} {text.number(v)}") for t, v in scored],
+        "hoverinfo": "text",
+    }
+
+
+def _failures(failed: list[Trial]) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": "failed",
+        "yaxis": "y2",
+        "x": rounded([trial.ended for trial in failed]),
+        "y": [0.02] * len(failed),
+        "marker": {"color": RED, "symbol": "x", "size": 7},
+        "text": [f"trial {t.number}: {(t.failure or 'failed').replace('_', ' ')}" for t in failed],
+        "hoverinfo": "text",
+    }
+
+
+def _steps(record: Record, scored: list[tuple[Trial, float]]) -> tuple[list[float], list[float]]:
+    """Where the best changes, and the end of the sweep."""
+    xs: list[float] = []
+    ys: list[float] = []
+    for trial, value in scored:
+        if not ys or record.goal.better(value, ys[-1]):
+            xs.append(trial.ended or 0.0)
+            ys.append(value)
+    return [*xs, max(record.snapshot.seconds, xs[-1])], [*ys, ys[-1]]
+
+
+def _window(record: Record, values: list[float]) -> list[float] | None:
+    """The part of the axis that matters where a few trials are very much worse than all others."""
+    ordered = sorted(values, key=record.goal.loss)
+    best, usual, worst = ordered[0], ordered[int(0.8 * (len(ordered) - 1))], ordered[-1]
+    if len(values) < 8 or abs(worst - best) < 5 * abs(usual - best) or usual == best:
+        return None
+    room = 0.08 * abs(usual - best)
+    return sorted([best - room if best < usual else best + room, usual + room if best < usual else usual - room])

@@ -1,0 +1,112 @@
+"""What the workers did: every attempt on its slot, and how many slots were busy."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from automl.report.draw import BLUE, STATE_COLOURS, Figure, Panel, figure, rounded
+from automl.report.effects import Insight
+from automl.report.record import Attempt, Record
+
+MOST_BARS = 1500
+MOST_POINTS = 600
+TITLE = "What the workers did"
+
+
+def panel(record: Record, insights: Sequence[Insight] = ()) -> Panel:
+    """Bars of the attempts where they can be told apart, and the share of time that slots were busy."""
+    attempts = [attempt for attempt in record.attempts if attempt.ended > attempt.begun]
+    if not attempts:
+        return Panel("timeline", TITLE, "No attempt is recorded.")
+    end = max(record.snapshot.seconds, max(attempt.ended for attempt in attempts))
+    lanes, count = slots(attempts)
+    busy = sum(attempt.ended - attempt.begun for attempt in attempts)
+    caption = (
+        f"Up to {count} trials ran at the same time; from the first beginning to the last end, "
+        f"{busy / (count * (end - attempts[0].begun)):.0%} of that room was used. Trials of several ranks are one bar."
+    )
+    figures = [_busy(attempts, end)]
+    if len(attempts) <= MOST_BARS:
+        figures.insert(0, _bars(attempts, lanes, count))
+    return Panel("timeline", TITLE, caption, tuple(figures))
+
+
+def slots(attempts: Sequence[Attempt]) -> tuple[list[int], int]:
+    """A lane for each attempt so that none overlap, and how many lanes that takes."""
+    free: list[int] = []
+    running: list[tuple[float, int]] = []
+    lanes: list[int] = []
+    count = 0
+    for attempt in attempts:
+        while running and running[0][0] <= attempt.begun:
+            heapq.heappush(free, heapq.heappop(running)[1])
+        if free:
+            lane = heapq.heappop(free)
+        else:
+            lane, count = count, count + 1
+        heapq.heappush(running, (attempt.ended, lane))
+        lanes.append(lane)
+    return lanes, count
+
+
+def _bars(attempts: Sequence[Attempt], lanes: list[int], count: int) -> Figure:
+    states = sorted({attempt.state for attempt in attempts}, key=list(STATE_COLOURS).index)
+    data = []
+    for state in states:
+        rows = [(a, lane) for a, lane in zip(attempts, lanes, strict=True) if a.state == state]
+        words = [f"trial {a.trial}" + (f", attempt {a.number}" if a.number > 1 else "") for a, _ in rows]
+        data.append(
+            {
+                "type": "bar",
+                "orientation": "h",
+                "name": state,
+                "base": rounded([a.begun for a, _ in rows], 7),
+                "x": rounded([a.ended - a.begun for a, _ in rows]),
+                "y": [lane + 1 for _, lane in rows],
+                "marker": {"color": STATE_COLOURS[state], "line": {"color": "white", "width": 1}},
+                "text": [str(a.trial) for a, _ in rows] if len(attempts) < 150 else None,
+                "textposition": "inside",
+                "insidetextanchor": "middle",
+                "hovertext": [f"{word}: {a.ended - a.begun:.1f} s" for (a, _), word in zip(rows, words, strict=True)],
+                "hoverinfo": "text",
+            }
+        )
+    yaxis = {"title": {"text": "slot"}, "dtick": max(1, count // 8), "showgrid": False}
+    xaxis = {"title": {"text": "seconds of the sweep"}}
+    height = min(140 + 34 * count, 700)
+    return figure(
+        data, height, barmode="overlay", xaxis=xaxis, yaxis=yaxis, margin={"l": 70, "r": 20, "t": 40, "b": 50}
+    )
+
+
+def _busy(attempts: Sequence[Attempt], end: float) -> Figure:
+    """How many trials ran, over time: at each change, or as means of equal parts where there are very many."""
+    grain = end / 1000 or 1.0  # the moment between a trial and the next on the same slot is not worth a line
+    steps: dict[float, int] = {}
+    for attempt in attempts:
+        for at, step in ((attempt.begun, 1), (attempt.ended, -1)):
+            steps[round(at / grain) * grain] = steps.get(round(at / grain) * grain, 0) + step
+    changes = sorted((at, step) for at, step in steps.items() if step)
+    times = np.array([0.0] + [at for at, _ in changes] + [max(end, changes[-1][0])])
+    counts = np.cumsum([0] + [step for _, step in changes] + [0])
+    shape = "hv"
+    if len(times) > MOST_POINTS:
+        edges = np.linspace(0.0, end, MOST_POINTS + 1)
+        area = np.interp(edges, times, np.concatenate([[0.0], np.cumsum(counts[:-1] * np.diff(times))]))
+        times, counts, shape = edges[:-1], np.diff(area) / np.diff(edges), "linear"
+    trace: dict[str, Any] = {
+        "type": "scatter",
+        "mode": "lines",
+        "x": rounded(times.tolist(), 7),
+        "y": rounded(counts.tolist(), 4),
+        "fill": "tozeroy",
+        "line": {"color": BLUE, "shape": shape, "width": 1.5},
+        "hovertemplate": "%{y} busy at %{x} s<extra></extra>",
+    }
+    axes = {"xaxis": {"title": {"text": "seconds of the sweep"}}, "yaxis": {"title": {"text": "trials running"}}}
+    axes["yaxis"]["rangemode"] = "tozero"  # type: ignore[assignment]
+    return figure([trace], 240, **axes)

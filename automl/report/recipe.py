@@ -1,0 +1,48 @@
+"""The best configuration as a file that `automl sweep` runs as it is: one trial, nothing left to tune."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from automl.spec import SweepSpec
+from automl.trial import Trial
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "nan", "inf"})
+
+
+def recipe(spec: SweepSpec, trial: Trial) -> str:
+    """The configuration file of one trial of a sweep."""
+    name = f"{spec.name[:58]}-best"
+    command = f"automl sweep {name}.yaml" + ("" if spec.workload else " --objective FILE:NAME")
+    lines = [
+        f"# Trial {trial.number} of the sweep {spec.name}; save as {name}.yaml and run: {command}",
+        f"name: {name}",
+    ]
+    if spec.workload:
+        lines.append(f"workload: {spec.workload}")
+    for section, values in (("data", spec.data), ("fixed", spec.fixed)):
+        lines += [f"{section}:", *_items(values)] if values else []
+    lines.append(f"goals: [{', '.join(map(str, spec.goals))}]")
+    lines += ["space:", *(f"  {key}: [{scalar(value)}]" for key, value in trial.params.items())]
+    resources = f"resources: {{cpus: {spec.resources.cpus}, gpus: {scalar(spec.resources.gpus)}}}"
+    return "\n".join([*lines, "budget: {trials: 1}", "suggester: sobol", resources, f"seed: {spec.seed}"]) + "\n"
+
+
+def _items(values: Mapping[str, Any]) -> list[str]:
+    return [f"  {scalar(key)}: {scalar(value)}" for key, value in values.items()]
+
+
+def scalar(value: Any) -> str:
+    """A value in YAML that every reader understands in the same way; what is nested is JSON, which is YAML."""
+    if isinstance(value, bool) or value is None:
+        return "null" if value is None else str(value).lower()
+    if isinstance(value, str):
+        return value if _PLAIN.fullmatch(value) and value.lower() not in _WORDS else json.dumps(value)
+    if isinstance(value, float):
+        text = repr(value)
+        return text if "e" not in text or "." in text else text.replace("e", ".0e")
+    return str(value) if isinstance(value, int) else json.dumps(value)

@@ -1,0 +1,76 @@
+"""Sweeps of the kinds that a report must show, written to a ledger."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from automl.events import Begun, Ended, Moved, Noted, Proposed, SweepEvent
+from automl.goals import parse_constraints, parse_goals
+from automl.ledger import Ledger
+from automl.spec import Budget, SweepSpec
+from automl.trial import TrialState
+from search_spaces import Choice, Float, Int, Space
+from workers.protocol import Ending, Outcome, Params, Report
+
+SPACE = Space(
+    Float("lr", 1e-5, 1e-1, log=True, default=1e-3, affects={"quality"}),
+    Int("batch_size", 8, 512, log=True, default=64),
+    Choice("optimizer", ["sgd", "adam"], default="adam", affects={"quality"}),
+    Float("momentum", 0.0, 0.99, default=0.9, when={"optimizer": "sgd"}, affects={"quality"}),
+    Choice("layout", ["<b>packed", "separate"], default="separate", affects={"speed", "memory"}),
+)
+
+
+def loss_of(params: Params) -> float:
+    return abs(np.log10(params["lr"]) + 2.5) + 0.1 * (params["optimizer"] == "sgd") + 0.02  # type: ignore[arg-type]
+
+
+def trial_events(number: int, params: Params, begin: float, rng: np.random.Generator) -> list[SweepEvent]:
+    """Runs out of memory with a large batch; every fifth trial is paused once, every seventh stopped."""
+    at, attempt = begin, 1
+    source = "default" if number == 0 else "bayes"
+    events: list[SweepEvent] = [Proposed(number, params, source, at), Begun(number, 1, at)]
+    if params["batch_size"] > 300:  # type: ignore[operator]
+        outcome = Outcome(number, 1, Ending.FAILED, failure="out_of_memory", message="asked for 9 GB", seconds=1.0)
+        return [*events, Ended(outcome, TrialState.FAILED, "out_of_memory", "asked for 9 GB", at + 1)]
+    final = loss_of(params) + 0.02 * rng.standard_normal()
+    speed = {"seconds_per_update": 1e-3 * float(params["batch_size"]) ** 0.8 * (1 + 0.01 * rng.random())}
+    for i in range(6):
+        if i == 3 and number % 5 == 1:
+            paused = Outcome(number, 1, Ending.PAUSED, {}, seconds=3.0, peak_memory_bytes=2**28)
+            events += [Ended(paused, TrialState.PAUSED, at=at), Moved(number, TrialState.WAITING, "promoted", at + 5)]
+            at, attempt = at + 5, 2
+            events.append(Begun(number, attempt, at))
+        at += 1
+        metrics = {"loss": final + 1.0 / (i + 1), "size": 10 * float(params["batch_size"]), **speed}
+        events.append(Report(number, attempt, i, (i + 1) * 10, metrics, float(i + 1)))
+    peak = 2**20 * int(params["batch_size"])  # type: ignore[arg-type]
+    stopped = number % 7 == 3
+    outcome = Outcome(
+        number, attempt, Ending.STOPPED if stopped else Ending.COMPLETED, {"loss": final}, seconds=4.0,
+        peak_memory_bytes=peak,
+    )  # fmt: skip
+    return [*events, Ended(outcome, TrialState.STOPPED if stopped else TrialState.COMPLETED, at=at)]
+
+
+def write_sweep(store: Path, num_trials: int = 24, goals: Any = "minimize loss", **fields: Any) -> str:
+    """A store with a finished sweep named "toy"; on two slots, the second begins half a trial later."""
+    constraints = parse_constraints(fields.pop("constraints", ()))
+    budget = Budget(trials=max(num_trials, 1))
+    spec = SweepSpec("toy", SPACE, parse_goals(goals), constraints, budget=budget, **fields)
+    ledger = Ledger.open(store, create=True)
+    ledger.create_sweep(spec, {"git_commit": "abc123", "packages": {"torch": "2.13"}, "hardware": {"num_cpus": 2}})
+    recorder = ledger.acquire("toy")
+    rng = np.random.default_rng(0)
+    params = [SPACE.default(), *SPACE.sample(rng, max(num_trials - 1, 1))][:num_trials]
+    for number, one in enumerate(params):
+        assert one is not None
+        for event in trial_events(number, one, 4.0 * number, rng):
+            recorder.apply(event)
+    recorder.apply(Noted("fallback", "the suggester 'bayes' failed, sobol proposes instead", at=3.0))
+    recorder.commit(4.0 * num_trials + 10, state="finished")
+    ledger.close()
+    return str(store)

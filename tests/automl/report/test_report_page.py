@@ -1,0 +1,146 @@
+"""The report, written from a ledger and opened in a real browser."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import plotly.graph_objects as go
+import pytest
+from click.testing import CliRunner
+from report_sweeps import write_sweep
+
+from automl import config
+from automl.cli import cli
+from automl.ledger import Ledger
+from automl.report.effects import study
+from automl.report.figures import PANELS
+from automl.report.page import render
+from automl.report.recipe import recipe
+from automl.report.record import Record
+from automl.result import Result
+
+KEYS = [
+    "progress", "parallel", "pareto", "curves", "importance", "dependence", "feasibility", "calibration", "timeline"
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return write_sweep(tmp_path_factory.mktemp("runs"))
+
+
+def record_of(store: str) -> Record:
+    ledger = Ledger.open(store, readonly=True)
+    try:
+        return Record.read(ledger, "toy")
+    finally:
+        ledger.close()
+
+
+def opened(chromium: Any, path: Path) -> tuple[Any, list[str]]:
+    """The page once all of its figures are drawn, and everything that went wrong."""
+    page, wrong = chromium.new_page(viewport={"width": 1200, "height": 900}), []
+    page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("request", lambda request: None if request.url.startswith("file:") else wrong.append(request.url))
+    page.goto(path.as_uri())
+    page.wait_for_selector("body[data-drawn=all]", timeout=60_000)
+    return page, [text for text in wrong if not text.startswith(("data:", "blob:"))]
+
+
+@pytest.mark.parametrize(("goals", "num_fronts"), [("minimize loss", 2), (["minimize loss", "minimize size"], 2)])
+def test_the_page_in_a_browser(chromium: Any, tmp_path: Path, goals: Any, num_fronts: int) -> None:
+    store = write_sweep(tmp_path / "runs", goals=goals)
+    file = tmp_path / "toy.html"
+    done = CliRunner().invoke(cli, ["report", "toy", "--store", store, "-o", str(file)])
+    assert done.exit_code == 0, done.output
+    page, wrong = opened(chromium, file)
+    assert wrong == []
+    figures = page.evaluate(
+        "[...document.querySelectorAll('.figure')]"
+        ".map(f => [f.id, f.querySelectorAll('.main-svg').length > 0, f.data.length])"
+    )
+    assert {key.rsplit("-", 1)[0] for key, _, _ in figures} == set(KEYS)
+    assert all(drawn and traces for _, drawn, traces in figures)
+    assert len([key for key, _, _ in figures if key.startswith("pareto")]) == num_fronts
+    assert page.evaluate("document.querySelectorAll('.parcoords-line-layer, .gl-canvas').length") > 0
+    assert "WebGL" not in page.inner_text("#parallel")
+    assert page.inner_text("h1") == "toy"
+    assert "<b>packed" in page.inner_text("#asked")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1200
+    page.close()
+
+
+def test_what_the_page_says(runs: str) -> None:
+    record = record_of(runs)
+    page = render(record)
+    text = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
+    best = record.snapshot.best
+    assert best is not None
+    assert f"in trial {best.number}" in text
+    assert "90% probability between" in text
+    assert "the suggester failed 1 times" in text
+    assert re.search(r"\d+% of the failures have batch_size", text)
+    assert "lr, optimizer, momentum cannot change seconds_per_update" in text
+    assert "abc123" in text
+
+
+def test_every_figure_is_valid_plotly(runs: str) -> None:
+    record = record_of(runs)
+    insights = study(record)
+    panels = [draw(record, insights) for draw in PANELS]
+    assert [panel.key for panel in panels] == KEYS
+    for panel in panels:
+        assert panel.figures, panel.key
+        for figure in panel.figures:
+            go.Figure(figure)
+            json.dumps(figure, allow_nan=False)
+
+
+def test_effects_find_what_was_planted(runs: str) -> None:
+    quality, speed, memory = study(record_of(runs))
+    assert (quality.learned.metric, speed.learned.metric) == ("loss", "seconds_per_update")
+    assert memory.learned.metric == "peak_memory_bytes"
+    assert quality.effects[0].name == "lr"
+    assert speed.effects[0].name == memory.effects[0].name == "batch_size"
+    assert {effect.name for effect in speed.effects} == {"batch_size", "layout"}
+    effect = speed.effects[0]
+    assert effect.middle[-1] > 3 * effect.middle[0]
+    assert (effect.low <= effect.middle).all()
+    assert (effect.middle <= effect.high).all()
+
+
+@pytest.mark.parametrize("num_trials", [0, 1, 2, 7])
+def test_few_trials_make_a_page_too(tmp_path: Path, num_trials: int) -> None:
+    store = write_sweep(tmp_path / "runs", num_trials)
+    page = render(record_of(store))
+    assert all(f'id="{key}"' in page for key in KEYS)
+
+
+def test_a_result_saves_the_same_report_without_a_ledger(runs: str, tmp_path: Path) -> None:
+    record = record_of(runs)
+    Result(record.snapshot).save_report(tmp_path / "report.html")
+    assert f"in trial {record.snapshot.best.number}" in (tmp_path / "report.html").read_text()  # type: ignore[union-attr]
+
+
+def test_the_best_configuration_runs_as_it_is(runs: str, tmp_path: Path) -> None:
+    record = record_of(runs)
+    best = record.snapshot.best
+    assert best is not None
+    file = tmp_path / "best.yaml"
+    file.write_text(recipe(record.spec, best))
+    spec = config.load(file, objective=True).spec
+    assert spec.space.size == 1
+    assert spec.goals == record.spec.goals
+    assert spec.space.complete({}) == best.params
+
+
+def test_wrong_usage(runs: str, tmp_path: Path) -> None:
+    done = CliRunner().invoke(cli, ["report", "toi", "--store", runs])
+    assert (done.exit_code, "did you mean 'toy'?" in done.output) == (2, True)
+    done = CliRunner().invoke(cli, ["report", "toy", "--store", runs, "-o", str(tmp_path / "absent" / "x.html")])
+    assert (done.exit_code, "cannot be written" in done.output) == (2, True)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,66 @@
+"""A real headless Chromium for the tests that open pages, found or asked for; `python tests/browser.py` installs one.
+
+Playwright's own download is tried first, then the system's package where this program may install one.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+# Software rendering: parallel coordinates need WebGL, and there may be no GPU. A container has no user namespaces.
+OPTIONS = ["--enable-unsafe-swiftshader", "--no-sandbox"]
+
+
+def executable() -> str | None:
+    """Path of a browser: playwright's own, else the system's; None where there is none."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        own = playwright.chromium.executable_path
+    if Path(own).exists():
+        return own
+    return next((found for name in NAMES if (found := shutil.which(name))), None)
+
+
+@contextmanager
+def browser(path: str) -> Iterator[Any]:
+    """A running browser, ended with the block."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=path, args=OPTIONS)
+        try:
+            yield running
+        finally:
+            running.close()
+
+
+def install() -> str | None:
+    """Install a browser where there is none; its path, or None where none can be had."""
+    if found := executable():
+        return found
+    attempts = [[sys.executable, "-m", "playwright", "install", "chromium"]]
+    if hasattr(os, "geteuid") and os.geteuid() == 0 and shutil.which("apt-get"):
+        attempts += [["apt-get", "update", "-q"], ["apt-get", "install", "-yq", "--no-install-recommends", "chromium"]]
+    for command in attempts:
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "stdin": subprocess.DEVNULL}
+        try:
+            subprocess.run(command, check=False, timeout=600, **quiet)  # type: ignore[call-overload]
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+        if command[1] != "update" and (found := executable()):
+            return found
+    return None
+
+
+if __name__ == "__main__":
+    path = install()
+    print(f"browser for the tests: {path or 'none can be had; tests that open pages are skipped'}")
