@@ -124,7 +124,7 @@ def _averages(learned: Learned, unit: Array, size: int) -> tuple[Array, Array]:
         k = cross(features, model.features, model.hyper, model.prior)
         own = cross(features, features, model.hyper, model.prior)
         s, each = len(model.u), len(unit) // size
-        mean = (k @ model.alpha[:, :, None])[:, :, 0].reshape(s, size, each).mean(2)
+        mean = model.predict(features)[0].reshape(s, size, each).mean(2)
         white = (k @ model.whiten.transpose(1, 2)).reshape(s, size, each, -1).mean(2)
         covariance = own.reshape(s, size, each, size, each).mean((2, 4)) - white @ white.transpose(1, 2)
     values, vectors = np.linalg.eigh(covariance.numpy())

@@ -109,7 +109,7 @@ def _fit(
     losses = np.array([sign * scale(value) for _, value in told])
     transform = Transform.fit(losses)
     measures = reach.of_metric(metric, within)
-    fitter: Any = _fitter(space, measures, record.spec.seed)
+    fitter: Any = _fitter(space, measures, record.spec.seed, bowl=not log)
     with one_thread():
         model, rows = fitter.fit(space.encode([trial.params for trial, _ in told]), transform(losses))
     names = reach.parameters(space, measures)

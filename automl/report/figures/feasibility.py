@@ -40,7 +40,7 @@ def panel(record: Record, insights: Sequence[Insight] = ()) -> Panel:
 
 
 class _Probability:
-    """The suggester's classifier of failures, without the caution that it adds when it proposes."""
+    """The suggester's classifier of failures, without what is demanded of it when it proposes."""
 
     def __init__(self, record: Record) -> None:
         from automl.suggesters.bayes.data import collect
@@ -57,7 +57,7 @@ class _Probability:
         from automl.suggesters.bayes.suggester import one_thread
 
         with one_thread():
-            log = self.model.log_probability(self.space.encode(rows)) / self.model.power
+            log = self.model.log_probability(self.space.encode(rows))
         return np.asarray(log.exp().numpy(), dtype=np.float64)
 
     def spread(self, name: str, base: Sequence[Mapping[str, Any]]) -> float:
