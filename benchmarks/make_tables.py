@@ -119,37 +119,39 @@ def fit_boosting_classifier(p: dict[str, Any], stages: list[int]) -> list[float]
     return staged(cancer(), 2, curve)
 
 
-def fit_mlp(p: dict[str, Any], stages: list[int]) -> list[float]:
+def by_epochs(build: Callable[[], Any], data: Data, folds: int, stages: list[int]) -> list[float]:
+    """Log loss after so many passes over the training data of a model that learns in parts."""
+
     def curve(train: Data, test: Data) -> list[float]:
-        model = neural_network.MLPClassifier(
+        model, labels, errors = build(), np.unique(train[1]), []
+        for epoch in range(1, max(stages) + 1):
+            model.partial_fit(*train, classes=labels)
+            if epoch in stages:
+                errors.append(log_loss(test[1], model.predict_proba(test[0]), labels))
+        return errors
+
+    return staged(data, folds, curve)
+
+
+def fit_mlp(p: dict[str, Any], stages: list[int]) -> list[float]:
+    def build() -> Any:
+        return neural_network.MLPClassifier(
             (p["hidden"],), activation=p["activation"], solver=p["solver"], alpha=p["alpha"],
             batch_size=p["batch_size"], learning_rate_init=p["learning_rate"], momentum=p.get("momentum", 0.0),
             random_state=0,
         )  # fmt: skip
-        labels, errors = np.unique(train[1]), []
-        for epoch in range(1, max(stages) + 1):
-            model.partial_fit(*train, classes=labels)
-            if epoch in stages:
-                errors.append(log_loss(test[1], model.predict_proba(test[0]), labels))
-        return errors
 
-    return staged(digits(300), 2, curve)
+    return by_epochs(build, digits(300), 2, stages)
 
 
 def fit_sgd(p: dict[str, Any], stages: list[int]) -> list[float]:
-    def curve(train: Data, test: Data) -> list[float]:
-        model = linear_model.SGDClassifier(
+    def build() -> Any:
+        return linear_model.SGDClassifier(
             loss=p["loss"], penalty=p["penalty"], alpha=p["alpha"], l1_ratio=p.get("l1_ratio", 0.0),
             learning_rate="invscaling", eta0=p["eta0"], power_t=p["power_t"], random_state=0,
         )  # fmt: skip
-        labels, errors = np.unique(train[1]), []
-        for epoch in range(1, max(stages) + 1):
-            model.partial_fit(*train, classes=labels)
-            if epoch in stages:
-                errors.append(log_loss(test[1], model.predict_proba(test[0]), labels))
-        return errors
 
-    return staged(cancer(), 3, curve)
+    return by_epochs(build, cancer(), 3, stages)
 
 
 def fit_neighbours(p: dict[str, Any], _: list[int]) -> float:
@@ -173,19 +175,16 @@ FITS: dict[str, Fit] = {
 
 
 def compute(grid: Grid) -> dict[str, np.ndarray]:
-    """The arrays of every branch."""
+    """The arrays of every branch; the staged number is the last axis, all of it from one fit."""
     arrays = {}
+    stages = [int(value) for value in grid.values[grid.staged]] if grid.staged else []
     for i, branch in enumerate(grid.branches()):
         names = grid.axes(branch)
         fitted = [name for name in names if name != grid.staged]
-        stages = [int(v) for v in grid.values[grid.staged]] if grid.staged else []
-        rows = [
-            FITS[grid.name]({**dict(branch), **dict(zip(fitted, point, strict=True))}, stages)
-            for point in itertools.product(*(grid._values(name) for name in fitted))
-        ]
-        shape = [len(grid.values[name]) for name in names]
-        arrays[f"branch_{i}"] = np.array(rows, dtype=np.float32).reshape(shape)
-        print(f"{grid.name} {dict(branch)} {shape} best {arrays[f'branch_{i}'].min():.4g}", flush=True)
+        points = itertools.product(*(grid.knots(name) for name in fitted))
+        rows = [FITS[grid.name]({**dict(branch), **dict(zip(fitted, point, strict=True))}, stages) for point in points]
+        arrays[f"branch_{i}"] = np.array(rows, dtype=np.float32).reshape([len(grid.values[name]) for name in names])
+        print(f"{grid.name} {dict(branch)} best {arrays[f'branch_{i}'].min():.4g}", flush=True)
     return arrays
 
 

@@ -21,7 +21,10 @@ from automl.trial import Trial
 
 ROOT = Path(__file__).parents[2]
 ENVS = ROOT / "benchmarks" / ".envs"
-PEERS = {"smac": ["smac==2.4.*"], "hebo": ["torch>=2.10,<2.14", "HEBO==0.3.*"]}
+# Arguments of `pip install`, one call after another. HEBO pins a numpy and a pymoo that have no wheel for Python 3.11,
+# and lists GPy and CatBoost, which its default surrogate does not use.
+HEBO_NEEDS = "torch>=2.10,<2.14 gpytorch pandas<2.3 scikit-learn disjoint-set pymoo==0.6.1.*"
+PEERS = {"smac": [["smac==2.4.*"]], "hebo": [HEBO_NEEDS.split(), ["--no-deps", "HEBO==0.3.*"]]}
 
 
 class CannotInstall(RuntimeError):
@@ -35,11 +38,18 @@ def environment(name: str) -> Path:
     if not (folder / ".ready").exists():
         print(f"installing {name} into {folder.relative_to(ROOT)}", file=sys.stderr)
         venv.create(folder, with_pip=True, clear=True)
-        done = subprocess.run([python, "-m", "pip", "install", "-q", *PEERS[name]], stderr=subprocess.PIPE, text=True)
-        if done.returncode:
-            raise CannotInstall(f"pip install {' '.join(PEERS[name])}: {done.stderr.strip().splitlines()[-1]}")
+        for packages in PEERS[name]:
+            _install(python, packages)
         (folder / ".ready").touch()
     return python
+
+
+def _install(python: Path, packages: Sequence[str]) -> None:
+    command = [python, "-m", "pip", "install", "-q", *packages]
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True)
+    if done.returncode:
+        errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or ["pip failed"]
+        raise CannotInstall(f"pip install {' '.join(packages)}: {errors[-1]}")
 
 
 class PeerSuggester(Suggester):

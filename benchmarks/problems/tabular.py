@@ -67,16 +67,17 @@ class Grid:
         array = self.arrays[branch]
         for name in self.axes(branch):
             parameter = self.space.parameters[name]
-            knots = parameter.to_units(list(self._values(name)))
+            knots = parameter.to_units(self.knots(name))
             at = float(parameter.to_units([params[name]])[0])
             i = int(np.clip(np.searchsorted(knots, at) - 1, 0, len(knots) - 2))
             part = np.clip((at - knots[i]) / (knots[i + 1] - knots[i]), 0, 1)
             array = array[i] * (1 - part) + array[i + 1] * part
         return float(array)
 
-    def _values(self, name: str) -> Iterator[float]:
+    def knots(self, name: str) -> list[float]:
+        """The values of a number at which the table was computed, ascending; whole ones for an Int."""
         whole = isinstance(self.space.parameters[name], Int)
-        return (int(v) if whole else v for v in self.values[name])
+        return [int(value) if whole else value for value in self.values[name]]
 
 
 def _log(low: float, high: float, count: int) -> tuple[float, ...]:
@@ -130,6 +131,9 @@ def _forest() -> Grid:
     return Grid("forest_digits", space, values, "num_trees")
 
 
+_BOOSTING = {"learning_rate": _log(1e-3, 1, 7), "rounds": (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)}
+
+
 def _boosting_regressor() -> Grid:
     space = Space(
         Float("learning_rate", 1e-3, 1.0, log=True),
@@ -139,14 +143,8 @@ def _boosting_regressor() -> Grid:
         Float("subsample", 0.3, 1.0),
         Choice("loss", ["squared_error", "huber"]),
     )
-    values = {
-        "learning_rate": _log(1e-3, 1, 7),
-        "rounds": (1, 2, 4, 8, 16, 32, 64, 128),
-        "max_depth": (1, 3, 6),
-        "min_samples_leaf": (1, 10, 60),
-        "subsample": (0.3, 1.0),
-    }
-    return Grid("boosting_diabetes", space, values, "rounds")
+    values = {"max_depth": (1, 3, 6), "min_samples_leaf": (1, 10, 60), "subsample": (0.3, 1.0)}
+    return Grid("boosting_diabetes", space, {**_BOOSTING, **values}, "rounds")
 
 
 def _boosting_classifier() -> Grid:
@@ -157,14 +155,8 @@ def _boosting_classifier() -> Grid:
         Float("max_features", 0.05, 1.0, log=True),
         Float("subsample", 0.3, 1.0),
     )
-    values = {
-        "learning_rate": _log(1e-3, 1, 7),
-        "rounds": (1, 2, 4, 8, 16, 32, 64, 128),
-        "max_depth": (1, 2, 3, 6),
-        "max_features": _log(0.05, 1, 3),
-        "subsample": (0.3, 0.65, 1.0),
-    }
-    return Grid("boosting_breast_cancer", space, values, "rounds")
+    values = {"max_depth": (1, 2, 3, 6), "max_features": _log(0.05, 1, 3), "subsample": (0.3, 0.65, 1.0)}
+    return Grid("boosting_breast_cancer", space, {**_BOOSTING, **values}, "rounds")
 
 
 def _mlp() -> Grid:
