@@ -18,6 +18,7 @@ from workers.workloads.graph_embedding.operators import OPERATORS, as_complex
 from workers.workloads.graph_embedding.partitions import Partitioning, edges_of_pairs, rounds
 from workers.workloads.graph_embedding.ranking import Known, ranks
 from workers.workloads.graph_embedding.saving import load_checkpoint
+from workers.workloads.graph_embedding.softmax import equal_pairs, shared_softmax
 from workers.workloads.graph_embedding.tables import Tables
 from workers.workloads.graph_embedding.update import LOSSES, UpdateOptions, adagrad, gradients
 
@@ -176,6 +177,55 @@ def test_tables_survive_swapping_and_begin_the_same(tmp_path: Path, count: int) 
                     expected[entities] += 1
     assert tables.bytes <= whole.bytes * (0.6 if count == 4 else 1.1)
     assert (tables.swaps > 0) == (count > 2)
+
+
+def test_entities_keep_their_vectors_when_they_are_dealt_anew(tmp_path: Path) -> None:
+    before = Partitioning.random(21, 4, 0)
+    tables = Tables(tmp_path, before, 4, 1, torch.device("cpu"))
+    tables.open((0, 3))
+    tables.vectors[tables.rows(3)] += 7
+    expected = torch.empty(21, 4)
+    for part in range(4):
+        tables.open((part, part), change=False)
+        expected[torch.from_numpy(before.entities(part))] = tables.vectors[tables.rows(part)]
+    bytes_before, after = tables.bytes, Partitioning.random(21, 4, 0, 1)
+    assert (before.partition != after.partition).any()
+    with pytest.raises(KeyError):
+        tables.deal(after, lambda: {}["halted"])
+    assert tables.partitioning is before
+    tables.deal(after)
+    for part in range(4):
+        tables.open((part, part), change=False)
+        torch.testing.assert_close(tables.vectors[tables.rows(part)], expected[torch.from_numpy(after.entities(part))])
+    assert tables.bytes == bytes_before
+
+
+def test_the_softmax_has_the_gradients_of_autograd() -> None:
+    generator = torch.Generator().manual_seed(0)
+    query, target, candidates = (torch.randn(n, 4, generator=generator, dtype=torch.double) for n in (5, 5, 7))
+    same = equal_pairs(torch.tensor([0, 1, 2, 3, 4]), torch.tensor([9, 2, 2, 8, 0, 7, 6]))
+    assert [x.tolist() for x in same] == [[0, 2, 2], [4, 1, 2]]
+    inputs = [x.requires_grad_() for x in (query, target, candidates)]
+
+    def plain() -> torch.Tensor:
+        negative = (query @ candidates.t()).clone()
+        negative[same] = -torch.inf
+        positive = (query * target).sum(1)
+        return (torch.logaddexp(positive, negative.logsumexp(1)) - positive).sum()
+
+    ours = shared_softmax(query, target, candidates, same, torch.double)
+    torch.testing.assert_close(ours, plain())
+    for found, expected in zip(torch.autograd.grad(ours, inputs), torch.autograd.grad(plain(), inputs), strict=True):
+        torch.testing.assert_close(found, expected)
+
+
+def test_a_target_alone_costs_nothing() -> None:
+    query, target, candidates = torch.ones(1, 2, requires_grad=True), torch.ones(1, 2), torch.ones(1, 2)
+    loss = shared_softmax(query, target, candidates, (torch.tensor([0]), torch.tensor([0])), torch.float32)
+    loss.backward()
+    assert loss.item() == 0
+    assert query.grad is not None
+    assert query.grad.tolist() == [[0, 0]]
 
 
 def brute_force(vectors: torch.Tensor, relations: torch.Tensor, graph: data.Graph) -> list[float]:

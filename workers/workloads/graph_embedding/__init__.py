@@ -147,7 +147,7 @@ class GraphEmbedding(Declared):
             raise UsageError(f"{trial} holds no checkpoint to export")
         path, progress = found
         graph, (dimension, state, count) = self.dataset(), progress["shape"]
-        partitioning = Partitioning.random(len(graph.entities), count, self.seed)
+        partitioning = Partitioning.random(len(graph.entities), count, self.seed, int(progress.get("dealt", 0)))
         entities = read_entities(path, partitioning, dimension, dimension + state)
         relations = load_file(path / "relations.safetensors")["relations"]
         save_file({"entities": entities, "relations": relations}, target / "model.safetensors")

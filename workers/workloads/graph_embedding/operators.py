@@ -26,6 +26,7 @@ class Operator(ABC):
     """One model. Vectors are (..., dimension) real."""
 
     name: str
+    is_dot = True  # whether `compare` is the dot product
 
     @abstractmethod
     def apply(self, source: Tensor, relation: Tensor, inverse: bool = False) -> Tensor:
@@ -48,6 +49,7 @@ class TransE(Operator):
     """score = -|h + r - t|_1 (Bordes et al. 2013, https://papers.nips.cc/paper/5071)."""
 
     name = "transe"
+    is_dot = False
 
     def apply(self, source: Tensor, relation: Tensor, inverse: bool = False) -> Tensor:
         """Translation."""
@@ -84,13 +86,14 @@ class ComplEx(Operator):
 
     def penalty(self, x: Tensor) -> Tensor:
         """Of the moduli."""
-        return as_complex(x).abs().pow(3).sum()
+        return _cubed_moduli(x)
 
 
 class RotatE(Operator):
     """score = -sum |h r - t| with |r| = 1 in each complex coordinate (Sun et al. 2019, arXiv:1902.10197)."""
 
     name = "rotate"
+    is_dot = False
     chunk_bytes = 64 << 20
 
     def apply(self, source: Tensor, relation: Tensor, inverse: bool = False) -> Tensor:
@@ -110,7 +113,12 @@ class RotatE(Operator):
 
     def penalty(self, x: Tensor) -> Tensor:
         """Of the moduli."""
-        return as_complex(x).abs().pow(3).sum()
+        return _cubed_moduli(x)
+
+
+def _cubed_moduli(x: Tensor) -> Tensor:
+    """Sum over (..., 2 d) of the cubed moduli, without the square root's infinite slope at 0."""
+    return x.square().reshape(-1, 2).sum(-1).pow(1.5).sum()
 
 
 def _modulus(x: Tensor) -> Tensor:

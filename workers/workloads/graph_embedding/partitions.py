@@ -30,9 +30,9 @@ class Partitioning:
     sizes: tuple[int, ...]
 
     @classmethod
-    def random(cls, num_entities: int, num_partitions: int, seed: int) -> Partitioning:
-        """A partitioning that is a function of the seed; sizes differ by at most one."""
-        order = np.random.default_rng([seed, 0x9A47]).permutation(num_entities)
+    def random(cls, num_entities: int, num_partitions: int, seed: int, deal: int = 0) -> Partitioning:
+        """A partitioning that is a function of the seed and of how often it was dealt; sizes differ by at most one."""
+        order = np.random.default_rng([seed, 0x9A47, *([deal] if deal else [])]).permutation(num_entities)
         place = np.empty(num_entities, np.int64)
         place[order] = np.arange(num_entities)
         sizes = np.bincount(place % num_partitions, minlength=num_partitions)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,32 @@ class Tables:
         """Forget what is in memory, so that it is read again (other ranks have changed the files)."""
         self.places, self.changed = [None] * len(self.places), set()
 
+    def deal(self, partitioning: Partitioning, look: Callable[[], None] = lambda: None) -> None:
+        """Lay the entities out in other partitions of the same sizes, in no more memory than two of them.
+
+        Args:
+            look: called now and then; where it raises, everything is as it was.
+        """
+        self.flush()
+        self.drop()
+        for part in range(partitioning.count):
+            entities = partitioning.entities(part)
+            for old in range(partitioning.count):
+                look()
+                self._read(old, 1)
+                mine = np.flatnonzero(self.partitioning.partition[entities] == old)
+                rows = torch.from_numpy(self.half + self.partitioning.offset[entities[mine]]).to(self.device)
+                self.buffer[torch.from_numpy(mine).to(self.device)] = self.buffer.index_select(0, rows)
+            self._store(self.buffer[: len(entities)], self._dealt(part))
+        for part in range(partitioning.count):
+            self._dealt(part).replace(self.file(part))
+        self.adopt(partitioning)
+
+    def adopt(self, partitioning: Partitioning) -> None:
+        """Read from now on what another rank has dealt."""
+        self.drop()
+        self.partitioning = partitioning
+
     def file(self, part: int) -> Path:
         """Where a partition is written: raw float32, row by row."""
         return self.folder / f"entities-{part}.f32"
@@ -131,10 +158,16 @@ class Tables:
         if part is None or part not in self.changed:
             return
         temporary = self.file(part).with_suffix(f".{os.getpid()}")
-        with temporary.open("wb") as file:
-            file.write(self.buffer[self.rows(part)].cpu().numpy().data.cast("B"))
+        self._store(self.buffer[self.rows(part)], temporary)
         temporary.replace(self.file(part))
         self.changed.discard(part)
+
+    def _store(self, rows: Tensor, path: Path) -> None:
+        with path.open("wb") as file:
+            file.write(rows.cpu().numpy().data.cast("B"))
+
+    def _dealt(self, part: int) -> Path:
+        return self.folder / f"dealt-{part}.f32"
 
 
 def normal(rows: IntArray, columns: int, seed: int) -> npt.NDArray[np.float32]:

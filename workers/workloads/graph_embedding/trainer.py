@@ -77,7 +77,7 @@ class Trainer:
         self.place, self.seconds, self.edges, self.reported = Place(), 0.0, 0, 0
         self.losses = 0.0, 0  # sum and number in this epoch
         self.metrics: dict[str, float] = {}
-        self.partitioning = Partitioning.random(len(graph.entities), options.partitions, context.seed)
+        self.dealt = 0  # the epoch for which the entities were dealt to the partitions
         self.work = context.folder / "tables"
         restored = self._restore() if context.assignment.resume else False
         if not restored and context.rank == 0:
@@ -85,7 +85,7 @@ class Trainer:
         self._barrier()
         self.tables = Tables(
             self.work,
-            self.partitioning,
+            self._partitioning(self.dealt),
             options.dimension,
             options.state_size,
             self.device,
@@ -99,6 +99,14 @@ class Trainer:
             self.relations = torch.from_numpy(values).to(self.device)
             self.relation_state = torch.zeros_like(self.relations)
         self.saved = time.monotonic()
+
+    @property
+    def partitioning(self) -> Partitioning:
+        """Where the entities lie now."""
+        return self.tables.partitioning
+
+    def _partitioning(self, deal: int) -> Partitioning:
+        return Partitioning.random(len(self.graph.entities), self.options.partitions, self.context.seed, deal)
 
     def run(self) -> dict[str, float]:
         """Train to the end, or until the context is halted; returns the last metrics."""
@@ -152,6 +160,7 @@ class Trainer:
         """Every round of an epoch, from where training stands."""
         if self.place == Place(self.place.epoch):
             self.losses = 0.0, 0
+            self._deal()
         parts = edges_of_pairs(self.graph.train, self.partitioning, self._rng(0xED6E))
         for number, pairs in list(enumerate(rounds(self.options.partitions)))[self.place.round :]:
             before = self.relations.clone(), self.relation_state.clone()
@@ -168,9 +177,24 @@ class Trainer:
             self._save_sometimes()
         self.place = Place(self.place.epoch + 1)
 
+    def _deal(self) -> None:
+        """Deal the entities to the partitions anew in each epoch, where they are not all in memory together.
+
+        Entities of different partitions are else never weighed against each other as ends of the same edge.
+        """
+        if self.options.partitions <= 2 or self.dealt == self.place.epoch:
+            return
+        begun, dealt = time.perf_counter(), self._partitioning(self.place.epoch)
+        self._alone(lambda: self.tables.deal(dealt, self._look))
+        self.tables.adopt(dealt)
+        self.dealt = self.place.epoch
+        self.seconds += time.perf_counter() - begun
+
     def _pair(self, index: int, pair: Pair, edges: IntArray) -> None:
         """Every update of a pair, from where training stands."""
+        begun = time.perf_counter()
         begins = dict(zip(pair, self.tables.open(pair), strict=True))
+        self.seconds += time.perf_counter() - begun
         for batch, rows in enumerate(
             np.split(edges, range(self.options.batch_size, len(edges), self.options.batch_size))
         ):
@@ -297,6 +321,7 @@ class Trainer:
             "reported": self.reported,
             "metrics": self.metrics,
             "shape": [self.options.dimension, self.options.state_size, self.options.partitions],
+            "dealt": self.dealt,
         }
 
     def _restore(self) -> bool:
@@ -317,6 +342,7 @@ class Trainer:
         tensors = load_file(path / "relations.safetensors")
         self.relations = tensors["relations"].to(self.device)
         self.relation_state = tensors["relation_state"].to(self.device)
+        self.dealt = int(progress.get("dealt", 0))
         self.place, self.edges, self.reported = Place(**progress["place"]), progress["edges"], progress["reported"]
         self.losses = progress["losses"][0], progress["losses"][1]
         self.metrics = dict(progress["metrics"])

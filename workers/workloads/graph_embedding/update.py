@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from .operators import OPERATORS, Operator
+from .softmax import equal_pairs, shared_softmax
 
 LOSSES = ("softmax", "logistic", "margin")
 _EPSILON = 1e-10
@@ -60,10 +61,11 @@ def gradients(
     pairs = torch.cat([relation, relation + half]) if options.reciprocal else relation
     relation_rows, relation_local = pairs.unique(return_inverse=True)  # type: ignore[no-untyped-call]
     with torch.enable_grad():
-        vectors, moves = entities[rows].requires_grad_(), relations[relation_rows].requires_grad_()
+        vectors = entities.index_select(0, rows).requires_grad_()
+        moves = relations.index_select(0, relation_rows).requires_grad_()
         sizes = [size, size, len(negatives)]
-        h, t, others = torch.split(functional.embedding(local, vectors), sizes)
-        r = functional.embedding(relation_local, moves)
+        h, t, others = torch.split(vectors.index_select(0, local), sizes)
+        r = moves.index_select(0, relation_local)
         forth, back = r.chunk(2) if options.reciprocal else (r, r)
         ids = torch.split(local, sizes)
         operator, inverse = options.operator, not options.reciprocal
@@ -80,10 +82,12 @@ def gradients(
 
 def _loss(query: Tensor, target: Tensor, others: Tensor, ids: tuple[Tensor, Tensor], options: UpdateOptions) -> Tensor:
     """Summed loss of queries (b, dimension) with their targets against the others (k, dimension)."""
-    positive = options.operator.compare(query, target)
     candidates, candidate_ids = others, ids[1]
     if options.batch_negatives:
         candidates, candidate_ids = torch.cat([others, target]), torch.cat([ids[1], ids[0]])
+    if options.loss == "softmax" and options.operator.is_dot:
+        return shared_softmax(query, target, candidates, equal_pairs(ids[0], candidate_ids), options.dtype)
+    positive = options.operator.compare(query, target)
     negative = options.operator.compare_all(query, candidates, options.dtype)
     negative = negative.masked_fill(candidate_ids == ids[0].unsqueeze(1), -torch.inf)  # the target is no negative
     if options.loss == "softmax":
@@ -97,7 +101,11 @@ def _loss(query: Tensor, target: Tensor, others: Tensor, ids: tuple[Tensor, Tens
 
 def adagrad(table: Tensor, state: Tensor, rows: Tensor, gradient: Tensor, learning_rate: float) -> None:
     """Adagrad (Duchi et al. 2011) on some rows: with a state a coordinate, or one a row where `state` has width 1."""
-    squares = gradient.square()
-    sums = state[rows] + (squares if state.shape[1] > 1 else squares.mean(1, keepdim=True))
-    state[rows] = sums
-    table[rows] -= learning_rate * gradient / (sums.sqrt() + _EPSILON)
+    sums = state.index_select(0, rows)
+    if state.shape[1] > 1:
+        sums.addcmul_(gradient, gradient)
+    else:
+        sums.add_(gradient.square().mean(1, keepdim=True))
+    state.index_copy_(0, rows, sums)
+    moved = table.index_select(0, rows).addcdiv_(gradient, sums.sqrt_().add_(_EPSILON), value=-learning_rate)
+    table.index_copy_(0, rows, moved)
