@@ -9,6 +9,7 @@ from search_spaces.errors import (
     DataError,
     SpaceError,
     StoreError,
+    StoreFailure,
     TrialFailure,
     UsageError,
 )
@@ -20,6 +21,7 @@ __all__ = [
     "DataError",
     "SpaceError",
     "StoreError",
+    "StoreFailure",
     "TrialFailure",
     "UsageError",
 ]

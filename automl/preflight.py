@@ -11,12 +11,15 @@ from .errors import StoreError
 def check_store(location: str) -> None:
     """Raise StoreError where a store cannot be opened or made; leaves nothing behind."""
     from .ledger import Ledger
-    from .ledger.store import locate, translated
+    from .ledger.store import IN_MEMORY, is_ledger, locate
+    from .ledger.trouble import translated
 
     with translated(location):
         _, file, _ = locate(location)
+    if file is None and (location == IN_MEMORY or not is_ledger(location)):
+        return  # a server answers; its tables are made with the first sweep
     if file is None or file.exists():
-        Ledger.open(location, create=file is None).close()
+        Ledger.open(location, readonly=True).close()
         return
     folder = next(parent for parent in file.parents if parent.exists())
     if not folder.is_dir():
@@ -30,10 +33,10 @@ def check_store(location: str) -> None:
 def existing_sweeps(location: str) -> list[str]:
     """Names of the sweeps that a store holds; none where it does not exist yet."""
     from .ledger import Ledger
-    from .ledger.store import locate
+    from .ledger.store import is_ledger, locate
 
     _, file, _ = locate(location)
-    if file is not None and not Path(file).exists():
+    if (file is not None and not Path(file).exists()) or (file is None and not is_ledger(location)):
         return []
     ledger = Ledger.open(location, readonly=True)
     try:

@@ -15,7 +15,7 @@ from .controller import Controller
 from .dispatch import DISPATCHERS
 from .dispatch.base import Dispatcher
 from .environment import describe
-from .errors import UsageError
+from .errors import StoreError, StoreFailure, UsageError
 from .goals import Constraint, Goal, parse_constraints, parse_duration, parse_goals
 from .journal import Journal
 from .ledger import Ledger, check_name
@@ -106,6 +106,8 @@ def conduct(
             return Controller(journal, suggestions, stopper, assigner, attention).run(listening)
     except KeyboardInterrupt:
         return ledger.snapshot(spec.name)
+    except StoreError as error:
+        raise StoreFailure(f"{error}. To go on with the sweep: automl resume {spec.name}") from error
     finally:
         ledger.release(spec.name)
 

@@ -6,6 +6,7 @@ AutomlError                     root; `except AutomlError` catches everything th
 │   ├── ConfigError             a configuration file or an override (automl.config)
 │   ├── DataError               a data set is missing or malformed (workers)
 │   └── StoreError              the store cannot be opened, is damaged, or is held by another controller
+│       └── StoreFailure        the store failed under a sweep that ran: exit status 1, it can be resumed
 └── TrialFailure                a trial ended without a result: `kind` says why
 """
 
@@ -38,6 +39,10 @@ class DataError(UsageError):
 
 class StoreError(UsageError):
     """The store cannot be opened or written, is damaged, or another controller holds the sweep."""
+
+
+class StoreFailure(StoreError):
+    """The store could not be written to any more while a sweep ran; what was recorded before is kept."""
 
 
 class TrialFailure(AutomlError):

@@ -10,6 +10,7 @@ two are kept, and one that does not match its hashes is passed over for the one 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -76,16 +77,23 @@ def save(folder: Path, update: int, checkpoint: Checkpoint, keep: int = 2) -> Pa
     return final
 
 
-def load(folder: Path) -> Checkpoint | None:
-    """The newest checkpoint of the trial that matches its hashes; None where there is none."""
+def load(folder: Path, passed_over: list[str] | None = None) -> Checkpoint | None:
+    """The newest checkpoint of the trial that matches its hashes; None where there is none.
+
+    Args:
+        folder: the trial's folder.
+        passed_over: gets the names of newer ones that are damaged.
+    """
     for path in _newest_first(folder):
-        manifest = _verified(path)
-        if manifest is None:
+        manifest, tensors = _verified(path), None
+        if manifest is not None:
+            with contextlib.suppress(OSError, SafetensorError):
+                tensors = [load_file(path / file) for file in _FILES]
+        if manifest is None or tensors is None:
+            if passed_over is not None:
+                passed_over.append(path.name)
             continue
-        try:
-            model, flat = (load_file(path / file) for file in _FILES)
-        except (OSError, SafetensorError):
-            continue
+        model, flat = tensors
         optimizer: dict[str, dict[str, Tensor]] = {}
         for name, tensor in flat.items():
             parameter, _, key = name.rpartition("|")
@@ -139,7 +147,7 @@ def _verified(path: Path) -> dict[str, Any] | None:
         sound = manifest["format"] == FORMAT and isinstance(manifest["progress"], dict)
         files: Mapping[str, Any] = manifest["files"]
         sound = sound and all(_sha256(path / file) == files[file]["sha256"] for file in _FILES)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return manifest if sound else None
 

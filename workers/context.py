@@ -79,6 +79,8 @@ class Context:
             except (TypeError, ValueError) as error:
                 raise TrialFailure("missing_metric", f"metric {key!r} must be a number, got {value!r}") from error
         a = self.assignment
+        if not -(2**63) <= step < 2**63:
+            raise TrialFailure("crashed", f"a step must fit 64 bits, got {step!r:.60}")
         self.send(Report(a.trial, a.attempt, self._sequence, int(step), numbers, a.previous_seconds + seconds))
         self._sequence += 1
         self.noticed = self.halted()

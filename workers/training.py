@@ -234,7 +234,10 @@ class Trainer:
 
     def _restore(self) -> None:
         """Go on from the newest sound checkpoint; rank 0 reads it for all, since folders may not be shared."""
-        found = checkpoint.load(self.context.folder) if self.context.rank == 0 else None
+        passed_over: list[str] = []
+        found = checkpoint.load(self.context.folder, passed_over) if self.context.rank == 0 else None
+        if passed_over:
+            self.context.details["damaged_checkpoints"] = passed_over
         if self.context.world_size > 1:
             box = [found]
             dist.broadcast_object_list(box, src=0, device=torch.device("cpu"), group=self.control.group)

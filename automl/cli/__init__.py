@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import click
 
-from automl.errors import AutomlError, UsageError
+from automl.errors import AutomlError, StoreFailure, UsageError
 from search_spaces.plugins import nearest
 
 FAILED, USAGE, NO_SUCCESS, INTERRUPTED = 1, 2, 3, 130
@@ -69,6 +69,8 @@ class Commands(click.Group):
         """Run the verb."""
         try:
             return super().invoke(ctx)
+        except StoreFailure as error:
+            raise Failure(str(error), FAILED) from error
         except UsageError as error:
             raise Failure(str(error), USAGE) from error
         except AutomlError as error:

@@ -36,6 +36,11 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
+def storable(text: str) -> str:
+    """The text without NUL and halves of surrogate pairs, which databases refuse; they are written out."""
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+
+
 def metrics_of(text: str) -> Metrics:
     """The inverse of `dumps` for metrics: every value is a float."""
     return {key: float(value) for key, value in json.loads(text).items()}
@@ -48,10 +53,10 @@ def trial_row(sweep: int, trial: Trial) -> Row:
         "number": trial.number,
         "state": str(trial.state),
         "params": dumps(trial.params),
-        "source": trial.source,
+        "source": storable(trial.source),
         "metrics": dumps(trial.metrics),
         "failure": trial.failure,
-        "message": trial.message,
+        "message": storable(trial.message),
         "attempts": trial.attempts,
         "seconds": trial.seconds,
         "peak_memory_bytes": trial.peak_memory_bytes,

@@ -11,6 +11,7 @@ from typing import Final
 import psutil
 
 STALE_SECONDS: Final = 60.0
+FUTURE_SECONDS: Final = 5.0
 
 
 def process_started(pid: int) -> float | None:
@@ -25,12 +26,18 @@ def process_started(pid: int) -> float | None:
         return None
 
 
-def alive(host: str, pid: int, started: float | None, heartbeat: float, now: float) -> bool:
-    """Whether the controller of that row still runs; by its heartbeat (wall clock) where it is on another host."""
+def alive(host: str, pid: int, started: float | None, age: float) -> bool:
+    """Whether the controller of a row still runs.
+
+    Args:
+        host, pid, started: of its process, which is looked for where it is on this host.
+        age: seconds since its last sign of life, by which it is judged on another host; one that comes from the
+            future is none, because a clock was set.
+    """
     if host == socket.gethostname():
         found = process_started(pid)
         return found is not None and (started is None or abs(found - started) < 2)
-    return now - heartbeat < STALE_SECONDS
+    return -FUTURE_SECONDS < age < STALE_SECONDS
 
 
 class FileLock:

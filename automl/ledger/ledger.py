@@ -6,12 +6,13 @@ import json
 import os
 import re
 import shutil
+import socket
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -22,10 +23,14 @@ from automl.spec import SweepSpec
 from automl.trial import ReportPoint, Trial
 
 from . import codec, store
+from .backup import Backups
+from .folders import refuse_links
 from .holder import FileLock, alive
-from .recorder import Recorder, hold
+from .recorder import Recorder, clock, hold
 from .schema import ATTEMPTS, EVENTS, HOLDERS, REPORTS, SWEEPS, TRIALS
+from .trouble import decoding, translated
 
+WATCH_SECONDS: Final = 5.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
@@ -66,8 +71,8 @@ class Ledger:
             StoreError: it is not there, cannot be read or written, is empty, damaged, or of a newer schema.
         """
         engine = store.open_engine(location, create=create, readonly=readonly)
-        url, file, folder = store.locate(location)
-        name = str(file) if file else sa.make_url(url).render_as_string(hide_password=True)
+        _, file, folder = store.locate(location)
+        name = str(file) if file else store.shown(location)
         return cls(engine, name, folder, lockable=file is not None)
 
     def close(self) -> None:
@@ -101,7 +106,9 @@ class Ledger:
 
     def spec(self, sweep: str) -> SweepSpec:
         """What the sweep was made with."""
-        return SweepSpec.from_dict(json.loads(self._row(sweep)["spec"]))
+        row = self._row(sweep)
+        with decoding(self.name):
+            return SweepSpec.from_dict(json.loads(row["spec"]))
 
     def replace_spec(self, sweep: str, spec: SweepSpec) -> None:
         """Keep another spec for a sweep, with a larger budget for instance."""
@@ -109,7 +116,9 @@ class Ledger:
 
     def environment(self, sweep: str) -> dict[str, Any]:
         """Git commit, package versions and hardware that the sweep was made with."""
-        found: dict[str, Any] = json.loads(self._row(sweep)["environment"])
+        row = self._row(sweep)
+        with decoding(self.name):
+            found: dict[str, Any] = json.loads(row["environment"])
         return found
 
     def trials(self, sweep: str) -> list[Trial]:
@@ -119,21 +128,22 @@ class Ledger:
     def snapshot(self, sweep: str) -> Snapshot:
         """The sweep as it is now."""
         row = self._row(sweep)
-        spec = SweepSpec.from_dict(json.loads(row["spec"]))
-        state = self._state(row)
-        status = json.loads((self._holder(row["id"]) or {}).get("status", "{}")) if state == "running" else {}
-        return Snapshot(
-            sweep,
-            state,
-            self._trials(row["id"]),
-            spec.goals,
-            spec.constraints,
-            spec.budget,
-            row["seconds"],
-            last_report_counts=spec.last_report_counts,
-            spec=spec,
-            **status,
-        )
+        state, trials = self._state(row), self._trials(row["id"])
+        holder = self._holder(row["id"]) if state == "running" else None
+        with decoding(self.name):
+            spec = SweepSpec.from_dict(json.loads(row["spec"]))
+            return Snapshot(
+                sweep,
+                state,
+                trials,
+                spec.goals,
+                spec.constraints,
+                spec.budget,
+                row["seconds"],
+                last_report_counts=spec.last_report_counts,
+                spec=spec,
+                **(json.loads(holder["status"]) if holder else {}),
+            )
 
     def events(self, sweep: str) -> Iterator[SweepEvent]:
         """Everything recorded but reports, in order."""
@@ -141,7 +151,9 @@ class Ledger:
         params = {trial.number: trial.params for trial in self._trials(row["id"])}
         query = sa.select(EVENTS).where(EVENTS.c.sweep == row["id"]).order_by(EVENTS.c.id)
         for found in self._rows(query):
-            yield codec.event_of(found["kind"], found["payload"], params.get(found["trial"], {}))
+            with decoding(self.name):
+                event = codec.event_of(found["kind"], found["payload"], params.get(found["trial"], {}))
+            yield event
 
     def folder(self, sweep: str) -> Path:
         """The sweep's own folder, for checkpoints and logs; it may not exist yet."""
@@ -159,27 +171,33 @@ class Ledger:
         Raises:
             StoreError: another controller holds it; the message names its host and pid.
         """
-        lock = FileLock(self.folder(sweep) / "controller.lock") if self._lockable else None
         row = self._row(sweep)
+        with translated(self.name):
+            lock = self._lock(sweep) if self._lockable else None
         try:
             if lock and not lock.acquire():
                 raise self._refusal(sweep, self._holder(row["id"]))
             if lock:
                 store.check_pages(self._engine, self.name)
-            with store.translated(self.name), self._write() as connection:
+            seen = None if lock or self._folder is None else self._left(sweep, row["id"])
+            with translated(self.name), self._write() as connection:
+                # Two controllers that come at once: the second waits here and then sees the first one's row.
+                connection.execute(sa.select(SWEEPS.c.id).where(SWEEPS.c.id == row["id"]).with_for_update())
                 holder = self._holder(row["id"], connection)
-                if not lock and holder and holder["held"] and _is_alive(holder) and self._folder:
+                if seen and holder and (holder["fence"], holder["commits"]) != seen:
                     raise self._refusal(sweep, holder)
                 fence = hold(connection, row["id"])
                 running = {"state": "running", "stop_requested": 0}
                 connection.execute(SWEEPS.update().where(SWEEPS.c.id == row["id"]).values(running))
+            trials = self._trials(row["id"])
         except BaseException:
             if lock:
                 lock.release()
             raise
-        trials = self._trials(row["id"])
-        self._held[sweep] = Recorder(self._engine, self.name, row["id"], trials, fence=fence, lock=lock)
-        return self._held[sweep]
+        backups = Backups(Path(self.name)) if lock else None
+        recorder = Recorder(self._engine, self.name, row["id"], trials, fence=fence, lock=lock, backups=backups)
+        self._held[sweep] = recorder
+        return recorder
 
     def release(self, sweep: str) -> None:
         """Give a held sweep back."""
@@ -191,13 +209,13 @@ class Ledger:
         row = self._row(sweep)
         self.acquire(sweep)
         try:
-            with store.translated(self.name), self._write() as connection:
+            with translated(self.name), self._write() as connection:
                 for table in (REPORTS, ATTEMPTS, EVENTS, TRIALS, HOLDERS):
                     connection.execute(table.delete().where(table.c.sweep == row["id"]))
                 connection.execute(SWEEPS.delete().where(SWEEPS.c.id == row["id"]))
         finally:
             self.release(sweep)
-        with store.translated(self.name):
+        with translated(self.name):
             shutil.rmtree(self.folder(sweep))
 
     def record(self, sweep: str, *events: SweepEvent) -> None:
@@ -206,6 +224,34 @@ class Ledger:
         for event in events:
             recorder.apply(event)
         recorder.commit()
+
+    def _lock(self, sweep: str) -> FileLock:
+        """The lock of a sweep's folder, in which nothing may lead out of the store."""
+        folder = self.folder(sweep)
+        refuse_links(folder)
+        return FileLock(folder / "controller.lock")
+
+    def _left(self, sweep: str, sweep_id: int) -> tuple[int, int]:
+        """See that no controller holds a sweep of a server.
+
+        A clock may have been set, of this host, the other one or the server: a controller that should be dead by its
+        last sign of life is watched for a new one.
+
+        Returns:
+            The fencing number and count of commits as they stand; they must still be so when the sweep is taken.
+        """
+        holder = self._holder(sweep_id)
+        if holder is None:
+            return 0, 0
+        seen, deadline = (holder["fence"], holder["commits"]), time.monotonic() + WATCH_SECONDS
+        while holder and holder["held"]:
+            if _is_alive(holder) or (holder["fence"], holder["commits"]) != seen:
+                raise self._refusal(sweep, holder)
+            if holder["host"] == socket.gethostname() or time.monotonic() > deadline:
+                break
+            time.sleep(WATCH_SECONDS / 20)
+            holder = self._holder(sweep_id)
+        return seen
 
     def _write(self) -> Any:
         return self._engine.execution_options(write=True).begin()
@@ -219,7 +265,7 @@ class Ledger:
             "created": time.time(),
         }
         try:
-            with store.translated(self.name), self._write() as connection:
+            with translated(self.name), self._write() as connection:
                 if connection.scalar(sa.select(SWEEPS.c.id).where(SWEEPS.c.name == spec.name)) is not None:
                     return False
                 connection.execute(SWEEPS.insert(), row)
@@ -231,11 +277,11 @@ class Ledger:
 
     def _update_sweep(self, sweep: str, **values: Any) -> None:
         row = self._row(sweep)
-        with store.translated(self.name), self._write() as connection:
+        with translated(self.name), self._write() as connection:
             connection.execute(SWEEPS.update().where(SWEEPS.c.id == row["id"]).values(values))
 
     def _rows(self, query: sa.Select[Any]) -> list[Mapping[str, Any]]:
-        with store.translated(self.name), self._engine.connect() as connection:
+        with translated(self.name), self._engine.connect() as connection:
             return [dict(row) for row in connection.execute(query).mappings()]
 
     def _row(self, sweep: str) -> Mapping[str, Any]:
@@ -249,11 +295,14 @@ class Ledger:
         return rows[0]
 
     def _holder(self, sweep_id: int, connection: sa.Connection | None = None) -> Mapping[str, Any] | None:
-        query = sa.select(HOLDERS).where(HOLDERS.c.sweep == sweep_id)
-        if connection is not None:
-            found = connection.execute(query).mappings().first()
-            return dict(found) if found else None
-        return next(iter(self._rows(query)), None)
+        """The holder's row, with the time `now` on the clock of its `heartbeat`."""
+        if connection is None:
+            with translated(self.name), self._engine.connect() as connection:
+                return self._holder(sweep_id, connection)
+        now = sa.literal(clock(connection)) if isinstance(clock(connection), float) else clock(connection)
+        query = sa.select(HOLDERS, now.label("now")).where(HOLDERS.c.sweep == sweep_id)
+        found = connection.execute(query).mappings().first()
+        return dict(found) if found else None
 
     def _state(self, row: Mapping[str, Any]) -> str:
         if row["state"] != "running":
@@ -271,12 +320,12 @@ class Ledger:
         reports = sa.select(*columns, REPORTS.c.metrics).where(REPORTS.c.sweep == sweep_id).order_by(*key)
         trials = sa.select(TRIALS).where(TRIALS.c.sweep == sweep_id).order_by(TRIALS.c.number)
         points: dict[int, tuple[ReportPoint, ...]] = {}
-        with store.translated(self.name), self._engine.connect() as connection:
+        with translated(self.name), decoding(self.name), self._engine.connect() as connection:
             rows = [dict(row) for row in connection.execute(trials).mappings()]
             for trial, attempt, sequence, step, seconds, metrics in connection.execute(reports):
                 point = ReportPoint(step, codec.metrics_of(metrics), seconds, attempt, sequence)
                 points[trial] = lineage(points.get(trial, ()), point)
-        return [codec.trial_of(row, points.get(row["number"], ())) for row in rows]
+            return [codec.trial_of(row, points.get(row["number"], ())) for row in rows]
 
 
 def check_name(name: str) -> None:
@@ -288,7 +337,7 @@ def check_name(name: str) -> None:
 
 
 def _is_alive(holder: Mapping[str, Any]) -> bool:
-    return alive(holder["host"], holder["pid"], holder["process_started"], holder["heartbeat"], time.time())
+    return alive(holder["host"], holder["pid"], holder["process_started"], holder["now"] - holder["heartbeat"])
 
 
 def _candidates(name: str) -> Iterator[str]:

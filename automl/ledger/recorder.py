@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import time
@@ -16,9 +17,13 @@ from automl.trial import Trial, TrialState
 from workers.protocol import Report, Started
 
 from . import codec
+from .backup import Backups
 from .holder import FileLock, process_started
 from .schema import ATTEMPTS, EVENTS, HOLDERS, REPORTS, SWEEPS, TRIALS
-from .store import translated
+from .trouble import persistently, translated
+
+
+_LOG = logging.getLogger(__name__)
 
 
 class Recorder:
@@ -28,13 +33,23 @@ class Recorder:
 
     Args:
         trials: every trial of the sweep by number; the list grows and its items are replaced as events come.
-        seconds: of the sweep's earlier runs.
+        fence: the number under which the sweep is held; a larger one in the ledger ends this recorder.
+        lock, backups: of a SQLite file, None for a server.
     """
 
     def __init__(
-        self, engine: sa.Engine, store: str, sweep: int, trials: list[Trial], *, fence: int, lock: FileLock | None
+        self,
+        engine: sa.Engine,
+        store: str,
+        sweep: int,
+        trials: list[Trial],
+        *,
+        fence: int,
+        lock: FileLock | None,
+        backups: Backups | None = None,
     ) -> None:
         self._engine, self._store, self._sweep, self._fence, self._lock = engine, store, sweep, fence, lock
+        self._backups, self._commits = backups, 0
         self.trials = trials
         self._stored = len(trials)
         self._events: list[SweepEvent] = []
@@ -72,17 +87,15 @@ class Recorder:
             StoreError: the store cannot be written to, or another controller has taken the sweep over. What was
                 applied stays uncommitted.
         """
-        connection = self._connection
-        with translated(self._store), connection.begin():
-            self._check_held(connection, status)
-            self._write_events(connection)
-            values = {key: value for key, value in (("seconds", seconds), ("state", state)) if value is not None}
-            if values:
-                connection.execute(SWEEPS.update().where(SWEEPS.c.id == self._sweep).values(values))
-            stop = connection.scalar(sa.select(SWEEPS.c.stop_requested).where(SWEEPS.c.id == self._sweep))
+        values = {key: value for key, value in (("seconds", seconds), ("state", state)) if value is not None}
+        with translated(self._store):
+            stop = persistently(lambda: self._commit_once(values, status))
+        self._commits += 1
         self._stored = len(self.trials)
         self._events.clear()
-        return bool(stop)
+        if self._backups:
+            self._backups.tick()
+        return stop
 
     @property
     def uncommitted(self) -> int:
@@ -97,23 +110,45 @@ class Recorder:
             return float(connection.scalar(query) or 0.0)
 
     def release(self) -> None:
-        """Let another controller hold the sweep."""
+        """Let another controller hold the sweep; where that cannot be written, its lock or lease runs out."""
+        mine = (HOLDERS.c.sweep == self._sweep) & (HOLDERS.c.fence == self._fence)
         try:
             with translated(self._store), self._connection.begin():
-                mine = (HOLDERS.c.sweep == self._sweep) & (HOLDERS.c.fence == self._fence)
                 self._connection.execute(HOLDERS.update().where(mine).values(held=0))
+        except StoreError as error:
+            _LOG.warning("%s", error)
         finally:
             self._connection.close()
             if self._lock:
                 self._lock.release()
+        if self._backups:
+            self._backups.close()
 
-    def _check_held(self, connection: sa.Connection, status: Mapping[str, Any] | None) -> None:
-        values: dict[str, Any] = {"heartbeat": time.time()}
+    def _commit_once(self, values: Mapping[str, Any], status: Mapping[str, Any] | None) -> bool:
+        """One try at a commit; whether somebody asked the sweep to stop."""
+        connection = self._connection
+        with connection.begin():
+            if self._claim(connection, status):
+                self._write_events(connection)
+                if values:
+                    connection.execute(SWEEPS.update().where(SWEEPS.c.id == self._sweep).values(values))
+            return bool(connection.scalar(sa.select(SWEEPS.c.stop_requested).where(SWEEPS.c.id == self._sweep)))
+
+    def _claim(self, connection: sa.Connection, status: Mapping[str, Any] | None) -> bool:
+        """Count this commit, with a sign of life; False where it was made already and only the answer was lost.
+
+        Raises:
+            StoreError: the sweep is held under another number.
+        """
+        values: dict[str, Any] = {"heartbeat": clock(connection), "commits": self._commits + 1}
         if status is not None:
             values["status"] = codec.dumps(status)
         mine = (HOLDERS.c.sweep == self._sweep) & (HOLDERS.c.fence == self._fence) & (HOLDERS.c.held == 1)
-        if connection.execute(HOLDERS.update().where(mine).values(values)).rowcount != 1:
-            raise StoreError(f"{self._store}: another controller has taken the sweep over; this one ends")
+        if connection.execute(HOLDERS.update().where(mine, HOLDERS.c.commits == self._commits).values(values)).rowcount:
+            return True
+        if connection.scalar(sa.select(HOLDERS.c.commits).where(mine)) == self._commits + 1:
+            return False
+        raise StoreError(f"{self._store}: another controller has taken the sweep over; this one ends")
 
     def _write_events(self, connection: sa.Connection) -> None:
         numbers = {event.trial for event in self._events if event.trial is not None and not isinstance(event, Noted)}
@@ -136,7 +171,7 @@ class Recorder:
 
     def _started_row(self, event: Any) -> codec.Row:
         key = {"sweep": self._sweep, "trial": event.trial, "attempt": event.attempt}
-        return {**key, "worker": event.worker}
+        return {**key, "worker": codec.storable(event.worker)}
 
     def _ended_row(self, event: Any) -> codec.Row:
         outcome = event.outcome
@@ -147,7 +182,7 @@ class Recorder:
             "ended": event.at,
             "ending": str(outcome.ending),
             "failure": event.failure or outcome.failure,
-            "message": event.message or outcome.message,
+            "message": codec.storable(event.message or outcome.message),
             "seconds": outcome.seconds,
             "peak_memory_bytes": outcome.peak_memory_bytes,
         }
@@ -157,7 +192,13 @@ class Recorder:
         if event.state is not TrialState.INTERRUPTED:
             return {}
         key = {"sweep": self._sweep, "trial": event.trial, "attempt": self.trials[event.trial].attempts}
-        return {**key, "ended": event.at, "ending": "lost", "message": event.reason, "seconds": event.seconds}
+        return {
+            **key,
+            "ended": event.at,
+            "ending": "lost",
+            "message": codec.storable(event.reason),
+            "seconds": event.seconds,
+        }
 
 
 def hold(connection: sa.Connection, sweep: int) -> int:
@@ -168,16 +209,24 @@ def hold(connection: sa.Connection, sweep: int) -> int:
         "host": socket.gethostname(),
         "pid": os.getpid(),
         "process_started": process_started(os.getpid()),
-        "heartbeat": time.time(),
+        "heartbeat": clock(connection),
         "fence": fence,
         "held": 1,
         "status": "{}",
+        "commits": 0,
     }
     if last is None:
-        connection.execute(HOLDERS.insert(), {"sweep": sweep, **row})
+        connection.execute(HOLDERS.insert().values({"sweep": sweep, **row}))
     else:
         connection.execute(HOLDERS.update().where(HOLDERS.c.sweep == sweep).values(row))
     return fence
+
+
+def clock(connection: sa.Connection) -> Any:
+    """Now, in seconds since 1970, on the one clock that all controllers of a server share."""
+    if connection.dialect.name == "postgresql":
+        return sa.cast(sa.extract("epoch", sa.func.clock_timestamp()), sa.Double)
+    return time.time()
 
 
 def _insert(connection: sa.Connection, table: sa.Table, rows: list[codec.Row]) -> None:

@@ -1,4 +1,7 @@
-"""The tables. Rows of child tables carry the sweep's id; (trial, attempt, sequence) is the key of a report."""
+"""The tables. Rows of child tables carry the sweep's id; (trial, attempt, sequence) is the key of a report.
+
+A change of the tables needs a new VERSION, a step in `migrations` and a file in `tests/automl/ledger/released`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
-VERSION: Final = 1
+VERSION: Final = 2
 METADATA: Final = sa.MetaData()
 
 _Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
@@ -108,4 +111,5 @@ HOLDERS = sa.Table(
     sa.Column("fence", _Big, nullable=False),
     sa.Column("held", sa.Integer, nullable=False),
     sa.Column("status", sa.Text, nullable=False),
+    sa.Column("commits", _Big, nullable=False, server_default="0"),
 )

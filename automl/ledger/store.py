@@ -9,21 +9,24 @@ from __future__ import annotations
 import os
 import sqlite3
 import uuid
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool, StaticPool
 
 from automl.errors import StoreError
 
+from . import trouble
+from .backup import flush
 from .schema import META, METADATA, VERSION
+from .trouble import damaged, translated
 
 IN_MEMORY: Final = "sqlite://"
 FILE_NAME: Final = "ledger.sqlite3"
-BUSY_SECONDS: Final = 30.0
+_CREATION: Final = 0x6175746F6D6C  # of the advisory lock under which a server's tables are made
 
 
 def locate(store: str | os.PathLike[str]) -> tuple[str, Path | None, Path | None]:
@@ -31,6 +34,8 @@ def locate(store: str | os.PathLike[str]) -> tuple[str, Path | None, Path | None
     text = os.fspath(store)
     if text == IN_MEMORY:
         return text, None, None
+    if "\0" in text:
+        raise StoreError(f"a store's path must have no NUL character, got {text!r}")
     if "://" not in text:
         file = Path(text).absolute() / FILE_NAME
         return f"sqlite:///{file}", file, file.parent
@@ -40,7 +45,14 @@ def locate(store: str | os.PathLike[str]) -> tuple[str, Path | None, Path | None
             raise StoreError(f"a SQLite store is a folder or sqlite:///FILE, got {text!r}")
         file = Path(url.database).absolute()
         return f"sqlite:///{file}", file, file.parent
-    return text, None, Path(".automl").absolute()
+    if url.drivername == "postgresql":
+        url = url.set(drivername="postgresql+psycopg")  # older SQLAlchemy takes another driver where none is named
+    return url.render_as_string(hide_password=False), None, Path(".automl").absolute()
+
+
+def shown(url: str | os.PathLike[str]) -> str:
+    """A server's URL without its password."""
+    return sa.make_url(os.fspath(url)).render_as_string(hide_password=True)
 
 
 def open_engine(store: str | os.PathLike[str], *, create: bool, readonly: bool) -> sa.Engine:
@@ -51,8 +63,10 @@ def open_engine(store: str | os.PathLike[str], *, create: bool, readonly: bool) 
     """
     try:
         url, file, _ = locate(store)
-        name = str(file) if file else sa.make_url(url).render_as_string(hide_password=True)
-    except sa.exc.ArgumentError as error:
+        name = str(file) if file else shown(store)
+    except (sa.exc.ArgumentError, ValueError) as error:
+        if isinstance(error, StoreError):
+            raise
         raise StoreError("the store must be a folder or a database URL such as postgresql://host/name") from error
     with translated(name):
         if file is not None:
@@ -61,23 +75,21 @@ def open_engine(store: str | os.PathLike[str], *, create: bool, readonly: bool) 
         engine = _sqlite_engine(url, StaticPool) if memory else _server_engine(url)
         if create or memory:
             _create_tables(engine)
-        check_version(engine, name)
+        if checked_version(engine, name) < VERSION:
+            _upgrade_server(engine, name, readonly=readonly)
         return engine
 
 
-def check_version(engine: sa.Engine, name: str) -> None:
-    """Raise StoreError where the schema is missing or newer than this program knows."""
-    with engine.connect() as connection:
-        try:
-            text = connection.scalar(sa.select(META.c.value).where(META.c.key == "schema_version"))
-        except (sa.exc.OperationalError, sa.exc.ProgrammingError) as error:
-            if "no such table" not in str(error) and "does not exist" not in str(error):
-                raise
-            text = None
+def checked_version(engine: sa.Engine, name: str) -> int:
+    """The version of the schema; raises StoreError where it is missing or newer than this program knows."""
+    text = _version(engine)
     if text is None:
         raise StoreError(f"{name} is no ledger of automl: it has no schema version. It was left as it is")
+    if not text.isdecimal():
+        raise damaged(name, f"its schema version is {text[:20]!r}")
     if int(text) > VERSION:
         raise StoreError(f"{name} has schema version {text}, this automl knows up to {VERSION}: use a newer automl")
+    return int(text)
 
 
 def check_pages(engine: sa.Engine, name: str) -> None:
@@ -85,28 +97,30 @@ def check_pages(engine: sa.Engine, name: str) -> None:
     with translated(name), engine.connect() as connection:
         found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
     if found != "ok":
-        raise StoreError(f"{name}: the file is damaged ({found}). It was left as it is")
+        raise damaged(name, str(found))
 
 
-@contextmanager
-def translated(name: str) -> Iterator[None]:
-    """Turn what the database or the file system says into a StoreError that names the store."""
-    try:
-        yield
-    except sa.exc.SQLAlchemyError as error:
-        raise StoreError(f"{name}: {_explain(str(getattr(error, 'orig', None) or error))}") from error
-    except ModuleNotFoundError as error:
-        raise StoreError(f"{name}: this kind of store needs the package {error.name!r}") from error
-    except OSError as error:
-        raise StoreError(f"{name}: {error.strerror or error}") from error
+def _version(engine: sa.Engine) -> str | None:
+    """None where there is no such table or row."""
+    with engine.connect() as connection:
+        try:
+            found = connection.scalar(sa.select(META.c.value).where(META.c.key == "schema_version"))
+        except (sa.exc.OperationalError, sa.exc.ProgrammingError) as error:
+            if "no such table" not in str(error) and "does not exist" not in str(error):
+                raise
+            return None
+    return None if found is None else str(found)
 
 
-def _explain(message: str) -> str:
-    if "locked" in message or "busy" in message:
-        return f"locked by another process for more than {BUSY_SECONDS:g} s"
-    if "malformed" in message or "not a database" in message:
-        return f"the file is damaged ({message}). It was left as it is"
-    return message.strip()
+def is_ledger(store: str) -> bool:
+    """Whether a server that answers holds a ledger already; raises StoreError where it does not answer."""
+    url, _, _ = locate(store)
+    with translated(shown(store)):
+        engine = _server_engine(url)
+        try:
+            return _version(engine) is not None
+        finally:
+            engine.dispose()
 
 
 def _open_file(file: Path, *, create: bool, readonly: bool) -> sa.Engine:
@@ -115,23 +129,29 @@ def _open_file(file: Path, *, create: bool, readonly: bool) -> sa.Engine:
             raise StoreError(f"there is no store at {file}")
         _create_file(file)
     if file.stat().st_size == 0:
-        raise StoreError(f"{file} is empty, it holds no ledger. It was left as it is; move it away to begin anew")
-    engine = _sqlite_engine(f"sqlite:///file:{_quote(file)}?{_mode(file, readonly)}uri=true", NullPool)
-    check_version(engine, str(file))
-    return engine
+        raise damaged(str(file), "it is empty, it holds no ledger")
+    engine = _sqlite_engine(f"sqlite:///file:{quote(str(file))}?{_mode(file, readonly)}uri=true", NullPool)
+    version = checked_version(engine, str(file))
+    if version == VERSION:
+        return engine
+    from . import migrations
+
+    try:
+        if not readonly:
+            migrations.upgrade_file(file, version)
+            return engine
+        memory = _sqlite_engine(IN_MEMORY, StaticPool)
+        migrations.in_memory(file, version, memory)
+    except sqlite3.Error as error:
+        raise StoreError(f"{file}: it has schema version {version} and could not be migrated: {error}") from error
+    return memory
 
 
 def _mode(file: Path, readonly: bool) -> str:
-    """A folder that cannot be written to has no room for SQLite's side files, so its file cannot change either."""
+    """Where nothing can be written there is no room for SQLite's side files, so the file cannot change either."""
     if os.access(file.parent, os.W_OK) and os.access(file, os.W_OK):
         return "mode=rw&" if not readonly else "mode=ro&"
-    return "mode=ro&immutable=1&"
-
-
-def _quote(file: Path) -> str:
-    from urllib.parse import quote
-
-    return quote(str(file))
+    return "mode=ro&" if Path(f"{file}-wal").exists() else "mode=ro&immutable=1&"
 
 
 def _create_file(file: Path) -> None:
@@ -143,7 +163,11 @@ def _create_file(file: Path) -> None:
         engine = _sqlite_engine(f"sqlite:///{draft}", NullPool)
         _create_tables(engine)
         engine.dispose()
+        flush(draft)
         os.link(draft, file)
+        flush(file.parent)
+    except sqlite3.Error as error:
+        raise StoreError(f"{file}: the store cannot be made: {error}") from error
     except FileExistsError:
         pass  # another process was faster; its file is as good
     finally:
@@ -153,9 +177,20 @@ def _create_file(file: Path) -> None:
 
 def _create_tables(engine: sa.Engine) -> None:
     with engine.connect().execution_options(write=True) as connection, connection.begin():
+        if engine.dialect.name == "postgresql":  # where two that create the same table at once collide
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_CREATION)))
+        if sa.inspect(connection).has_table(META.name):
+            return
         METADATA.create_all(connection)
-        if connection.scalar(sa.select(META.c.value).where(META.c.key == "schema_version")) is None:
-            connection.execute(META.insert(), {"key": "schema_version", "value": str(VERSION)})
+        connection.execute(META.insert(), {"key": "schema_version", "value": str(VERSION)})
+
+
+def _upgrade_server(engine: sa.Engine, name: str, *, readonly: bool) -> None:
+    from . import migrations
+
+    if readonly:
+        raise StoreError(f"{name}: its schema is older; the next `automl sweep` or `resume` in it brings it up to date")
+    migrations.upgrade_server(engine, name)
 
 
 def _server_engine(url: str) -> sa.Engine:
@@ -163,7 +198,7 @@ def _server_engine(url: str) -> sa.Engine:
 
 
 def _sqlite_engine(url: str, pool: type[sa.Pool]) -> sa.Engine:
-    arguments = {"check_same_thread": False, "timeout": BUSY_SECONDS}
+    arguments = {"check_same_thread": False, "timeout": trouble.BUSY_SECONDS}
     engine = sa.create_engine(url, poolclass=pool, connect_args=arguments, hide_parameters=True)
     sa.event.listen(engine, "connect", _configure)
     sa.event.listen(engine, "begin", _begin)

@@ -1,0 +1,91 @@
+"""A second copy of a SQLite ledger, made while it is used: checked before it takes the place of the one before."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+import threading
+import time
+import uuid
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from .trouble import backup_of
+
+BACKUP_SECONDS: Final = 300.0
+_LOG = logging.getLogger(__name__)
+
+
+class Backups:
+    """Keeps the backup of a file not much older than the file, in a thread of its own. Used from one thread.
+
+    A backup that cannot be made (no space is left) is logged and tried again later: the ledger itself is whole.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._thread: threading.Thread | None = None
+        self._due = time.monotonic()
+
+    def tick(self) -> None:
+        """To be called after each commit."""
+        if time.monotonic() >= self._due and not (self._thread and self._thread.is_alive()):
+            self._due = time.monotonic() + BACKUP_SECONDS
+            self._thread = threading.Thread(target=try_back_up, args=(self._file,), name="automl-backup", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        """Make the last one."""
+        if self._thread:
+            self._thread.join()
+        try_back_up(self._file)
+
+
+def try_back_up(file: Path) -> bool:
+    """As `back_up`, but a failure is only logged."""
+    try:
+        back_up(file)
+    except (OSError, sqlite3.Error) as error:
+        _LOG.warning("no backup of %s could be made: %s", file, error)
+        return False
+    return True
+
+
+def back_up(file: Path) -> None:
+    """Copy the file, with all that is committed, to its backup.
+
+    Raises:
+        OSError, sqlite3.Error: it cannot be made, or the file is damaged; an earlier backup stays.
+    """
+    place = backup_of(file)
+    place.parent.mkdir(exist_ok=True)
+    draft = place.with_name(f".{place.name}.{uuid.uuid4().hex}")
+    try:
+        copy(file, draft)
+        draft.replace(place)
+    finally:
+        for left in (draft, Path(f"{draft}-journal"), Path(f"{draft}-wal")):
+            left.unlink(missing_ok=True)
+
+
+def copy(file: Path, target: Path) -> None:
+    """Write a checked copy of a SQLite file that others may be using; raises OSError or sqlite3.Error."""
+    with closing(sqlite3.connect(file.as_uri() + "?mode=rw", uri=True)) as source:
+        with closing(sqlite3.connect(target)) as connection:
+            source.backup(connection)
+            connection.execute("PRAGMA journal_mode=DELETE")  # one file, which can be copied and moved
+            found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if found != "ok":
+            raise sqlite3.DatabaseError(f"it is damaged: {found}")
+    flush(target)
+
+
+def flush(path: Path) -> None:
+    """Wait until a file or folder is on disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,138 @@
+"""Older schemas made into today's: a SQLite file on a copy that takes its place when it is sound, a server in place.
+
+The copy of a file from before stays in the backup folder. `tests/automl/ledger/released` holds a file of every schema
+that was ever released.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import sqlalchemy as sa
+
+from automl.errors import StoreError
+
+from . import backup, holder
+from .schema import HOLDERS, META, VERSION
+from .trouble import backup_of
+
+if TYPE_CHECKING:
+    from alembic.operations import Operations
+
+WAIT_SECONDS: Final = 30.0
+
+
+def _to_2(op: Operations) -> None:
+    """Commits are counted: one whose answer was lost can be told from one that failed."""
+    op.add_column("holders", sa.Column("commits", sa.BigInteger(), nullable=False, server_default="0"))
+
+
+STEPS: Final[Mapping[int, Callable[[Operations], None]]] = {2: _to_2}
+
+
+def upgrade(connection: sa.Connection, version: int) -> None:
+    """Bring the tables from a version to today's, in the transaction of the connection."""
+    from alembic.migration import MigrationContext
+    from alembic.operations import Operations
+
+    operations = Operations(MigrationContext.configure(connection))
+    for step in range(version + 1, VERSION + 1):
+        STEPS[step](operations)
+    connection.execute(META.update().where(META.c.key == "schema_version").values(value=str(VERSION)))
+
+
+def upgrade_file(file: Path, version: int) -> None:
+    """Put a migrated copy in the place of a SQLite file; the file as it was is kept in the backup folder.
+
+    Raises:
+        StoreError: a controller of an older release still uses the file, or another process locks it.
+        OSError, sqlite3.Error, SQLAlchemyError: the copy cannot be made; the file was left as it is.
+    """
+    lock = holder.FileLock(file.with_name(".migration.lock"))
+    try:
+        _wait_for(lock, file)
+        with closing(sqlite3.connect(file, timeout=WAIT_SECONDS, isolation_level=None)) as old:
+            if int(old.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()[0]) != version:
+                return  # another process was faster
+            _refuse_users(old, file)
+            # Nobody else may have the file open for this to succeed, and then everything is in the file itself.
+            mode = old.execute("PRAGMA journal_mode=DELETE").fetchone()[0]
+            if mode != "delete":
+                raise StoreError(f"{file}: its schema is older and another process uses it; try again when it is idle")
+            old.execute("BEGIN IMMEDIATE")
+            _replace(file, version)
+    finally:
+        lock.release()
+
+
+def upgrade_server(engine: sa.Engine, name: str) -> None:
+    """Migrate a server's tables in one transaction; raises StoreError while a controller uses them."""
+    with engine.begin() as connection:
+        query = sa.select(META.c.value).where(META.c.key == "schema_version").with_for_update()
+        version = int(connection.scalar(query) or VERSION)
+        if version >= VERSION:
+            return
+        columns = (HOLDERS.c.host, HOLDERS.c.pid, HOLDERS.c.process_started, HOLDERS.c.heartbeat)
+        for host, pid, started, beat in connection.execute(sa.select(*columns).where(HOLDERS.c.held == 1)):
+            if holder.alive(host, pid, started, time.time() - beat):
+                raise StoreError(_in_use(name, host, pid))
+        upgrade(connection, version)
+
+
+def in_memory(file: Path, version: int, engine: sa.Engine) -> None:
+    """Fill an engine in memory with a migrated copy of a file, for reading; the file stays as it is."""
+    with closing(sqlite3.connect(file.as_uri() + "?mode=ro", uri=True)) as old, engine.connect() as connection:
+        target: Any = connection.connection.dbapi_connection
+        old.backup(target)
+        with connection.begin():
+            upgrade(connection, version)
+
+
+def _wait_for(lock: holder.FileLock, file: Path) -> None:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not lock.acquire():
+        if time.monotonic() > deadline:
+            raise StoreError(f"{file}: another process is migrating it for more than {WAIT_SECONDS:g} s")
+        time.sleep(0.05)
+
+
+def _refuse_users(connection: sqlite3.Connection, file: Path) -> None:
+    query = (
+        "SELECT host, pid, process_started, heartbeat FROM holders JOIN sweeps ON sweeps.id = holders.sweep "
+        "WHERE held = 1 AND sweeps.state = 'running'"
+    )
+    for host, pid, started, beat in connection.execute(query):
+        if holder.alive(host, pid, started, time.time() - beat):
+            raise StoreError(_in_use(str(file), host, pid))
+
+
+def _in_use(name: str, host: str, pid: int) -> str:
+    return f"{name}: its schema is older, and process {pid} on {host} still runs a sweep in it; end that one first"
+
+
+def _replace(file: Path, version: int) -> None:
+    kept = backup_of(file).with_name(f"{file.name}.v{version}")
+    kept.parent.mkdir(exist_ok=True)
+    draft = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
+    try:
+        backup.copy(file, kept)
+        backup.copy(file, draft)
+        engine = sa.create_engine(f"sqlite:///{draft}", poolclass=sa.pool.NullPool)
+        with engine.begin() as connection:
+            upgrade(connection, version)
+        with closing(sqlite3.connect(draft)) as connection:
+            connection.execute("PRAGMA journal_mode=WAL")
+            if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
+                raise StoreError(f"{file}: its migrated copy is not sound; the file was left as it is")
+        backup.flush(draft)
+        draft.replace(file)
+        backup.flush(file.parent)
+    finally:
+        for left in (draft, Path(f"{draft}-journal"), Path(f"{draft}-wal"), Path(f"{draft}-shm")):
+            left.unlink(missing_ok=True)

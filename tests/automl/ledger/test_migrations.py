@@ -1,0 +1,153 @@
+"""Every schema that was ever released is read, and migrated on a copy; a newer one is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from automl.errors import StoreError
+from automl.ledger import Ledger
+from automl.ledger.codec import dumps, trial_row
+from automl.ledger.holder import FileLock, process_started
+from automl.ledger.schema import METADATA, VERSION
+from automl.ledger.store import FILE_NAME
+from automl.trial import Trial
+
+RELEASED = Path(__file__).parent / "released"
+OLDER = [file for file in sorted(RELEASED.glob("v*.sqlite3")) if file.stem != f"v{VERSION}"]
+
+
+def plain(trial: Trial) -> dict[str, Any]:
+    points = [[p.step, dumps(p.metrics), p.seconds, p.attempt, p.sequence] for p in trial.reports]
+    return {**trial_row(0, trial), "reports": points}
+
+
+def check_content(ledger: Ledger, released: Path) -> None:
+    expected = json.loads(released.with_suffix(".json").read_text())
+    assert [info.name for info in ledger.sweeps()] == list(expected)
+    for sweep, trials in expected.items():
+        found = [plain(trial) for trial in ledger.trials(sweep)]
+        # a field that came later has its default
+        assert [{key: row[key] for key in old} for row, old in zip(found, trials, strict=True)] == trials
+        assert ledger.spec(sweep).budget.trials == 12
+    assert ledger.environment("nmt")["git_commit"] == "abc"
+    assert ledger.snapshot("nmt").state == "interrupted"
+    assert len(list(ledger.events("nmt"))) == 21
+
+
+def columns(file: Path) -> dict[str, Any]:
+    with closing(sqlite3.connect(file)) as connection:
+        return {t: connection.execute(f"PRAGMA table_info({t})").fetchall() for t in sorted(METADATA.tables)}
+
+
+@pytest.fixture(params=OLDER, ids=lambda file: file.stem)
+def released(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    shutil.copy(request.param, tmp_path / FILE_NAME)
+    file: Path = request.param
+    return file
+
+
+def test_a_file_of_every_schema_is_kept() -> None:
+    assert [int(file.stem[1:]) for file in sorted(RELEASED.glob("v*.sqlite3"))] == list(range(1, VERSION + 1))
+
+
+def test_the_newest_of_them_is_of_today(tmp_path: Path) -> None:
+    """Fails where the tables are changed and VERSION is not."""
+    Ledger.open(tmp_path / "fresh", create=True).close()
+    assert columns(tmp_path / "fresh" / FILE_NAME) == columns(RELEASED / f"v{VERSION}.sqlite3")
+    shutil.copy(RELEASED / f"v{VERSION}.sqlite3", tmp_path / FILE_NAME)
+    check_content(Ledger.open(tmp_path), RELEASED / f"v{VERSION}.sqlite3")
+
+
+def test_an_older_file_is_read_as_it_is(released: Path, tmp_path: Path) -> None:
+    check_content(Ledger.open(tmp_path, readonly=True), released)
+    assert (tmp_path / FILE_NAME).read_bytes() == released.read_bytes()
+    assert not (tmp_path / "backup").exists()
+
+
+def test_an_older_file_is_migrated_on_a_copy_and_kept(released: Path, tmp_path: Path) -> None:
+    check_content(Ledger.open(tmp_path), released)
+    check_content(Ledger.open(tmp_path), released)
+    Ledger.open(tmp_path / "fresh", create=True).close()
+    assert columns(tmp_path / FILE_NAME) == columns(tmp_path / "fresh" / FILE_NAME)
+    kept = tmp_path / "backup" / f"{FILE_NAME}.{released.stem}"
+    (tmp_path / "older").mkdir()
+    shutil.copy(kept, tmp_path / "older" / FILE_NAME)
+    check_content(Ledger.open(tmp_path / "older", readonly=True), released)
+    ledger = Ledger.open(tmp_path)
+    assert ledger.acquire("nmt").commit() is False
+    ledger.close()
+
+
+def test_a_migration_that_fails_leaves_the_file_as_it_was(
+    released: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from automl.ledger import migrations
+
+    def fail(op: Any) -> None:
+        op.drop_table("events")
+        op.drop_table("absent")
+
+    monkeypatch.setattr(migrations, "STEPS", dict.fromkeys(range(2, VERSION + 1), fail))
+    with pytest.raises(StoreError, match="no such table: absent"):
+        Ledger.open(tmp_path)
+    monkeypatch.undo()
+    check_content(Ledger.open(tmp_path, readonly=True), released)
+    assert [path.name for path in tmp_path.iterdir() if path.name.endswith(("-wal", "-journal"))] == []
+
+
+def test_a_sweep_that_an_older_release_still_runs_keeps_its_file(released: Path, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection, connection:
+        connection.execute("UPDATE sweeps SET state = 'running' WHERE name = 'nmt'")
+        values = (os.uname().nodename, os.getpid(), process_started(os.getpid()))
+        connection.execute("UPDATE holders SET held = 1, host = ?, pid = ?, process_started = ?", values)
+    with pytest.raises(StoreError, match=rf"process {os.getpid()} on .* still runs a sweep in it"):
+        Ledger.open(tmp_path)
+    assert Ledger.open(tmp_path, readonly=True).snapshot("nmt").state == "running"
+
+
+def test_a_file_that_somebody_has_open_is_not_migrated_under_his_hands(
+    released: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from automl.ledger import migrations
+
+    monkeypatch.setattr(migrations, "WAIT_SECONDS", 0.2)
+    with closing(sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("BEGIN")
+        connection.execute("SELECT * FROM sweeps").fetchall()
+        with pytest.raises(StoreError, match=r"locked|another process uses it"):
+            Ledger.open(tmp_path)
+    check_content(Ledger.open(tmp_path), released)
+
+
+def test_one_that_another_process_migrates_is_waited_for(
+    released: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from automl.ledger import migrations
+
+    monkeypatch.setattr(migrations, "WAIT_SECONDS", 0.2)
+    lock = FileLock(tmp_path / ".migration.lock")
+    assert lock.acquire()
+    with pytest.raises(StoreError, match="another process is migrating it"):
+        Ledger.open(tmp_path)
+    lock.release()
+    check_content(Ledger.open(tmp_path), released)
+
+
+def test_a_newer_file_is_refused(tmp_path: Path) -> None:
+    Ledger.open(tmp_path, create=True).close()
+    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection, connection:
+        connection.execute(f"UPDATE meta SET value = '{VERSION + 1}'")
+    before = (tmp_path / FILE_NAME).read_bytes()
+    for readonly in (True, False):
+        with pytest.raises(StoreError, match=f"schema version {VERSION + 1}, this automl knows up to {VERSION}"):
+            Ledger.open(tmp_path, readonly=readonly)
+    assert (tmp_path / FILE_NAME).read_bytes() == before

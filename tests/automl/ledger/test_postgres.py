@@ -1,0 +1,301 @@
+"""The ledger on a real PostgreSQL: the lease, its fencing number, restarts in the middle, many controllers at once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import postgres
+import pytest
+import sqlalchemy as sa
+from objectives import loss_of, make_spec, quick
+
+from automl import sweeps
+from automl.errors import StoreError
+from automl.events import Begun, Noted, Proposed
+from automl.ledger import Ledger, store
+from automl.ledger import ledger as ledger_module
+from automl.ledger.recorder import Recorder
+from automl.ledger.schema import HOLDERS
+from automl.trial import TrialState
+from workers.context import Context
+from workers.protocol import Report
+
+pytestmark = pytest.mark.skipif(postgres.missing() is not None, reason=str(postgres.missing()))
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[postgres.Server]:
+    with postgres.server() as running:
+        yield running
+
+
+@pytest.fixture
+def url(server: postgres.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)  # the files of trials are in .automl of the current folder
+    return server.database()
+
+
+def change_holder(url: str, **values: Any) -> None:
+    engine = sa.create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+    with engine.begin() as connection:
+        connection.execute(HOLDERS.update().values(values))
+    engine.dispose()
+
+
+def test_a_sweep_runs_and_is_read_back(url: str) -> None:
+    ledger = Ledger.open(url, create=True)
+    spec = make_spec(trials=4)
+    ledger.create_sweep(spec, {"git_commit": "abc"})
+    snapshot = sweeps.run(spec, ledger=ledger, objective=quick, dispatcher="inline")
+    other = Ledger.open(url, readonly=True)
+    assert repr(other.trials("test")) == repr(list(snapshot.trials))
+    assert (other.snapshot("test").state, len(list(other.events("test")))) == ("finished", 16)
+    ledger.delete("test")
+    assert other.sweeps() == []
+
+
+def test_text_that_a_database_refuses_is_written_out(url: str) -> None:
+    ledger = Ledger.open(url, create=True)
+    ledger.create_sweep(make_spec())
+    ledger.acquire("test")
+    ledger.record("test", Proposed(0, {"lr": 0.1}, "a\0b\udcff"), Noted("note", "\0\udcff", 0))
+    assert ledger.trials("test")[0].source == "a\\x00b\\udcff"
+
+
+def test_a_database_without_a_ledger_is_left_alone_until_something_is_created(url: str) -> None:
+    assert not store.is_ledger(url)
+    with pytest.raises(StoreError, match="is no ledger of automl"):
+        Ledger.open(url)
+    assert not store.is_ledger(url)
+
+
+def test_a_server_that_is_not_there_is_a_store_error(url: str) -> None:
+    with pytest.raises(StoreError, match="refused") as caught:
+        Ledger.open("postgresql://me:hunter2@127.0.0.1:1/x")
+    assert "hunter2" not in str(caught.value)
+
+
+def hold_elsewhere(url: str) -> subprocess.Popen[str]:
+    """A controller in another process; it commits every tenth of a second until it is killed."""
+    code = (
+        "import sys,time;from automl.ledger import Ledger;l=Ledger.open(sys.argv[1]);r=l.acquire('test')\n"
+        "print('held',flush=True)\nwhile True:\n    r.commit()\n    time.sleep(0.1)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", code, url]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    assert child.stdout is not None
+    assert child.stdout.readline() == "held\n"
+    return child
+
+
+def test_a_second_controller_is_refused_until_the_first_is_dead(url: str) -> None:
+    ledger = Ledger.open(url, create=True)
+    ledger.create_sweep(make_spec())
+    child = hold_elsewhere(url)
+    try:
+        with pytest.raises(StoreError, match=f"held by process {child.pid} on {os.uname().nodename}"):
+            ledger.acquire("test")
+        assert ledger.snapshot("test").state == "running"
+    finally:
+        child.kill()
+        child.wait()
+    assert ledger.snapshot("test").state == "interrupted"
+    ledger.acquire("test")
+
+
+@pytest.mark.parametrize("hours", [-1.0, 0.0, 1.0])
+def test_a_controller_on_another_host_keeps_its_lease_whatever_the_clocks_say(
+    url: str, monkeypatch: pytest.MonkeyPatch, hours: float
+) -> None:
+    """Its last sign of life lies an hour back or ahead, because a clock was set; it is alive all the same."""
+    monkeypatch.setattr(ledger_module, "WATCH_SECONDS", 1.0)
+    ledger = Ledger.open(url, create=True)
+    ledger.create_sweep(make_spec())
+    child = hold_elsewhere(url)
+    done = threading.Event()
+
+    def keep_changing() -> None:
+        while not done.wait(0.02):
+            change_holder(url, host="elsewhere", heartbeat=time.time() + 3600 * hours)
+
+    change_holder(url, host="elsewhere", heartbeat=time.time() + 3600 * hours)
+    changing = threading.Thread(target=keep_changing)
+    changing.start()
+    try:
+        with pytest.raises(StoreError, match=r"held by process .* on elsewhere"):
+            ledger.acquire("test")
+    finally:
+        done.set()
+        changing.join()
+        child.kill()
+        child.wait()
+
+
+def test_a_lease_that_ran_out_is_taken_and_the_old_holder_is_fenced_off(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_module, "WATCH_SECONDS", 0.3)
+    first, second = Ledger.open(url, create=True), Ledger.open(url)
+    first.create_sweep(make_spec())
+    old = first.acquire("test")
+    first.record("test", Proposed(0, {"lr": 0.1}, "bayes"))
+    change_holder(url, host="elsewhere")
+    with pytest.raises(StoreError, match="held by process"):
+        second.acquire("test")  # it gave a sign of life a moment ago
+    change_holder(url, heartbeat=time.time() - 3600)
+    new = second.acquire("test")
+    old.apply(Proposed(1, {"lr": 0.9}, "bayes"))
+    with pytest.raises(StoreError, match="another controller has taken the sweep over"):
+        old.commit()
+    new.apply(Proposed(1, {"lr": 0.2}, "bayes"))
+    new.commit()
+    assert [trial.params["lr"] for trial in second.trials("test")] == [0.1, 0.2]
+    first.release("test")  # which must not free what the other one holds
+    with pytest.raises(StoreError, match="held by process"):
+        first.acquire("test")
+
+
+def test_of_many_that_come_at_once_one_gets_the_sweep(url: str) -> None:
+    """Eight at a sweep whose controller is dead: each sees that it may be taken."""
+    ledgers = [Ledger.open(url, create=True) for _ in range(8)]
+    ledgers[0].create_sweep(make_spec())
+    got: list[Recorder] = []
+    refused: list[str] = []
+    barrier = threading.Barrier(8)
+
+    def take(ledger: Ledger) -> None:
+        barrier.wait()
+        try:
+            got.append(ledger.acquire("test"))
+        except StoreError as error:
+            refused.append(str(error))
+
+    each([lambda ledger=ledger: take(ledger) for ledger in ledgers])
+    assert len(got) == 1
+    assert len(refused) == 7
+    assert all("held by process" in message for message in refused)
+
+
+def test_tables_that_many_create_at_once_are_there_once(server: postgres.Server, url: str) -> None:
+    def create() -> None:
+        Ledger.open(url, create=True).create_sweep(make_spec())
+
+    each([create] * 8)
+    assert [info.name for info in Ledger.open(url).sweeps()] == ["test", *(f"test-{i}" for i in range(2, 9))]
+
+
+def each(actions: list[Callable[[], Any]]) -> None:
+    """Do all at once, in threads; the first error is raised."""
+    errors: list[Exception] = []
+
+    def run(action: Callable[[], Any]) -> None:
+        try:
+            action()
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(action,)) for action in actions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+def test_a_server_that_is_restarted_again_and_again_costs_a_sweep_nothing(server: postgres.Server, url: str) -> None:
+    """Restarted as by a crash while a sweep commits several times for each of its reports."""
+    spec = make_spec(trials=6)
+    ledger = Ledger.open(url, create=True)
+    ledger.create_sweep(spec)
+    done = threading.Event()
+    restarts = 0
+
+    def restart() -> None:
+        nonlocal restarts
+        while restarts < 2 and not done.wait(0.2):
+            server.stop()
+            server.start()
+            restarts += 1
+
+    def objective(trial: Context) -> dict[str, float]:
+        for step in range(8):
+            time.sleep(0.02)
+            trial.report(step=step, loss=loss_of(trial.params, step))
+        return {"loss": loss_of(trial.params, 8)}
+
+    thread = threading.Thread(target=restart)
+    thread.start()
+    try:
+        snapshot = sweeps.run(spec, ledger=ledger, objective=objective, dispatcher="inline")
+    finally:
+        done.set()
+        thread.join()
+    assert restarts == 2
+    assert snapshot.state == "finished"
+    kept = Ledger.open(url, readonly=True)
+    assert repr(kept.trials("test")) == repr(list(snapshot.trials))
+    assert [trial.state for trial in kept.trials("test")] == [TrialState.COMPLETED] * 6
+    assert all([p.step for p in trial.reports] == list(range(8)) for trial in kept.trials("test"))
+    assert all(trial.attempts == 1 for trial in kept.trials("test"))
+    assert len([event for event in kept.events("test") if isinstance(event, Begun)]) == 6
+
+
+def test_a_commit_whose_answer_is_lost_is_not_made_twice(url: str) -> None:
+    """The connection breaks after the server has committed, and before it could say so."""
+    ledger = Ledger.open(url, create=True)
+    ledger.create_sweep(make_spec())
+    recorder = ledger.acquire("test")
+    lost = 0
+
+    def lose(connection: sa.Connection) -> None:
+        nonlocal lost
+        if connection.get_execution_options().get("write"):
+            connection.connection.dbapi_connection.commit()  # type: ignore[union-attr]
+            if lost < 3:
+                lost += 1
+                raise sa.exc.OperationalError("COMMIT", {}, ConnectionError("connection lost"), None)
+
+    sa.event.listen(ledger._engine, "commit", lose)
+    recorder.apply(Proposed(0, {"lr": 0.1}, "bayes"))
+    recorder.apply(Begun(0, 1))
+    recorder.apply(Report(0, 1, 0, 1, {"loss": 1.0}, 0.1))
+    recorder.apply(Noted("note", "once"))
+    recorder.commit(5.0)
+    recorder.apply(Report(0, 1, 1, 2, {"loss": 0.5}, 0.2))
+    recorder.commit(6.0)
+    assert lost >= 2
+    assert [point.sequence for point in ledger.trials("test")[0].reports] == [0, 1]
+    assert len([event for event in ledger.events("test") if isinstance(event, Noted)]) == 1
+
+
+def test_an_older_schema_is_migrated_in_place(url: str) -> None:
+    ledger = Ledger.open(url, create=True)
+    ledger.create_sweep(make_spec())
+    recorder = ledger.acquire("test")
+    ledger.record("test", Proposed(0, {"lr": 0.1}, "bayes"))
+    engine = sa.create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+    assert recorder.commit() is False
+    recorder._connection.close()
+    with engine.begin() as connection:
+        connection.execute(sa.text("ALTER TABLE holders DROP COLUMN commits"))
+        connection.execute(sa.text("UPDATE meta SET value = '1'"))
+    with pytest.raises(StoreError, match="its schema is older"):
+        Ledger.open(url, readonly=True)
+    with pytest.raises(StoreError, match=rf"process {os.getpid()} on .* still runs a sweep"):
+        Ledger.open(url)
+    with engine.begin() as connection:
+        connection.execute(sa.text("UPDATE holders SET held = 0"))
+    each([lambda: Ledger.open(url)] * 4)
+    again = Ledger.open(url)
+    again.acquire("test").commit()
+    assert [trial.params for trial in again.trials("test")] == [{"lr": 0.1}]
