@@ -143,6 +143,8 @@ def _newest_first(folder: Path) -> Iterator[Path]:
 
 def _verified(path: Path) -> dict[str, Any] | None:
     try:
+        if not (path / "manifest.json").is_file():
+            return None
         manifest = json.loads((path / "manifest.json").read_text())
         sound = manifest["format"] == FORMAT and isinstance(manifest["progress"], dict)
         files: Mapping[str, Any] = manifest["files"]
@@ -153,6 +155,8 @@ def _verified(path: Path) -> dict[str, Any] | None:
 
 
 def _sha256(path: Path) -> str:
+    if not path.is_file():  # a pipe or a device in its place would be read for ever
+        raise OSError(f"{path} is no regular file")
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import urlsplit
 
 import click
 
@@ -52,7 +51,17 @@ def opened(store: str, *, write: bool = False) -> Iterator[Ledger]:
 
 def refuse_password(store: str) -> None:
     """Raise StoreError where a URL holds a password: it would show in `ps` and in the shell's history."""
-    if "://" in store and urlsplit(store).password is not None:
+    if "://" not in store:
+        return
+    from sqlalchemy.exc import ArgumentError
+
+    from automl.ledger.store import has_password
+
+    try:
+        found = has_password(store)
+    except (ArgumentError, ValueError) as error:
+        raise StoreError("the store must be a folder or a database URL such as postgresql://host/name") from error
+    if found:
         raise StoreError(
             "a store's URL must not hold a password, which everybody on this machine could read: "
             "put it into the environment variable PGPASSWORD or into ~/.pgpass"

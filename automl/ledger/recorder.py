@@ -22,7 +22,6 @@ from .holder import FileLock, process_started
 from .schema import ATTEMPTS, EVENTS, HOLDERS, REPORTS, SWEEPS, TRIALS
 from .trouble import persistently, translated
 
-
 _LOG = logging.getLogger(__name__)
 
 

@@ -51,8 +51,16 @@ def locate(store: str | os.PathLike[str]) -> tuple[str, Path | None, Path | None
 
 
 def shown(url: str | os.PathLike[str]) -> str:
-    """A server's URL without its password."""
-    return sa.make_url(os.fspath(url)).render_as_string(hide_password=True)
+    """A server's URL without its password; without its options too, which may hold one."""
+    return sa.make_url(os.fspath(url)).set(query={}).render_as_string(hide_password=True)
+
+
+def has_password(store: str) -> bool:
+    """Whether a URL holds a password, before its host or among its options."""
+    if "://" not in store:
+        return False
+    url = sa.make_url(store)
+    return url.password is not None or any("password" in key.lower() or "passwd" in key.lower() for key in url.query)
 
 
 def open_engine(store: str | os.PathLike[str], *, create: bool, readonly: bool) -> sa.Engine:
