@@ -28,6 +28,8 @@ def translated(name: str) -> Iterator[None]:
         yield
     except sa.exc.SQLAlchemyError as error:
         raise _explained(name, str(getattr(error, "orig", None) or error)) from error
+    except UnicodeDecodeError as error:  # SQLite quotes what it cannot read
+        raise damaged(name, f"text that cannot be read: {error}") from error
     except ModuleNotFoundError as error:
         raise StoreError(f"{name}: this kind of store needs the package {error.name!r}") from error
     except OSError as error:
