@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from pydantic import ValidationError
 
 from automl.errors import SpaceError, UsageError
@@ -74,7 +75,9 @@ class Resolution:
         if len(self.problems.found) > before:
             return None
         try:
-            return Space(*self.tuned.values(), constraints=[*self._declared_constraints(), *constraints])
+            space = Space(*self.tuned.values(), constraints=[*self._declared_constraints(), *constraints])
+            space.sample(np.random.default_rng(0))  # which needs a configuration that the constraints allow
+            return space
         except SpaceError as error:
             self.problems.under(self.root, ("space",), str(error))
             return None

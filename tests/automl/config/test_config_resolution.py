@@ -133,7 +133,7 @@ def test_a_condition_is_inherited_from_a_parent_that_is_not_tuned() -> None:
         ("width: [64, 96]", Choice("width", [64, 96], ordered=True, default=96)),
         ("num_heads: {low: 1, high: 6}", Int("num_heads", 1, 6, default=4)),
         ("num_heads: {low: 1, high: 6, log: true}", Int("num_heads", 1, 6, log=True, default=4)),
-        ("num_heads: [3, 5]", Choice("num_heads", [3, 5], ordered=True, default=3)),
+        ("num_heads: [2, 16]", Choice("num_heads", [2, 16], ordered=True, default=2)),
         ("optimizer: {default: sgd}", Choice("optimizer", ["sgd", "adam"], default="sgd")),
         ("width: {affects: speed}", Int("width", 32, 512, default=128, affects={"speed"})),
         ("learning_rate: [1e-3, 1]", Choice("learning_rate", [1e-3, 1], ordered=True, default=1e-3, affects="quality")),
@@ -141,6 +141,11 @@ def test_a_condition_is_inherited_from_a_parent_that_is_not_tuned() -> None:
 )
 def test_an_entry_fills_its_gaps_from_the_declaration(entry: str, expected: Float | Int | Choice) -> None:
     assert resolve(f"space: {{{entry}}}")[0].parameters[expected.name] == expected
+
+
+def test_a_space_that_the_constraints_leave_empty_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no configuration satisfies the constraints"):
+        resolve("space: {num_heads: [3, 5]}")
 
 
 def test_an_override_narrows_an_entry() -> None:

@@ -1,0 +1,249 @@
+"""Hostile names, checkpoints, configurations and environments: refused with a message, and nothing of theirs is run."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import os
+import pickle
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from click.testing import CliRunner
+
+from automl.cli import cli
+from automl.errors import UsageError
+from automl.ledger import Ledger
+from automl.spec import SweepSpec
+from workers import checkpoint
+from workers.checkpoint import Checkpoint
+
+ROOT = Path(__file__).parents[1]
+CONFIG = "name: toy\nspace: {x: {low: 0.0, high: 1.0, default: 0.5}}\ngoals: minimize loss\nsuggester: sobol\n"
+OBJECTIVE = "def objective(trial):\n    return {'loss': trial.params['x']}\n"
+NAMES = [
+    "..", ".", "../../etc/x", "/etc/x", "a\nb", "a\n", "a\0b", "-x", "--help-me", "\u202egnp.exe", "a\u2066b",
+    "a\u200bb", "x" * 300, "a b", "a;b", "$(touch x)", "ä", "CON:", "a\\b", "%2e%2e", "a\r", "\ufeffa", "",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a finished sweep `toy` in a folder `home`."""
+    folder, before = tmp_path_factory.mktemp("hostile"), Path.cwd()
+    (folder / "home").mkdir()
+    os.chdir(folder / "home")
+    Path("toy.yaml").write_text(CONFIG)
+    Path("mine.py").write_text(OBJECTIVE)
+    done = automl("sweep", "toy.yaml", "--objective", "mine.py:objective", "--dispatcher", "inline", "--trials", "2")
+    os.chdir(before)
+    assert done.exit_code == 0, done.output
+    return folder
+
+
+@pytest.fixture
+def folder(made: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(made / "home")
+    return made
+
+
+def automl(*arguments: str) -> Any:
+    return CliRunner().invoke(cli, list(arguments))
+
+
+def files(folder: Path) -> set[str]:
+    found = {str(path.relative_to(folder)) for path in folder.rglob("*") if "__pycache__" not in path.parts}
+    return {name for name in found if not name.endswith(("-wal", "-shm"))}  # of SQLite, they come and go
+
+
+@pytest.mark.parametrize("name", NAMES, ids=ascii)
+def test_a_hostile_name_is_refused_everywhere(folder: Path, name: str) -> None:
+    before = files(folder)
+    options = ["--objective", "mine.py:objective", "--dispatcher", "inline", "--trials", "1"]
+    given = [
+        ["sweep", "toy.yaml", *options, f"--name={name}"],
+        ["sweep", "toy.yaml", *options, f"name={json.dumps(name)}"],
+    ]
+    given += [[verb, "--", name] for verb in ("status", "trials", "best", "stop", "resume", "report")]
+    given += [["delete", "--yes", "--", name], ["logs", "--", name, "0"], ["compare", "--", "toy", name]]
+    for arguments in given:
+        done = automl(*arguments)
+        assert done.exit_code == 2, (arguments, done.output)
+        assert isinstance(done.exception, SystemExit), (arguments, done.exception)
+        assert "\n" not in done.stderr.partition("Error: ")[2].strip(), "a name makes no line of its own"
+        assert not set(done.stderr) & set("\u202e\u2066\u200b\0\r\ufeff"), "a name is shown, not obeyed"
+    assert files(folder) == before
+
+
+class Payload:
+    """Unpickled, it leaves a file behind."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[str]]:
+        return os.mkdir, (str(self.path),)
+
+
+def poison(path: Path, file: str, content: bytes, *, signed: bool) -> None:
+    """Replace a file of a checkpoint; `signed` puts its hash into the manifest."""
+    (path / file).write_bytes(content)
+    if signed and file != "manifest.json":
+        manifest = json.loads((path / "manifest.json").read_text())
+        manifest["files"][file]["sha256"] = hashlib.sha256(content).hexdigest()
+        (path / "manifest.json").write_text(json.dumps(manifest))
+
+
+def header(entry: dict[str, Any]) -> bytes:
+    text = json.dumps({"a": entry}).encode()
+    return struct.pack("<Q", len(text)) + text
+
+
+HEADERS = [
+    header({"dtype": "F32", "shape": [2**60], "data_offsets": [0, 2**62]}),
+    header({"dtype": "F32", "shape": [4], "data_offsets": [-16, 0]}),
+    struct.pack("<Q", 2**63) + b"{}",
+    struct.pack("<Q", 100_000) + b"[" * 100_000,
+    b"",
+]
+
+
+@pytest.mark.parametrize("kind", ["pickle", "torch", "manifest", *range(len(HEADERS)), "pipe", "device", "leaving"])
+def test_a_poisoned_checkpoint_is_passed_over_and_nothing_of_it_is_run(tmp_path: Path, kind: str | int) -> None:
+    made = [Checkpoint({"a": torch.full((2,), float(n))}, {}, {"updates": n}) for n in (1, 2)]
+    checkpoint.save(tmp_path, 1, made[0])
+    path = checkpoint.save(tmp_path, 2, made[1])
+    trap, file = tmp_path / "trap", "model.safetensors"
+    if kind == "pickle":
+        poison(path, file, pickle.dumps(Payload(trap)), signed=True)
+    elif kind == "torch":
+        torch.save(Payload(trap), path / file)
+        poison(path, file, (path / file).read_bytes(), signed=True)
+    elif kind == "manifest":
+        poison(path, "manifest.json", b"[" * 100_000, signed=False)
+    elif kind == "leaving":
+        text = (path / "manifest.json").read_text().replace(file, "../../../secret")
+        (path / "manifest.json").write_text(text)
+    elif kind in ("pipe", "device"):
+        (path / file).unlink()
+        os.mkfifo(path / file) if kind == "pipe" else (path / file).symlink_to("/dev/zero")
+    else:
+        poison(path, file, HEADERS[int(kind)], signed=True)
+    passed_over: list[str] = []
+    found = checkpoint.load(tmp_path, passed_over)
+    assert found is not None
+    assert found.progress == {"updates": 1}
+    assert passed_over == ["00000002"]
+    assert not trap.exists()
+
+
+HOSTILE = [
+    "workload: os.system",
+    "workload: ../../mine",
+    "workload: automl.cli",
+    "suggester: mine.objective",
+    "stopper: os:system",
+    "objective: mine.py:objective",
+    'constraints: [\'__import__("os").system("touch trap") == 0\']',
+    "constraints: ['().__class__.__bases__[0].__subclasses__() == 1']",
+    "constraints: ['9**9**9**9 > x']",
+    "space: {x: {low: !!python/object/apply:os.system ['touch trap'], high: 1}}",
+    "space: {x: {low: 0, high: 1, when: 'os.system'}}",
+    "store: postgresql://me:hunter2@127.0.0.1/x",
+    "store: postgresql://127.0.0.1/x?password=hunter2",
+    "store: 'http://['",
+    'store: "a\\0b"',
+]
+
+
+@pytest.mark.parametrize("line", HOSTILE)
+def test_a_configuration_cannot_name_code_or_hold_a_password(folder: Path, line: str) -> None:
+    key = line.partition(":")[0]
+    kept = [other for other in CONFIG.splitlines() if not other.startswith(f"{key}:")]
+    Path("hostile.yaml").write_text("\n".join([*kept, line]) + "\n")
+    before = files(folder)
+    done = automl(
+        "sweep", "hostile.yaml", "--objective", "mine.py:objective", "--dispatcher", "inline", "--trials", "1"
+    )
+    assert done.exit_code == 2, done.output
+    assert isinstance(done.exception, SystemExit)
+    assert "hunter2" not in done.output + done.stderr
+    assert files(folder) == before
+
+
+def test_a_ledger_cannot_name_code(folder: Path) -> None:
+    """What a ledger says is looked up among the installed names, and is data everywhere else."""
+    store = Ledger.open(".automl")
+    for key, value in (("suggester", "os.system"), ("stopper", "mine:objective"), ("workload", "mine.objective")):
+        spec = store.spec("toy").to_dict()
+        store.replace_spec("toy", SweepSpec.from_dict({**spec, key: value}))
+        done = automl("resume", "toy", "--trials", "9", "--objective", "mine.py:objective", "--dispatcher", "inline")
+        assert done.exit_code == 2, (key, done.output)
+        assert isinstance(done.exception, SystemExit)
+        store.replace_spec("toy", SweepSpec.from_dict(spec))
+    spec = store.spec("toy").to_dict()
+    with pytest.raises(UsageError):
+        SweepSpec.from_dict({**spec, "constraints": ["__import__('os').getpid() > 0"]})
+
+
+def calls(tree: ast.AST) -> set[str]:
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            name = ast.unparse(node.func)
+            weights_only = any(keyword.arg == "weights_only" for keyword in node.keywords)
+            found.add(f"{name} weights_only" if weights_only else name)
+    return found
+
+
+UNSAFE = {
+    "eval", "exec", "compile", "__import__", "pickle.load", "pickle.loads", "cloudpickle.loads", "cloudpickle.load",
+    "torch.load", "yaml.load", "yaml.unsafe_load", "marshal.loads", "shelve.open", "os.system", "np.load", "numpy.load",
+    "joblib.load",
+}  # fmt: skip
+
+
+def test_nothing_is_unpickled_or_evaluated_but_what_this_process_sent_itself() -> None:
+    found = {}
+    for package in ("automl", "workers", "search_spaces"):
+        for file in (ROOT / package).rglob("*.py"):
+            tree = ast.parse(file.read_text())
+            used = calls(tree) & UNSAFE
+            if used:
+                found[str(file.relative_to(ROOT))] = used
+    found = {name: used for name, used in found.items() if not harmless(name, used)}
+    assert found == {"automl/dispatch/pickling.py": {"cloudpickle.loads"}, "workers/actor.py": {"cloudpickle.loads"}}
+
+
+def harmless(name: str, used: set[str]) -> bool:
+    """numpy reads no pickles unless it is told to."""
+    text = (ROOT / name).read_text()
+    return used <= {"np.load", "numpy.load"} and "allow_pickle" not in text
+
+
+def test_a_password_of_the_environment_is_nowhere_to_be_seen(folder: Path) -> None:
+    """The program itself, with passwords in its environment, in a sweep whose trials fail with a traceback."""
+    secret = "hunter2-of-the-environment"
+    Path("mine.py").write_text("def objective(trial):\n    raise ValueError('no')\n")
+    names = ("PGPASSWORD", "RAY_AUTH_TOKEN", "AWS_SECRET_ACCESS_KEY")
+    environment = {**os.environ, **dict.fromkeys(names, secret), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "automl"]
+    sweep = ["sweep", "toy.yaml", "--objective", "mine.py:objective", "--dispatcher", "inline", "--trials", "2"]
+    shown = ""
+    for arguments in (
+        sweep,
+        ["trials", "toy-2", "--json"],
+        ["sweep", "toy.yaml", "--store", "postgresql://127.0.0.1:1/x"],
+    ):
+        done = subprocess.run([*command, *arguments], capture_output=True, text=True, env=environment, check=False)
+        shown += done.stdout + done.stderr
+    assert "ValueError" in shown
+    assert secret not in shown
+    assert not [path for path in folder.rglob("*") if path.is_file() and secret.encode() in path.read_bytes()]
