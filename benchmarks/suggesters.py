@@ -108,7 +108,7 @@ def measure_missing(options: argparse.Namespace) -> None:
             for name in names:
                 num_trials = options.trials or usual_trials(suggester, name)
                 row = rows.get((name, suggester, seed, fingerprint(suggester)))
-                if suggester in broken or (row and row["trials"] >= num_trials):
+                if suggester in broken or (row and row["trials"] >= num_trials) or not worth(suggester, name):
                     continue
                 if time.perf_counter() - started > 60 * options.minutes:
                     return
@@ -117,6 +117,11 @@ def measure_missing(options: argparse.Namespace) -> None:
                 except CannotInstall as error:
                     print(f"{suggester} is left out: {error}", file=sys.stderr, flush=True)
                     broken.add(suggester)
+
+
+def worth(suggester: str, problem: str) -> bool:
+    """As a black box ours is only compared where metrics are reported apart."""
+    return suggester != "bayes-blackbox" or "apart" in problems.load(problem).tags
 
 
 def usual_trials(suggester: str, problem: str) -> int:
