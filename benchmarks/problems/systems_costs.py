@@ -10,9 +10,10 @@ from automl.trial import ReportPoint
 from search_spaces import Choice, Int, Space
 from search_spaces.errors import TrialFailure
 
+from ._deadline import COSTS, GPU_80, SPEED, Resolve
 from ._simulator import Noise, Run, check_memory, curve, step_seconds
 from .base import Metrics, Observation, Params, Problem, problem
-from .systems import COSTS, GPU_80, SPEED, Resolve, processor, processor_space, translation, translation_space
+from .systems import processor, processor_space, translation, translation_space
 
 
 def to_target(name: str, space: Space, resolve: Resolve, target: float, limit: float) -> Problem:

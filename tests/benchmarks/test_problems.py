@@ -10,7 +10,7 @@ import pytest
 from benchmarks import aggregate, problems, report
 from benchmarks.contestants import fingerprint
 from benchmarks.loop import regret, run
-from benchmarks.problems import systems
+from benchmarks.problems import systems, systems_parallel
 from benchmarks.problems._simulator import Device, Run, peak_memory, step_seconds
 from benchmarks.scoring import Scale, hypervolume, scales
 from benchmarks.store import KEYS, Row, append, compact, load
@@ -65,13 +65,13 @@ def test_half_of_the_space_fails_where_it_says_so() -> None:
 
 RESOLVE = {
     "translation_one_gpu": systems.translation,
-    "language_model_eight_gpus": systems.language_model,
-    "mesh_sixteen_gpus": systems.mesh,
+    "language_model_eight_gpus": systems_parallel.language_model,
+    "mesh_sixteen_gpus": systems_parallel.mesh,
     "image_classifier": systems.image,
     "finetune": systems.finetune,
     "recurrent": systems.recurrent,
     "processor": systems.processor,
-    "vision_transformer": systems.vision_transformer,
+    "vision_transformer": systems_parallel.vision_transformer,
 }
 
 
