@@ -65,7 +65,8 @@ def run(
     def start() -> Dispatcher:
         return _dispatcher(kind, spec, objective, ray_address)
 
-    return conduct(spec, ledger, kind, start, on_change=on_change, resume=resume)
+    watch = _measured(spec.name, on_change) if dispatcher == "ray" else on_change
+    return conduct(spec, ledger, kind, start, on_change=watch, resume=resume)
 
 
 def conduct(
@@ -213,6 +214,21 @@ def _suggestions(spec: SweepSpec, *, ahead: bool) -> Suggestions:
         lambda name: SUGGESTERS.get(name)(spec.space, spec.goals, spec.constraints, seed=spec.seed), spec.suggester
     )
     return Ahead(proposer, spec.space, depth=min(4, num_slots(spec))) if ahead else Suggestions(proposer)
+
+
+def _measured(sweep: str, on_change: Callable[[Snapshot], None] | None) -> Callable[[Snapshot], None]:
+    """`on_change`, and Ray's metrics from when Ray is there."""
+    metrics: list[Callable[[Snapshot], None]] = []
+
+    def watch(snapshot: Snapshot) -> None:
+        if not metrics and snapshot.num_slots:
+            from .bridges.ray_metrics import RayMetrics
+
+            metrics.append(RayMetrics(sweep))
+        for each in (*metrics, *([on_change] if on_change else [])):
+            each(snapshot)
+
+    return watch
 
 
 def _dispatcher(

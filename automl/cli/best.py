@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from automl.confirmation import read
 from automl.errors import AutomlError
 
 from . import NO_SUCCESS
@@ -26,6 +27,7 @@ def command(ctx: click.Context, sweep: str, store: str, as_json: bool) -> None:
     with opened(store) as ledger:
         snapshot = ledger.snapshot(sweep)
         space = ledger.spec(sweep).space
+        confirmation = read(ledger, sweep)
     best = snapshot.best
     if best is None:
         message = f"no trial of {sweep} has succeeded"
@@ -34,7 +36,8 @@ def command(ctx: click.Context, sweep: str, store: str, as_json: bool) -> None:
         click.echo(f"{message}; see automl trials {sweep}", err=True)
         ctx.exit(NO_SUCCESS)
     if as_json:
-        emit(best_object(snapshot, best))
+        found = best_object(snapshot, best)
+        emit(found | {"confirmation": confirmation.to_dict()} if confirmation else found)
         return
     from automl.report.console import console
     from automl.report.summary import comparison, pareto_table
@@ -42,3 +45,5 @@ def command(ctx: click.Context, sweep: str, store: str, as_json: bool) -> None:
     console().print(comparison(snapshot, space))
     if len(snapshot.goals) > 1:
         console().print(pareto_table(snapshot))
+    if confirmation:
+        console().print(f"\n{confirmation}")

@@ -42,7 +42,7 @@ def command(ctx: click.Context, /, sweep: str, store: str, **options: Any) -> No
         if ledger.snapshot(sweep).state == "finished" and spec.budget == ledger.spec(sweep).budget:
             click.echo(f"{sweep} is finished; to go on, raise its --trials or --budget", err=True)
             return
-        _check(spec, options["objective"])
+        check_runnable(spec, options["objective"])
         objective = load_objective(options["objective"]) if options["objective"] else None
         where = {key: options[key] for key in ("dispatcher", "ray_address")}
         status = run_sweep(spec, ledger, store, objective=objective, resume=True, **where)
@@ -61,8 +61,8 @@ def _with_budget(spec: SweepSpec, trials: str | None, time: str | None) -> Sweep
     return replace(spec, budget=budget)
 
 
-def _check(spec: SweepSpec, objective: str | None) -> None:
-    """What a sweep needs must still be there."""
+def check_runnable(spec: SweepSpec, objective: str | None) -> None:
+    """Raise UsageError or DataError where what the sweep needs is not there any more."""
     if spec.workload is None and objective is None:
         raise UsageError(f"sweep {spec.name} tunes a function of your own: name it with --objective FILE:NAME")
     if spec.workload is not None:

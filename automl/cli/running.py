@@ -54,6 +54,24 @@ def run_sweep(
     return status_of(snapshot)
 
 
+def run_quietly(
+    spec: SweepSpec, ledger: Ledger, store: str, objective: Callable[[Any], Any] | None, silent: bool, **where: Any
+) -> int:
+    """Run trials that wait in the ledger, without a summary; the exit status."""
+    from automl import sweeps
+    from automl.report.live import view
+
+    if silent:
+        return status_of(sweeps.run(spec, ledger=ledger, objective=objective, resume=True, **where))
+    with view() as show:
+        snapshot = sweeps.run(spec, ledger=ledger, objective=objective, on_change=show, resume=True, **where)
+        show(snapshot)
+    if snapshot.state == "interrupted":
+        options = "" if store == STORE else f" --store {shlex.quote(store)}"
+        click.echo(f"interrupted; go on with: automl resume {spec.name}{options}", err=True)
+    return status_of(snapshot)
+
+
 def status_of(snapshot: Snapshot) -> int:
     """The exit status of a sweep that ended so."""
     if snapshot.state == "interrupted":

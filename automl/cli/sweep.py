@@ -14,6 +14,7 @@ from .running import ray_options, run_sweep
 
 if TYPE_CHECKING:
     from automl.config import Config
+    from automl.ledger import Ledger
 
 # Option to the key of the configuration that it sets.
 KEYS = {
@@ -35,6 +36,13 @@ KEYS = {
 @click.option("--workers", metavar="N", help="Trials that run at the same time.")
 @click.option("--seed", metavar="N", help="Seed of everything random.")
 @click.option("--store", metavar="URL", help="Folder or database URL of the sweeps.  [default: .automl]")
+@click.option(
+    "--prior",
+    "priors",
+    multiple=True,
+    metavar="SOURCE",
+    help="Trials that are known: FILE.csv, optuna:URL#STUDY or sweep:NAME; may be given several times.",
+)
 @click.option("--dry-run", is_flag=True, help="Check everything, show what would run, create nothing.")
 @objective_option
 @ray_options
@@ -51,6 +59,7 @@ def command(ctx: click.Context, /, config: str, overrides: tuple[str, ...], **op
       automl sweep configs/nmt.yaml data.name=multi30k data.dir=data --trials 20
       automl sweep configs/nmt.yaml space.precision=[fp32,bf16] --name precision --budget 10m
       automl sweep mine.yaml --objective train.py:objective
+      automl sweep mine.yaml --objective train.py:objective --prior old.csv --prior optuna:sqlite:///old.db#study
     """
     loaded = _load(config, overrides, options)
     objective = load_objective(options["objective"]) if options["objective"] else None
@@ -65,11 +74,33 @@ def command(ctx: click.Context, /, config: str, overrides: tuple[str, ...], **op
         name = ledger.create_sweep(loaded.spec, describe(), rename=options["name"] is None)
         if name != loaded.spec.name:
             click.echo(f"{loaded.spec.name} is in use: this sweep is {name}", err=True)
+        known = _add_priors(ledger, name, options["priors"])
         where = {key: options[key] for key in ("dispatcher", "ray_address")}
-        status = run_sweep(ledger.spec(name), ledger, loaded.store, objective=objective, **where)
+        status = run_sweep(ledger.spec(name), ledger, loaded.store, objective=objective, resume=known > 0, **where)
     finally:
         ledger.close()
     ctx.exit(status)
+
+
+def _add_priors(ledger: Ledger, name: str, sources: tuple[str, ...]) -> int:
+    """Add what is known from elsewhere; how many trials that is. They count among the sweep's trials."""
+    from dataclasses import replace
+
+    from automl import prior
+
+    spec, total = ledger.spec(name), 0
+    try:
+        for source in sources:
+            found = prior.read(source, spec.space, spec.goals, ledger)
+            total += prior.add(ledger, name, found.trials)
+            click.echo(f"{source}: {found}", err=True)
+    except Exception:
+        ledger.delete(name)  # nothing has run: a sweep that cannot begin as asked is none
+        raise
+    if total and spec.budget.trials is not None:
+        budget = replace(spec.budget, trials=spec.budget.trials + total)
+        ledger.replace_spec(name, replace(spec, budget=budget))
+    return total
 
 
 def _load(config: str, overrides: tuple[str, ...], options: dict[str, Any]) -> Config:

@@ -24,6 +24,8 @@ def certainty(record: Record, insights: Sequence[Insight]) -> str:
     """What another run of the best configuration would probably reach, and where that is known from."""
     best = record.snapshot.best
     learned = _of_goal(record, insights)
+    if record.confirmation is not None:
+        return str(record.confirmation)
     if best is None or learned is None:
         return ""
     low, middle, high = expected(record, learned, best)
@@ -47,6 +49,8 @@ def doubts(record: Record, insights: Sequence[Insight]) -> Iterator[str]:
     """Every warning."""
     yield from caveats(record.snapshot, record.space)
     yield from _noise(record, insights)
+    if record.confirmation is not None and not record.confirmation.exceeds_noise:
+        yield f"training the best again did not tell them apart: {record.confirmation}"
     for insight in insights:
         from automl.suggesters.bayes.diagnosis import calibrate
 
@@ -61,7 +65,7 @@ def doubts(record: Record, insights: Sequence[Insight]) -> Iterator[str]:
 def _noise(record: Record, insights: Sequence[Insight]) -> Iterator[str]:
     """Whether the lead of the best over the next is within what one configuration varies by itself."""
     learned, scored = _of_goal(record, insights), record.scored()
-    if learned is None or len(scored) < 2:
+    if learned is None or len(scored) < 2 or record.confirmation is not None:
         return
     (best, value), (second, other) = scored[:2]
     noise = float(learned.model.hyper.noise.sqrt().median())

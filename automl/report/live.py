@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -138,6 +139,14 @@ class PlainLines:
         self.console.print(f"[{text.duration(snapshot.seconds):>7}] {line}", markup=False, soft_wrap=True)
 
 
+def state_lines(snapshot: Snapshot) -> list[str]:
+    """How the sweep stands, in two lines of text."""
+    words = [snapshot.state, _budget_text(snapshot), *_counts(snapshot)]
+    left = _left_text(snapshot)
+    second = [f"workers {snapshot.busy_slots} of {snapshot.num_slots} busy"] if snapshot.num_slots else []
+    return [", ".join([*words, left] if left else words), ", ".join([*second, f"suggestions {snapshot.suggesting}"])]
+
+
 # The parts of the view, from top to bottom
 
 
@@ -202,7 +211,7 @@ def _row(
         Text(str(trial.number), style="bold green" if is_best else ""),
         Text(state, style=STYLES.get(str(trial.state), "")),
         Text("-" if value is None else text.number(value), style="bold green" if is_best else ""),
-        Text(text.duration(_seconds(snapshot, trial))),
+        Text(_time(snapshot, trial)),
         Text(_difference(trial, default), style="dim"),
     )
 
@@ -210,6 +219,15 @@ def _row(
 def _difference(trial: Trial, default: Mapping[str, Any]) -> str:
     changed = {name: value for name, value in trial.params.items() if default.get(name) != value}
     return text.configuration(changed) or "the default"
+
+
+def _time(snapshot: Snapshot, trial: Trial) -> str:
+    """How long the trial has taken; of one that runs also how long trials usually take, where three tell."""
+    taken = text.duration(_seconds(snapshot, trial))
+    ended = [other.seconds for other in snapshot.in_state(TrialState.COMPLETED) if other.seconds > 0]
+    if trial.state is not TrialState.RUNNING or len(ended) < 3:
+        return taken
+    return f"{taken} of ~{text.duration(median(ended))}"
 
 
 def _seconds(snapshot: Snapshot, trial: Trial) -> float:

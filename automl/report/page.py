@@ -20,6 +20,7 @@ from .figures import PANELS
 from .html import as_json, link, table
 from .recipe import recipe
 from .record import Record
+from .sketch import sketch
 
 MOST_ROWS = 200
 
@@ -95,6 +96,7 @@ def _head(record: Record, insights: Sequence[Insight], panels: Sequence[Panel]) 
     yield f'<p class="state">{escape(state)}</p>'
     yield f'<p class="answer">{escape(answer.sentence(record))}</p>'
     yield f'<p class="certainty">{escape(answer.certainty(record, insights))}</p>'
+    yield sketch(record)
     links = [("asked", "What was asked"), ("recipe", "Best configuration"), *((p.key, p.title) for p in panels)]
     yield f"<nav>{''.join(link(f'#{key}', name) for key, name in links)}{link('#trials', 'Trials')}</nav>"
     doubts = list(answer.doubts(record, insights))

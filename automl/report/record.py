@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from automl import ranking
+from automl import confirmation, ranking
+from automl.confirmation import Confirmation
 from automl.events import Begun, Ended, Moved, Noted, SweepEvent
 from automl.goals import Goal
 from automl.snapshot import Snapshot
@@ -47,6 +48,7 @@ class Record:
         snapshot: of the sweep; spec: what was asked.
         environment: git commit, versions and hardware, empty where they were not kept.
         attempts: in order of their beginning; notes: in order.
+        confirmation: of the best configurations, None where they were not trained again.
     """
 
     snapshot: Snapshot
@@ -54,13 +56,15 @@ class Record:
     environment: Mapping[str, Any] = field(default_factory=dict)
     attempts: Sequence[Attempt] = ()
     notes: Sequence[Note] = ()
+    confirmation: Confirmation | None = None
 
     @classmethod
     def read(cls, ledger: Ledger, sweep: str) -> Record:
         """The sweep of that name as the ledger has it now; raises UsageError where there is none."""
         snapshot, events = ledger.snapshot(sweep), list(ledger.events(sweep))
         attempts, notes = _attempts(events, snapshot), _notes(events)
-        return cls(snapshot, ledger.spec(sweep), ledger.environment(sweep), attempts, notes)
+        spec, environment = ledger.spec(sweep), ledger.environment(sweep)
+        return cls(snapshot, spec, environment, attempts, notes, confirmation.read(ledger, sweep))
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> Record:

@@ -69,7 +69,8 @@ def _metrics(snapshot: Snapshot, best: Trial, baseline: Trial) -> Iterator[tuple
     others = [name for name in best.metrics if name not in goals]
     for name in others[: MAX_METRICS - len(goals)]:
         show = text.memory if name.endswith("_bytes") else text.number
-        yield name, _cells(best.metrics[name], baseline.metrics.get(name), show=show)
+        label = f"{name} (reported)" if name in best.params else name
+        yield label, _cells(best.metrics[name], baseline.metrics.get(name), show=show)
 
 
 def _cells(
@@ -143,8 +144,11 @@ def _next_commands(snapshot: Snapshot, options: str) -> list[str]:
     if snapshot.state == "interrupted":
         commands = {"Go on": f"automl resume {name}", "See what is there": f"automl trials {name}"}
     else:
-        commands = {"Every trial": f"automl trials {name}"}
+        commands = {"Every trial": f"automl trials {name}", "With figures": f"automl report {name}"}
         if snapshot.best:
             commands["The best, for a program"] = f"automl best {name} --json"
+        if snapshot.best and snapshot.spec and snapshot.spec.workload:
+            commands["Is it more than noise?"] = f"automl confirm {name}"
+            commands["Take it away"] = f"automl export {name}"
     width = max(map(len, commands))
     return [f"{words + ':':<{width + 1}}  {typed}" for words, typed in commands.items()]

@@ -61,6 +61,8 @@ class Workload(ABC):
         fixed: the `fixed` section: options that are not tuned.
         seed: of everything random.
 
+    Where `trains_on_valid` is set, `data.with_valid: true` adds the validation data to the training data.
+
     `smallest` holds a `data` and a `fixed` section with which a run takes about a second, for the conformance tests.
 
     Options are looked up in `params`, then `fixed`, then the workload's defaults (`self.option(name)`).
@@ -70,6 +72,7 @@ class Workload(ABC):
     summary: ClassVar[str]
     goals: ClassVar[tuple[str, ...]]
     last_report_counts: ClassVar[bool] = False
+    trains_on_valid: ClassVar[bool] = False
     defaults: ClassVar[Mapping[str, Any]] = {}
     smallest: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 

@@ -29,7 +29,7 @@ def panel(record: Record, insights: Sequence[Insight]) -> Panel:
     caption = (
         "Each point is a trial: what it reached, against what the surrogate predicts for it from all other "
         "trials, with 90% of what it thinks possible (its hyperparameters are those of all trials). Points on the "
-        "diagonal are predicted well. " + " ".join(f"{verdict}." for verdict in verdicts)
+        "diagonal are predicted well. " + "".join(f"\n{verdict}." for verdict in verdicts)
     )
     return Panel("calibration", TITLE, caption, tuple(_draw(one) for one in learned))
 

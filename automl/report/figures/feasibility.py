@@ -12,6 +12,8 @@ from automl.report.draw import GREEN, RED, Figure, Panel, axis, escape, figure, 
 from automl.report.effects import Insight, configurations, grid_of, moved
 from automl.report.record import Record
 from automl.trial import Trial, TrialState
+from search_spaces import Choice
+from search_spaces.parameters import Parameter
 
 TITLE = "Where configurations fail"
 NUM_AVERAGED = 16
@@ -100,9 +102,14 @@ def _map(
     return figure([heat, *marks], 440, **layout)
 
 
-def _marks(ended: list[Trial], parameters: Sequence[Any], failed: bool) -> dict[str, Any]:
+def _aside(parameter: Parameter, number: int) -> float:
+    """Trials of the same choice lie beside each other."""
+    return (number * 0.618 % 1.0 - 0.5) * 0.5 if isinstance(parameter, Choice) else 0.0
+
+
+def _marks(ended: list[Trial], parameters: Sequence[Parameter], failed: bool) -> dict[str, Any]:
     trials = [trial for trial in ended if (trial.state is TrialState.FAILED) is failed]
-    columns = [[position(p, t.params[p.name]) for t in trials] for p in parameters]
+    columns = [[position(p, t.params[p.name]) + _aside(p, t.number) for t in trials] for p in parameters]
     kinds = [(t.failure or str(t.state)).replace("_", " ") for t in trials]
     return {
         "type": "scatter",
@@ -114,7 +121,7 @@ def _marks(ended: list[Trial], parameters: Sequence[Any], failed: bool) -> dict[
             "symbol": "x" if failed else "circle-open",
             "color": RED if failed else GREEN,
             "size": 7 if len(trials) < 500 else 4,
-            "line": {"width": 1.5},
+            "line": {"width": 1.5, "color": RED if failed else GREEN},
         },
         "text": [f"trial {t.number}: {escape(kind)}" for t, kind in zip(trials, kinds, strict=True)],
         "hoverinfo": "text",

@@ -25,7 +25,7 @@ def panel(record: Record, insights: Sequence[Insight]) -> Panel:
         "How far a parameter alone moves the metric, the others staying as they were tried: 1 is as much as the metric "
         "varies over all trials. Lines hold 90% of what is believed. "
     )
-    caption += " ".join(_unreached(record, one.learned) for one in insights)
+    caption += "".join(_unreached(record, one.learned) for one in insights)
     return Panel("importance", title, caption.strip(), tuple(_bars(one.learned, one.effects) for one in insights))
 
 
@@ -33,7 +33,7 @@ def _unreached(record: Record, learned: Learned) -> str:
     missing = [n for n, p in record.space.parameters.items() if n not in learned.names and p.size != 1]
     if not missing:
         return ""
-    return f"By what they are said to affect, {', '.join(missing)} cannot change {learned.metric}."
+    return f"\nBy what they are said to affect, {', '.join(missing)} cannot change {learned.metric}."
 
 
 def _bars(learned: Learned, found: Sequence[Effect]) -> Figure:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from html import unescape
 from typing import Any
 
 from automl.report.draw import SCALE, Panel, axis, escape, figure, position, rounded
@@ -56,6 +57,7 @@ def _dimension(parameter: Parameter, scored: list[tuple[Trial, float]]) -> dict[
         position(parameter, trial.params[parameter.name]) if parameter.name in trial.params else None
         for trial, _ in scored
     ]
+    found["ticktext"] = [unescape(tick) for tick in found["ticktext"]]  # these are shown as they are
     ticks: dict[str, Any] = {key: list(found[key]) for key in ("tickvals", "ticktext") if key in found}
     if None in values:
         absent = low - 0.12 * (high - low)

@@ -44,6 +44,7 @@ class Translation(Trainable):
     name: ClassVar[str] = "translation"
     summary: ClassVar[str] = "Transformer encoder-decoder on parallel sentences, judged by BLEU"
     goals: ClassVar[tuple[str, ...]] = ("maximize bleu",)
+    trains_on_valid: ClassVar[bool] = True
     defaults: ClassVar[Mapping[str, Any]] = options.DEFAULTS
     smallest: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "data": {"train": 150, "valid": 10},

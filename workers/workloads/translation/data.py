@@ -16,7 +16,7 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -28,10 +28,10 @@ from . import builtin
 
 NAMES = ("builtin", "multi30k", "parallel")
 _KEYS = {
-    "builtin": ("name", "dir", "train", "valid"),
-    "multi30k": ("name", "dir", "source_language", "target_language"),
+    "builtin": ("name", "dir", "with_valid", "train", "valid"),
+    "multi30k": ("name", "dir", "with_valid", "source_language", "target_language"),
     "parallel": (
-        *("name", "dir", "source_language", "target_language"),
+        *("name", "dir", "with_valid", "source_language", "target_language"),
         *("source", "target", "valid_source", "valid_target"),
     ),
 }
@@ -57,6 +57,9 @@ class Corpus:
     def __getitem__(self, rows: slice) -> Corpus:
         return Corpus(self.sources[rows], self.targets[rows])
 
+    def __add__(self, other: Corpus) -> Corpus:
+        return Corpus([*self.sources, *other.sources], [*self.targets, *other.targets])
+
 
 @dataclass(frozen=True)
 class Splits:
@@ -74,6 +77,13 @@ def load(data: Mapping[str, Any]) -> Splits:
         DataError: the name or a key is unknown, a file is missing, damaged or no UTF-8, two files have different
             numbers of lines, or a line is empty; the message names file and line.
     """
+    splits = _load(data)
+    if not data.get("with_valid"):
+        return splits
+    return replace(splits, train=splits.train + splits.valid)
+
+
+def _load(data: Mapping[str, Any]) -> Splits:
     name = _check_keys(data)
     if name == "builtin":
         return Splits(**{split: _corpus(pairs[: _count(data, split)]) for split, pairs in builtin.splits().items()})
@@ -108,6 +118,8 @@ def _check_keys(data: Mapping[str, Any]) -> str:
     for key in data:
         if key not in _KEYS[name]:
             raise DataError(f"data set {name!r} takes no key {key!r}: {nearest(str(key), list(_KEYS[name]))}")
+    if not isinstance(data.get("with_valid", False), bool):
+        raise DataError(f"data.with_valid is true or false, got {data['with_valid']!r}")
     return str(name)
 
 

@@ -1,0 +1,80 @@
+"""A sweep as an Ax experiment: Ax's analyses on what was found, and Ax's own suggestions from there on.
+
+client = experiment(automl.load("nmt"))
+client.compute_analyses()
+client.get_best_parameterization()
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from automl import ranking
+from automl.errors import UsageError
+from automl.result import Result
+from automl.snapshot import Snapshot
+from automl.trial import Trial, TrialState
+from search_spaces import Choice, Int, Space
+from search_spaces.parameters import Parameter
+from workers.protocol import Params
+
+
+def experiment(sweep: Result | Snapshot) -> Any:
+    """An `ax.Client` that knows every finished trial.
+
+    Conditional parameters are flattened: an inactive one is told as its default or the middle of its range. Trials that
+    failed or kept to no constraint are marked as failed, running ones as running.
+
+    Raises:
+        UsageError: the sweep does not say what its space is, or nothing of it can be tuned.
+    """
+    from ax import Client
+
+    snapshot = sweep.snapshot if isinstance(sweep, Result) else sweep
+    if snapshot.spec is None:
+        raise UsageError("this sweep does not say what its space is: load it with automl.load")
+    space = snapshot.spec.space
+    parameters = [_config(p) for p in space.parameters.values() if p.size != 1]
+    if not parameters:
+        raise UsageError("nothing of this sweep can be tuned: Ax has no experiments without parameters")
+    client = Client()
+    client.configure_experiment(parameters=parameters, name=snapshot.sweep)
+    goals = ", ".join(goal.metric if goal.maximize else f"-{goal.metric}" for goal in snapshot.goals)
+    client.configure_optimization(objective=goals, outcome_constraints=[str(c) for c in snapshot.constraints])
+    for trial in snapshot.trials:
+        if trial.state.finished or trial.state is TrialState.RUNNING:
+            _attach(client, snapshot, space, trial)
+    return client
+
+
+def _attach(client: Any, snapshot: Snapshot, space: Space, trial: Trial) -> None:
+    index = client.attach_trial(_flattened(space, trial.params), arm_name=f"trial_{trial.number}")
+    if trial.state is TrialState.RUNNING:
+        return
+    last = snapshot.last_report_counts
+    values = {g.metric: ranking.value(trial, g, last_report_counts=last) for g in snapshot.goals}
+    data: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
+    data |= {c.metric: trial.metrics[c.metric] for c in snapshot.constraints if c.metric in trial.metrics}
+    if trial.state is TrialState.FAILED or len(data) < len(snapshot.goals):
+        client.mark_trial_failed(index, failed_reason=trial.message or trial.failure or "no value")
+    else:
+        client.complete_trial(index, raw_data=data)
+
+
+def _flattened(space: Space, params: Params) -> dict[str, Any]:
+    tunable = {name: parameter for name, parameter in space.parameters.items() if parameter.size != 1}
+    return {name: params.get(name, parameter.middle()) for name, parameter in tunable.items()}
+
+
+def _config(parameter: Parameter) -> Any:
+    from ax import ChoiceParameterConfig, RangeParameterConfig
+
+    if isinstance(parameter, Choice):
+        kinds = {type(choice) for choice in parameter.choices}
+        kind = {bool: "bool", int: "int", float: "float"}.get(kinds.pop(), "str") if len(kinds) == 1 else "str"
+        ordered = parameter.ordered or kind in ("int", "float")
+        return ChoiceParameterConfig(parameter.name, list(parameter.choices), kind, is_ordered=ordered)
+    kind = "int" if isinstance(parameter, Int) else "float"
+    scaling = "log" if parameter.log else "linear"  # type: ignore[attr-defined]
+    bounds = (parameter.low, parameter.high)  # type: ignore[attr-defined]
+    return RangeParameterConfig(parameter.name, bounds, kind, scaling=scaling)

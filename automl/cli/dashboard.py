@@ -1,0 +1,45 @@
+"""`automl dashboard SWEEP`: the figures of the report as a page that keeps up with the sweep."""
+
+from __future__ import annotations
+
+import time
+import webbrowser
+
+import click
+
+from .common import opened, store_option, sweep_argument
+
+
+@click.command("dashboard", short_help="Serve the report's figures as a live page.")
+@sweep_argument
+@store_option
+@click.option("--port", default=0, type=click.IntRange(0, 65535), help="Port of this machine.  [default: any]")
+@click.option("--open", "open_browser", is_flag=True, help="Open the page in a browser.")
+def command(sweep: str, store: str, port: int, open_browser: bool) -> None:
+    """Serve the figures of a sweep, updating while it runs; Ctrl-C ends the page, not the sweep.
+
+    Only this machine can reach it, and only with the token in the address that is printed. From another machine:
+    ssh -L PORT:127.0.0.1:PORT HOST.
+
+    \b
+    Examples:
+      automl dashboard nmt
+      automl dashboard nmt --port 8800 --open
+    """
+    from automl.report.board import Board
+    from automl.report.serve import serving
+
+    with opened(store) as ledger:
+        board = Board(ledger, sweep)
+        with serving(board, port) as server:
+            board.start()
+            click.echo(f"{sweep} is at {server.address}\nCtrl-C ends the page")
+            if open_browser:
+                webbrowser.open(server.address)
+            try:
+                while True:
+                    time.sleep(3600)
+            except KeyboardInterrupt:
+                return
+            finally:
+                board.close()

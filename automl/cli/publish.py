@@ -1,0 +1,38 @@
+"""`automl publish SWEEP`: a sweep for TensorBoard or MLflow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from .common import opened, store_option, sweep_argument
+
+
+@click.command("publish", short_help="Write a sweep for TensorBoard or MLflow.")
+@sweep_argument
+@click.argument("target", type=click.Choice(["tensorboard", "mlflow"]))
+@store_option
+@click.option("--to", metavar="WHERE", help="Folder for TensorBoard, tracking address for MLflow.")
+def command(sweep: str, target: str, store: str, to: str | None) -> None:
+    """Write the curves, configurations and results of every trial where another tool shows them.
+
+    \b
+    Examples:
+      automl publish nmt tensorboard --to runs/nmt     then: tensorboard --logdir runs/nmt
+      automl publish nmt mlflow --to http://127.0.0.1:5000
+    """
+    with opened(store) as ledger:
+        snapshot = ledger.snapshot(sweep)
+    if target == "tensorboard":
+        from automl.bridges import tensorboard
+
+        folder = Path(to or f"{sweep}-tensorboard")
+        count = tensorboard.write(snapshot, folder)
+        click.echo(f"wrote {count} trials to {folder}; look at them with: tensorboard --logdir {folder}")
+        return
+    from automl.bridges import mlflow
+
+    where = to or "sqlite:///mlflow.db"
+    run = mlflow.write(snapshot, where)
+    click.echo(f"logged {sweep} to {where} as run {run}")

@@ -1,0 +1,147 @@
+"""`automl confirm`, `fit` and `export`: the best configurations trained again, and taken away."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from safetensors.torch import load_file
+
+from automl.cli import cli
+from automl.confirmation import Confirmation, Repeats
+from automl.goals import Goal
+from automl.ledger import Ledger
+
+OBJECTIVE = """\
+import random
+from pathlib import Path
+
+def clear(trial):
+    noise = random.Random(trial.seed).gauss(0, 0.01)
+    Path(trial.folder, "weights.txt").write_text(str(trial.params["x"]))
+    return {"loss": trial.params["x"] ** 2 + noise}
+
+def noisy(trial):
+    return {"loss": trial.params["x"] ** 2 + random.Random(trial.seed).gauss(0, 50)}
+"""
+CONFIG = """\
+name: toy
+space:
+  x: [0.0, 1.0, 2.0, 3.0]
+goals: minimize loss
+suggester: sobol
+budget: {trials: 4}
+workers: 1
+"""
+TRANSLATION = """\
+name: small
+workload: translation
+data: {train: 150, valid: 10}
+goals: maximize bleu
+fixed: {vocabulary_size: 250, width: 16, num_layers: 1, max_epochs: 1, eval_sentences: 6, max_length: 40, num_heads: 2,
+  evaluate_updates: 50}
+space: {learning_rate: [1e-3]}
+budget: {trials: 1}
+workers: 1
+"""
+
+
+def automl(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, list(arguments))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "mine.py").write_text(OBJECTIVE)
+    (tmp_path / "toy.yaml").write_text(CONFIG)
+    (tmp_path / "small.yaml").write_text(TRANSLATION)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(verb: str, name: str, objective: str = "", *more: str) -> Result:
+    target = ["--objective", f"mine.py:{objective}"] if objective else []
+    return automl(verb, name, "--dispatcher", "inline", *target, *more)
+
+
+def swept(objective: str) -> None:
+    assert run("sweep", "toy.yaml", objective).exit_code == 0
+
+
+def test_a_clear_lead_is_confirmed_and_told(folder: Path) -> None:
+    swept("clear")
+    assert "confirmation" not in json.loads(automl("best", "toy", "--json").stdout)
+    done = run("confirm", "toy", "clear", "--json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert [len(repeat["values"]) for repeat in found["repeats"]] == [3, 3, 3]
+    assert found["exceeds_noise"] is True
+    assert found["lead"]["low"] > 0
+    assert len({value for repeat in found["repeats"] for value in repeat["values"]}) == 9, "each run has its own seed"
+    assert json.loads(automl("best", "toy", "--json").stdout)["confirmation"]["exceeds_noise"] is True
+    assert "exceeds the noise" in automl("best", "toy").stdout
+    assert automl("report", "toy", "-o", "toy.html").exit_code == 0
+    assert "exceeds the noise" in (folder / "toy.html").read_text()
+
+
+def test_only_what_is_missing_is_trained_again(folder: Path) -> None:
+    swept("clear")
+    run("confirm", "toy", "clear", "--seeds", "2", "--top", "2")
+    run("confirm", "toy", "clear", "--seeds", "2", "--top", "2")
+    assert len(Ledger.open(".automl").trials("toy.confirm")) == 4
+    found = json.loads(run("confirm", "toy", "clear", "--json").stdout)
+    assert [len(repeat["values"]) for repeat in found["repeats"]] == [3, 3, 3]
+    assert len(Ledger.open(".automl").trials("toy.confirm")) == 9
+
+
+def test_noise_is_called_noise(folder: Path) -> None:
+    swept("noisy")
+    found = json.loads(run("confirm", "toy", "noisy", "--json").stdout)
+    assert found["exceeds_noise"] is False
+    assert found["noise"] > 10
+
+
+@pytest.mark.parametrize(
+    ("winner", "other", "exceeds", "words"),
+    [
+        ((1.0, 1.1, 0.9), (2.0, 2.1, 1.9), True, "exceeds the noise"),
+        ((1.0, 3.0, 2.0), (2.1, 3.1, 1.1), False, "is within the noise"),
+        ((2.0, 2.1, 1.9), (1.0, 1.1, 0.9), False, "Trial 5 is better by 1 on average, which exceeds the noise"),
+        ((2.0, 2.0), (3.0, 3.0), True, "exceeds the noise"),
+        ((), (3.0, 3.0), False, "failed every time"),
+    ],
+)
+def test_the_verdict(winner: Any, other: Any, exceeds: bool, words: str) -> None:
+    found = Confirmation(Goal("loss"), (Repeats(4, winner), Repeats(5, other)))
+    assert (found.exceeds_noise, words in str(found)) == (exceeds, True), str(found)
+
+
+def test_what_an_objective_wrote_is_exported(folder: Path) -> None:
+    swept("clear")
+    assert automl("export", "toy", "-o", "out").exit_code == 0
+    assert (folder / "out" / "weights.txt").read_text() == "0.0"
+    assert "x: [0.0]" in (folder / "out" / "config.yaml").read_text()
+    assert "| loss |" in (folder / "out" / "README.md").read_text()
+    again = automl("export", "toy", "-o", "out")
+    assert (again.exit_code, "is not empty" in again.stderr) == (2, True)
+    assert automl("export", "toy", "--trial", "9").exit_code == 2
+
+
+def test_a_workload_is_exported_and_fitted_on_all_data(folder: Path) -> None:
+    assert run("sweep", "small.yaml").exit_code == 0
+    assert automl("export", "small").exit_code == 0
+    done = run("fit", "small", "", "-o", "fitted")
+    assert done.exit_code == 0, done.output
+    weights = [load_file(folder / name / "model.safetensors") for name in ("small-model", "fitted")]
+    assert weights[0].keys() == weights[1].keys()
+    spec = Ledger.open(".automl").spec("small.fit")
+    assert spec.data["with_valid"] is True
+    from workers.workloads.translation.data import load
+
+    assert len(load(spec.data).train) == 160
+    assert "of the sweep `small.fit`" in (folder / "fitted" / "README.md").read_text()
+    refused = run("fit", "small", "", "-o", "fitted")
+    assert (refused.exit_code, "is not empty" in refused.stderr) == (2, True)
