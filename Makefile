@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: sweep test lint clean
+.PHONY: sweep test docs lint clean
 
 sweep: $(STAMP)  ## Run the main job: tune the translation model
 	$(BIN)/automl sweep configs/nmt.yaml
@@ -13,6 +13,10 @@ test: $(STAMP)  ## Run every test
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e ".[test]"
 	$(BIN)/python tests/browser.py
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+docs: $(STAMP)  ## Build the documentation into site/
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e ".[docs]"
+	$(BIN)/mkdocs build --strict
 
 lint: $(STAMP)  ## Check style and types
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e ".[test,dev]"
@@ -26,4 +30,4 @@ $(STAMP): pyproject.toml
 	touch $(STAMP)
 
 clean:  ## Remove the environment and caches
-	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) build site *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .errors import UsageError
 from .snapshot import Snapshot
@@ -71,6 +71,24 @@ class Result:
     def save_report(self, path: str | os.PathLike[str]) -> None:
         """Write the report of the sweep as one HTML file."""
         import_module("automl.report.page").save(self.snapshot, path)
+
+    def figure(self, name: str) -> Any:
+        """A figure of the report as a `plotly.graph_objects.Figure`, which notebooks show.
+
+        Args:
+            name: "progress", "parallel", "pareto", "curves", "importance", "dependence", "feasibility", "calibration"
+                or "timeline". Where there are several of a kind, the first.
+
+        Raises:
+            UsageError: there is no such figure, too few trials to draw it, or plotly is not installed.
+        """
+        found: Any = import_module("automl.report.figures").figure(self.snapshot, name)
+        return found
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: the answer, and the best trials."""
+        found: str = import_module("automl.report.page").card(self.snapshot)
+        return found
 
     def __repr__(self) -> str:
         best = self.best

@@ -87,6 +87,16 @@ def section(panel: Panel) -> Iterator[str]:
     yield "</section>"
 
 
+def card(snapshot: Snapshot, count: int = 5) -> str:
+    """A sweep in a few lines of HTML, for notebooks."""
+    record = Record.of(snapshot)
+    rows = [_row(record, trial)[:-2] for trial, _ in record.scored()[:count]]
+    head = ("trial", "state", *(goal.metric for goal in snapshot.goals), "time", "memory")
+    state = f"{snapshot.sweep}: {snapshot.state}, {len(record.trials)} trials in {text.duration(snapshot.seconds)}"
+    best = f"<pre>{escape(text.configuration(snapshot.best.params))}</pre>" if snapshot.best else ""
+    return f"<p><b>{escape(state)}</b><br>{escape(answer.sentence(record))}</p>{table(head, rows)}{best}"
+
+
 def _head(record: Record, insights: Sequence[Insight], panels: Sequence[Panel]) -> Iterator[str]:
     snapshot = record.snapshot
     count = f"{len(record.trials)} trial{'s' if len(record.trials) != 1 else ''}"

@@ -2,24 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+from automl.errors import UsageError
 from automl.report.draw import Panel
-from automl.report.effects import Insight
+from automl.report.effects import Insight, study
 from automl.report.record import Record
+from automl.snapshot import Snapshot
+from search_spaces.plugins import nearest
 
 from . import calibration, curves, dependence, feasibility, importance, parallel, pareto, progress, timeline
 
 Draw = Callable[[Record, Sequence[Insight]], Panel]
 
-PANELS: Sequence[Draw] = (
-    progress.panel,
-    parallel.panel,
-    pareto.panel,
-    curves.panel,
-    importance.panel,
-    dependence.panel,
-    feasibility.panel,
-    calibration.panel,
-    timeline.panel,
-)
+BY_NAME: Mapping[str, Draw] = {
+    "progress": progress.panel,
+    "parallel": parallel.panel,
+    "pareto": pareto.panel,
+    "curves": curves.panel,
+    "importance": importance.panel,
+    "dependence": dependence.panel,
+    "feasibility": feasibility.panel,
+    "calibration": calibration.panel,
+    "timeline": timeline.panel,
+}
+PANELS: Sequence[Draw] = tuple(BY_NAME.values())
+LEARNED = frozenset({"importance", "dependence", "calibration"})  # these need the surrogates
+
+
+def figure(snapshot: Snapshot, name: str) -> Any:
+    """The first figure of a panel as a `plotly.graph_objects.Figure`; see `Result.figure`."""
+    if name not in BY_NAME:
+        raise UsageError(f"there is no figure {name!r}: {nearest(name, list(BY_NAME))}")
+    try:
+        import plotly.graph_objects as go
+    except ModuleNotFoundError as error:
+        raise UsageError("figures need plotly: install automl[report]") from error
+    record = Record.of(snapshot)
+    panel = BY_NAME[name](record, study(record) if name in LEARNED else ())
+    if not panel.figures:
+        raise UsageError(panel.caption)
+    return go.Figure(panel.figures[0])

@@ -1,0 +1,63 @@
+"""The examples run, on few trials and in this process; the notebooks in kernels of their own."""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+FILES = sorted(path.stem for path in EXAMPLES.glob("*.py"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def frozen_heap() -> None:
+    """Each trial collects garbage before it measures memory; what torch has imported need not be looked at again."""
+    import torch
+
+    torch.set_num_threads(1)
+    gc.collect()
+    gc.freeze()
+
+
+def load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_an_example(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    main = load(name).main
+    result: Any = main(trials=4) if name == "ask_and_tell" else main(trials=4, dispatcher="inline")
+    assert result.best is not None
+    assert len(result.trials) >= 4
+    assert all(trial.state.finished for trial in result.trials)
+
+
+def test_every_example_is_described() -> None:
+    told = (EXAMPLES / "README.md").read_text()
+    notebooks = [f"notebooks/{path.name}" for path in sorted((EXAMPLES / "notebooks").glob("*.ipynb"))]
+    assert len(FILES) >= 5
+    assert [name for name in [*(f"{name}.py" for name in FILES), *notebooks] if f"`{name}`" not in told] == []
+
+
+@pytest.mark.parametrize("path", sorted((EXAMPLES / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_a_notebook(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(EXAMPLES.parent))
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    notebook = nbformat.read(path, as_version=4)
+    assert all(not cell.get("outputs") for cell in notebook.cells), "outputs are not kept in the repository"
+    client = nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}})
+    client.execute()
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    kinds = {kind for output in outputs for kind in output.get("data", {})}
+    assert {"text/html", "application/vnd.plotly.v1+json"} <= kinds
