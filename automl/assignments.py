@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from workers.protocol import Assignment, Limits
 
 from .spec import SweepSpec
 from .trial import Trial
+
+TIMEOUT_SECONDS: Final = 900.0
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,14 @@ class Assigner:
             gpus=spec.resources.gpus,
             resume=resume,
             previous_seconds=trained,
-            limits=Limits(train_seconds=min(within, default=None)),
+            limits=Limits(min(within, default=None), self._timeout(), spec.resources.memory),
         )
+
+    def _timeout(self) -> float | None:
+        """An objective of the user's own need not report anything: its silence means nothing."""
+        if self.spec.timeout is not None or self.spec.workload is None:
+            return self.spec.timeout
+        return TIMEOUT_SECONDS
 
 
 def seed_of(seed: int, number: int) -> int:

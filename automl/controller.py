@@ -16,6 +16,7 @@ from .attention import Attention
 from .dispatch.base import Dispatcher
 from .errors import AutomlError
 from .events import Begun, Ended, Moved, Proposed
+from .forecasts import Forecasts
 from .journal import Journal
 from .snapshot import Snapshot
 from .stopping.base import Stopper
@@ -39,12 +40,19 @@ class Controller:
         stopper: decides after each report.
         assigner: makes assignments.
         attention: counts the signals that ask the sweep to end.
+        forecasts: what trials are expected to need; one that needs far too much is not dispatched.
     """
 
     def __init__(
-        self, journal: Journal, suggestions: Suggestions, stopper: Stopper, assigner: Assigner, attention: Attention
+        self,
+        journal: Journal,
+        suggestions: Suggestions,
+        stopper: Stopper,
+        assigner: Assigner,
+        attention: Attention,
+        forecasts: Forecasts,
     ) -> None:
-        self._journal, self._suggestions, self._stopper = journal, suggestions, stopper
+        self._journal, self._suggestions, self._stopper, self._forecasts = journal, suggestions, stopper, forecasts
         self._assigner, self._attention = assigner, attention
         self._asked: dict[int, str] = {}  # trials that were asked to end, and why
         self._bypassed: Counter[int] = Counter()  # how often others began before a trial that waits for more slots
@@ -65,6 +73,7 @@ class Controller:
         try:
             self._recover()
             self._propose_default()
+            self._foresee()
             journal.flush()
             self._suggestions.prepare(journal.history, self._trials_left(), math.inf)
             journal.dispatcher = start()
@@ -75,6 +84,7 @@ class Controller:
             raise
         finally:
             self._suggestions.close()
+            self._forecasts.close()
             if journal.dispatcher is not None:
                 journal.dispatcher.close()
         return journal.snapshot()
@@ -128,23 +138,33 @@ class Controller:
         if not self._journal.trials and default is not None and self._trials_left():
             self._journal.apply(Proposed(0, default, "default", self._journal.now))
 
+    def _foresee(self) -> None:
+        """Have the memory of what will be dispatched next estimated while workers train, or the dispatcher starts."""
+        first = self._journal.history.next_waiting
+        for params in [first.params] if first else [proposal.params for proposal in self._suggestions.ready][:1]:
+            self._forecasts.settled(params, self._assigner.slots(params))
+
     def _fill(self, dispatcher: Dispatcher) -> None:
         """Give the free slots something to do."""
         if self._ending is not None:
             return
         free = dispatcher.free_slots
         while free > 0 and (trial := self._next_trial(free)) is not None:
-            slots = self._needs(trial, dispatcher)
+            large, slots = trial, self._needs(trial, dispatcher)
             if slots > free:
-                self._bypassed[trial.number] += 1
-                small = self._fitting(trial, free, dispatcher)
+                small = self._fitting(large, free, dispatcher)
                 if small is None:
                     break
                 trial, slots = small, self._needs(small, dispatcher)
+            if slots and not self._forecasts.settled(trial.params, slots):
+                break  # a moment later
+            if trial is not large:
+                self._bypassed[large.number] += 1
             self._begin(trial, dispatcher)
             free -= slots
         period = self._journal.accounts.period(dispatcher.num_slots)
         self._suggestions.prepare(self._journal.history, self._trials_left(), period)
+        self._foresee()
 
     def _needs(self, trial: Trial, dispatcher: Dispatcher) -> int:
         """Slots; what needs more than there are fails as soon as it begins."""
@@ -156,7 +176,7 @@ class Controller:
 
         It is one that waits, or a new one; of those that must wait as well only a few are proposed.
         """
-        if self._bypassed[large.number] > dispatcher.num_slots:
+        if self._bypassed[large.number] >= dispatcher.num_slots:
             return None
         others = [trial for trial in self._journal.history.waiting if trial.number != large.number]
         if len(others) < MOST_WAITING and self._trials_left() and not self._suggestions.exhausted:
@@ -207,6 +227,10 @@ class Controller:
             message = f"the configuration takes {slots} slots, there are {dispatcher.num_slots}"
             journal.apply(Ended.failed(begun, "crashed", message, journal.now))
             return
+        if message := self._forecasts.refusal(trial.params, slots):
+            details = self._forecasts.details(trial.params)
+            journal.apply(Ended.failed(begun, "out_of_memory", message, journal.now, details))
+            return
         journal.accounts.begin(trial.number, journal.now, slots)
         assignment = self._assigner.assignment(begun)
         journal.then(lambda: dispatcher.submit(assignment))
@@ -235,6 +259,7 @@ class Controller:
         why = self._asked.pop(trial.number, "")
         if not outcome.message and outcome.ending in (Ending.STOPPED, Ending.PAUSED):
             outcome = replace(outcome, message=why)
+        outcome = self._forecasts.beside(outcome, trial.params)
         verdict = judge(trial, outcome, spec.goals, max_retries=spec.max_retries, ending=self._ending)
         after = journal.apply(Ended(outcome, verdict.state, verdict.failure, verdict.message, journal.now))
         journal.accounts.end(after or trial, outcome.seconds)

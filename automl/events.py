@@ -8,7 +8,9 @@ that belongs to an attempt which is over, leaves the trial as it is.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from workers.protocol import Ending, Metrics, Outcome, Params, Report, Started
 
@@ -57,9 +59,13 @@ class Ended:
         return self.outcome.trial
 
     @classmethod
-    def failed(cls, trial: Trial, failure: str, message: str, at: float) -> Ended:
+    def failed(
+        cls, trial: Trial, failure: str, message: str, at: float, details: Mapping[str, Any] | None = None
+    ) -> Ended:
         """The end of a trial's attempt that no worker has ever seen."""
-        outcome = Outcome(trial.number, trial.attempts, Ending.FAILED, failure=failure, message=message)
+        outcome = Outcome(
+            trial.number, trial.attempts, Ending.FAILED, failure=failure, message=message, details=details or {}
+        )
         return cls(outcome, TrialState.FAILED, failure, message, at)
 
 
@@ -150,6 +156,8 @@ def final_metrics(trial: Trial, outcome: Outcome) -> Metrics:
     peak = _peak(trial, outcome)
     if peak is not None:
         metrics.setdefault("peak_memory_bytes", float(peak))
+    if (expected := outcome.details.get("estimated_memory_bytes")) is not None:
+        metrics.setdefault("estimated_memory_bytes", float(expected))
     return metrics
 
 

@@ -76,8 +76,8 @@ class Result:
         """A figure of the report as a `plotly.graph_objects.Figure`, which notebooks show.
 
         Args:
-            name: "progress", "parallel", "pareto", "curves", "importance", "dependence", "feasibility", "calibration"
-                or "timeline". Where there are several of a kind, the first.
+            name: "progress", "parallel", "pareto", "curves", "importance", "dependence", "feasibility", "calibration",
+                "memory" or "timeline". Where there are several of a kind, the first.
 
         Raises:
             UsageError: there is no such figure, too few trials to draw it, or plotly is not installed.

@@ -30,10 +30,13 @@ class Budget:
 
 @dataclass(frozen=True)
 class Resources:
-    """What one worker slot has: CPU cores (threads a rank) and GPUs (a fraction where one is shared)."""
+    """What one worker slot has: CPU cores (threads a rank), GPUs (a fraction where one is shared), and the bytes of
+    memory that a rank may use, None for the device's.
+    """
 
     cpus: int = 1
     gpus: float = 0.0
+    memory: int | None = None
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,8 @@ class SweepSpec:
         workers: number of slots; None for as many as the machine has room for.
         max_retries: attempts after the first that a trial gets when the configuration was not to blame.
         max_steps: the last step of a trial where that is known, for stoppers.
+        timeout: seconds without any step or report after which an attempt counts as hung; None for a quarter of an
+            hour of a workload, and for ever of an objective of the user's own.
         last_report_counts: whether a goal takes a trial's final metrics instead of its best report (the workload's).
     """
 
@@ -67,6 +72,7 @@ class SweepSpec:
     seed: int = 0
     max_retries: int = 2
     max_steps: int | None = None
+    timeout: float | None = None
     last_report_counts: bool = False
 
     def to_dict(self) -> dict[str, Any]:
@@ -86,6 +92,7 @@ class SweepSpec:
             "resources": vars(self.resources),
             "seed": self.seed,
             "max_retries": self.max_retries,
+            "timeout": self.timeout,
             "max_steps": self.max_steps,
             "last_report_counts": self.last_report_counts,
         }

@@ -37,6 +37,11 @@ class Suggestions:
         """Whether the space has no more configurations."""
         return self._exhausted
 
+    @property
+    def ready(self) -> Sequence[Proposal]:
+        """Proposals that were made ahead, the next one first; fresher ones may yet replace them."""
+        return ()
+
     def take(self, history: History, count: int) -> list[Proposal]:
         """At most `count` proposals, those that are ready now; raises AutomlError where suggesting has failed."""
         batch = self._proposer.propose(history.known, history.pending, count)
@@ -85,6 +90,11 @@ class Ahead(Suggestions):
     def exhausted(self) -> bool:
         """Whether the space has no more configurations and none is ready."""
         return self._exhausted and not self._ready
+
+    @property
+    def ready(self) -> Sequence[Proposal]:
+        """What the next `take` gives, as far as it is there."""
+        return self._ready
 
     def take(self, history: History, count: int) -> list[Proposal]:
         """What is ready, the freshest first."""

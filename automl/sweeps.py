@@ -16,6 +16,7 @@ from .dispatch import DISPATCHERS
 from .dispatch.base import Dispatcher
 from .environment import describe
 from .errors import StoreError, StoreFailure, UsageError
+from .forecasts import Forecasts
 from .goals import Constraint, Goal, parse_constraints, parse_duration, parse_goals
 from .journal import Journal
 from .ledger import Ledger, check_name
@@ -66,7 +67,7 @@ def run(
         return _dispatcher(kind, spec, objective, ray_address)
 
     watch = _measured(spec.name, on_change) if dispatcher == "ray" else on_change
-    return conduct(spec, ledger, kind, start, on_change=watch, resume=resume)
+    return conduct(spec, ledger, kind, start, on_change=watch, resume=resume, local=ray_address is None)
 
 
 def conduct(
@@ -77,8 +78,13 @@ def conduct(
     *,
     on_change: Callable[[Snapshot], None] | None = None,
     resume: bool = False,
+    local: bool = True,
 ) -> Snapshot:
-    """As `run`, on a dispatcher of that kind that `start` makes once suggestions are on their way."""
+    """As `run`, on a dispatcher of that kind that `start` makes once suggestions are on their way.
+
+    Args:
+        local: whether its trials run on this machine.
+    """
     recorder = ledger.acquire(spec.name)
     try:
         if recorder.trials and not resume:
@@ -104,7 +110,8 @@ def conduct(
                 attention.listen()  # Ray has put handlers of its own in place
                 return made
 
-            return Controller(journal, suggestions, stopper, assigner, attention).run(listening)
+            forecasts = Forecasts(spec, kind.estimates, local)
+            return Controller(journal, suggestions, stopper, assigner, attention, forecasts).run(listening)
     except KeyboardInterrupt:
         return ledger.snapshot(spec.name)
     except StoreError as error:
@@ -281,7 +288,7 @@ def _resources(resources: Resources | Mapping[str, Any] | None) -> Resources:
     try:
         made = Resources(**(resources or {}))
     except TypeError as error:
-        raise UsageError(f"resources are cpus and gpus, got {dict(resources or {})!r}") from error
+        raise UsageError(f"resources are cpus, gpus and memory, got {dict(resources or {})!r}") from error
     if made.cpus < 1 or made.gpus < 0:
         raise UsageError(f"a slot has at least 1 CPU and no negative number of GPUs, got {made}")
     return made

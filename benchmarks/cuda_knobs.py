@@ -35,6 +35,8 @@ def measure(params: dict[str, Any], updates: int) -> str:
     kind: Any = WORKLOADS.get("translation")
 
     class Quiet(kind):  # type: ignore[misc, valid-type]
+        __module__ = kind.__module__
+
         def evaluate(self, model: Any, device: Any) -> dict[str, float]:
             return {}
 

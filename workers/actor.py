@@ -6,6 +6,7 @@ own): a report costs the trial microseconds, and reaches the controller a millis
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import os
 import socket
@@ -18,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from .protocol import Assignment, Event, Halt, Outcome, Started
+from .protocol import Assignment, Event, Halt, Outcome, Pulse, Started, log_of
 
 CONCURRENCY_GROUPS = {"mail": 1, "control": 1}  # `take` is called in the first, `halt` and `address` in the second
 
@@ -46,7 +47,8 @@ class Worker:
         self._mail: deque[Event] = deque()
         self._arrived = threading.Condition()
         self._halts: dict[tuple[int, int], Halt] = {}
-        self._moved = time.monotonic()
+        self._moved, self._steps = time.monotonic(), 0
+        self._meeting: Any = None
 
     def ready(self) -> tuple[str, str]:
         """The node's id, and why this worker cannot be used ("" where it can)."""
@@ -59,7 +61,7 @@ class Worker:
         from .context import Context
         from .run import run
 
-        self._moved = time.monotonic()
+        self._moved, self._steps = time.monotonic(), 0
         key = (assignment.trial, assignment.attempt)
         context = Context(
             assignment,
@@ -75,29 +77,38 @@ class Worker:
         with _logged(assignment, rank):
             outcome = run(context, self._objective)
         self._halts.pop(key, None)
+        self._meeting = None
         if rank == 0:
             self._send(outcome)
         return outcome
 
-    def take(self, timeout: float) -> tuple[list[Event], float]:
-        """Wait for mail; returns it with the seconds since the attempt's last step or report."""
+    def take(self, timeout: float) -> tuple[list[Event], Pulse]:
+        """Wait for mail; returns it with how the attempt goes on."""
         with self._arrived:
             self._arrived.wait_for(lambda: self._mail, timeout)
             mail = list(self._mail)
             self._mail.clear()
-        return mail, time.monotonic() - self._moved
+        return mail, Pulse(time.monotonic() - self._moved, self._steps)
+
+    def dump(self, assignment: Assignment, rank: int) -> None:
+        """Write where each thread is to the rank's log; works while the attempt hangs."""
+        with log_of(assignment, rank).open("a") as log:
+            log.write("the attempt hangs; this is where its threads are\n")
+            log.flush()
+            faulthandler.dump_traceback(log)
 
     def halt(self, trial: int, attempt: int, how: Halt) -> None:
         """Ask an attempt to end; it may not have begun yet."""
         self._halts[trial, attempt] = how
 
     def address(self) -> str:
-        """Where the ranks of a gang on several nodes can meet: a port of this node that is free now."""
+        """Where the ranks of a gang on several nodes can meet: a store that listens already, on a port of its own."""
         import ray
+        from torch._C._distributed_c10d import TCPStore
 
-        with socket.socket() as free:
-            free.bind(("", 0))
-            return f"tcp://{ray.util.get_node_ip_address()}:{free.getsockname()[1]}"
+        host = ray.util.get_node_ip_address()
+        self._meeting = TCPStore(host, 0, is_master=True, wait_for_workers=False)
+        return f"tcp://{host}:{self._meeting.port}"
 
     def _warm(self, objective: bytes | None, workload: str | None, threads: int) -> None:
         if objective is not None:
@@ -121,7 +132,7 @@ class Worker:
             self._arrived.notify()
 
     def _halted(self, key: tuple[int, int]) -> Halt | None:
-        self._moved = time.monotonic()
+        self._moved, self._steps = time.monotonic(), self._steps + 1
         return self._halts.get(key)
 
 
@@ -146,7 +157,7 @@ class _Tee:
 @contextmanager
 def _logged(assignment: Assignment, rank: int) -> Iterator[None]:
     """Copy what is printed to `logs/attempt-<a>-rank-<r>.log` in the trial's folder, besides Ray's own log."""
-    path = Path(assignment.folder) / "logs" / f"attempt-{assignment.attempt}-rank-{rank}.log"
+    path = log_of(assignment, rank)
     path.parent.mkdir(parents=True, exist_ok=True)
     output, errors = sys.stdout, sys.stderr
     with path.open("a", buffering=1, encoding="utf-8", errors="replace") as log:

@@ -22,7 +22,8 @@ class Context:
         send: passes a report on (rank 0 only; other ranks have a function that does nothing).
         halted: says whether and how the attempt was asked to end; cheap, called at every step.
         rank, world_size: of this process in the trial's gang.
-        rendezvous: an init_method for `torch.distributed` ("file://..." or "tcp://host:port"), "" for one rank.
+        rendezvous: where the ranks meet, for `workers.parallel.mesh.connect`: "file:///path", or "tcp://host:port" of a
+            store that listens already; "" for one rank.
         device: "cpu" or "cuda:0", as the worker sees it.
         details: facts for the outcome, filled in while running.
     """

@@ -97,7 +97,7 @@ class _Rank:
             whole = _bytes(model.parameters())
             plan = self.workload.plan(model)
             recompute(model, plan.layers, self.settings.activation_checkpointing)
-            shrink.tensor(model, plan, self.tensor)
+            rest = shrink.tensor(model, plan, self.tensor)
             if self.served:
                 shrink.served(model, plan)
             compute = self._flow(model, part, fakes) if self.stages > 1 else self._whole(model, fakes)
@@ -119,6 +119,10 @@ class _Rank:
                 step(optimizer)
             held = _bytes(module.parameters())
             state = _bytes(v for s in optimizer.state.values() for v in s.values() if isinstance(v, Tensor))
+        if rest:  # its shards are there besides; less of its optimizer state is
+            gone = int(rest * state / held * (1 - 1 / self.tensor))
+            peak += rest // self.tensor - gone
+            held, state = held - rest + rest // self.tensor, state - gone
         return self._estimate(peak, held, state, whole, gathered, contributions, module)
 
     def _estimate(

@@ -13,10 +13,12 @@ from typing import Any, Final
 
 import ray
 
-from .protocol import Assignment, Ending, Event, Halt, Outcome, Started, lost, was_lost
+from .progress import Progress
+from .protocol import Assignment, Ending, Event, Halt, Outcome, Pulse, Started, lost, was_lost
 from .run import combine
 
 TAKE_SECONDS: Final = 1.0  # how long a worker waits for mail before it answers with none
+DUMP_SECONDS: Final = 1.0
 GRACE_SECONDS: Final = 3.0  # for the other ranks to say what they saw after one has failed
 
 
@@ -43,7 +45,8 @@ class Gang:
 
     def __init__(self, assignment: Assignment, seats: Sequence[Seat]) -> None:
         self.assignment, self._seats = assignment, seats
-        self._begun = self._moved = time.monotonic()
+        self._begun = time.monotonic()
+        self._progress = Progress(assignment.limits.timeout_seconds)
         self._deadline: float | None = None
         self._outcomes: dict[int, Outcome] = {}
         self._meeting = _Meeting(seats)
@@ -53,8 +56,9 @@ class Gang:
             seat.actor.run.options(name=assignment.label).remote(assignment, rank, self._meeting.url): rank
             for rank, seat in enumerate(seats)
         }
-        self._mail: Any = None
-        self._take()
+        self._mail: dict[int, Any] = {}
+        for rank in range(len(seats)):
+            self._take(rank)
 
     def receive(self, ref: Any) -> list[Event]:
         """What has come with one of `refs`: the outcome of the whole attempt is the last that ever does."""
@@ -63,19 +67,22 @@ class Gang:
             value = ray.get(ref)
         except ray.exceptions.RayError as error:
             return self._failed(rank, error)
-        if ref == self._mail:
-            events, quiet = value
-            self._moved = time.monotonic() - quiet
-            if any(isinstance(event, Started) for event in events):
-                self._begun = time.monotonic()  # until then the worker was still getting ready
-            reports = [event for event in events if not isinstance(event, Outcome)]
-            outcomes = [event for event in events if isinstance(event, Outcome)]
-            if not outcomes:
-                self._take()
-                return reports
-            return reports + self._ended(rank, outcomes[0])
+        if ref == self._mail.get(rank):
+            return self._read(rank, *value)
         # Rank 0 tells its outcome by mail, after its last report.
         return [] if rank == 0 else self._ended(rank, value)
+
+    def _read(self, rank: int, events: list[Event], pulse: Pulse) -> list[Event]:
+        self._progress.note(rank, pulse)
+        if any(isinstance(event, Started) for event in events):
+            self._begun = time.monotonic()  # until then the worker was still getting ready
+        reports: list[Event] = [event for event in events if not isinstance(event, Outcome)]
+        outcomes = [event for event in events if isinstance(event, Outcome)]
+        if outcomes:
+            return reports + self._ended(rank, outcomes[0])
+        if rank not in self._outcomes:
+            self._take(rank)
+        return reports
 
     def halt(self, how: Halt) -> None:
         """Ask every rank to end."""
@@ -90,22 +97,31 @@ class Gang:
 
     def watch(self) -> list[Event]:
         """To be called now and then: ends what hangs, and ranks that stay on after another has failed."""
-        now, limit = time.monotonic(), self.assignment.limits.timeout_seconds
         if self.outcome is not None:
             return []
-        if self._deadline is not None and now > self._deadline:
+        if self._deadline is not None and time.monotonic() > self._deadline:
             return self._conclude(self._blamed())
-        if limit is not None and now - self._moved > limit:
-            return self.kill("timeout", f"no step or report for {limit:g} s")
+        if self._progress.hangs:
+            self._dump()
+            return self.kill("timeout", self._progress.message())
         return []
 
-    def _take(self) -> None:
+    def _take(self, rank: int) -> None:
         # No task events: the dashboard's list of tasks is for attempts.
-        take = self._seats[0].actor.take.options(
+        take = self._seats[rank].actor.take.options(
             name=self.assignment.label, concurrency_group="mail", enable_task_events=False
         )
-        self._mail = take.remote(TAKE_SECONDS)
-        self.refs[self._mail] = 0
+        self._mail[rank] = ref = take.remote(TAKE_SECONDS)
+        self.refs[ref] = rank
+
+    def _dump(self) -> None:
+        """Have the ranks that hang write where they are, as far as they still answer."""
+        refs = [
+            seat.actor.dump.options(concurrency_group="control", enable_task_events=False).remote(self.assignment, rank)
+            for rank, seat in enumerate(self._seats)
+            if rank not in self._outcomes
+        ]
+        ray.wait(refs, num_returns=len(refs), timeout=DUMP_SECONDS)
 
     def _failed(self, rank: int, error: Exception) -> list[Event]:
         if rank in self._outcomes or self.outcome is not None:
@@ -120,6 +136,7 @@ class Gang:
         if rank in self._outcomes or self.outcome is not None:
             return []
         self._outcomes[rank] = outcome
+        self._progress.ended(rank)
         if len(self._outcomes) == len(self._seats):
             return self._conclude(self._blamed())
         if outcome.ending is Ending.FAILED and self._deadline is None:
@@ -155,7 +172,7 @@ class _Meeting:
             self._file = Path(tempfile.gettempdir()) / f"automl-meeting-{uuid.uuid4().hex}"
             self.url = f"file://{self._file}"
         else:
-            self.url = ray.get(seats[0].actor.address.options(concurrency_group="control").remote(), timeout=30)
+            self.url = ray.get(seats[0].actor.address.options(concurrency_group="control").remote(), timeout=120)
 
     def close(self) -> None:
         """Remove the file; one on another node stays until its temporary folder is emptied."""

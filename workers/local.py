@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import multiprocessing
 import os
 import sys
@@ -14,11 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from .context import Context
-from .protocol import Assignment, Ending, Halt, Outcome, Report
+from .progress import Progress
+from .protocol import Assignment, Ending, Halt, Outcome, Pulse, Report, log_of, lost
 from .run import Objective, combine, run
 
 _POLL_SECONDS = 0.1
 _GRACE_SECONDS = 3.0  # for the other ranks to say what they saw after one has failed
+_END_SECONDS = 1.0  # for processes to end by themselves
+_DUMP = "dump"
 
 
 def run_gang(
@@ -29,8 +33,8 @@ def run_gang(
 ) -> Outcome:
     """Run an assignment of n ranks as n processes of this machine that meet at a file of the trial's folder.
 
-    One rank that fails or dies ends all. What a rank prints is in `<folder>/logs/attempt-<a>-rank-<r>.log`. The ranks
-    end when this process does.
+    One rank that fails, dies or hangs ends all. What a rank prints is in `<folder>/logs/attempt-<a>-rank-<r>.log`.
+    The ranks end when this process does.
 
     Args:
         assignment: what to run; `gpus` above 0 gives rank r the device cuda:r.
@@ -58,9 +62,11 @@ class _Gang:
         self.pipes: dict[int, Connection] = {}
         self.processes: list[Any] = []
         spawn = multiprocessing.get_context("spawn")
-        for rank in range(assignment.num_ranks):
+        self.progress = Progress(assignment.limits.timeout_seconds)
+        self.pulses = [spawn.Array("d", 2, lock=False) for _ in range(assignment.num_ranks)]
+        for rank, pulse in enumerate(self.pulses):
             ours, theirs = spawn.Pipe()
-            process = spawn.Process(target=_rank, args=(assignment, rank, str(self.meeting), theirs, objective))
+            process = spawn.Process(target=_rank, args=(assignment, rank, str(self.meeting), theirs, pulse, objective))
             process.start()
             theirs.close()
             self.processes.append(process)
@@ -73,6 +79,8 @@ class _Gang:
             waiting = {self.pipes[r]: r for r in self.pipes if r not in self.outcomes}
             for pipe in wait(list(waiting), timeout=_POLL_SECONDS):
                 self._receive(waiting[pipe], send)  # type: ignore[index]
+            if self._hangs():
+                return
             halt = halted()
             if halt is not None and not told:
                 told = True
@@ -88,18 +96,33 @@ class _Gang:
             message = self._failed(rank, f"rank {rank} {_death(self.processes[rank].exitcode)}")
         if isinstance(message, Outcome):
             self.outcomes[rank] = message
+            self.progress.ended(rank)
         else:
             send(message)
+
+    def _hangs(self) -> bool:
+        """Whether no rank moves; then the ranks write where they are, and the attempt has failed."""
+        for rank, (steps, moved) in enumerate(self.pulses):
+            if moved:
+                self.progress.note(rank, Pulse(time.monotonic() - moved, int(steps)))
+            else:
+                return False  # it is still being started
+        if not self.progress.hangs:
+            return False
+        self._tell(_DUMP)
+        time.sleep(_END_SECONDS)
+        self.outcomes = {0: lost(self.assignment, self.progress.message(), failure="timeout")}
+        return True
 
     def _failed(self, rank: int, message: str) -> Outcome:
         a = self.assignment
         return Outcome(a.trial, a.attempt, Ending.FAILED, failure="crashed", message=message)
 
-    def _tell(self, halt: Halt) -> None:
+    def _tell(self, word: Halt | str) -> None:
         for rank, pipe in self.pipes.items():
             if rank not in self.outcomes:
                 try:
-                    pipe.send(halt)
+                    pipe.send(word)
                 except OSError:
                     continue  # it has just ended; its outcome is on the way
 
@@ -115,8 +138,10 @@ class _Gang:
         """End every process and remove the meeting file."""
         for pipe in self.pipes.values():
             pipe.close()
+        deadline = time.monotonic() + _END_SECONDS
         for process in self.processes:
-            process.join(timeout=1.0)
+            process.join(timeout=max(0.0, deadline - time.monotonic()))
+        for process in self.processes:
             if process.is_alive():
                 process.kill()
                 process.join()
@@ -127,18 +152,25 @@ def _death(code: int | None) -> str:
     return f"was killed by signal {-code}" if code is not None and code < 0 else f"ended with exit status {code}"
 
 
-def _rank(assignment: Assignment, rank: int, meeting: str, pipe: Connection, objective: Objective | None) -> None:
-    """The life of one process."""
-    log = Path(assignment.folder) / "logs" / f"attempt-{assignment.attempt}-rank-{rank}.log"
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+def _rank(
+    assignment: Assignment, rank: int, meeting: str, pipe: Connection, pulse: Any, objective: Objective | None
+) -> None:
+    """The life of one process; `pulse` holds how often it has looked for orders, and when it last did."""
+    descriptor = os.open(log_of(assignment, rank), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     asked: list[Halt] = []
+    pulse[1] = time.monotonic()
     threading.Thread(target=_listen, args=(pipe, asked), daemon=True).start()
+
+    def halted() -> Halt | None:
+        pulse[0], pulse[1] = pulse[0] + 1, time.monotonic()
+        return asked[-1] if asked else None
+
     context = Context(
         assignment,
         send=pipe.send if rank == 0 else lambda report: None,
-        halted=lambda: asked[-1] if asked else None,
+        halted=halted,
         rank=rank,
         world_size=assignment.num_ranks,
         rendezvous=f"file://{meeting}" if assignment.num_ranks > 1 else "",
@@ -153,6 +185,11 @@ def _listen(pipe: Connection, asked: list[Halt]) -> None:
     """Take halts from the parent; when it is gone, this process has nobody to work for."""
     while True:
         try:
-            asked.append(pipe.recv())
+            word = pipe.recv()
+            if word == _DUMP:
+                print("the attempt hangs; this is where its threads are", flush=True)
+                faulthandler.dump_traceback()
+            else:
+                asked.append(word)
         except (EOFError, OSError):
             os._exit(1)

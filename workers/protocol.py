@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 Value = bool | int | float | str
@@ -43,7 +44,8 @@ class Limits:
     Args:
         train_seconds: seconds of training after which a workload evaluates, reports and returns (`within` of a
             goal); None for no such limit. It is time spent training, summed over attempts.
-        timeout_seconds: wall-clock seconds without any step or report after which the attempt counts as hung.
+        timeout_seconds: wall-clock seconds without any step or report of any rank after which the attempt counts as
+            hung; None for never.
         memory_bytes: peak memory a rank may use, None for the device's.
     """
 
@@ -148,6 +150,19 @@ class Outcome:
 
 
 Event = Started | Report | Outcome
+
+
+@dataclass(frozen=True)
+class Pulse:
+    """A rank's sign of life: seconds since its last step or report, and how often it has looked for orders."""
+
+    quiet: float
+    steps: int
+
+
+def log_of(assignment: Assignment, rank: int) -> Path:
+    """The file that what a rank prints goes to."""
+    return Path(assignment.folder) / "logs" / f"attempt-{assignment.attempt}-rank-{rank}.log"
 
 
 def lost(assignment: Assignment, message: str, *, failure: str = "crashed", seconds: float = 0.0) -> Outcome:

@@ -80,6 +80,8 @@ def combine(outcomes: Sequence[Outcome]) -> Outcome:
     details = dict(first.details)
     if len(outcomes) > 1:
         details["rank_peak_memory_bytes"] = [outcome.peak_memory_bytes for outcome in outcomes]
+        if "state_bytes" in details:
+            details["rank_state_bytes"] = [outcome.details.get("state_bytes") for outcome in outcomes]
     worst = min(failed, key=lambda outcome: _BLAME.index(outcome.failure or "crashed"), default=first)
     if worst is not first:
         details |= {key: value for key, value in worst.details.items() if key == "traceback"}

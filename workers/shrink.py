@@ -12,14 +12,17 @@ if TYPE_CHECKING:
     from .workloads.base import ParallelPlan
 
 
-def tensor(model: nn.Module, plan: ParallelPlan, degree: int) -> None:
-    """Leave a degree-th of the rows or columns of each planned matrix."""
+def tensor(model: nn.Module, plan: ParallelPlan, degree: int) -> int:
+    """Leave a degree-th of the rows or columns of each planned matrix; returns the bytes of all other parameters."""
     if degree == 1:
-        return
+        return 0
+    planned: set[int] = set()
     for pattern, kind in plan.tensor.items():
         for name, module in model.named_modules():
             if fnmatch.fnmatchcase(name, pattern):
                 _narrow(module, kind.partition(":")[0], degree)
+                planned |= {id(parameter) for parameter in module.parameters()}
+    return sum(parameter.nbytes for parameter in model.parameters() if id(parameter) not in planned)
 
 
 def _narrow(module: nn.Module, kind: str, degree: int) -> None:

@@ -256,6 +256,11 @@ class Trainer:
         if self.precision.scaler and progress["scaler"]:
             self.precision.scaler.load(progress["scaler"])
 
+    def _held(self) -> dict[str, int]:
+        """Bytes of parameters and of optimizer state on this rank."""
+        parameters = list(self.strategy.parameters().values())
+        return {"parameters": sum(map(nbytes, parameters)), "optimizer": sum(map(self._state_bytes, parameters))}
+
     def _state_bytes(self, parameter: torch.Tensor) -> int:
         values = self.optimizer.state.get(parameter, {}).values()
         return sum(nbytes(value) for value in values if isinstance(value, torch.Tensor))
@@ -263,6 +268,7 @@ class Trainer:
     def close(self, failed: bool) -> None:
         """Free what the strategy started, and tell what was counted."""
         self.context.details["skipped_updates"] = self.skipped
+        self.context.details["state_bytes"] = self._held()
         found = getattr(self.strategy, "contributions", None)
         if found is not None:
             table = found.table(self.strategy.parameters(), self._state_bytes)

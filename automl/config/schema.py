@@ -17,6 +17,8 @@ from search_spaces.plugins import nearest
 from .nodes import Location, Node, Problems, shown
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kKMGT]B)")
+_UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
 def check_name(name: str) -> str:
@@ -39,6 +41,16 @@ def _seconds(value: Any) -> float:
     if isinstance(value, str | int | float) and not isinstance(value, bool):
         return parse_duration(value)
     raise UsageError(f"a duration is like 90s, 10m or 1h30m, got {shown(value)}")
+
+
+def _bytes(value: Any) -> int:
+    """A whole number of bytes, or a text such as 500MB or 1.5GB (powers of 1000)."""
+    found = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if found:
+        value = round(float(found[1]) * _UNITS[found[2].upper()])
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value
+    raise UsageError(f"an amount of memory is like 500MB or 1.5GB, got {shown(value)}")
 
 
 def _number(value: Any) -> int | float:
@@ -78,6 +90,7 @@ Value = bool | int | float | str
 Number = Annotated[int | float, PlainValidator(_number)]
 Count = Annotated[int, BeforeValidator(_whole), Field(ge=1)]
 Seconds = Annotated[float, PlainValidator(_seconds)]
+Bytes = Annotated[int, PlainValidator(_bytes)]
 ParsedGoal = Annotated[Goal, PlainValidator(Goal.parse)]
 
 
@@ -101,6 +114,7 @@ class ResourcesSection(Section):
 
     cpus: Count = 1
     gpus: Annotated[float, Field(ge=0)] = 0.0
+    memory: Bytes | None = None
 
 
 class Entry(Section):
@@ -134,6 +148,7 @@ class Document(Section):
     resources: Annotated[ResourcesSection, BeforeValidator(_section)] = Field(default_factory=ResourcesSection)
     store: Annotated[str, Field(min_length=1)] | None = None
     seed: Annotated[int, BeforeValidator(_whole), Field(ge=0, lt=2**32)] = 0
+    timeout: Seconds | None = None
 
     def settings(self) -> dict[str, Any]:
         """What needs no resolving, as arguments of `SweepSpec`."""
@@ -142,6 +157,7 @@ class Document(Section):
             "resources": Resources(**self.resources.model_dump()),
             "workers": self.workers,
             "seed": self.seed,
+            "timeout": self.timeout,
         }
 
 

@@ -34,7 +34,7 @@ suggester: bayes
 stopper: none
 
 # How many trials run at the same time is decided by the cores, unless `workers:` says it.
-resources: {cpus: 1, gpus: 0}
+resources: {cpus: 1, gpus: 0}  # of a worker; memory: 4GB is what a rank may use
 seed: 0
 """
 

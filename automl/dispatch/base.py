@@ -16,6 +16,7 @@ class Dispatcher(ABC):
 
     Args:
         commits_each: events are recorded and answered one by one inside `handle`, because the attempt waits there.
+        estimates: attempts run for real, so that their memory is worth estimating before.
         suggests_ahead: attempts run while `poll` waits, so suggestions are made ahead by a thread.
         keeps_paused: an objective of the user's own goes on where it was paused, which it else does only in a workload.
         patience: the most seconds, on its clock, that `poll` may wait for an event.
@@ -25,6 +26,7 @@ class Dispatcher(ABC):
     name: ClassVar[str]
     commits_each: ClassVar[bool] = False
     suggests_ahead: ClassVar[bool] = False
+    estimates: ClassVar[bool] = False
     keeps_paused: ClassVar[bool] = False
     patience: ClassVar[float] = 0.25
     dashboard: str = ""

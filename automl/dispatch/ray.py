@@ -44,6 +44,7 @@ class RayDispatcher(Dispatcher):
 
     name = "ray"
     suggests_ahead: ClassVar[bool] = True
+    estimates: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -82,7 +83,7 @@ class RayDispatcher(Dispatcher):
 
     def submit(self, assignment: Assignment) -> None:
         """Begin an attempt on free workers."""
-        slots = self._choose(assignment.num_ranks)
+        slots = self._placed(self._choose(assignment.num_ranks))
         self._free -= set(slots)
         key = (assignment.trial, assignment.attempt)
         self._taken[key] = slots
@@ -156,6 +157,18 @@ class RayDispatcher(Dispatcher):
         if len(self._free) < count:
             raise AutomlError(f"the attempt needs {count} free slots, there are {len(self._free)}")
         return sorted(self._free)[:count]
+
+    def _placed(self, slots: list[int]) -> list[int]:
+        """These slots, those whose node is known first: the ranks meet at the first, which should answer at once.
+
+        Workers that are still starting have not said where they are, which is no question where there is one node.
+        """
+        if len(slots) > 1 and not all(self._seats[slot].node for slot in slots):
+            nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
+            for slot in slots:
+                if len(nodes) == 1:
+                    self._seats[slot] = Seat(self._seats[slot].actor, nodes[0])
+        return sorted(slots, key=lambda slot: not self._seats[slot].node)
 
     def _reserve(self) -> Any:
         bundle = {"CPU": self._resources.cpus, "GPU": self._resources.gpus}

@@ -25,16 +25,17 @@ _CHOICES: Final[Mapping[str, tuple[tuple[Value, ...], Value]]] = {
     "loader_workers": ((0, 1), 0),
     "prefetch": ((2, 4, 8), 2),
     "cudnn_autotune": ((False, True), False),
+    "compact_memory": ((False, True), False),
     "threads": ((), 1),
 }
 _ORDERED: Final = ("loader_workers", "prefetch", "threads")
-_ONLY_IF_NAMED: Final = ("memory_format",)
+_ONLY_IF_NAMED: Final = ("memory_format", "compact_memory")
 
 
 class Runtime(Knob):
     """`matmul_precision` (of float32 products), `activation_checkpointing`, `compile` (mode of torch.compile),
     `optimizer_implementation`, `loader_workers` and `prefetch`, `cudnn_autotune`, `threads` (of a rank, on a CPU),
-    and, only where it is named, `memory_format` (for models of images).
+    and, only where they are named, `memory_format` (for models of images) and `compact_memory` (of a CPU).
 
     Options: one for each of these parameters (see `Knob`; True takes it as it is); `tune`, a list of those to take,
     all where it is absent; `cpus`, the cores of a worker slot. A parameter with a single value left is left out.
@@ -120,6 +121,10 @@ def _no_compile(hardware: Hardware, options: Mapping[str, Any]) -> Reasons:
     return {} if hardware.gpus else {"reduce-overhead": "records CUDA graphs and needs a CUDA GPU"}
 
 
+def _no_compact(hardware: Hardware, options: Mapping[str, Any]) -> Reasons:
+    return {True: "is about main memory, trials run on a GPU"} if hardware.gpus else {}
+
+
 def _no_autotune(hardware: Hardware, options: Mapping[str, Any]) -> Reasons:
     return {} if hardware.gpus else {True: "cuDNN needs a CUDA GPU"}
 
@@ -128,6 +133,7 @@ _REASONS: Final[Mapping[str, Callable[[Hardware, Mapping[str, Any]], Reasons]]] 
     "matmul_precision": _no_matmul,
     "compile": _no_compile,
     "cudnn_autotune": _no_autotune,
+    "compact_memory": _no_compact,
     "threads": _no_threads,
 }
 

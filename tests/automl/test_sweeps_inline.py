@@ -395,7 +395,7 @@ def test_automl_sweep_returns_what_it_found(tmp_path: Path, monkeypatch: pytest.
         ({"constraints": "loss < 3"}, "a constraint is"),
         ({"workers": 0}, "workers must be at least 1"),
         ({"resources": {"cpus": 0}}, "at least 1 CPU"),
-        ({"resources": {"cores": 1}}, "cpus and gpus"),
+        ({"resources": {"cores": 1}}, "cpus, gpus and memory"),
         ({"name": "../x"}, "a sweep's name is"),
         ({"name": "-x"}, "a sweep's name is"),
     ],

@@ -6,9 +6,11 @@ import math
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import FileStore, PrefixStore, Store, TCPStore
 
 from search_spaces.errors import UsageError
 
@@ -19,7 +21,9 @@ AXES = ("data", "shard", "pipeline", "tensor")
 # Others wait while rank 0 evaluates; a rank that is gone breaks its connections at once, and one that hangs is
 # the dispatcher's to notice.
 PATIENCE = timedelta(hours=12)
+CONNECT = timedelta(minutes=5)
 _side: list[dist.ProcessGroup] = []
+_store: list[Store] = []
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,25 @@ def connect(rank: int, world_size: int, rendezvous: str, device: torch.device, b
     for name in [part.split(":")[-1] for part in chosen.split(",")]:
         if not dist.is_backend_available(name):
             raise UsageError(f"this build of torch has no {name} backend")
-    dist.init_process_group(chosen, init_method=rendezvous, rank=rank, world_size=world_size, timeout=PATIENCE)
+    _store[:] = [_meet(rendezvous, world_size)]
+    dist.init_process_group(
+        chosen, store=PrefixStore("ranks", _store[0]), rank=rank, world_size=world_size, timeout=PATIENCE
+    )
+
+
+def _meet(rendezvous: str, world_size: int) -> Store:
+    """What the ranks exchange addresses through: a file, or the server that rank 0's worker has started."""
+    place = urlsplit(rendezvous)
+    if place.scheme == "file":
+        return FileStore(place.path, world_size)
+    if place.scheme != "tcp" or place.hostname is None or place.port is None:
+        raise UsageError(f"a rendezvous is file:///PATH or tcp://HOST:PORT, got {rendezvous!r}")
+    return TCPStore(place.hostname, place.port, is_master=False, timeout=CONNECT)
+
+
+def side_store(prefix: str) -> Store:
+    """A part of the ranks' store for further libraries that must meet; after `connect`."""
+    return PrefixStore(prefix, _store[0])
 
 
 def side_group() -> dist.ProcessGroup:
@@ -98,5 +120,6 @@ def side_group() -> dist.ProcessGroup:
 def disconnect() -> None:
     """Leave the default process group where there is one."""
     _side.clear()
+    _store.clear()
     if dist.is_initialized():
         dist.destroy_process_group()

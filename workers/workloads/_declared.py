@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from search_spaces import Space
 from search_spaces.hardware import Hardware
@@ -29,8 +29,10 @@ class Declared(Workload):
     """A workload that declares `own` parameters and `knobs`, and whose data `data.py` in its folder checks and loads.
 
     That module has `check(data)`, which raises DataError and reads nothing, and `load(data)`, which keeps what it read
-    for the trials of the process.
+    for the trials of the process. `constraints` are expressions between parameters.
     """
+
+    constraints: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     @abstractmethod
@@ -50,7 +52,7 @@ class Declared(Workload):
     @classmethod
     def space(cls, hardware: Hardware) -> Space:
         """See `Workload`."""
-        return space_of(hardware, cls.own(hardware), cls.knobs(hardware))
+        return space_of(hardware, cls.own(hardware), cls.knobs(hardware), cls.constraints)
 
     @classmethod
     def dropped(cls, hardware: Hardware) -> Sequence[Dropped]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from search_spaces import Space
+from search_spaces.expressions import Expression
 from search_spaces.hardware import Hardware
 from search_spaces.knobs import KNOBS, Dropped
 from search_spaces.parameters import Parameter
@@ -13,11 +14,17 @@ from search_spaces.parameters import Parameter
 Options = dict[str, dict[str, Any]]  # of knobs, by their names
 
 
-def space_of(hardware: Hardware, own: Sequence[Parameter], knobs: Options) -> Space:
-    """A space of parameters of the workload's own and of knobs with their options, on this hardware."""
+def space_of(hardware: Hardware, own: Sequence[Parameter], knobs: Options, constraints: Sequence[str] = ()) -> Space:
+    """A space of parameters of the workload's own and of knobs with their options, on this hardware.
+
+    Args:
+        constraints: between them; those that name what this hardware has no choice of are left out.
+    """
     declared = [KNOBS.get(name)().resolve(hardware, options) for name, options in knobs.items()]
     parameters = [*own, *(parameter for one in declared for parameter in one.parameters)]
-    return Space(*parameters, constraints=tuple(text for one in declared for text in one.constraints))
+    names = {parameter.name for parameter in parameters}
+    kept = [text for text in constraints if names.issuperset(Expression(text).names)]
+    return Space(*parameters, constraints=(*(text for one in declared for text in one.constraints), *kept))
 
 
 def dropped_of(hardware: Hardware, knobs: Options) -> list[Dropped]:

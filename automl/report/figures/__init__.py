@@ -12,7 +12,7 @@ from automl.report.record import Record
 from automl.snapshot import Snapshot
 from search_spaces.plugins import nearest
 
-from . import calibration, curves, dependence, feasibility, importance, parallel, pareto, progress, timeline
+from . import calibration, curves, dependence, feasibility, importance, memory, parallel, pareto, progress, timeline
 
 Draw = Callable[[Record, Sequence[Insight]], Panel]
 
@@ -25,6 +25,7 @@ BY_NAME: Mapping[str, Draw] = {
     "dependence": dependence.panel,
     "feasibility": feasibility.panel,
     "calibration": calibration.panel,
+    "memory": memory.panel,
     "timeline": timeline.panel,
 }
 PANELS: Sequence[Draw] = tuple(BY_NAME.values())

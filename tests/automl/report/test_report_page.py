@@ -23,7 +23,8 @@ from automl.report.record import Record
 from automl.result import Result
 
 KEYS = [
-    "progress", "parallel", "pareto", "curves", "importance", "dependence", "feasibility", "calibration", "timeline"
+    "progress", "parallel", "pareto", "curves", "importance", "dependence", "feasibility", "calibration", "memory",
+    "timeline",
 ]  # fmt: skip
 
 
@@ -86,6 +87,7 @@ def test_what_the_page_says(runs: str) -> None:
     assert re.search(r"\d+% of the failures have batch_size", text)
     assert "lr, optimizer, momentum cannot change seconds_per_update" in text
     assert "abc123" in text
+    assert re.search(r"\d+ of \d+ were estimated within 20% before they ran", text)
 
 
 def test_every_figure_is_valid_plotly(runs: str) -> None:

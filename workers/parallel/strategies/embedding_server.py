@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import socket
+import contextlib
 import threading
-from collections.abc import Mapping
+import uuid
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed import autograd as _autograd
 from torch.distributed import rpc as _rpc
+from torch.distributed.rendezvous import register_rendezvous_handler
 from torch.nn.parallel import DistributedDataParallel
 
 from search_spaces.errors import UsageError
 from workers.parallel.base import Strategy, T, Tensors
-from workers.parallel.mesh import PATIENCE, side_group
+from workers.parallel.mesh import PATIENCE, side_group, side_store
 from workers.parallel.needs import Needs
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ autograd: Any = _autograd
 
 _served: dict[str, nn.Embedding] = {}  # on the server: what trainers look up
 _collecting = threading.Lock()
+_SCHEME = "automl-ranks"  # of the rendezvous that is already there
 
 
 class EmbeddingServer(Strategy):
@@ -93,24 +95,29 @@ class EmbeddingServer(Strategy):
         for name in names:
             parent, _, child = name.rpartition(".")
             embedding = _embedding(model, name)
-            remote = RemoteEmbedding(f"rank{self.batch_degree}", name, embedding)
+            remote = RemoteEmbedding(self.server, name, embedding)
             setattr(model.get_submodule(parent) if parent else model, child, remote)
         self.plain = model
         devices = [self.device] if self.device.type == "cuda" else None
         self.model = DistributedDataParallel(model, device_ids=devices, process_group=trainers, broadcast_buffers=False)
 
     def _meet(self) -> None:
-        """Start RPC among all ranks, at a free port of rank 0."""
-        box = [f"tcp://{self._host()}:{_free_port()}" if self.mesh.rank == 0 else ""]
-        dist.broadcast_object_list(box, src=0, group=side_group())
-        options = rpc.TensorPipeRpcBackendOptions(init_method=box[0], rpc_timeout=PATIENCE.total_seconds())
-        rank, size = self.mesh.rank, self.mesh.world_size
-        rpc.init_rpc(f"rank{rank}", rank=rank, world_size=size, rpc_backend_options=options)
+        """Start RPC among all ranks, which meet where they met before.
 
-    def _host(self) -> str:
-        """Where other ranks reach rank 0: as they did to meet."""
-        rendezvous = str(self.options.get("rendezvous", ""))
-        return (urlsplit(rendezvous).hostname or "127.0.0.1") if rendezvous.startswith("tcp:") else "127.0.0.1"
+        RPC numbers what it does by process and by the names of its ranks. Warm workers have different pasts, so these
+        numbers begin anew and the names are new ones.
+        """
+        box = [uuid.uuid4().hex[:12]]
+        dist.broadcast_object_list(box, src=0, group=side_group())
+        rpc._init_counter = 0
+        with contextlib.suppress(RuntimeError):  # it was registered before
+            register_rendezvous_handler(_SCHEME, _rendezvous)  # type: ignore[no-untyped-call]
+        options = rpc.TensorPipeRpcBackendOptions(
+            init_method=f"{_SCHEME}://{box[0]}", rpc_timeout=PATIENCE.total_seconds()
+        )
+        rank, size = self.mesh.rank, self.mesh.world_size
+        self.server = f"{box[0]}-{size - 1}"
+        rpc.init_rpc(f"{box[0]}-{rank}", rank=rank, world_size=size, rpc_backend_options=options)
 
     def parameters(self) -> dict[str, nn.Parameter]:
         """The embeddings on the server, the rest on trainers."""
@@ -137,7 +144,7 @@ class EmbeddingServer(Strategy):
                         grad = found[parameter]
                         parameter.grad = grad.clone() if parameter.grad is None else parameter.grad + grad
                 # the trainers' losses are multiplied by their number, since DistributedDataParallel averages
-                rpc.rpc_sync(f"rank{self.batch_degree}", _collect, args=(context, 1 / self.batch_degree))
+                rpc.rpc_sync(self.server, _collect, args=(context, 1 / self.batch_degree))
             total += mean.detach()
         return total
 
@@ -205,8 +212,5 @@ def _embedding(model: nn.Module, name: str) -> nn.Embedding:
     return module
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        port: int = probe.getsockname()[1]
-    return port
+def _rendezvous(url: str, **_: Any) -> Iterator[tuple[Any, int, int]]:
+    yield side_store("rpc"), dist.get_rank(), dist.get_world_size()

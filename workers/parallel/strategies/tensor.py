@@ -9,11 +9,12 @@ from typing import Any
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_module
 from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, parallelize_module
 
 from search_spaces.errors import UsageError
-from workers.parallel.base import ModuleStrategy, local
+from workers.parallel.base import ModuleStrategy, is_sharded, local
 from workers.parallel.needs import Needs
 
 __all__ = ["TensorParallel"]
@@ -25,7 +26,8 @@ class TensorParallel(ModuleStrategy):
     The workload's plan says what becomes of each module: "column" (rows of the weight are shared out; "column:3"
     where they are three matrices on top of each other, each of which is shared out), "row", "vocabulary" (an
     embedding by its rows), or "sequence" (a norm computed by positions: Korthikanti et al. 2022,
-    https://arxiv.org/abs/2205.05198). What the plan leaves out is on every rank.
+    https://arxiv.org/abs/2205.05198). What the plan leaves out is computed on every rank; between updates its
+    parameters and their optimizer state are shared out, as `fsdp` does with all of them.
     """
 
     needs = Needs(
@@ -63,6 +65,9 @@ class TensorParallel(ModuleStrategy):
         for name, style in styles.items():
             if isinstance(style, ColwiseParallel):
                 model.get_submodule(name).register_forward_hook(_own)
+        planned = {parameter for parameter in model.parameters() if is_sharded(parameter.data)}
+        if planned != set(model.parameters()):
+            fully_shard(model, mesh=self.axes["tensor"], ignored_params=planned)
         self.model = self.plain = model
 
     def _style(self, module: nn.Module, name: str, kind: str) -> ParallelStyle:

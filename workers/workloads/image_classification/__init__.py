@@ -61,6 +61,12 @@ class ImageClassification(Classifier):
         "fixed": {"max_epochs": 2, "filters": 4, "dense_units": 16},
     }
 
+    # Batch norm is over what one rank sees at a time: the function would be another with the batch in parts.
+    constraints: ClassVar[tuple[str, ...]] = (
+        "not batch_norm or parallelism in ('single', 'tensor')",
+        "not batch_norm or accumulation == 1",
+    )
+
     @classmethod
     def own(cls, hardware: Hardware) -> Sequence[Parameter]:
         """See `Declared`."""

@@ -1,0 +1,86 @@
+"""Peak memory of each trial, as it was estimated before and as it was measured, and which modules hold it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from automl.report.draw import BLUE, GREY, ORANGE, Figure, Panel, escape, figure, hover, metric_axis, rounded
+from automl.report.effects import Insight
+from automl.report.record import Record
+from automl.report.text import memory
+from automl.trial import Trial
+
+TITLE = "Memory"
+MEASURED, ESTIMATED = "peak_memory_bytes", "estimated_memory_bytes"
+
+
+def panel(record: Record, insights: Sequence[Insight] = ()) -> Panel:
+    """Estimate and measurement by trial, and the ten modules of the best trial that hold most."""
+    trials = [trial for trial in record.trials if MEASURED in trial.metrics or ESTIMATED in trial.metrics]
+    if not trials:
+        return Panel("memory", TITLE, "No trial's memory is known.")
+    figures, caption = [_trials(trials)], _caption(trials)
+    best = record.snapshot.best
+    modules = _modules(best)
+    if best is not None and modules:
+        caption += f" The bars are the modules that hold most in trial {best.number}, on one rank."
+        figures.append(_bars(modules))
+    return Panel("memory", TITLE, caption, tuple(figures))
+
+
+def _caption(trials: Sequence[Trial]) -> str:
+    text = "Peak memory of the rank that needed most."
+    both = [(t.metrics[ESTIMATED], t.metrics[MEASURED]) for t in trials if {ESTIMATED, MEASURED} <= t.metrics.keys()]
+    if both:
+        near = sum(abs(estimate / peak - 1) <= 0.2 for estimate, peak in both if peak)
+        text += f" {near} of {len(both)} were estimated within 20% before they ran."
+    refused = sum(MEASURED not in trial.metrics and trial.failure == "out_of_memory" for trial in trials)
+    return text + (f" {refused} needed far too much by their estimate and were not run." if refused else "")
+
+
+def _modules(trial: Trial | None) -> Mapping[str, float]:
+    details = trial.details if trial is not None else {}
+    found = details.get("memory_by_module_bytes") or details.get("estimated_memory_by_module_bytes") or {}
+    return dict(list(found.items())[:10])
+
+
+def _trials(trials: Sequence[Trial]) -> Figure:
+    data: list[dict[str, Any]] = []
+    for metric, name, colour, symbol in (
+        (ESTIMATED, "estimated", ORANGE, "line-ew"),
+        (MEASURED, "measured", BLUE, "circle"),
+    ):
+        known = [trial for trial in trials if metric in trial.metrics]
+        marker = {"color": colour, "size": 8 if symbol == "circle" else 12, "symbol": symbol}
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": name,
+                "x": [trial.number for trial in known],
+                "y": rounded(trial.metrics[metric] for trial in known),
+                "marker": {**marker, "line": {"color": colour, "width": 2 if symbol == "line-ew" else 0}},
+                "text": [hover(trial, f"{name} {memory(trial.metrics[metric])}") for trial in known],
+                "hovertemplate": "%{text}<extra></extra>",
+            }
+        )
+    values = [trial.metrics[metric] for trial in trials for metric in (ESTIMATED, MEASURED) if metric in trial.metrics]
+    log = min(values) > 0 and max(values) > 20 * min(values)
+    axes = {"xaxis": {"title": {"text": "trial"}}, "yaxis": {**metric_axis(MEASURED, values, log=log)}}
+    return figure([one for one in data if one["x"]], 320, **axes)
+
+
+def _bars(modules: Mapping[str, float]) -> Figure:
+    names = list(modules)[::-1]
+    bars = {
+        "type": "bar",
+        "orientation": "h",
+        "y": [escape(name) or "model" for name in names],
+        "x": [modules[name] for name in names],
+        "text": [memory(modules[name]) for name in names],
+        "marker": {"color": GREY},
+        "hovertemplate": "%{y}: %{text}<extra></extra>",
+    }
+    axis = {**metric_axis(MEASURED, [0.0, *modules.values()], log=False), "title": {"text": "bytes held"}}
+    return figure([bars], 80 + 26 * len(names), xaxis=axis, yaxis={"type": "category"})

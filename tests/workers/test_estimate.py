@@ -1,0 +1,54 @@
+"""The estimate of memory: what it is made of, and that it allocates nothing."""
+
+from __future__ import annotations
+
+import pytest
+from toy import Toy
+
+from search_spaces.errors import UsageError
+from workers.estimate import estimate
+from workers.memory import PeakMemory, nbytes
+
+SIZES = {"width": 64, "vocabulary": 500, "num_layers": 2, "rows": 16}
+
+
+def of(ranks=1, device="cuda", **params):
+    """Without what CPUs take besides."""
+    return estimate(Toy({**SIZES, **params}, {}, {}), ranks, device)
+
+
+def test_parameters_gradients_and_optimizer_state_are_exact():
+    whole = sum(nbytes(p) for p in Toy(SIZES, {}, {}).build_model().parameters())
+    parts = of().parts
+    assert parts["parameters"] == parts["gradients"] == whole
+    assert parts["optimizer"] == pytest.approx(2 * whole, rel=1e-3)
+    assert of(optimizer="sgd", momentum=0.0).parts["optimizer"] == 0
+    assert of().peak_bytes == sum(parts.values())
+
+
+def test_what_needs_less_is_estimated_at_less():
+    plain = of(rows=64).peak_bytes
+    assert of(rows=128).peak_bytes > 1.5 * plain
+    selective, layers = (of(rows=64, activation_checkpointing=how).peak_bytes for how in ("selective", "layers"))
+    assert plain > selective > layers
+    assert of(rows=64, accumulation=4).peak_bytes < 0.6 * plain
+    assert of(2, rows=64, parallelism="ddp").peak_bytes < plain
+    for strategy in ("fsdp", "tensor", "pipeline"):
+        parts = of(2, rows=64, parallelism=strategy).parts
+        assert parts["optimizer"] < 0.75 * of().parts["optimizer"], strategy
+
+
+def test_a_model_of_many_terabytes_takes_no_memory():
+    import torch
+
+    before = PeakMemory(torch.device("cpu"))
+    found = of(width=2**17, num_heads=4, rows=1)
+    assert found.peak_bytes > 5e12
+    assert before.bytes() < 500e6
+    assert len(found.modules) <= 10
+    assert next(iter(found.modules)).endswith(("inner", "outer"))
+
+
+def test_an_unknown_option_is_named():
+    with pytest.raises(UsageError, match="precision"):
+        of(precision="int3")
