@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor
 
+from .external import External
 from .gp import Ensemble
 from .kernel import Features
 
@@ -21,7 +22,7 @@ def log_h(z: Tensor) -> Tensor:
     return torch.where(z > -4.0, near, tail)
 
 
-def log_expected_improvement(model: Ensemble, candidates: Features, index: Tensor) -> Tensor:
+def log_expected_improvement(model: Ensemble | External, candidates: Features, index: Tensor) -> Tensor:
     """Log of the expected improvement over f(observed[index]), averaged over the ensemble, `m`.
 
     The best configuration's own value is uncertain too: the improvement is the difference of two jointly normal
@@ -32,7 +33,7 @@ def log_expected_improvement(model: Ensemble, candidates: Features, index: Tenso
     return torch.logsumexp(deviation.log() + log_h(mean / deviation), 0) - math.log(mean.shape[0])
 
 
-def best_predicted(model: Ensemble, allowed: Tensor) -> Tensor:
+def best_predicted(model: Ensemble | External, allowed: Tensor) -> Tensor:
     """`s`, which of the observations each hyperparameter vector takes for the best of those `allowed` (`n`)."""
     mean, _ = model.predict(model.features[slice(0, len(allowed))])
     return mean.masked_fill(~allowed, torch.inf).argmin(1)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from .acquisition import best_predicted, log_expected_improvement
 from .data import Array
+from .external import External
 from .feasibility import Feasibility
 from .gp import Ensemble
 from .kernel import Features
@@ -30,7 +31,7 @@ class Belief:
     """
 
     encoder: Callable[[Array], Features]
-    model: Ensemble
+    model: Ensemble | External
     transform: Transform | None
     rows: NDArray[np.intp]
 

@@ -110,6 +110,21 @@ class Lattice:
         value = np.where(self.unordered, np.where(resample, rng.random((count, d)), filled), value)
         return self.snap(np.where(moved, value, filled))
 
+    def forced(self, rng: np.random.Generator, points: Array, column: int, value: float) -> Array:
+        """The points with one parameter set, what becomes active with it drawn; those that stay legal."""
+        points = np.where(np.isnan(points), rng.random(points.shape), points)
+        waiting = [(column, value)]
+        while waiting:
+            column, value = waiting.pop()
+            points[:, column] = value
+            waiting += [(parent, float(rng.choice(admissible))) for parent, admissible in self.rules[column]]
+        return self._legal(self.snap(points))
+
+    def branches(self) -> list[tuple[int, float]]:
+        """Column and unit value of every choice of the unordered parameters, binary ones left out."""
+        listed = [(j, c) for j, c in enumerate(self.cells) if self.unordered[j] and c is not None and len(c) > 2]
+        return [(j, float(value)) for j, centres in listed for value in centres]
+
     def crossed(self, rng: np.random.Generator, bases: Array, count: int) -> Array:
         """Each coordinate from one of two of the `bases`."""
         first, second = (bases[rng.integers(len(bases), size=count)] for _ in range(2))

@@ -23,36 +23,13 @@ from .data import Array, Data
 from .encoding import Encoder
 from .gp import Ensemble
 from .kernel import Features
+from .measured import Quantity, exact_fitter
 from .models import Fitter, best_and_random
 from .transforms import Transform
 
 MOST_TRIALS = 150  # two points of each
 EARLIER = 3.0  # the second point of a curve has so many times fewer steps than the last
 MARGIN = 0.1  # of the range of steps: how far beyond what was seen is extrapolated
-NEARLY_EXACT = (math.log(1e-4), 2.0)  # of the logarithm of the noise variance of speed, which hardly varies
-
-
-@dataclass(frozen=True)
-class Pace:
-    """Logarithm of the seconds a step takes."""
-
-    encoder: Encoder
-    model: Ensemble
-    centre: float
-    scale: float
-
-    @classmethod
-    def fit(cls, fitter: Fitter, unit: Array, seconds: Array) -> Pace:
-        """Learn from `n` configurations and their seconds a step."""
-        y = np.log(seconds)
-        centre, scale = float(y.mean()), max(float(y.std()), 1e-3)
-        model, _ = fitter.fit(unit, (y - centre) / scale)
-        return cls(fitter.encoder, model, centre, scale)
-
-    def __call__(self, unit: Array) -> Array:
-        """Expected logarithm of the seconds a step takes, `m`."""
-        mean, _ = self.model.predict(self.encoder(unit))
-        return np.asarray(mean.mean(0).numpy() * self.scale + self.centre)
 
 
 @dataclass(frozen=True)
@@ -64,7 +41,7 @@ class AtDeadline:
     """
 
     encoder: Encoder
-    pace: Pace
+    pace: Quantity
     seconds: float
     low: float
     high: float
@@ -88,9 +65,8 @@ class Deadline:
 
     def __init__(self, space: Space, goal: Goal, seed: int) -> None:
         self.goal, self.seed = goal, seed
-        speed = Encoder(space, reach.parameters(space, reach.SPEED))
         quality = Encoder(space, reach.parameters(space, reach.QUALITY), extra=1, bowl=True)
-        self.speed = Fitter(speed, speed.prior().with_noise(*NEARLY_EXACT), seed)
+        self.speed = exact_fitter(space, reach.SPEED, seed)
         self.quality = Fitter(quality, quality.prior(), seed)
 
     def possible(self, data: Data) -> bool:
@@ -114,11 +90,11 @@ class Deadline:
         model = Ensemble.condition(features, torch.from_numpy(y[order]), self.quality.prior, u)
         return Belief(encoder, model, transform, rows[kept])
 
-    def _pace(self, data: Data) -> Pace:
+    def _pace(self, data: Data) -> Quantity:
         """From every trial that got somewhere, failed ones too."""
         timed = np.array([len(curve) > 0 for curve in data.curves])
         seconds = np.array([curve[-1, 1] / curve[-1, 0] for curve in data.curves if len(curve)])
-        return Pace.fit(self.speed, data.unit[timed], seconds)
+        return Quantity.fit(self.speed, data.unit[timed], seconds)
 
 
 def _points(curves: Sequence[Array]) -> tuple[Array, NDArray[np.intp]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from .external import External
 from .gp import Ensemble
 
 LEAST = 8  # trials below which nothing can be said
@@ -49,20 +50,18 @@ class Calibration:
         )
 
 
-def calibrate(metric: str, model: Ensemble) -> Calibration:
+def calibrate(metric: str, model: Ensemble | External) -> Calibration:
     """Compare each target with what the ensemble predicts from all others."""
     mean, variance = model.leave_one_out()
     y = model.y
     deviation = variance.sqrt()
-    z = (y - mean) / deviation
-    below = torch.special.ndtr(z).mean(0)
-    density = torch.logsumexp(-0.5 * z.square() - deviation.log(), 0) - math.log(len(z)) - 0.5 * math.log(2 * math.pi)
+    below = torch.special.ndtr((y - mean) / deviation).mean(0)
     return Calibration(
         metric=metric,
         count=len(y),
         coverage_50=float(((below - 0.5).abs() <= 0.25).double().mean()),
         coverage_90=float(((below - 0.5).abs() <= 0.45).double().mean()),
-        log_density=float(density.mean()),
+        log_density=float(model.leave_one_out_density().mean()),
         constant_log_density=_constant(y),
         rank_correlation=_spearman(mean.mean(0), y),
     )

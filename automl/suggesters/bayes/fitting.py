@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from automl.errors import FAILURE_KINDS
@@ -15,15 +16,19 @@ from search_spaces import Space
 from . import reach
 from .beliefs import Belief, Beliefs
 from .data import Array, Data
-from .deadline import NEARLY_EXACT, Deadline
+from .deadline import Deadline
 from .diagnosis import Calibration, calibrate
 from .encoding import Encoder
+from .external import Build, External
 from .feasibility import Feasibility
-from .models import Fitter
+from .measured import NEARLY_EXACT, Quantity, exact_fitter
+from .models import MOST_CONDITIONED, Fitter, best_and_random
 from .pareto import front
 from .transforms import Transform, excess_scores
 
 NUM_BEST = 10
+LEAST_MEASURED = 6
+NO_PROGRESS = 0.03  # of the distance from the median to the best loss
 SHARP = (math.log(0.02), 1.0)  # prior of the logarithm of the labels' noise
 
 
@@ -31,18 +36,25 @@ class Surrogates:
     """Fits everything that is believed, each surrogate over the parameters that can reach its metric.
 
     Args:
-        space, goals, constraints, seed: of the suggester.
+        space, goals, constraints, seed: of the suggester; build: makes the goals' surrogates, see `external`.
     """
 
-    def __init__(self, space: Space, goals: Sequence[Goal], constraints: Sequence[Constraint], seed: int) -> None:
-        self.goals, self.constraints = goals, constraints
-        self.composed = True
+    def __init__(
+        self,
+        space: Space,
+        goals: Sequence[Goal],
+        constraints: Sequence[Constraint],
+        seed: int,
+        build: Build | None = None,
+    ) -> None:
+        self.goals, self.constraints, self.build = goals, constraints, build
         self.goal_fitters = [_fitter(space, reach.of_goal(goal), seed, bowl=True) for goal in goals]
         self.deadline = Deadline(space, goals[0], seed)
         self.limit_fitters = [_fitter(space, reach.of_metric(c.metric), seed) for c in constraints]
         self.failure_fitters = {
-            kind: _fitter(space, reach.of_failure(kind), seed, noise=SHARP) for kind in FAILURE_KINDS
+            kind: _fitter(space, reach.of_failure(kind), seed, noise=SHARP, extra=1) for kind in FAILURE_KINDS
         }
+        self.memory_fitter = exact_fitter(space, reach.MEMORY, seed)
 
     def possible(self, data: Data) -> bool:
         """Whether every goal has been reached by at least two trials."""
@@ -50,11 +62,11 @@ class Surrogates:
 
     def fit(self, data: Data, num_start: int = 0) -> Beliefs:
         """Beliefs given all of the data, of which the first `num_start` trials were chosen without any."""
-        if len(self.goals) == 1 and self.composed and self.deadline.possible(data):
+        if len(self.goals) == 1 and self.build is None and self.deadline.possible(data):
             goals = [self.deadline.fit(data)]
         else:
             order = np.nan_to_num(data.losses, nan=np.inf).min(1) if len(self.goals) > 1 else None
-            goals = [_goal(f, data, g, order) for g, f in enumerate(self.goal_fitters)]
+            goals = [self._goal(f, data, g, order) for g, f in enumerate(self.goal_fitters)]
         limits = [
             _limit(f, data, data.others[:, i], c)
             for i, (f, c) in enumerate(zip(self.limit_fitters, self.constraints, strict=True))
@@ -62,9 +74,29 @@ class Surrogates:
         ]
         return Beliefs(goals, limits, self.feasibility(data, num_start), self.holds(data))
 
+    def _goal(self, fitter: Fitter, data: Data, column: int, order: Array | None) -> Belief:
+        rows = np.flatnonzero(np.isfinite(data.losses[:, column]))
+        losses = data.losses[rows, column]
+        transform = Transform.fit(losses)
+        if self.build is not None:
+            kept = best_and_random(losses, MOST_CONDITIONED, fitter.seed)
+            y = torch.from_numpy(transform(losses[kept]))
+            built = External.fit(self.build, fitter.encoder(data.unit[rows[kept]]), y)
+            return Belief(fitter.encoder, built, transform, rows[kept])
+        model, used = fitter.fit(data.unit[rows], transform(losses), None if order is None else order[rows])
+        return Belief(fitter.encoder, model, transform, rows[used])
+
     def feasibility(self, data: Data, num_start: int = 0) -> Feasibility:
         """What is believed of the failures."""
-        return Feasibility(self.failure_fitters, data.unit, data.kinds, num_start)
+        return Feasibility(self.failure_fitters, data.unit, data.kinds, num_start, self._measured(data))
+
+    def _measured(self, data: Data) -> dict[str, Quantity]:
+        """By kind of failure, the quantity that brings it about, where it is known of enough trials."""
+        known = np.isfinite(data.memory)
+        if "out_of_memory" not in data.kinds or int(known.sum()) < LEAST_MEASURED:
+            return {}
+        memory = Quantity.fit(self.memory_fitter, data.unit[known], data.memory[known])
+        return {"out_of_memory": memory} if memory.believable else {}
 
     def holds(self, data: Data) -> NDArray[np.bool_]:
         """`n`, which trials reached every goal and satisfy every constraint."""
@@ -86,6 +118,15 @@ class Surrogates:
         chosen = rows[front(data.losses[rows])]
         return np.concatenate([chosen, chosen])[-2 * NUM_BEST :]
 
+    def last_progress(self, data: Data) -> int:
+        """The first trial that is as good as the best of the first goal, but for a small part of their spread."""
+        losses = np.where(self.holds(data), data.losses[:, 0], np.inf)
+        known = losses[np.isfinite(losses)]
+        if not len(known):
+            return len(data)
+        best = float(known.min())
+        return int(np.argmax(losses <= best + NO_PROGRESS * (float(np.median(known)) - best)))
+
     def calibrations(self, data: Data) -> list[Calibration]:
         """How far the surrogate of each goal and constraint can be believed."""
         beliefs = self.fit(data)
@@ -94,21 +135,19 @@ class Surrogates:
 
 
 def _fitter(
-    space: Space, measures: frozenset[str], seed: int, *, noise: tuple[float, float] | None = None, bowl: bool = False
+    space: Space,
+    measures: frozenset[str],
+    seed: int,
+    *,
+    noise: tuple[float, float] | None = None,
+    bowl: bool = False,
+    extra: int = 0,
 ) -> Fitter:
-    encoder = Encoder(space, reach.parameters(space, measures), bowl=bowl)
+    encoder = Encoder(space, reach.parameters(space, measures), extra, bowl=bowl)
     prior = encoder.prior()
     if noise is None and "quality" not in measures:
         noise = NEARLY_EXACT
     return Fitter(encoder, prior.with_noise(*noise) if noise else prior, seed)
-
-
-def _goal(fitter: Fitter, data: Data, column: int, order: Array | None) -> Belief:
-    rows = np.flatnonzero(np.isfinite(data.losses[:, column]))
-    losses = data.losses[rows, column]
-    transform = Transform.fit(losses)
-    model, used = fitter.fit(data.unit[rows], transform(losses), None if order is None else order[rows])
-    return Belief(fitter.encoder, model, transform, rows[used])
 
 
 def _limit(fitter: Fitter, data: Data, values: Array, constraint: Constraint) -> Belief:

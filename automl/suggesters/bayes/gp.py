@@ -112,6 +112,14 @@ class Ensemble:
         parts = [self._moments(part)[:2] for part in chunks(candidates)]
         return torch.cat([p[0] for p in parts], 1), torch.cat([p[1] for p in parts], 1)
 
+    def mean(self, candidates: Features) -> Tensor:
+        """Mean of the ensemble's means, `m`; cheaper than `predict`."""
+        parts = []
+        for part in chunks(candidates):
+            k = cross(part, self.features, self.hyper, self.prior)
+            parts.append((k @ self.alpha[:, :, None])[:, :, 0] + self.hyper.bowl[:, None] * part.bowl)
+        return torch.cat(parts, 1).mean(0)
+
     def improvement(self, candidates: Features, index: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of f(observed[index]) - f(candidate), `s x m` each.
 
@@ -143,6 +151,12 @@ class Ensemble:
         """Means and variances (noise included) of each target given all others, `s x n` (Sundararajan, 2001)."""
         precision = (self.whiten * self.whiten).sum(1)  # diagonal of the covariance's inverse
         return self.y - self.alpha / precision, 1.0 / precision
+
+    def leave_one_out_density(self) -> Tensor:
+        """Log density of each target given all others, averaged over the ensemble, `n`."""
+        mean, variance = self.leave_one_out()
+        density = -0.5 * (self.y - mean).square() / variance - 0.5 * (2 * math.pi * variance).log()
+        return torch.logsumexp(density, 0) - math.log(len(mean))
 
     def _moments(self, part: Features) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         k = cross(part, self.features, self.hyper, self.prior)

@@ -24,8 +24,20 @@ class Search:
     def __init__(self, lattice: Lattice) -> None:
         self.lattice, self.space = lattice, lattice.space
 
-    def maximise(self, score: Score, best: Array, taken: set[Hashable], rng: np.random.Generator) -> Params | None:
-        """The legal configuration not `taken` with the highest score found; None where the space has no other."""
+    def maximise(
+        self,
+        score: Score,
+        best: Array,
+        taken: set[Hashable],
+        rng: np.random.Generator,
+        only: tuple[int, float] | None = None,
+    ) -> Params | None:
+        """The legal configuration not `taken` with the highest score found; None where the space has no other.
+
+        Args:
+            best: configurations worth looking around, the best first.
+            only: column and unit value of a parameter that is held.
+        """
         pool = np.concatenate(
             [
                 self.lattice.everywhere(rng, NUM_EVERYWHERE),
@@ -34,10 +46,16 @@ class Search:
                 self.lattice.crossed(rng, best, 100),
             ]
         )
+        if only is not None:
+            pool = self.lattice.forced(rng, pool, *only)
+            if not len(pool):
+                return self.maximise(score, best, taken, rng)
         values = score(pool).numpy()
         for scales in REFINEMENTS:
             top = pool[np.argsort(-values, kind="stable")[:4]]
             more = self.lattice.near(rng, top, 150, scales)
+            if only is not None:
+                more = more[more[:, only[0]] == only[1]]
             pool, values = np.concatenate([pool, more]), np.concatenate([values, score(more).numpy()])
         return self.first_new(pool[np.argsort(-values, kind="stable")], taken, rng)
 

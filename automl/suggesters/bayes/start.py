@@ -13,7 +13,7 @@ from .feasibility import Feasibility
 
 POOL = 128
 REACH = (0.05, 0.4)  # of steps away from what succeeded, where something has failed
-CERTAINTY = 3.0  # how much the logarithm of the probability of success weighs against coverage
+CERTAINTY = 8.0  # how much the logarithm of the probability of success weighs against coverage
 
 
 class Start:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -18,16 +19,22 @@ from workers.protocol import Params
 from .beliefs import Beliefs
 from .candidates import Lattice
 from .data import Array, Data, collect
-from .diagnosis import Calibration
+from .diagnosis import Calibration, calibrate
+from .external import Build
+from .feasibility import Feasibility
 from .fitting import Surrogates
+from .gp import Ensemble
 from .search import Search
 from .start import Start
 
 if TYPE_CHECKING:
     from .export import EnsembleGP
 
+_LOG = logging.getLogger(__name__)
 NUM_START = 5
-LEAST_SUCCESSES = 3
+STALLED, BRANCH_EVERY = 6, 3  # trials without a better one, after which one of so many tries a neglected choice
+FILL_EVERY = 3  # suggestions, where the surrogate cannot be believed
+LEAST_SUCCESSES = 2
 
 
 @contextmanager
@@ -50,6 +57,7 @@ class BayesSuggester(Suggester):
 
     Args:
         space, goals, constraints, seed: see `Suggester`.
+        surrogate: makes a BoTorch model of a goal in the place of the ensemble, see `external`.
 
     Attributes:
         note: what it did last, in words.
@@ -58,13 +66,20 @@ class BayesSuggester(Suggester):
     name: ClassVar[str] = "bayes"
 
     def __init__(
-        self, space: Space, goals: Sequence[Goal], constraints: Sequence[Constraint] = (), *, seed: int = 0
+        self,
+        space: Space,
+        goals: Sequence[Goal],
+        constraints: Sequence[Constraint] = (),
+        *,
+        seed: int = 0,
+        surrogate: Build | None = None,
     ) -> None:
         super().__init__(space, goals, constraints, seed=seed)
-        self.surrogates_ = Surrogates(space, self.goals, self.constraints, seed)
+        self.surrogates_ = Surrogates(space, self.goals, self.constraints, seed, surrogate)
         self.search = Search(Lattice(space))
         self.start = Start(self.search.lattice, NUM_START)
         self.note = "nothing suggested yet"
+        self._doubted = False
 
     def suggest(self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1) -> list[Params]:
         """See `Suggester.suggest`."""
@@ -92,7 +107,7 @@ class BayesSuggester(Suggester):
             data = self._collect(history)
             return self.surrogates_.calibrations(data) if self.surrogates_.possible(data) else []
 
-    def surrogates(self, history: Sequence[Trial]) -> dict[str, EnsembleGP]:
+    def surrogates(self, history: Sequence[Trial]) -> dict[str, EnsembleGP | Any]:
         """The surrogate of every goal as a GPyTorch and BoTorch model, by metric; see `export`."""
         from .export import export
 
@@ -101,7 +116,8 @@ class BayesSuggester(Suggester):
             if not self.surrogates_.possible(data):
                 return {}
             beliefs = self.surrogates_.fit(data, self._started(data))
-            return {g.metric: export(b.model) for g, b in zip(self.goals, beliefs.goals, strict=True)}
+            models = {g.metric: b.model for g, b in zip(self.goals, beliefs.goals, strict=True)}
+            return {name: export(m) if isinstance(m, Ensemble) else m.model for name, m in models.items()}
 
     def _collect(self, history: Sequence[Trial]) -> Data:
         others = [c.metric for c in self.constraints]
@@ -124,9 +140,21 @@ class BayesSuggester(Suggester):
         ahead: Array = self.space.encode(waiting) if waiting else np.empty((0, len(self.space.parameters)))
         if beliefs is None:
             return self._first(data, ahead, taken, rng)
-        self.note = "expected improvement"
+        doubt = self._doubt(beliefs)
+        self.note = "expected improvement" if doubt is None else f"every third suggestion fills the space: {doubt}"
+        if doubt is not None and len(taken) % FILL_EVERY == 0:
+            return self._fill(data, ahead, beliefs.feasibility, taken, rng)
         best = data.unit[self.surrogates_.best_rows(data)]
-        return self.search.maximise(beliefs.with_pending(ahead).score, best, taken, rng)
+        only = self._neglected(data, ahead, len(taken))
+        return self.search.maximise(beliefs.with_pending(ahead).score, best, taken, rng, only)
+
+    def _neglected(self, data: Data, ahead: Array, number: int) -> tuple[int, float] | None:
+        """Where little has improved for long, now and then the choice that was tried least; else None."""
+        branches = self.search.lattice.branches()
+        if number % BRANCH_EVERY or not branches or len(data) - self.surrogates_.last_progress(data) < STALLED:
+            return None
+        known = np.concatenate([data.unit, ahead])
+        return min(branches, key=lambda branch: int((np.abs(known[:, branch[0]] - branch[1]) < 1e-9).sum()))
 
     def _first(self, data: Data, ahead: Array, taken: set[Hashable], rng: np.random.Generator) -> Params | None:
         """A configuration of the start."""
@@ -135,6 +163,23 @@ class BayesSuggester(Suggester):
             middle = self.start.middle(rng)
             if middle is not None:
                 return middle
-        feasibility = self.surrogates_.feasibility(data)
-        known = np.concatenate([data.unit, ahead])
-        return self.search.first_new(self.start.pool(known, data.unit[~data.failed], feasibility, rng), taken, rng)
+        return self._fill(data, ahead, self.surrogates_.feasibility(data), taken, rng)
+
+    def _fill(
+        self, data: Data, ahead: Array, feasibility: Feasibility, taken: set[Hashable], rng: np.random.Generator
+    ) -> Params | None:
+        """A configuration that differs from all others and is likely to succeed."""
+        pool = self.start.pool(np.concatenate([data.unit, ahead]), data.unit[~data.failed], feasibility, rng)
+        return self.search.first_new(pool, taken, rng)
+
+    def _doubt(self, beliefs: Beliefs) -> Calibration | None:
+        """Why the surrogate of a goal cannot be believed; said in the log the first time."""
+        for goal, belief in zip(self.goals, beliefs.goals, strict=True):
+            if isinstance(belief.model, Ensemble):
+                found = calibrate(goal.metric, belief.model)
+                if not found.believable:
+                    if not self._doubted:
+                        _LOG.warning("the surrogate predicts no better than a constant: %s", found)
+                    self._doubted = True
+                    return found
+        return None

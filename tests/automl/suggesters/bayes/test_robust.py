@@ -9,57 +9,18 @@ import sys
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from automl.goals import Constraint, Goal
+from automl.goals import Goal
 from automl.suggesters.bayes import BayesSuggester
 from automl.trial import Trial, TrialState
+from benchmarks.robust_cases import cases, check
 from search_spaces import Choice, Float, Int, Space
 
-EXTREMES = [0.0, -1.0, 1.0, 1e300, -1e300, 1e-300, 3.5, math.nan, math.inf, -math.inf]
 
-
-@st.composite
-def spaces(draw) -> Space:
-    parameters = [Choice("root", ["a", "b", "c"])]
-    for i in range(draw(st.integers(0, 4))):
-        when = draw(st.sampled_from([None, {"root": "a"}, {"root": ["b", "c"]}]))
-        kind = draw(st.integers(0, 4))
-        if kind == 0:
-            parameters.append(Float(f"p{i}", 1e-6, 1e3, log=True, when=when))
-        elif kind == 1:
-            parameters.append(Int(f"p{i}", -3, draw(st.integers(-3, 10_000)), when=when))
-        elif kind == 2:
-            parameters.append(Choice(f"p{i}", [1, 2, 8][: draw(st.integers(1, 3))], ordered=True, when=when))
-        elif kind == 3:
-            parameters.append(Choice(f"p{i}", [False, True], when=when))
-        else:
-            parameters.append(Float(f"p{i}", -1.0, 1.0, when=when))
-    return Space(*parameters)
-
-
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
-@given(spaces(), st.integers(0, 2**31), st.integers(0, 14), st.data())
-def test_suggestions_are_legal_and_new(space, seed, count, data):
-    rng = np.random.default_rng(seed)
-    history = []
-    for i, params in enumerate(space.sample(rng, count)):
-        if data.draw(st.booleans()):
-            value = data.draw(st.sampled_from(EXTREMES) | st.floats())
-            history.append(Trial(i, params, TrialState.COMPLETED, {"loss": value, "cost": value}))
-        else:
-            kind = data.draw(st.sampled_from(["out_of_memory", "non_finite", "preempted"]))
-            history.append(Trial(i, params, TrialState.FAILED, failure=kind))
-    goals = [Goal("loss"), Goal("cost", True)][: data.draw(st.integers(1, 2))]
-    limits = [Constraint("cost", 1.0)][: data.draw(st.integers(0, 1))]
-    pending = [Trial(count, space.sample(rng)[0], TrialState.RUNNING)]
-    found = BayesSuggester(space, goals, limits, seed=seed % 1000).suggest(history, pending, 2)
-    keys = [space.key(p) for p in found] + [space.key(t.params) for t in [*history, *pending]]
-    assert all(space.legal(p) for p in found)
-    assert len(set(keys)) >= len(found) + len({space.key(t.params) for t in [*history, *pending]})
-    if len(found) < 2:
-        assert space.size is not None
-        assert space.size <= len(set(keys))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(cases())
+def test_suggestions_are_legal_and_new(case):
+    check(case)  # benchmarks/robust.py checks 10,000
 
 
 @pytest.mark.parametrize("value", [0.0, 1e300, math.nan])

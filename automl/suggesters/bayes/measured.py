@@ -1,0 +1,58 @@
+"""Positive quantities that hardly vary between runs, such as seconds a step and peak memory."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from search_spaces import Space
+
+from . import reach
+from .data import Array
+from .encoding import Encoder
+from .gp import Ensemble, Sampling
+from .models import Fitter
+
+MOST_UNEXPLAINED = 0.2
+NEARLY_EXACT = (math.log(1e-4), 2.0)  # of the logarithm of the noise variance
+
+
+def exact_fitter(space: Space, measures: frozenset[str], seed: int) -> Fitter:
+    """Of a quantity over the parameters that reach it."""
+    encoder = Encoder(space, reach.parameters(space, measures))
+    return Fitter(encoder, encoder.prior().with_noise(*NEARLY_EXACT), seed, Sampling(num_particles=4))
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """Surrogate of the logarithm of a quantity; `largest` is that of the largest that was measured."""
+
+    encoder: Encoder
+    model: Ensemble
+    centre: float
+    scale: float
+    largest: float
+
+    @classmethod
+    def fit(cls, fitter: Fitter, unit: Array, values: Array) -> Quantity:
+        """Learn from `n` configurations and their positive values."""
+        y = np.log(values)
+        centre, scale = float(y.mean()), max(float(y.std()), 1e-3)
+        model, _ = fitter.fit(unit, (y - centre) / scale)
+        return cls(fitter.encoder, model, centre, scale, float(y.max()))
+
+    def __call__(self, unit: Array) -> Array:
+        """Expected logarithm of `m` configurations."""
+        return np.asarray(self.model.mean(self.encoder(unit)).numpy() * self.scale + self.centre)
+
+    @property
+    def believable(self) -> bool:
+        """Whether left-out values are predicted to a small part of their variance."""
+        mean, _ = self.model.leave_one_out()
+        return bool((self.model.y - mean.mean(0)).square().mean() < MOST_UNEXPLAINED * self.model.y.var())
+
+    def column(self, unit: Array) -> Array:
+        """From 0 to 1, one half where as much is expected as was ever measured: finest near the limit."""
+        return np.asarray(1.0 / (1.0 + np.exp(np.clip(-2.0 * (self(unit) - self.largest) / self.scale, -50.0, 50.0))))

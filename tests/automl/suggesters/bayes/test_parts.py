@@ -1,0 +1,113 @@
+"""Goals within a deadline, demanded probabilities, memory that is measured, surrogates of one's own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from botorch.models import SingleTaskGP
+
+from automl.goals import Goal
+from automl.suggesters.bayes import BayesSuggester
+from automl.suggesters.bayes.candidates import Lattice
+from automl.suggesters.bayes.feasibility import demanded
+from automl.suggesters.bayes.start import Start
+from automl.trial import ReportPoint, Trial, TrialState
+from search_spaces import Choice, Float, Int, Space
+
+TIMED = Space(
+    Float("rate", 0.0, 1.0, affects={"quality"}),
+    Choice("layout", ["slow", "fast"], affects={"speed"}),
+    Choice("kind", ["a", "b", "c"], affects={"speed"}),
+)
+
+
+def timed(number: int, params: dict) -> Trial:
+    """Ten seconds of training; the layout decides how many steps fit."""
+    pace = (0.1 if params["layout"] == "slow" else 0.02) * (1.5 if params["kind"] == "a" else 1.0)
+    steps = [max(1, int(10 * share / pace)) for share in (0.2, 0.5, 1.0)]
+    reports = tuple(
+        ReportPoint(step, {"loss": 5 / (1 + 0.02 * step) + (params["rate"] - 0.4) ** 2}, step * pace) for step in steps
+    )
+    return Trial(number, params, TrialState.COMPLETED, dict(reports[-1].metrics), reports=reports)
+
+
+def test_a_goal_within_a_deadline_is_composed():
+    history = [timed(i, p) for i, p in enumerate(TIMED.sample(np.random.default_rng(0), 10))]
+    suggester = BayesSuggester(TIMED, [Goal("loss", within=10.0)])
+    data = suggester._collect(history)
+    (belief,) = suggester.surrogates_.fit(data).goals
+    assert len(belief.model.y) > len(history), "earlier reports are observations too"
+    base = {"rate": 0.4, "kind": "b"}
+    unit = TIMED.encode([{**base, "layout": "slow"}, {**base, "layout": "fast"}])
+    mean = belief.model.predict(belief.encoder(unit))[0].mean(0)
+    truth = [timed(0, {**base, "layout": layout}).metrics["loss"] for layout in ("slow", "fast")]
+    assert mean[1] < mean[0]
+    np.testing.assert_allclose(belief.transform.inverse(mean.numpy()), truth, rtol=0.2)
+
+
+def test_demanded_probability_follows_failures():
+    none, one = np.zeros(20, dtype=bool), np.eye(20, dtype=bool)
+    assert demanded(none) < demanded(one[0]) < demanded(one[19]) < demanded(~none) <= 0.96
+
+
+def test_measured_memory_tells_what_fits():
+    space = Space(Float("size", 0.0, 10.0), Float("other", 0.0, 1.0), Float("third", 0.0, 1.0))
+    history = []
+    for i, params in enumerate(space.sample(np.random.default_rng(1), 24)):
+        peak = int(1e6 * 2 ** params["size"] * (1 + params["other"]))
+        fits = peak < 2e8
+        state = TrialState.COMPLETED if fits else TrialState.FAILED
+        metrics = {"loss": -params["size"]} if fits else {}
+        failure = None if fits else "out_of_memory"
+        history.append(Trial(i, params, state, metrics, failure, peak_memory_bytes=peak if fits else None))
+    suggester = BayesSuggester(space, [Goal("loss")])
+    feasibility = suggester.surrogates_.feasibility(suggester._collect(history))
+    assert feasibility.parts[0].measured is not None
+    test = space.sample(np.random.default_rng(2), 200)
+    fits = np.array([1e6 * 2 ** p["size"] * (1 + p["other"]) < 2e8 for p in test])
+    likely = feasibility.log_probability(space.encode(test)).exp().numpy() > 0.5
+    assert (likely == fits).mean() > 0.9
+
+
+def test_a_surrogate_of_ones_own():
+    space = Space(Float("x", 0.0, 1.0), Choice("c", ["a", "b"]))
+    built = []
+
+    def build(x: torch.Tensor, y: torch.Tensor) -> SingleTaskGP:
+        built.append(len(y))
+        return SingleTaskGP(x, y[:, None])
+
+    def loss(params: dict) -> float:
+        return (params["x"] - 0.3) ** 2 + (params["c"] == "b")
+
+    points = space.sample(np.random.default_rng(0), 8)
+    history = [Trial(i, p, TrialState.COMPLETED, {"loss": loss(p)}) for i, p in enumerate(points)]
+    suggester = BayesSuggester(space, [Goal("loss")], surrogate=build)
+    (params,) = suggester.suggest(history, [])
+    assert built == [8]
+    assert space.legal(params)
+    assert suggester.diagnose(history)[0].count == 8
+
+
+def test_the_start_covers_every_value():
+    space = Space(Float("x", 0.0, 1.0), Choice("c", list("abcde")), Int("n", 1, 5))
+    suggester, history = BayesSuggester(space, [Goal("loss")]), []
+    for i in range(5):
+        (params,) = suggester.suggest([], history)
+        history.append(Trial(i, params, TrialState.RUNNING))
+    assert len({t.params["c"] for t in history}) >= 4
+    assert len({t.params["n"] for t in history}) >= 4
+    assert len({int(t.params["x"] * 5) for t in history}) >= 4
+    assert history[0].params == {"x": 0.5, "c": space.parameters["c"].middle(), "n": 3}
+
+
+@pytest.mark.parametrize("text", ["a * b == 12", "a + b <= 3"])
+def test_candidates_satisfy_the_constraints(text):
+    space = Space(Int("a", 1, 64), Int("b", 1, 64), Float("x", 0.0, 1.0), constraints=[text])
+    lattice, rng = Lattice(space), np.random.default_rng(0)
+    points = lattice.everywhere(rng, 200)
+    assert len(points) >= 50
+    assert space.feasible(points).all()
+    assert space.feasible(lattice.near(rng, points[:2], 80, (0.01, 0.3))).all()
+    assert isinstance(Start(lattice, 5).middle(rng), dict)
