@@ -20,10 +20,12 @@ class Result:
 
     Args:
         snapshot: of the sweep; everything else follows from it.
+        store: where the sweep is kept; None where it is not.
     """
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, store: str | None = None) -> None:
         self.snapshot = snapshot
+        self._store = store if store is None or "://" in store else os.path.abspath(store)  # noqa: PTH100
 
     @property
     def name(self) -> str:
@@ -70,7 +72,9 @@ class Result:
 
     def save_report(self, path: str | os.PathLike[str]) -> None:
         """Write the report of the sweep as one HTML file."""
-        import_module("automl.report.page").save(self.snapshot, path)
+        record = import_module("automl.report.record").Record
+        found = record.stored(self._store, self.snapshot) if self._store else record.of(self.snapshot)
+        import_module("automl.report.page").save(found, path)
 
     def figure(self, name: str) -> Any:
         """A figure of the report as a `plotly.graph_objects.Figure`, which notebooks show.

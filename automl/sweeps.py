@@ -192,7 +192,9 @@ def sweep(
     ledger = Ledger.open(store or ".automl", create=True)
     try:
         spec = _enlist(ledger, spec, fixed_name=name is not None, resume=resume)
-        return Result(run(spec, ledger=ledger, objective=objective, dispatcher=dispatcher, resume=resume))
+        return Result(
+            run(spec, ledger=ledger, objective=objective, dispatcher=dispatcher, resume=resume), store or ".automl"
+        )
     finally:
         ledger.close()
 
@@ -201,7 +203,7 @@ def load(name: str, store: str | None = None) -> Result:
     """The result of an earlier sweep, or of one that runs elsewhere, as it is now; raises UsageError or StoreError."""
     ledger = Ledger.open(store or ".automl", readonly=True)
     try:
-        return Result(ledger.snapshot(name))
+        return Result(ledger.snapshot(name), store or ".automl")
     finally:
         ledger.close()
 

@@ -42,6 +42,8 @@ def expected(record: Record, learned: Learned, trial: Trial) -> tuple[float, flo
     noise = np.random.default_rng(0).standard_normal((200, len(deviation)))
     draws = (mean[:, 0].numpy() + deviation * noise).reshape(-1)
     low, middle, high = np.quantile(learned.values(draws), [0.05, 0.5, 0.95])
+    if min(learned.values(learned.model.y.numpy().reshape(-1))) >= 0:  # an error or a time is never negative
+        low, middle = max(low, 0.0), max(middle, 0.0)
     return float(low), float(middle), float(high)
 
 

@@ -144,7 +144,7 @@ def state_lines(snapshot: Snapshot) -> list[str]:
     words = [snapshot.state, _budget_text(snapshot), *_counts(snapshot)]
     left = _left_text(snapshot)
     second = [f"workers {snapshot.busy_slots} of {snapshot.num_slots} busy"] if snapshot.num_slots else []
-    return [", ".join([*words, left] if left else words), ", ".join([*second, f"suggestions {snapshot.suggesting}"])]
+    return [", ".join([*words, left] if left else words), ", ".join([*second, f"suggestions {_suggesting(snapshot)}"])]
 
 
 # The parts of the view, from top to bottom
@@ -245,10 +245,14 @@ def _footer(snapshot: Snapshot) -> list[RenderableType]:
         words.append(f"workers {snapshot.busy_slots} of {snapshot.num_slots} busy")
     recent = list(snapshot.suggestion_seconds)[-10:]
     each = f", {sum(recent) / len(recent):.2g} s each" if recent else ""
-    words.append(f"suggestions {snapshot.suggesting}{each}")
+    words.append(f"suggestions {_suggesting(snapshot)}{each}")
     if snapshot.dashboard:
         words.append(snapshot.dashboard)
     return [counts, Text("   ".join(words), style="dim", no_wrap=True, overflow="ellipsis")]
+
+
+def _suggesting(snapshot: Snapshot) -> str:
+    return "being made" if snapshot.suggesting == "suggesting" else snapshot.suggesting
 
 
 def _counts(snapshot: Snapshot) -> list[str]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from automl import confirmation, ranking
 from automl.confirmation import Confirmation
+from automl.errors import AutomlError, StoreError
 from automl.events import Begun, Ended, Moved, Noted, SweepEvent
 from automl.goals import Goal
 from automl.snapshot import Snapshot
@@ -65,6 +66,22 @@ class Record:
         attempts, notes = _attempts(events, snapshot), _notes(events)
         spec, environment = ledger.spec(sweep), ledger.environment(sweep)
         return cls(snapshot, spec, environment, attempts, notes, confirmation.read(ledger, sweep))
+
+    @classmethod
+    def stored(cls, store: str, snapshot: Snapshot) -> Record:
+        """The sweep at that moment, with what its store knows beside the trials; without it where it is gone."""
+        from automl.ledger import Ledger
+
+        try:
+            ledger = Ledger.open(store, readonly=True)
+        except StoreError:
+            return cls.of(snapshot)
+        try:
+            return replace(cls.read(ledger, snapshot.sweep), snapshot=snapshot)
+        except AutomlError:
+            return cls.of(snapshot)
+        finally:
+            ledger.close()
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> Record:

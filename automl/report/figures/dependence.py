@@ -17,6 +17,7 @@ from .importance import COLOURS
 
 MOST = 6
 ACROSS = 3
+BEYOND = 0.3  # of the range that was observed: how far beyond it a band is followed
 
 
 def panel(record: Record, insights: Sequence[Insight]) -> Panel:
@@ -66,15 +67,18 @@ def _grid(record: Record, insight: Insight) -> Figure:
 
 
 def _span(learned: Learned, found: Sequence[Effect]) -> list[float]:
-    """One scale for all curves of a metric, so that they can be compared."""
+    """One scale for all curves of a metric: what was observed, and of the bands what lies not far beyond it."""
     observed = learned.values(learned.model.y.numpy().reshape(-1))
     usual = np.quantile(observed, [0.0, 0.8] if learned.sign > 0 else [0.2, 1.0])  # the good end, and most of the rest
-    low = min(float(usual[0]), *(float(e.low.min()) for e in found))
-    high = max(float(usual[1]), *(float(e.high.max()) for e in found))
+    bands = [np.concatenate([effect.low, effect.high]) for effect in found]
+    ends = np.array([min(usual[0], *map(np.min, bands)), max(usual[1], *map(np.max, bands))])
+    seen = np.array([observed.min(), observed.max()])
     if learned.log:
-        low, high = float(np.log10(low)), float(np.log10(high))
+        ends, seen = np.log10(ends), np.log10(seen)
+    beyond = BEYOND * (seen[1] - seen[0])
+    low, high = max(ends[0], seen[0] - beyond), min(ends[1], seen[1] + beyond)
     room = 0.06 * (high - low) or 1.0
-    return [low - room, high + room]
+    return [float(low - room), float(high + room)]
 
 
 def _curve(record: Record, learned: Learned, effect: Effect, key: str) -> list[dict[str, Any]]:

@@ -46,7 +46,7 @@ def panel(record: Record, insights: Sequence[Insight] = ()) -> Panel:
 
 def _margin(dimensions: list[dict[str, Any]]) -> dict[str, int]:
     longest = max(len(d["label"]) for d in dimensions)
-    return {"l": 90, "r": 70, "t": 60 + 4 * longest, "b": 30}
+    return {"l": 90, "r": 70, "t": 50 + 2 * longest, "b": 30}
 
 
 def _dimension(parameter: Parameter, scored: list[tuple[Trial, float]]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from automl.report.page import render
 from automl.report.recipe import recipe
 from automl.report.record import Record
 from automl.result import Result
+from automl.sweeps import load
 
 KEYS = [
     "progress", "parallel", "pareto", "curves", "importance", "dependence", "feasibility", "calibration", "memory",
@@ -125,6 +126,8 @@ def test_few_trials_make_a_page_too(tmp_path: Path, num_trials: int) -> None:
 def test_a_result_saves_the_same_report_without_a_ledger(runs: str, tmp_path: Path) -> None:
     record = record_of(runs)
     Result(record.snapshot).save_report(tmp_path / "report.html")
+    load("toy", runs).save_report(tmp_path / "stored.html")
+    assert "abc123" in (tmp_path / "stored.html").read_text(), "the store knows more"
     assert f"in trial {record.snapshot.best.number}" in (tmp_path / "report.html").read_text()  # type: ignore[union-attr]
 
 
