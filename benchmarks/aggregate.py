@@ -27,10 +27,12 @@ class Cell:
 
 def select(rows: Iterable[Row]) -> list[Row]:
     """Rows of one version of each suggester: of the present code where it was tried on every problem that any
-    version was tried on, else of the version with the most rows."""
+    version was tried on, else of the version with the most rows. Problems that are no more do not count."""
     groups: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    known = set(problems.names())
     for row in rows:
-        groups[row["suggester"]][row["code"]].append(row)
+        if row["problem"] in known:
+            groups[row["suggester"]][row["code"]].append(row)
     found: list[Row] = []
     for suggester, versions in groups.items():
         tried = Counter(code for code, group in versions.items() for _ in {row["problem"] for row in group})
