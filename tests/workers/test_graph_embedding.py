@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from search_spaces.errors import DataError, UsageError
 from workers.context import Context
@@ -299,6 +300,19 @@ def test_pausing_anywhere_changes_nothing(tmp_path: Path, partitions: int) -> No
     assert endings.count(Ending.PAUSED) >= 4
     same = {key for key in whole.metrics if "second" not in key}
     assert {key: outcome.metrics[key] for key in same} == {key: whole.metrics[key] for key in same}
+
+
+def test_what_was_dealt_to_partitions_is_exported_in_order(tmp_path: Path) -> None:
+    one = assignment(tmp_path / "trial", {"partitions": 4}, fixed={"test": False})
+    metrics = run(Context(one)).metrics
+    GraphEmbedding(one.params, one.data, one.fixed).export(tmp_path / "trial", tmp_path)
+    saved = load_file(tmp_path / "model.safetensors")
+    graph, whole = data.load(one.data), Partitioning.random(len(saved["entities"]), 1, 0)
+    tables = Tables(tmp_path / "tables", whole, 16, 16, torch.device("cpu"))
+    tables.open((0, 0))
+    tables.vectors[tables.rows(0)] = saved["entities"][torch.from_numpy(whole.entities(0))]
+    found = ranks(tables, saved["relations"], graph.valid, Known(graph), UpdateOptions())
+    assert float((1 / found).mean()) == pytest.approx(metrics["mrr"], abs=1e-6)
 
 
 def test_a_damaged_checkpoint_is_passed_over(tmp_path: Path) -> None:
