@@ -74,12 +74,14 @@ class FeatureExtraction(Declared):
         cost = {"speed", "memory"}
         quantization = [] if hardware.gpus else [Choice("quantization", ["none", "int8"], default="none")]
         unquantized = {"quantization": "none"} if quantization else None
+        threads = [0, *(2**i for i in range(hardware.num_cpus.bit_length()))]  # 0: one for each core of the slot
         return [
             Choice("batch_size", [1, 4, 8, 16, 32, 64], ordered=True, default=32, affects=cost),
             Choice("memory_format", ["contiguous", "channels_last"], default="contiguous", affects=cost),
             Choice("fold_batch_norm", [False, True], default=False, affects=cost),
             Choice("graph", list(_GRAPHS), default="eager", when=unquantized, affects=cost),
             *quantization,
+            *([Choice("threads", threads, default=0, affects={"speed"})] if len(threads) > 2 else []),
         ]
 
     @classmethod
