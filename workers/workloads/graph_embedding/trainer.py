@@ -98,6 +98,8 @@ class Trainer:
             values = normal(numbers, options.dimension, context.seed) * np.float32(options.initial_scale)
             self.relations = torch.from_numpy(values).to(self.device)
             self.relation_state = torch.zeros_like(self.relations)
+            for pair in rounds(options.partitions)[0][context.rank :: context.world_size][:1]:
+                self.tables.open(pair)  # drawing the first vectors is no training
         self.saved = time.monotonic()
 
     @property
