@@ -22,9 +22,14 @@ from automl.trial import Trial
 ROOT = Path(__file__).parents[2]
 ENVS = ROOT / "benchmarks" / ".envs"
 # Arguments of `pip install`, one call after another. HEBO pins a numpy and a pymoo that have no wheel for Python 3.11,
-# and lists GPy and CatBoost, which its default surrogate does not use.
+# and lists GPy and CatBoost, which its default surrogate does not use. Sockeye asks for releases of torch and numpy that
+# are long gone, and runs with newer ones.
 HEBO_NEEDS = "torch>=2.10,<2.14 gpytorch pandas<2.3 scikit-learn disjoint-set pymoo==0.6.1.*"
-PEERS = {"smac": [["smac==2.4.*"]], "hebo": [HEBO_NEEDS.split(), ["--no-deps", "HEBO==0.3.*"]]}
+PEERS = {
+    "smac": [["smac==2.4.*"]],
+    "hebo": [HEBO_NEEDS.split(), ["--no-deps", "HEBO==0.3.*"]],
+    "sockeye": [["torch>=2.10,<2.14", "pyyaml", "numpy<2.4", "sacrebleu>=2.4"], ["--no-deps", "sockeye==3.1.34"]],
+}
 
 
 class CannotInstall(RuntimeError):

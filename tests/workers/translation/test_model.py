@@ -11,7 +11,7 @@ from torch.nn import functional
 from workers.workloads.translation import layouts
 from workers.workloads.translation.attention import Attention
 from workers.workloads.translation.dropout import Dropout
-from workers.workloads.translation.loss import smoothed_cross_entropy
+from workers.workloads.translation.loss import linear_cross_entropy, smoothed_cross_entropy
 from workers.workloads.translation.parallel import cut, plan
 from workers.workloads.translation.vocabulary import PAD
 
@@ -119,6 +119,27 @@ def test_the_loss_is_torchs(smoothing):
     (expected,) = torch.autograd.grad(theirs * 3, logits)
     torch.testing.assert_close(ours, theirs)
     torch.testing.assert_close(gradient, expected)
+
+
+@pytest.mark.parametrize("rows", [3, 600])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_loss_without_logits_is_the_loss(rows, smoothing):
+    hidden, weight = torch.randn(rows, 16, requires_grad=True), torch.randn(11, 16, requires_grad=True)
+    labels = torch.arange(rows) % 11
+    ours = linear_cross_entropy(hidden, weight, labels, smoothing)
+    found = torch.autograd.grad(ours * 3, (hidden, weight))
+    theirs = functional.cross_entropy(hidden @ weight.t(), labels, reduction="sum", label_smoothing=smoothing)
+    torch.testing.assert_close(ours, theirs)
+    for gradient, expected in zip(found, torch.autograd.grad(theirs * 3, (hidden, weight)), strict=True):
+        torch.testing.assert_close(gradient, expected, atol=1e-4, rtol=1e-5)
+
+
+def test_a_model_that_is_given_labels_returns_their_loss(build, batch):
+    for tied in (True, False):
+        model = build(tied=tied)
+        labels = batch["labels"][batch["labels"] != PAD]
+        loss = model(batch["source"], batch["shifted"], batch["labels"], 0.1)
+        torch.testing.assert_close(loss, smoothed_cross_entropy(model(batch["source"], batch["shifted"]), labels, 0.1))
 
 
 def test_dropout_keeps_the_mean_and_is_off_in_evaluation():

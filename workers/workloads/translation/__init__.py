@@ -92,9 +92,8 @@ class Translation(Trainable):
         """The corpus in ids and its vocabulary."""
         from . import prepare
 
-        return prepare.prepare(
-            self.data, self.option("vocabulary_size"), self.option("max_length"), self._folder("cache")
-        )
+        size, longest, kind = (self.option(name) for name in ("vocabulary_size", "max_length", "vocabulary_kind"))
+        return prepare.prepare(self.data, size, longest, self._folder("cache"), kind)
 
     @cached_property
     def architecture(self) -> Architecture:
@@ -135,6 +134,17 @@ class Translation(Trainable):
     def inputs(self, batch: Batch) -> tuple[Tensor, ...]:
         """Source and shifted target ids."""
         return batch["source"], batch["shifted"]
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        """As `criterion` has it; in training on CPUs, logits and loss are computed together, a chunk at a time."""
+        import torch
+
+        device = batch["labels"].device.type
+        if device != "cpu" or torch.compiler.is_compiling() or torch.get_autocast_dtype("cpu") == torch.float16:
+            return super().loss(model, batch)
+        smoothing = float(self.option("label_smoothing"))
+        found: Tensor = model(*self.inputs(batch), labels=batch["labels"], smoothing=smoothing)
+        return found
 
     def criterion(self, output: Tensor, batch: Batch) -> Tensor:
         """Label-smoothed cross-entropy of logits (n, v) of the tokens, or (b, t, v) with padding."""

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+_CHUNK = 256  # rows of logits at a time
+
 
 class _SmoothedCrossEntropy(torch.autograd.Function):
     """Sum over rows of -(1 - e) log p(label) - e/v sum over classes of log p, p the softmax of the logits."""
@@ -37,4 +39,61 @@ def smoothed_cross_entropy(logits: Tensor, labels: Tensor, smoothing: float) -> 
     Szegedy et al. 2016 (https://arxiv.org/abs/1512.00567), section 7. Computed in fp32; differentiable once.
     """
     loss: Tensor = _SmoothedCrossEntropy.apply(logits, labels, smoothing)  # type: ignore[no-untyped-call]
+    return loss
+
+
+class _LinearSmoothedCrossEntropy(torch.autograd.Function):
+    """See `linear_cross_entropy`: gradients come with the loss, so that no more than a chunk of logits ever exists."""
+
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float, dtype: torch.dtype) -> Tensor:
+        classes = len(weight)
+        small, rows = weight.to(dtype), hidden.to(dtype)
+        to_hidden = torch.empty(hidden.shape, dtype=torch.float32, device=hidden.device)
+        to_weight = torch.zeros(weight.shape, dtype=torch.float32, device=weight.device)
+        loss = torch.zeros((), dtype=torch.float32, device=hidden.device)
+        column = weight.float().sum(0) * (smoothing / classes)
+        for begin in range(0, len(hidden), _CHUNK):
+            part, label = rows[begin : begin + _CHUNK], labels[begin : begin + _CHUNK, None]
+            logits = torch.mm(part, small.t()).float()
+            most = logits.amax(1, keepdim=True)
+            logits.sub_(most)
+            loss += (smoothing - 1) * logits.gather(1, label).sum() + smoothing * most.sum()
+            total = logits.exp_().sum(1, keepdim=True)
+            loss += total.log().sum()
+            # in place of each row's division by its total, the narrow factors of the two products are divided
+            logits.scatter_add_(1, label, total * (smoothing - 1))
+            gradient, inverse = logits.to(dtype), 1 / total
+            to_hidden[begin : begin + _CHUNK] = torch.mm(gradient, small) * inverse
+            scaled = (part * inverse).to(dtype)
+            if dtype == torch.float32:
+                to_weight.addmm_(gradient.t(), scaled)
+            else:
+                to_weight.add_(torch.mm(gradient.t(), scaled))
+        if smoothing:  # the share that is spread evenly is the same for every class
+            loss -= (rows.float() @ column).sum()
+            to_hidden.sub_(column)
+            to_weight.sub_(rows.float().sum(0) * (smoothing / classes))
+        ctx.save_for_backward(to_hidden, to_weight)
+        ctx.dtypes = hidden.dtype, weight.dtype
+        return loss
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        to_hidden, to_weight = ctx.saved_tensors
+        return (to_hidden * grad).to(ctx.dtypes[0]), (to_weight * grad).to(ctx.dtypes[1]), None, None, None
+
+
+def linear_cross_entropy(hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float) -> Tensor:
+    """`smoothed_cross_entropy` of logits = hidden (n, w) times weight (v, w), transposed, without holding them.
+
+    A chunk of rows at a time stays in the processor's cache from the logits to the gradients of both factors (the idea
+    of Wijmans et al. 2024, https://arxiv.org/abs/2411.09009). Products are computed in autocast's format, all else in
+    fp32; differentiable once.
+    """
+    device = hidden.device.type
+    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else torch.float32
+    with torch.autocast(device, enabled=False):
+        loss: Tensor = _LinearSmoothedCrossEntropy.apply(hidden, weight, labels, smoothing, dtype)  # type: ignore[no-untyped-call]
     return loss

@@ -16,6 +16,7 @@ from torch.nn import functional
 from . import layouts
 from .attention import Attention
 from .dropout import Dropout
+from .loss import linear_cross_entropy
 
 PAD = 0
 
@@ -191,16 +192,22 @@ class Transformer(nn.Module):
         if not self.embedding.tokens.weight.is_meta:
             initialise(self, seed)
 
-    def forward(self, source: Tensor, shifted: Tensor) -> Tensor:
-        """Logits (n, v) of the n positions of `shifted` that are no padding, row by row.
+    def forward(
+        self, source: Tensor, shifted: Tensor, labels: Tensor | None = None, smoothing: float = 0.0
+    ) -> Tensor:
+        """Logits (n, v) of the n positions of `shifted` that are no padding, row by row; with labels, their loss.
 
         Args:
             source: ids (b, s). shifted: target ids (b, t), shifted right, padded where the labels are.
+            labels: ids (b, t); smoothing: see `loss.smoothed_cross_entropy`, whose sum over positions is returned.
         """
         mask = padding_mask(source)
         memory = self.encode(source, mask)
-        hidden = self.decoder(self.embedding(shifted), memory, mask)
-        return self.score(hidden[shifted != PAD])
+        hidden = self.decoder(self.embedding(shifted), memory, mask)[shifted != PAD]
+        if labels is None:
+            return self.score(hidden)
+        weight = self.embedding.tokens.weight if self.projection is None else self.projection.weight
+        return linear_cross_entropy(hidden, weight, labels[labels != PAD], smoothing)
 
     def encode(self, source: Tensor, mask: Tensor) -> Tensor:
         """Memory (b, s, width) of ids (b, s)."""

@@ -34,6 +34,7 @@ TUNED: Final[Mapping[str, Mapping[str, Any]]] = {  # knob -> its options; a defa
 DEFAULTS: Final[Mapping[str, Any]] = {
     # data
     "vocabulary_size": 2000,
+    "vocabulary_kind": "bpe",
     "max_length": 128,
     # model
     "num_layers": 2,
@@ -72,6 +73,7 @@ DEFAULTS: Final[Mapping[str, Any]] = {
 
 _PLAN = ("layers", "tensor", "num_heads", "stages")
 _WORDS = {
+    "vocabulary_kind": ("bpe", "unigram", "word"),
     "attention_kernel": ("auto", "sdpa", "math"),
     "attention_layout": ("interleaved", "separate", "packed"),
     "positions": ("sinusoidal", "learned"),

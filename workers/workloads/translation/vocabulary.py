@@ -1,4 +1,7 @@
-"""Subword vocabulary: byte-pair encoding by sentencepiece, shared by both languages, trained once and cached."""
+"""Vocabulary by sentencepiece, shared by both languages, trained once and cached.
+
+Of byte pairs (Sennrich et al. 2016), of a unigram model's pieces (Kudo 2018), or of whole words that blanks part.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ import sentencepiece
 from search_spaces.errors import DataError, UsageError
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
+KINDS = ("bpe", "unigram", "word")
 _NUM_SPECIAL = 4
 _FORMAT = "1"  # part of the cache key; changes when the training options below do
 
@@ -58,29 +62,29 @@ class Vocabulary:
         return [" ".join(text.split()) for text in self._processor.decode(clean, num_threads=1)]
 
 
-def train(texts: Iterable[str], size: int) -> Vocabulary:
-    """Train a vocabulary of at most `size` entries; the same texts give the same one.
+def train(texts: Iterable[str], size: int, kind: str = "bpe") -> Vocabulary:
+    """Train a vocabulary of at most `size` entries of that kind; the same texts give the same one.
 
     Raises:
         UsageError: `size` is too small for the characters of the texts.
     """
     lines = list(texts)
     try:
-        return Vocabulary(_train(lines, size))
+        return Vocabulary(_train(lines, size, kind))
     except RuntimeError as error:
         enough = re.search(r"value <= (\d+)", str(error))  # the corpus has no more pieces than that
         if enough and int(enough[1]) < size:
-            return Vocabulary(_train(lines, int(enough[1])))
+            return Vocabulary(_train(lines, int(enough[1]), kind))
         raise UsageError(f"vocabulary_size {size} does not fit the corpus: {error}") from None
 
 
-def _train(lines: list[str], size: int) -> bytes:
+def _train(lines: list[str], size: int, kind: str) -> bytes:
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(lines),
         model_writer=model,
         vocab_size=size,
-        model_type="bpe",
+        model_type=kind,
         character_coverage=1.0 if len(set("".join(lines[:10_000]))) < size // 4 else 0.9995,
         max_sentence_length=65_536,
         pad_id=PAD,
@@ -93,19 +97,19 @@ def _train(lines: list[str], size: int) -> bytes:
     return model.getvalue()
 
 
-def cached(texts: Iterable[str], size: int, folder: Path | None) -> Vocabulary:
+def cached(texts: Iterable[str], size: int, folder: Path | None, kind: str = "bpe") -> Vocabulary:
     """As `train`, kept in `folder` under a hash of texts and options; safe for processes that do so at once."""
     lines = list(texts)
     if folder is None:
-        return train(lines, size)
-    digest = hashlib.sha256(f"{_FORMAT} {size} {sentencepiece.__version__}\n".encode())
+        return train(lines, size, kind)
+    digest = hashlib.sha256(f"{_FORMAT} {kind} {size} {sentencepiece.__version__}\n".encode())
     for line in lines:
         digest.update(line.encode() + b"\n")
     path = folder / f"vocabulary-{digest.hexdigest()[:32]}.model"
     try:
         return Vocabulary(path.read_bytes())
     except (OSError, DataError):  # not there yet, or damaged
-        vocabulary = train(lines, size)
+        vocabulary = train(lines, size, kind)
     save(vocabulary, path)
     return vocabulary
 

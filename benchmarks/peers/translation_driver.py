@@ -1,0 +1,109 @@
+"""Our side of `benchmarks/sockeye.py`: one training or translation in a process of its own, timed as Sockeye's is.
+
+    python translation_driver.py train|overhead|translate RESULT.json OPTIONS    (JSON)
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+Rows = list[tuple[float, float, int]]
+
+
+def train(options: dict[str, Any]) -> dict[str, Any]:
+    """One trial; a row an update, and the final metrics. The model is exported to `folder`/export."""
+    from workers.context import Context
+    from workers.export import export
+    from workers.protocol import Assignment
+    from workers.run import run
+    from workers.training import Trainer
+    from workers.workloads import WORKLOADS
+
+    rows: Rows = [(time.process_time(), time.time(), 0)]
+    update = Trainer._update
+
+    def watched(self: Trainer, place: Any, batch: Any) -> None:
+        update(self, place, batch)
+        rows.append((time.process_time(), time.time(), len(batch["source"])))
+
+    Trainer._update = watched  # type: ignore[method-assign]
+    one = Assignment("peer", 0, 1, {}, "translation", options["folder"], options["data"], options["fixed"],
+                     options["seed"], threads=options["threads"])  # fmt: skip
+    outcome = run(Context(one))
+    if outcome.failure:
+        raise SystemExit(f"{outcome.message}\n{outcome.details.get('traceback')}")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    if options.get("export"):
+        workload = WORKLOADS.get("translation")({}, options["data"], options["fixed"], seed=options["seed"])
+        export(workload, Path(one.folder), Path(one.folder) / "export", outcome.metrics)
+    return {"steps": rows, "metrics": dict(outcome.metrics), "peak_bytes": peak}
+
+
+def overhead(options: dict[str, Any]) -> dict[str, Any]:
+    """CPU seconds of the trainer's loop, and of forward, backward, clipping and step alone, on the same batches."""
+    import torch
+
+    from workers.optimizers import build_optimizer, step
+    from workers.precision import Precision
+    from workers.training import Trainer
+    from workers.workloads.translation import Translation
+
+    workload = Translation({}, options["data"], options["fixed"], seed=0)
+    model = workload.build_model().train()
+    optimizer = build_optimizer(list(model.parameters()), {"optimizer": "adam"})
+    precision = Precision(options["fixed"].get("precision", "fp32"), torch.device("cpu"))
+    times: dict[str, list[float]] = {"loop": [], "bare": []}
+    update, since = Trainer._update, [0.0]
+
+    def watched(self: Trainer, place: Any, batch: Any) -> None:
+        update(self, place, batch)
+        begun = time.process_time()
+        times["loop"].append(begun - since[0])
+        optimizer.zero_grad()
+        with precision.autocast():
+            loss = workload.loss(model, batch) / options["weight"]
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        step(optimizer)
+        since[0] = time.process_time()
+        times["bare"].append(since[0] - begun)
+
+    Trainer._update = watched  # type: ignore[method-assign]
+    for group in optimizer.param_groups:
+        group["lr"] = 1e-4
+    train(options)
+    return {key: values[3:] for key, values in times.items()}
+
+
+def translate(options: dict[str, Any]) -> dict[str, Any]:
+    """Translations of a file by an exported model; two rows, before and after."""
+    import torch
+
+    from workers.workloads.translation.decoding import Search
+    from workers.workloads.translation.exported import Translator
+
+    torch.set_num_threads(options["threads"])
+    search = Search(options["beam"], 1.0, batch=16)
+    with Path(options["source"]).open() as file:
+        lines = file.read().splitlines()
+    translator = Translator.load(Path(options["model"]), **options.get("load", {}))
+    rows: Rows = [(time.process_time(), time.time(), 0)]
+    found = translator.translate(lines, search)
+    rows.append((time.process_time(), time.time(), len(lines)))
+    Path(options["output"]).write_text("".join(line + "\n" for line in found))
+    return {"steps": rows, "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
+
+
+def main() -> None:
+    command, result, options = sys.argv[1:]
+    found = {"train": train, "overhead": overhead, "translate": translate}[command](json.loads(options))
+    Path(result).write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""The table of `benchmarks/sockeye.py`: each bound beside what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+ROWS = Path(__file__).parent / "results" / "sockeye.jsonl"
+Rows = Mapping[tuple[Any, ...], Mapping[str, Any]]
+RECORDED = {  # Sockeye 3.1.34, as measured before this benchmark was there: two quiet cores, two threads
+    "speed": "103 sentences a CPU second, start 6.2 CPU s, peak 1,505 MB",
+    "quality": "600 updates: perplexity 19.9, BLEU 28.7 valid, 29.0 test, one seed",
+    "decoding": "beam 5 15.1 and beam 1 6.2 CPU ms a sentence, 504 MB",
+}
+
+
+def table(rows: Rows) -> str:
+    """Rows of numbers, then each bound with "holds" or "MISSED"."""
+    lines = [f"{'what':12} {'system':22} {'runs':>4}  median"]
+    for what in dict.fromkeys(key[0] for key in rows):
+        for system in dict.fromkeys(key[1] for key in rows if key[0] == what):
+            found = _of(rows, what, system)
+            names = [n for n in found[0] if n not in ("what", "system", "seed", "round", "threads", "machine")]
+            values = "  ".join(f"{n} {_text(n, median(r[n] for r in found))}" for n in names)
+            lines.append(f"{what:12} {system:22} {len(found):4d}  {values}")
+    lines += [f"Sockeye as recorded earlier, {what}: {text}" for what, text in RECORDED.items()]
+    lines += [f"{'holds ' if holds else 'MISSED'}  {text}" for text, holds in bounds(rows)]
+    return "\n".join(lines)
+
+
+def failed(rows: Rows) -> list[str]:
+    """Bounds that are missed."""
+    return [text for text, holds in bounds(rows) if not holds]
+
+
+def bounds(rows: Rows) -> list[tuple[str, bool]]:
+    """What must hold, as far as it was measured: a line about each, and whether it does."""
+    found: list[tuple[str, bool]] = []
+
+    def say(text: str, value: float | None, bound: float, least: bool) -> None:
+        if value is not None:
+            sign = ">=" if least else "<="
+            found.append((f"{text}: {value:.3f} (bound {sign} {bound:.3f})", value >= bound if least else value <= bound))
+
+    for clock in ("cpu_seconds", "wall_seconds"):
+        say(f"training fp32, speed over Sockeye's, {clock}", _ratio(rows, "speed", "fp32", clock), 1.6, True)
+        say(f"training bf16, speed over Sockeye's, {clock}", _ratio(rows, "speed", "bf16", clock), 2.4, True)
+    for system in ("fp32", "bf16"):
+        start, peak = (_ratio(rows, "speed", system, key) for key in ("start", "peak_bytes"))
+        say(f"start to first update {system}, share of Sockeye's", start and 1 / start, 0.75, False)
+        say(f"peak memory of training {system}, share of Sockeye's", peak and 1 / peak, 1.0, False)
+        for key, sign in (("perplexity", 1), ("valid", -1), ("test", -1)):
+            ours, theirs = ([r[key] for r in _of(rows, "quality", s)] for s in (system, "sockeye"))
+            if ours and theirs:
+                worst = max(theirs) if sign > 0 else min(theirs)
+                say(f"{key} {system}, mean (Sockeye {min(theirs):.2f} to {max(theirs):.2f})", mean(ours), worst, sign < 0)
+    for beam in ("beam 5", "beam 1"):
+        for system, factor in (("fp32", 3.0), ("int8", 8.0)):
+            for clock in ("cpu_seconds", "wall_seconds"):
+                say(f"{beam} {system}, speed over Sockeye's, {clock}", _ratio(rows, beam, system, clock), factor, True)
+            ours, theirs = _of(rows, beam, system), _of(rows, "quality", "fp32")
+            if ours and (plain := _of(rows, beam, "fp32")):
+                say(f"{beam} {system}, BLEU below that of the same model", plain[0]["bleu"] - ours[0]["bleu"], 0.2, False)
+            peak = _ratio(rows, beam, system, "peak_bytes")
+            say(f"{beam} {system}, peak memory, share of Sockeye's", peak and 1 / peak, 1.0, False)
+    for row in (r for key, r in rows.items() if key[0] == "padding"):
+        say(f"padding, {row['system']}", row["share"], 0.08, False)
+    shares = [r["share"] for r in _of(rows, "overhead", "fp32")]
+    say("overhead of the loop", median(shares) if shares else None, 0.05, False)
+    return found
+
+
+def _of(rows: Rows, what: str, system: str) -> list[Mapping[str, Any]]:
+    return [row for key, row in rows.items() if key[0] == what and key[1] == system]
+
+
+def _ratio(rows: Rows, what: str, system: str, key: str) -> float | None:
+    """Median over pairs of Sockeye's number by ours."""
+    theirs = {row["round"]: row for row in _of(rows, what, "sockeye")}
+    pairs = [theirs[r["round"]][key] / r[key] for r in _of(rows, what, system) if r["round"] in theirs]
+    return median(pairs) if pairs else None
+
+
+def _text(name: str, value: float) -> str:
+    if name.endswith("bytes"):
+        return f"{value / 1e6:.0f} MB"
+    return f"{1000 * value:.2f} ms" if name.endswith("_seconds") else f"{value:.4g}"
