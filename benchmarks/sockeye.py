@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import itertools
 import json
 import math
 import os
@@ -43,26 +44,32 @@ OURS: dict[str, dict[str, Any]] = {
     "fp32": {"precision": "fp32", "matmul_precision": "medium"},
     "bf16": {"precision": "bf16", "matmul_precision": "medium"},
 }
-THEIRS = [
-    *"--num-layers 2:2 --transformer-model-size 256 --transformer-attention-heads 4".split(),
-    *"--transformer-feed-forward-num-hidden 1024 --weight-tying-type src_trg_softmax --batch-type word".split(),
-    *"--batch-size 2048 --optimizer adam --optimizer-betas 0.9:0.98 --label-smoothing 0.1 --max-seq-len 95:95".split(),
-    *"--learning-rate-scheduler-type inv-sqrt-decay --decode-and-evaluate 0 --use-cpu".split(),
-    *("--learning-rate-warmup", str(WARMUP), "--initial-learning-rate", str(PEAK_RATE * math.sqrt(WARMUP))),
-]
+SIZE = """
+    --num-layers 2:2 --transformer-model-size 256 --transformer-attention-heads 4
+    --transformer-feed-forward-num-hidden 1024 --weight-tying-type src_trg_softmax --batch-type word --batch-size 2048
+    --optimizer adam --optimizer-betas 0.9:0.98 --label-smoothing 0.1 --max-seq-len 95:95
+    --learning-rate-scheduler-type inv-sqrt-decay --decode-and-evaluate 0 --use-cpu
+"""
+RATE = ["--learning-rate-warmup", str(WARMUP), "--initial-learning-rate", str(PEAK_RATE * math.sqrt(WARMUP))]
+VARIANTS: dict[str, dict[str, Any]] = {  # of decoding
+    "sockeye": {},
+    "fp32": {},
+    "int8": {"quantisation": "int8"},
+    "ctranslate2": {"engine": "ctranslate2"},
+}
 
 
 class Bench:
     """Runs what is missing, in `work`."""
 
-    def __init__(self, work: Path, threads: int, updates: int) -> None:
-        self.work, self.threads, self.updates = work, threads, updates
+    def __init__(self, work: Path, kept: Path, threads: int, updates: int) -> None:
+        self.work, self.kept, self.threads, self.updates = work, kept, threads, updates
         self.data = {"name": "parallel", "dir": str(work / "text")}
-        self.rows = load(ROWS, *KEYS)
+        self.rows = load(kept, *KEYS)
 
     def keep(self, what: str, system: str, seed: int, round_: int, **values: Any) -> None:
         row = {"what": what, "system": system, "seed": seed, "round": round_, "threads": self.threads, **values}
-        append(ROWS, row)
+        append(self.kept, row)
         self.rows[what, system, seed, round_] = row
         print({key: round(v, 4) if isinstance(v, float) else v for key, v in row.items()}, flush=True)
 
@@ -97,7 +104,7 @@ class Bench:
             self.sockeye("prepare_data", *text, "--shared-vocab", "--num-words", "8000")
         length = ["--max-updates", str(updates), "--checkpoint-interval", "100", "--seed", str(seed)]
         data = ["-d", "prepared", "-vs", "text/valid.en", "-vt", "text/valid.de", "-o", name]
-        return self.sockeye("train", *data, *THEIRS, *length)
+        return self.sockeye("train", *data, *SIZE.split(), *RATE, *length)
 
     def train_ours(self, name: str, updates: int, seed: int, kind: str, **more: Any) -> dict[str, Any]:
         fixed = {**FIXED, **OURS[kind], "max_updates": updates, "max_epochs": None, **more.pop("fixed", {})}
@@ -126,7 +133,7 @@ class Bench:
     def quality(self, seeds: int) -> None:
         """Perplexity and BLEU (beam 5) after as many updates; the trained models are decoded for speed afterwards."""
         for seed in range(1, seeds + 1):
-            for system in ("sockeye", *OURS):
+            for system in (*OURS, "sockeye"):
                 name = f"{system}-{seed}-{self.updates}"
                 if not self.missing("quality", system, seed, self.updates) and (self.work / name).exists():
                     continue
@@ -166,17 +173,16 @@ class Bench:
 
     def decoding(self, rounds: int) -> None:
         """The test sentences in batches of 16 by the models of seed 1."""
-        variants: dict[str, dict[str, Any]] = {"sockeye": {}, "fp32": {}, "int8": {"quantisation": "int8"}}
-        for i in range(rounds):
-            for beam in (5, 1):
-                for system, load_ in variants.items():
-                    if self.missing(f"beam {beam}", system, 1, i):
-                        model = f"{'sockeye' if system == 'sockeye' else 'fp32'}-1-{self.updates}"
-                        found, bleu = self.decode(system, model, "test", beam, **load_)
-                        first, last = found["steps"][0], found["steps"][-1]
-                        count = sum(row[2] for row in found["steps"])
-                        self.keep(f"beam {beam}", system, 1, i, bleu=bleu, cpu_seconds=(last[0] - first[0]) / count,
-                                  wall_seconds=(last[1] - first[1]) / count, peak_bytes=found["peak_bytes"])  # fmt: skip
+        jobs = itertools.product(range(rounds), (5, 1), VARIANTS)
+        for i, beam, system in jobs:
+            if self.missing(f"beam {beam}", system, 1, i):
+                model = f"{'sockeye' if system == 'sockeye' else 'fp32'}-1-{self.updates}"
+                found, bleu = self.decode(system, model, "test", beam, **VARIANTS[system])
+                first, last = found["steps"][0], found["steps"][-1]
+                count = sum(row[2] for row in found["steps"])
+                cpu, wall = ((last[column] - first[column]) / count for column in (0, 1))
+                self.keep(f"beam {beam}", system, 1, i, bleu=bleu, cpu_seconds=cpu, wall_seconds=wall,
+                          peak_bytes=found["peak_bytes"])  # fmt: skip
 
     def overhead(self, rounds: int) -> None:
         """The trainer's loop over the same batches' bare forward, backward and step."""
@@ -231,11 +237,13 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one round and one seed of few updates")
     parser.add_argument("--check", action="store_true", help="run nothing; check what is kept")
     given = parser.parse_args()
+    work = given.work.resolve()
+    kept = work / "quick.jsonl" if given.quick else ROWS
     if not given.check:
-        work = given.work.resolve()
         prepare(given.data, work / "text")
         rounds, seeds, updates = (1, 1, 60) if given.quick else (given.rounds, given.seeds, given.updates)
-        short, long = Bench(work, given.threads, 12 if given.quick else 40), Bench(work, given.threads, updates)
+        short = Bench(work, kept, given.threads, 12 if given.quick else 40)
+        long = Bench(work, kept, given.threads, updates)
         jobs = {
             "speed": lambda: short.speed(rounds),
             "overhead": lambda: short.overhead(rounds),
@@ -245,11 +253,11 @@ def main() -> None:
         }
         for what in given.what:
             jobs[what]()
-    text = table(load(ROWS, *KEYS))
+    text = table(load(kept, *KEYS))
     print(text)
     if not given.quick:
         ROWS.with_suffix(".txt").write_text(text + "\n")
-    if given.check and failed(load(ROWS, *KEYS)):
+    if given.check and failed(load(kept, *KEYS)):
         sys.exit(1)
 
 

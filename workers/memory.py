@@ -36,7 +36,7 @@ class PeakMemory:
             torch.cuda.reset_peak_memory_stats(device)
             self._baseline = torch.cuda.memory_allocated(device)
         else:
-            _trim()
+            trim()
             _reset_high_water()
             self._baseline = resident_bytes()
 
@@ -146,7 +146,8 @@ def _status(key: str) -> int:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(key + ":")), 0)
 
 
-def _trim() -> None:
+def trim() -> None:
+    """Give memory that is free back to the system; takes some milliseconds."""
     with contextlib.suppress(OSError, AttributeError):  # another C library keeps what it has
         ctypes.CDLL("libc.so.6").malloc_trim(0)
 

@@ -22,7 +22,7 @@ from .batches import Place, Prefetcher, batches
 from .control import Control, Orders
 from .evaluation import Evaluator
 from .limits import Clock, Every, Window
-from .memory import PeakMemory, nbytes
+from .memory import PeakMemory, nbytes, trim
 from .optimizers import build_optimizer, step
 from .parallel import strategy_class
 from .parallel.mesh import Mesh, connect, disconnect
@@ -33,6 +33,8 @@ from .settings import Settings, options
 if TYPE_CHECKING:
     from .context import Context
     from .workloads.base import Batch, Trainable
+
+_TRIM_UPDATES = 16
 
 
 def train(workload: Trainable, context: Context) -> dict[str, float]:
@@ -166,6 +168,8 @@ class Trainer:
         self.skipped += not finite
         self.share = float(share)
         self.window.count(weight)
+        if self.device.type == "cpu" and self.updates % _TRIM_UPDATES == 0:
+            trim()  # pieces that batches of other shapes left free add up to more than what is in use
         self.place = Place(place.epoch, place.index + 1)
 
     def _step(self) -> bool:

@@ -1,6 +1,6 @@
 """Runs a command of Sockeye in its own environment and writes what it took, in CPU seconds of the process.
 
-    python sockeye_driver.py train|translate|score|prepare_data RESULT.json [Sockeye's own options]
+python sockeye_driver.py train|translate|score|prepare_data RESULT.json [Sockeye's own options]
 """
 
 import importlib

@@ -1,6 +1,6 @@
 """Our side of `benchmarks/sockeye.py`: one training or translation in a process of its own, timed as Sockeye's is.
 
-    python translation_driver.py train|overhead|translate RESULT.json OPTIONS    (JSON)
+python translation_driver.py train|overhead|translate RESULT.json OPTIONS    (JSON)
 """
 
 from __future__ import annotations
@@ -88,12 +88,22 @@ def translate(options: dict[str, Any]) -> dict[str, Any]:
     from workers.workloads.translation.exported import Translator
 
     torch.set_num_threads(options["threads"])
+    torch.set_float32_matmul_precision("medium")  # exact to 1e-6, as in training
     search = Search(options["beam"], 1.0, batch=16)
     with Path(options["source"]).open() as file:
         lines = file.read().splitlines()
-    translator = Translator.load(Path(options["model"]), **options.get("load", {}))
+    model, load = Path(options["model"]), options.get("load", {})
+    if load.get("engine") == "ctranslate2":
+        from workers.workloads.translation import ct2
+
+        converted = model.with_name("ctranslate2")
+        if not converted.exists():
+            ct2.convert(model, converted)
+        translate = ct2.Engine(converted, options["threads"]).translate
+    else:
+        translate = Translator.load(model, load.get("quantisation")).translate
     rows: Rows = [(time.process_time(), time.time(), 0)]
-    found = translator.translate(lines, search)
+    found = translate(lines, search)
     rows.append((time.process_time(), time.time(), len(lines)))
     Path(options["output"]).write_text("".join(line + "\n" for line in found))
     return {"steps": rows, "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}

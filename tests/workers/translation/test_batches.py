@@ -10,7 +10,7 @@ import pytest
 
 from search_spaces.errors import DataError, UsageError
 from workers.workloads.translation import vocabulary as subwords
-from workers.workloads.translation.batches import Examples, padding, plan_batches
+from workers.workloads.translation.batches import Examples, Sequences, padding, plan_batches
 from workers.workloads.translation.data import Corpus
 from workers.workloads.translation.vocabulary import BOS, EOS, PAD, Vocabulary, cached, train
 
@@ -106,3 +106,14 @@ def test_the_loader_imports_no_torch_to_check():
     code += "; assert not {'torch', 'ray', 'ax', 'botorch', 'sacrebleu'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
     assert subwords.PAD == 0
+
+
+def test_large_batches_hold_little_padding_too():
+    rng = np.random.default_rng(0)
+    targets = np.clip(rng.gamma(8.0, 1.7, 30_000), 3, 60).astype(int)
+    sources = np.clip(targets + rng.normal(0, 1.5, 30_000), 3, 60).astype(int)
+    sides = [Sequences.of([[5] * int(n) for n in lengths]) for lengths in (sources, targets)]
+    found = plan_batches(Examples(*sides), 8192, seed=0, epoch=0)
+    positions = sum(len(rows) * (sources[rows].max() + targets[rows].max() - 1) for rows in found)
+    assert (sources.sum() + targets.sum() - 30_000) / positions >= 0.91
+    assert sorted(np.concatenate(found)) == list(range(30_000))

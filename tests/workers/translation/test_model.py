@@ -16,7 +16,7 @@ from workers.workloads.translation.parallel import cut, plan
 from workers.workloads.translation.vocabulary import PAD
 
 LAYOUTS = ("interleaved", "separate", "packed")
-KERNELS = ("sdpa", "math")
+KERNELS = ("sdpa", "math", "fused")
 
 
 @pytest.fixture
@@ -64,6 +64,20 @@ def test_a_checkpoint_round_trip_through_all_layouts_is_bit_identical(build):
         layout = following
     for name, tensor in first.state_dict().items():
         assert torch.equal(state[name], tensor), name
+
+
+@pytest.mark.parametrize(("layout", "inference"), [("interleaved", "separate"), ("separate", "interleaved")])
+def test_modes_convert_the_layout_in_place(build, batch, layout, inference):
+    model = build(layout=layout, inference_layout=inference).train()
+    before = {name: (id(p), p.detach().clone()) for name, p in model.named_parameters()}
+    expected = model(batch["source"], batch["shifted"])
+    model.eval()
+    name = "decoder.layers.1.cross_attention.key_value.weight"
+    assert not torch.equal(model.get_parameter(name), before[name][1])
+    torch.testing.assert_close(model(batch["source"], batch["shifted"]), expected, atol=1e-5, rtol=1e-5)
+    model.train()
+    for name, p in model.named_parameters():
+        assert (id(p), True) == (before[name][0], torch.equal(p, before[name][1])), name
 
 
 def test_layouts_have_the_documented_rows():

@@ -110,6 +110,7 @@ class Translation(Trainable):
             feed_forward=width * self.option("feed_forward_ratio"),
             dropout=self.option("dropout"),
             layout=self.option("attention_layout"),
+            inference_layout=self.option("inference_layout"),
             kernel=self.option("attention_kernel"),
             positions=self.option("positions"),
             tied=self.option("tied_embeddings"),

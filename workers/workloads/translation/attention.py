@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 LAYOUTS = ("interleaved", "separate", "packed")
-KERNELS = ("auto", "sdpa", "math")
+KERNELS = ("auto", "sdpa", "math", "fused")
 
 
 class Attention(nn.Module):
@@ -27,14 +27,20 @@ class Attention(nn.Module):
     Args:
         width: of input and output; num_heads divides it.
         cross: whether keys and values come from another sequence.
-        layout: one of `LAYOUTS`; kernel: one of `KERNELS`; "auto" is math on CPUs, sdpa elsewhere.
+        inference: layout in eval mode, "interleaved" or "separate" where `layout` is one of them too; `train()` and
+            `eval()` convert the parameters in place.
+        layout: one of `LAYOUTS`; kernel: one of `KERNELS`; "auto" is math on CPUs, sdpa elsewhere, "fused" is torch's
+            multi_head_attention_forward, projections and all (its inner kernel is sdpa's).
 
     Shapes: b sentences, q query positions, k key positions, h heads (fewer on a tensor-parallel rank), d head_dim.
     """
 
-    def __init__(self, width: int, num_heads: int, layout: str, kernel: str, *, cross: bool = False) -> None:
+    def __init__(
+        self, width: int, num_heads: int, layout: str, kernel: str, *, cross: bool = False, inference: str | None = None
+    ) -> None:
         super().__init__()
         self.layout = "separate" if cross and layout == "packed" else layout
+        self.layouts = {True: self.layout, False: inference or self.layout}  # by whether it trains
         self.kernel, self.head_dim = kernel, width // num_heads
         if self.layout == "packed":
             self.query_key_value = nn.Linear(width, 3 * width)
@@ -43,16 +49,53 @@ class Attention(nn.Module):
             self.key_value = nn.Linear(width, 2 * width)
         self.output = nn.Linear(width, width)
 
+    def train(self, mode: bool = True) -> Attention:
+        """Convert where the layout of training is not that of inference."""
+        super().train(mode)
+        wanted = self.layouts[mode]
+        if wanted != self.layout:
+            with torch.no_grad():
+                for p in (self.key_value.weight, self.key_value.bias):
+                    sizes = (-1, 2, self.head_dim) if self.layout == "interleaved" else (2, -1, self.head_dim)
+                    p.copy_(p.unflatten(0, sizes).transpose(0, 1).flatten(0, 2))
+            self.layout = wanted
+        return self
+
     def forward(self, x: Tensor, memory: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         """Attend from x (b, q, width) to memory (b, k, width), or to x itself where there is none.
 
         Args:
-            mask: (b, 1, 1, k), True where a key may be attended to; where there is none, a position of x attends to
-                itself and what is before it.
+            mask: (b, 1, 1, k), True where a key may be attended to, or what is added to scores; where there is none,
+                a position of x attends to itself and what is before it.
         """
+        if self.kernel == "fused":
+            return self._forward_fused(x, memory, mask)
         if memory is None:
             return self.attend(*self.project(x), mask, causal=mask is None)
         return self.attend(self.project_query(x), *self.project_memory(memory), mask)
+
+    def _forward_fused(self, x: Tensor, memory: Tensor | None, mask: Tensor | None) -> Tensor:
+        """By torch's function for a whole attention block, whose tensors have the batch second."""
+        query, key = x.transpose(0, 1), (x if memory is None else memory).transpose(0, 1)
+        weight, bias = self._input_projection()
+        causal = None
+        if memory is None and mask is None:
+            causal = torch.full((len(query), len(query)), -math.inf, dtype=x.dtype, device=x.device).triu(1)
+        found, _ = functional.multi_head_attention_forward(
+            query, key, key, x.shape[2], x.shape[2] // self.head_dim, weight, bias, None, None, False, 0.0,
+            self.output.weight, self.output.bias, training=self.training, need_weights=False, attn_mask=causal,
+            is_causal=causal is not None, key_padding_mask=None if mask is None else ~mask[:, 0, 0],
+        )  # fmt: skip
+        return found.transpose(0, 1)
+
+    def _input_projection(self) -> tuple[Tensor, Tensor]:
+        """Weight (3 * hidden, hidden) and bias of the packed layout."""
+        if self.layout == "packed":
+            return self.query_key_value.weight, self.query_key_value.bias
+        parts = [self.key_value.weight, self.key_value.bias]
+        if self.layout == "interleaved":
+            parts = [p.unflatten(0, (-1, 2, self.head_dim)).transpose(0, 1).flatten(0, 2) for p in parts]
+        return torch.cat([self.query.weight, parts[0]]), torch.cat([self.query.bias, parts[1]])
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values (b, h, q, d) of x (b, q, width)."""
@@ -97,11 +140,13 @@ def _attend_plainly(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | No
     """Three batched matrix products' worth of the same; for short sentences several times faster on CPUs."""
     b, h, q, d = query.shape
     k = key.shape[2]
-    bias = query.new_zeros(1, 1, 1)
+    folded = [x.reshape(b * h, x.shape[2], d) for x in (query, key, value)]
+    bias, scale = query.new_zeros(1), 1 / math.sqrt(d)
     if causal:
         bias = query.new_full((q, k), -math.inf).triu(1)
     elif mask is not None:
-        bias = query.new_zeros(mask.shape).masked_fill(~mask, -math.inf).expand(b, h, 1, k).reshape(b * h, 1, k)
-    folded = [x.reshape(b * h, x.shape[2], d) for x in (query, key, value)]
-    scores = torch.baddbmm(bias, folded[0], folded[1].transpose(1, 2), alpha=1 / math.sqrt(d))
+        floats = query.new_zeros(mask.shape).masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else mask
+        bias = floats.expand(b, h, 1, k).reshape(b * h, 1, k)
+    masked = causal or mask is not None
+    scores = torch.baddbmm(bias, folded[0], folded[1].transpose(1, 2), alpha=scale, beta=1 if masked else 0)
     return torch.bmm(scores.softmax(-1), folded[2]).view(b, h, q, d)

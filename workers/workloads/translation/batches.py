@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from workers.workloads.base import Batch
 
 Ids = npt.NDArray[np.int64]
+_LITTLE, _BANDS = 0.05, (2, 3, 4, 6)  # share of padding; target lengths that are sorted together
 _ROWS = 8  # batches have a multiple of that many rows where they can, for the kernels and for ranks to share
 
 
@@ -90,21 +91,33 @@ class Examples:
 def plan_batches(examples: Examples, batch_tokens: int, seed: int, epoch: int) -> list[Ids]:
     """Rows of each batch of an epoch, a function of the arguments alone.
 
-    Sentences are sorted by target length, those of equal length by source length, up and down in turns so that
+    Sentences are sorted into bands of target length, within a band by source length, up and down in turns so that
     neighbours stay alike, and else at random; then cut into batches of at most `batch_tokens` target positions (a
-    longer sentence is a batch of its own); then the batches are shuffled.
+    longer sentence is a batch of its own); then the batches are shuffled. Bands are of one length where that leaves
+    little padding, else of the width that leaves least: wide ones suit large batches, which hold many lengths.
     """
     rng = np.random.default_rng([seed, epoch])
     targets, sources = examples.targets.lengths - 1, examples.sources.lengths
-    order = np.lexsort((rng.random(len(examples)), np.where(targets % 2, -sources, sources), targets))
-    batches = list(_cut(order, targets[order], batch_tokens))
+    ties = rng.random(len(examples))
+
+    def banded(width: int) -> list[Ids]:
+        band = targets // width
+        order = np.lexsort((ties, targets, np.where(band % 2, -sources, sources), band))
+        return list(_cut(order, targets[order], batch_tokens))
+
+    def positions(batches: list[Ids]) -> int:
+        return sum(len(rows) * int(targets[rows].max() + sources[rows].max()) for rows in batches)
+
+    batches, tokens = banded(1), int(targets.sum() + sources.sum())
+    if tokens < (1 - _LITTLE) * positions(batches):
+        batches = min((batches, *map(banded, _BANDS)), key=positions)
     return [batches[i] for i in rng.permutation(len(batches))]
 
 
 def _cut(order: Ids, lengths: Ids, batch_tokens: int) -> Iterator[Ids]:
     begin, total = 0, len(order)
     while begin < total:
-        end = begin + _rows(lengths[begin:], batch_tokens)
+        end = begin + _rows(lengths[begin : begin + batch_tokens], batch_tokens)
         if (
             0 < total - end < _ROWS <= end - begin
         ):  # too few for a batch of their own: share the last two batches evenly
@@ -114,9 +127,9 @@ def _cut(order: Ids, lengths: Ids, batch_tokens: int) -> Iterator[Ids]:
 
 
 def _rows(lengths: Ids, batch_tokens: int) -> int:
-    """How many of the sequences, sorted by length, fit."""
+    """How many of the sequences fit from the first on."""
     most = min(len(lengths), max(1, batch_tokens // int(lengths[0])))
-    positions = np.arange(1, most + 1) * lengths[:most]
+    positions = np.arange(1, most + 1) * np.maximum.accumulate(lengths[:most])
     rows = max(1, int(np.searchsorted(positions, batch_tokens, side="right")))
     return rows - rows % _ROWS if rows > _ROWS else rows
 

@@ -1,14 +1,23 @@
-"""The command line: `train KEY=VALUE ...` under one configuration, `translate --model DIR < TEXT`."""
+"""The command line.
+
+`train KEY=VALUE ...` under one configuration; `translate --model DIR < TEXT`; `convert --model DIR --to FORM --out NEW`
+writes it in another form.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from search_spaces.errors import UsageError
+
+if TYPE_CHECKING:
+    from .ct2 import Engine
+    from .exported import Translator
 
 _CHUNK = 4096  # lines read at once, so that translating takes no more memory for a longer text
 
@@ -17,13 +26,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit status: 0 done, 1 failed, 2 wrong usage or data, 130 interrupted."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["translate"]:
-        return _translate(given[1:])
+        return _reporting(_translate, given[1:])
+    if given[:1] == ["convert"]:
+        return _reporting(_convert, given[1:])
     from workers.standalone import main as train
 
     return train("translation", given[1:] if given[:1] == ["train"] else given)
 
 
-def _translate(arguments: Sequence[str]) -> int:
+def _reporting(command: Callable[[Sequence[str]], None], arguments: Sequence[str]) -> int:
+    try:
+        command(arguments)
+    except UsageError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except UnicodeDecodeError as error:
+        print(f"error: standard input is not UTF-8: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _translate(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m workers.workloads.translation translate",
         description="Translate standard input, a sentence a line, to standard output.",
@@ -33,26 +56,45 @@ def _translate(arguments: Sequence[str]) -> int:
     parser.add_argument("--length-penalty", type=float, default=1.0, help="0 for none (default: %(default)s)")
     parser.add_argument("--batch", type=int, default=64, help="sentences at once (default: %(default)s)")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads (default: %(default)s)")
+    parser.add_argument("--quantisation", choices=["int8"], help="of the matrices; faster on CPUs")
     given = parser.parse_args(arguments)
     if min(given.beam, given.batch, given.threads) < 1:
         parser.error("--beam, --batch and --threads must be at least 1")
     import torch
 
     from .decoding import Search
-    from .exported import Translator
 
     torch.set_num_threads(given.threads)
+    translator = _load(given.model, given.quantisation, given.threads)
     search = Search(given.beam, given.length_penalty, batch=given.batch)
-    try:
-        translator = Translator.load(given.model)
-        lines = iter(sys.stdin.buffer)
-        while chunk := [line.decode().rstrip("\r\n") for line in islice(lines, _CHUNK)]:
-            for text in translator.translate(chunk, search):
-                print(text, flush=False)
-    except UsageError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except UnicodeDecodeError as error:
-        print(f"error: standard input is not UTF-8: {error}", file=sys.stderr)
-        return 2
-    return 0
+    lines = iter(sys.stdin.buffer)
+    while chunk := [line.decode().rstrip("\r\n") for line in islice(lines, _CHUNK)]:
+        for text in translator.translate(chunk, search):
+            print(text, flush=False)
+
+
+def _load(folder: Path, quantisation: str | None, threads: int) -> Translator | Engine:
+    """The model in a folder of either kind."""
+    from .exported import Translator
+
+    if (folder / "model.bin").exists():
+        from .ct2 import Engine
+
+        return Engine(folder, threads)
+    return Translator.load(folder, quantisation)
+
+
+def _convert(arguments: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m workers.workloads.translation convert", description="Write an exported model in another form."
+    )
+    parser.add_argument("--model", required=True, type=Path, help="folder that training or a sweep exported")
+    parser.add_argument("--to", required=True, choices=["ctranslate2"], help="form")
+    parser.add_argument("--out", required=True, type=Path, help="folder that is made")
+    parser.add_argument("--quantisation", choices=["int8", "none"], default="int8", help="(default: %(default)s)")
+    given = parser.parse_args(arguments)
+    if given.out.exists():
+        raise UsageError(f"{given.out} is there already")
+    from .ct2 import convert
+
+    convert(given.model, given.out, None if given.quantisation == "none" else given.quantisation)

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .model import LayerCache, Transformer, padding_mask
+from .model import Transformer, padding_mask
 from .vocabulary import BOS, EOS, PAD
 
+_BLOCK = 64  # columns whose maximum is looked at first
 _SHRINK = 0.75  # a batch is cut down to what is unfinished when no more than that share is left
 
 
@@ -37,7 +38,7 @@ class Search:
         return max(1, min(limit, int(self.max_ratio * source_length) + self.max_extra))
 
 
-@torch.no_grad()
+@torch.inference_mode()
 def translate(model: Transformer, sources: Sequence[Sequence[int]], search: Search) -> list[list[int]]:
     """Ids of the best translation of each source, without EOS; sources are ids that end in EOS.
 
@@ -63,12 +64,12 @@ def translate(model: Transformer, sources: Sequence[Sequence[int]], search: Sear
 def greedy(model: Transformer, source: Tensor, room: int, search: Search) -> list[list[int]]:
     """The likeliest next token, again and again, for ids (b, s); finished sentences leave the batch."""
     mask = padding_mask(source)
-    caches = model.start(model.encode(source, mask), 1, room)
+    state = model.start(model.encode(source, mask), mask, 1, room)
     rows = torch.arange(len(source), device=source.device)
     output = torch.full((len(source), room), PAD, device=source.device)
     ids, going = torch.full_like(rows, BOS), torch.ones_like(rows, dtype=torch.bool)
     for position in range(room):
-        ids = model.step(ids, position, caches, mask)[:, EOS:].argmax(-1) + EOS
+        ids = model.step(ids, position, state)[:, EOS:].argmax(-1) + EOS
         output[rows, position] = ids
         going &= ids != EOS
         left = int(going.sum())
@@ -76,8 +77,8 @@ def greedy(model: Transformer, source: Tensor, room: int, search: Search) -> lis
             break
         if left <= _SHRINK * len(ids):
             kept = going.nonzero()[:, 0]
-            caches = [_select(cache, kept, kept, position + 1) for cache in caches]
-            mask, rows, ids, going = mask[kept], rows[kept], ids[kept], going[kept]
+            state = state.select(kept, kept, position + 1)
+            rows, ids, going = rows[kept], ids[kept], going[kept]
     return [_until_end(row) for row in output.tolist()]
 
 
@@ -88,11 +89,11 @@ def beam_search(model: Transformer, source: Tensor, room: int, search: Search) -
     unfinished hypothesis can still overtake its best finished one.
     """
     mask = padding_mask(source)
-    caches = model.start(model.encode(source, mask), search.beam, room)
+    state = model.start(model.encode(source, mask), mask, search.beam, room)
     beams = Beams.start(len(source), search, source.device)
     results: list[list[int]] = [[] for _ in range(len(source))]
     for position in range(room):
-        logits = model.step(beams.last(), position, caches, mask)
+        logits = model.step(beams.last(), position, state)
         parents = beams.extend(logits.float().log_softmax(-1)[:, EOS:])
         done = beams.done(room) if position + 1 < room else torch.ones_like(beams.sentences, dtype=torch.bool)
         if bool(done.all()) or int(done.sum()) >= (1 - _SHRINK) * len(done):
@@ -101,11 +102,11 @@ def beam_search(model: Transformer, source: Tensor, room: int, search: Search) -
             kept = (~done).nonzero()[:, 0]
             if len(kept) == 0:
                 break
-            parents, mask = parents[kept], mask[kept]
+            parents = parents[kept]
             beams.keep(kept)
         else:
             kept = torch.arange(len(done), device=done.device)
-        caches = [_select(cache, parents.flatten(), kept, position + 1) for cache in caches]
+        state = state.select(parents.flatten(), kept, position + 1)
     return results
 
 
@@ -145,19 +146,21 @@ class Beams:
             For each new hypothesis the row (b, k), out of b * k, of the one that it continues.
         """
         b, k = self.scores.shape
-        logs = logs.view(b, k, -1)
+        logs, tokens = (x.view(b, k, -1) for x in best_tokens(logs, k))
+        finished = self.finished[..., None]
         stay = torch.full_like(logs[0, 0], -torch.inf)
         stay[0] = 0.0  # a finished hypothesis goes on as it is
-        totals = self.scores[..., None] + torch.where(self.finished[..., None], stay, logs)
+        totals = self.scores[..., None] + torch.where(finished, stay, logs)
+        tokens = torch.where(finished, EOS, tokens + EOS)
         lengths = self.lengths + ~self.finished
         ranked = (totals / self._penalty(lengths)[..., None]).flatten(1)
         best = ranked.topk(k).indices
-        parent, token = best // logs.shape[-1], best % logs.shape[-1] + EOS
+        parent, token = best // logs.shape[-1], tokens.flatten(1).gather(1, best)
         self.scores, self.lengths = totals.flatten(1).gather(1, best), lengths.gather(1, parent)
-        finished = self.finished.gather(1, parent)
+        before = self.finished.gather(1, parent)
         history = self.ids.gather(1, parent[..., None].expand(-1, -1, self.ids.shape[2]))
-        self.ids = torch.cat([history, token.masked_fill(finished, PAD)[..., None]], dim=2)
-        self.finished = finished | (token == EOS)
+        self.ids = torch.cat([history, token.masked_fill(before, PAD)[..., None]], dim=2)
+        self.finished = before | (token == EOS)
         return parent + torch.arange(b, device=parent.device)[:, None] * k
 
     def done(self, room: int) -> Tensor:
@@ -186,15 +189,22 @@ class Beams:
         return ((5.0 + lengths) / 6.0) ** self.search.length_penalty
 
 
-def _select(cache: LayerCache, rows: Tensor, sentences: Tensor, length: int) -> LayerCache:
-    """The cache of some hypotheses (rows) and sentences, of which `length` positions are filled."""
-    shape = (len(rows), *cache.keys.shape[1:])
-    keys, values = cache.keys.new_empty(shape), cache.values.new_empty(shape)
-    keys[:, :, :length] = cache.keys[:, :, :length].index_select(0, rows)
-    values[:, :, :length] = cache.values[:, :, :length].index_select(0, rows)
-    if len(sentences) == len(cache.source_keys):
-        return LayerCache(keys, values, cache.source_keys, cache.source_values)
-    return LayerCache(keys, values, cache.source_keys[sentences], cache.source_values[sentences])
+def best_tokens(logs: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The `count` largest of each row (n, v) and their columns, (n, count) each.
+
+    They lie in the blocks with the largest maxima, so that only those few are sorted.
+    """
+    width = logs.shape[1]
+    count, blocks = min(count, width), width // _BLOCK
+    if blocks <= count:
+        values, columns = logs.topk(count)
+        return values, columns
+    chosen = logs[:, : _BLOCK * blocks].unflatten(1, (blocks, _BLOCK)).amax(2).topk(count).indices
+    inside = _BLOCK * chosen[..., None] + torch.arange(_BLOCK, device=logs.device)
+    rest = torch.arange(_BLOCK * blocks, width, device=logs.device).expand(len(logs), -1)
+    index = torch.cat([inside.flatten(1), rest], 1)
+    values, places = logs.gather(1, index).topk(count)
+    return values, index.gather(1, places)
 
 
 def _until_end(ids: list[int]) -> list[int]:

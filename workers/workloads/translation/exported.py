@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
+from torch import nn
 
 from search_spaces.errors import DataError, UsageError
 from workers import checkpoint
@@ -23,7 +27,8 @@ from .vocabulary import EOS, Vocabulary, save
 if TYPE_CHECKING:
     from . import Translation
 
-_WEIGHTS, _VOCABULARY, _ARCHITECTURE = "model.safetensors", "vocabulary.model", "architecture.json"
+VOCABULARY = "vocabulary.model"
+_WEIGHTS, _ARCHITECTURE = "model.safetensors", "architecture.json"
 
 
 def export(workload: Translation, trial: Path, target: Path) -> Mapping[str, str]:
@@ -38,13 +43,13 @@ def export(workload: Translation, trial: Path, target: Path) -> Mapping[str, str
     found = checkpoint.load(trial)
     if found is None:
         raise UsageError(f"{trial} holds no checkpoint to export")
-    vocabulary = Vocabulary((trial / _VOCABULARY).read_bytes())
+    vocabulary = Vocabulary((trial / VOCABULARY).read_bytes())
     save_file({name: tensor.contiguous() for name, tensor in found.model.items()}, target / _WEIGHTS)
-    save(vocabulary, target / _VOCABULARY)
+    save(vocabulary, target / VOCABULARY)
     (target / _ARCHITECTURE).write_text(json.dumps(dataclasses.asdict(workload.architecture), indent=1) + "\n")
     return {
         _WEIGHTS: "the weights: query, key and value of attention apart",
-        _VOCABULARY: "the subword vocabulary (sentencepiece)",
+        VOCABULARY: "the subword vocabulary (sentencepiece)",
         _ARCHITECTURE: "what the model is built from",
     }
 
@@ -57,15 +62,21 @@ class Translator:
     vocabulary: Vocabulary
 
     @classmethod
-    def load(cls, folder: Path) -> Translator:
+    def load(cls, folder: Path, quantisation: str | None = None) -> Translator:
         """Read an exported folder.
+
+        Args:
+            quantisation: "int8" keeps matrices in 8 bits and quantises their inputs as they come, on CPUs.
 
         Raises:
             DataError: a file is missing, damaged, or does not fit the others.
         """
         try:
-            architecture = Architecture(**json.loads((folder / _ARCHITECTURE).read_text()))
-            vocabulary = Vocabulary((folder / _VOCABULARY).read_bytes())
+            trained = Architecture(**json.loads((folder / _ARCHITECTURE).read_text()))
+            architecture = dataclasses.replace(
+                trained, layout="packed", inference_layout=None
+            )  # one product in place of two
+            vocabulary = Vocabulary((folder / VOCABULARY).read_bytes())
             state = load_file(folder / _WEIGHTS)
         except (OSError, ValueError, TypeError, SafetensorError) as error:
             raise DataError(f"{folder} holds no exported model: {error}") from None
@@ -78,7 +89,7 @@ class Translator:
             model.load_state_dict(layouts.native(state, architecture.layout, architecture.head_dim))
         except (RuntimeError, KeyError) as error:
             raise DataError(f"{folder}: the weights do not fit the architecture: {error}") from None
-        return cls(model.eval(), vocabulary)
+        return cls(quantised(model) if quantisation == "int8" else model.eval(), vocabulary)
 
     def translate(self, lines: list[str], search: Search) -> list[str]:
         """A translation of each line; an empty one of an empty one. Lines longer than the model can read are cut."""
@@ -90,3 +101,20 @@ class Translator:
         for i, text in zip(wanted, found, strict=True):
             results[i] = text
         return results
+
+
+def quantised(model: Transformer) -> Transformer:
+    """The model in eval mode with matrices of 8-bit integers; the inputs are quantised by their range as they come."""
+    weight = model.embedding.tokens.weight
+    if model.projection is None:
+        model.projection = nn.Linear(weight.shape[1], weight.shape[0], bias=False)
+        model.projection.weight = weight
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's own notes on its next quantiser
+        logging.disable(logging.WARNING)
+        try:
+            result = torch.ao.quantization.quantize_dynamic(model.eval(), {nn.Linear}, dtype=torch.qint8)
+        finally:
+            logging.disable(logging.NOTSET)
+    assert isinstance(result, Transformer)
+    return result

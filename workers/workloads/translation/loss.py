@@ -46,7 +46,9 @@ class _LinearSmoothedCrossEntropy(torch.autograd.Function):
     """See `linear_cross_entropy`: gradients come with the loss, so that no more than a chunk of logits ever exists."""
 
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float, dtype: torch.dtype) -> Tensor:
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float, dtype: torch.dtype
+    ) -> Tensor:
         classes = len(weight)
         small, rows = weight.to(dtype), hidden.to(dtype)
         to_hidden = torch.empty(hidden.shape, dtype=torch.float32, device=hidden.device)

@@ -29,7 +29,7 @@ class Architecture:
         width: of the hidden states; num_heads divides it.
         encoder_layers, decoder_layers: how many.
         feed_forward: hidden units of the feed-forward blocks.
-        layout, kernel: of attention, see `attention`.
+        layout, inference_layout, kernel: of attention, see `attention`.
         positions: "sinusoidal", or "learned" up to `max_length`.
         tied: whether the output projection is the embedding matrix.
     """
@@ -42,6 +42,7 @@ class Architecture:
     feed_forward: int
     dropout: float
     layout: str = "interleaved"
+    inference_layout: str | None = None
     kernel: str = "auto"
     positions: str = "sinusoidal"
     tied: bool = True
@@ -62,15 +63,19 @@ class Embedding(nn.Module):
         self.positions = nn.Embedding(a.max_length, a.width) if a.positions == "learned" else None
         self.dropout = Dropout(a.dropout)
 
-    def forward(self, ids: Tensor, begin: int = 0) -> Tensor:
-        """Vectors (b, t, width) of ids (b, t) whose first position is `begin`, under dropout."""
-        width = self.tokens.embedding_dim
-        if self.positions is None:
-            places = sinusoids(begin, ids.shape[1], width, ids.device)
-        else:
-            places = self.positions(torch.arange(begin, begin + ids.shape[1], device=ids.device))
-        x: Tensor = self.dropout(torch.add(places, self.tokens(ids), alpha=math.sqrt(width)))
+    def forward(self, ids: Tensor, places: Tensor | None = None) -> Tensor:
+        """Vectors (b, t, width) of ids (b, t), under dropout; places (t, width) are those of the first t positions."""
+        if places is None:
+            places = self.places(ids.shape[1], ids.device)
+        x: Tensor = self.dropout(torch.add(places, self.tokens(ids), alpha=math.sqrt(self.tokens.embedding_dim)))
         return x
+
+    def places(self, length: int, device: torch.device) -> Tensor:
+        """Vectors (length, width) of the first positions."""
+        if self.positions is None:
+            return sinusoids(0, length, self.tokens.embedding_dim, device)
+        vectors: Tensor = self.positions(torch.arange(length, device=device))
+        return vectors
 
     def score(self, hidden: Tensor) -> Tensor:
         """Logits (..., v) of hidden states (..., width)."""
@@ -115,6 +120,35 @@ class LayerCache:
     source_values: Tensor
 
 
+@dataclass
+class State:
+    """What decoding remembers of hypotheses.
+
+    `bias` (b, 1, 1, s) is added to scores of source positions: 0, or -inf for padding; `places` (room, width) are the
+    vectors of target positions.
+    """
+
+    caches: list[LayerCache]
+    bias: Tensor
+    places: Tensor
+
+    def select(self, rows: Tensor, sentences: Tensor, length: int) -> State:
+        """The state of some hypotheses (rows) and sentences, of which `length` positions are filled."""
+        caches = [_select(cache, rows, sentences, length) for cache in self.caches]
+        bias = self.bias if len(sentences) == len(self.bias) else self.bias[sentences]
+        return State(caches, bias, self.places)
+
+
+def _select(cache: LayerCache, rows: Tensor, sentences: Tensor, length: int) -> LayerCache:
+    shape = (len(rows), *cache.keys.shape[1:])
+    keys, values = cache.keys.new_empty(shape), cache.values.new_empty(shape)
+    keys[:, :, :length] = cache.keys[:, :, :length].index_select(0, rows)
+    values[:, :, :length] = cache.values[:, :, :length].index_select(0, rows)
+    if len(sentences) == len(cache.source_keys):
+        return LayerCache(keys, values, cache.source_keys, cache.source_values)
+    return LayerCache(keys, values, cache.source_keys[sentences], cache.source_values[sentences])
+
+
 class DecoderLayer(nn.Module):
     """Causal self-attention, attention to the encoder's output, feed-forward, each residual after its norm."""
 
@@ -131,7 +165,7 @@ class DecoderLayer(nn.Module):
         x = self.dropout.add(x, self.cross_attention(self.cross_norm(x), memory, mask))
         return self.dropout.add(x, self.feed_forward(self.feed_forward_norm(x)))
 
-    def step(self, x: Tensor, position: int, cache: LayerCache, mask: Tensor) -> Tensor:
+    def step(self, x: Tensor, position: int, cache: LayerCache, bias: Tensor) -> Tensor:
         """One position x (b * beams, 1, width) of each hypothesis; the cache gains its key and value."""
         query, key, value = self.self_attention.project(self.self_norm(x))
         cache.keys[:, :, position], cache.values[:, :, position] = key[:, :, 0], value[:, :, 0]
@@ -139,7 +173,7 @@ class DecoderLayer(nn.Module):
         x = x + self.self_attention.attend(query, cache.keys[:, :, past], cache.values[:, :, past])
         beams = self.cross_norm(x).view(len(cache.source_keys), -1, x.shape[-1])  # beams of a sentence as its queries
         query = self.cross_attention.project_query(beams)
-        x = x + self.cross_attention.attend(query, cache.source_keys, cache.source_values, mask).view_as(x)
+        x = x + self.cross_attention.attend(query, cache.source_keys, cache.source_values, bias).view_as(x)
         y: Tensor = x + self.feed_forward(self.feed_forward_norm(x))
         return y
 
@@ -192,9 +226,7 @@ class Transformer(nn.Module):
         if not self.embedding.tokens.weight.is_meta:
             initialise(self, seed)
 
-    def forward(
-        self, source: Tensor, shifted: Tensor, labels: Tensor | None = None, smoothing: float = 0.0
-    ) -> Tensor:
+    def forward(self, source: Tensor, shifted: Tensor, labels: Tensor | None = None, smoothing: float = 0.0) -> Tensor:
         """Logits (n, v) of the n positions of `shifted` that are no padding, row by row; with labels, their loss.
 
         Args:
@@ -219,27 +251,32 @@ class Transformer(nn.Module):
         logits: Tensor = self.embedding.score(hidden) if self.projection is None else self.projection(hidden)
         return logits
 
-    def start(self, memory: Tensor, beams: int, room: int) -> list[LayerCache]:
-        """Empty caches for up to `room` target positions of `beams` hypotheses of each sentence of memory (b, s, w)."""
+    def start(self, memory: Tensor, mask: Tensor, beams: int, room: int) -> State:
+        """Nothing decoded yet: room for so many target positions of `beams` hypotheses of each sentence of memory.
+
+        Args:
+            memory: (b, s, width). mask: (b, 1, 1, s).
+        """
         caches = []
         for layer in self.decoder.layers:
             assert isinstance(layer, DecoderLayer)
-            keys, values = layer.cross_attention.project_memory(memory)
+            keys, values = (x.contiguous() for x in layer.cross_attention.project_memory(memory))
             shape = (len(memory) * beams, keys.shape[1], room, keys.shape[3])
             caches.append(LayerCache(keys.new_empty(shape), keys.new_empty(shape), keys, values))
-        return caches
+        bias = memory.new_zeros(mask.shape).masked_fill(~mask, -math.inf)
+        return State(caches, bias, self.embedding.places(room, memory.device))
 
-    def step(self, ids: Tensor, position: int, caches: list[LayerCache], mask: Tensor) -> Tensor:
-        """Logits (b * beams, v) after ids (b * beams,), which stand at `position`; the caches gain that position."""
-        x = self.embedding(ids[:, None], position)
-        for layer, cache in zip(self.decoder.layers, caches, strict=True):
+    def step(self, ids: Tensor, position: int, state: State) -> Tensor:
+        """Logits (b * beams, v) after ids (b * beams,), which stand at `position`; the state gains that position."""
+        x = self.embedding(ids[:, None], state.places[position])
+        for layer, cache in zip(self.decoder.layers, state.caches, strict=True):
             assert isinstance(layer, DecoderLayer)
-            x = layer.step(x, position, cache, mask)
+            x = layer.step(x, position, cache, state.bias)
         return self.score(self.decoder.norm(x)[:, 0])
 
 
 def _attention(a: Architecture, *, cross: bool = False) -> Attention:
-    return Attention(a.width, a.num_heads, a.layout, a.kernel, cross=cross)
+    return Attention(a.width, a.num_heads, a.layout, a.kernel, cross=cross, inference=a.inference_layout)
 
 
 def padding_mask(source: Tensor) -> Tensor:

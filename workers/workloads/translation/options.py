@@ -44,6 +44,7 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "feed_forward_ratio": 4,
     "dropout": 0.1,
     "attention_layout": "interleaved",
+    "inference_layout": None,  # as attention_layout
     "attention_kernel": "auto",
     "positions": "sinusoidal",
     "tied_embeddings": True,
@@ -74,8 +75,9 @@ DEFAULTS: Final[Mapping[str, Any]] = {
 _PLAN = ("layers", "tensor", "num_heads", "stages")
 _WORDS = {
     "vocabulary_kind": ("bpe", "unigram", "word"),
-    "attention_kernel": ("auto", "sdpa", "math"),
+    "attention_kernel": ("auto", "sdpa", "math", "fused"),
     "attention_layout": ("interleaved", "separate", "packed"),
+    "inference_layout": (None, "interleaved", "separate"),
     "positions": ("sinusoidal", "learned"),
     "tied_embeddings": (True, False),
 }
@@ -123,6 +125,8 @@ def check(given: Mapping[str, Any]) -> None:
             raise UsageError(f"{name} must be a whole number of at least 1, got {value!r}")
         if name in _SHARES and (isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1):
             raise UsageError(f"{name} must be at least 0 and below 1, got {value!r}")
+    if given.get("inference_layout") and given.get("attention_layout") == "packed":
+        raise UsageError("inference_layout converts between interleaved and separate; attention_layout is packed")
     width, heads = (given.get(name, DEFAULTS[name]) for name in ("width", "num_heads"))
     if width % heads or width % 2:
         raise UsageError(f"width must be even and a multiple of num_heads, got width {width} and num_heads {heads}")

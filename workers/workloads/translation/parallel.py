@@ -22,7 +22,8 @@ def plan(architecture: Architecture) -> ParallelPlan:
         "decoder.layers.*.self_attention",
         "decoder.layers.*.cross_attention",
     ):
-        tensor |= _split_attention(attention, a.layout)
+        if a.kernel != "fused":  # which projects by itself and so needs the whole matrices
+            tensor |= _split_attention(attention, a.layout)
     for side in ("encoder", "decoder"):
         tensor |= {f"{side}.layers.*.feed_forward.inner": "column", f"{side}.layers.*.feed_forward.outer": "row"}
     return ParallelPlan(

@@ -49,9 +49,7 @@ def prepare(
 
 
 @lru_cache(maxsize=2)
-def _prepare(
-    key: str, stamp: object, vocabulary_size: int, max_length: int, cache: Path | None, kind: str
-) -> Prepared:
+def _prepare(key: str, stamp: object, vocabulary_size: int, max_length: int, cache: Path | None, kind: str) -> Prepared:
     splits = corpora.load(json.loads(key))
     texts = [*splits.train.sources, *splits.train.targets]
     vocabulary = subwords.cached(texts, vocabulary_size, cache, kind)

@@ -56,6 +56,14 @@ class Vocabulary:
         encoded: list[list[int]] = self._processor.encode(list(texts), num_threads=1)
         return encoded
 
+    def piece(self, token: int) -> str:
+        """How the entry is written."""
+        return str(self._processor.id_to_piece(token))
+
+    def id(self, piece: str) -> int:
+        """The entry that is written so."""
+        return int(self._processor.piece_to_id(piece))
+
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Plain text of each sequence, special ids dropped, without line breaks."""
         clean = [[i for i in row if i >= _NUM_SPECIAL or i == UNK] for row in ids]

@@ -1,0 +1,136 @@
+"""An exported model in CTranslate2's format (https://opennmt.net/CTranslate2), whose C++ engine decodes in int8.
+
+Needs the extra `ctranslate2`. Weights go over as they are, in fp32 or int8; its beam search divides by length^a where
+ours divides by ((5 + length) / 6)^a, so that beams may rank otherwise; greedy translations are the same.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from search_spaces.errors import DataError, UsageError
+
+from . import layouts
+from .decoding import Search
+from .exported import VOCABULARY, Translator
+from .model import Transformer, sinusoids
+from .vocabulary import Vocabulary, save
+
+
+def convert(folder: Path, target: Path, quantisation: str | None = "int8") -> None:
+    """Write the model that was exported to `folder` into `target`, a new folder.
+
+    Raises:
+        DataError: see `Translator.load`.
+        UsageError: ctranslate2 is not installed, or it has no form for this architecture.
+    """
+    specs = _package().specs
+    translator = Translator.load(folder)
+    model, a = translator.model, translator.model.architecture
+    spec = specs.TransformerSpec.from_config((a.encoder_layers, a.decoder_layers), a.num_heads, pre_norm=True)
+    for side, module in ((spec.encoder, model.encoder), (spec.decoder, model.decoder)):
+        _norm(side.layer_norm, module.norm)
+        side.position_encodings.encodings = _positions(model)
+        for layer, part in zip(side.layer, module.layers, strict=True):
+            _layer(layer, part)
+    embedding = model.embedding.tokens.weight
+    spec.encoder.embeddings[0].weight = spec.decoder.embeddings.weight = _array(embedding)
+    spec.decoder.projection.weight = _array(embedding if model.projection is None else model.projection.weight)
+    tokens = [translator.vocabulary.piece(i) for i in range(a.vocabulary_size)]
+    spec.register_source_vocabulary(tokens)
+    spec.register_target_vocabulary(tokens)
+    spec.config.decoder_start_token, spec.config.add_source_eos = "<s>", True
+    spec.validate()
+    spec.optimize(quantization=quantisation)
+    target.mkdir(parents=True)
+    spec.save(str(target))
+    save(translator.vocabulary, target / VOCABULARY)
+
+
+class Engine:
+    """A model that `convert` wrote; translates text as `Translator` does.
+
+    Raises:
+        DataError: the folder holds no such model.
+        UsageError: ctranslate2 is not installed.
+    """
+
+    def __init__(self, folder: Path, threads: int = 1) -> None:
+        package = _package()
+        try:
+            self.vocabulary = Vocabulary((folder / VOCABULARY).read_bytes())
+            self._translator: Any = package.Translator(str(folder), device="cpu", intra_threads=threads)
+        except (OSError, RuntimeError, ValueError) as error:
+            raise DataError(f"{folder} holds no model of CTranslate2: {error}") from None
+
+    def translate(self, lines: list[str], search: Search) -> list[str]:
+        """A translation of each line; an empty one of an empty one."""
+        wanted = [i for i, line in enumerate(lines) if line.strip()]
+        sources = self.vocabulary.encode([lines[i] for i in wanted])
+        found = self._translator.translate_batch(
+            [[self.vocabulary.piece(token) for token in ids] for ids in sources],
+            beam_size=search.beam,
+            max_batch_size=search.batch,
+            length_penalty=search.length_penalty,
+            max_decoding_length=search.max_length(max(map(len, sources), default=0) + 1, 1 << 16),
+            disable_unk=True,
+        )
+        ids = [[self.vocabulary.id(piece) for piece in result.hypotheses[0]] for result in found]
+        results = [""] * len(lines)
+        for i, text in zip(wanted, self.vocabulary.decode(ids), strict=True):
+            results[i] = text
+        return results
+
+
+def _package() -> Any:
+    try:
+        import ctranslate2
+    except ImportError:
+        raise UsageError("CTranslate2 is not installed: pip install automl[ctranslate2]") from None
+    return ctranslate2
+
+
+def _layer(spec: Any, layer: nn.Module) -> None:
+    decodes = hasattr(layer, "cross_attention")
+    name = "self_attention" if decodes else "attention"
+    _attention(spec.self_attention, layer, name, ("query", "key", "value"))
+    _norm(spec.self_attention.layer_norm, layer.get_submodule("self_norm" if decodes else "attention_norm"))
+    if decodes:
+        _attention(spec.attention, layer, "cross_attention", ("query",), ("key", "value"))
+        _norm(spec.attention.layer_norm, layer.get_submodule("cross_norm"))
+    _norm(spec.ffn.layer_norm, layer.get_submodule("feed_forward_norm"))
+    for target, part in ((spec.ffn.linear_0, "inner"), (spec.ffn.linear_1, "outer")):
+        linear = layer.get_submodule(f"feed_forward.{part}")
+        target.weight, target.bias = _array(linear.weight), _array(linear.bias)
+
+
+def _attention(spec: Any, layer: nn.Module, name: str, *groups: tuple[str, ...]) -> None:
+    """Input projections of each group on top of each other, then the output's."""
+    attention: Any = layer.get_submodule(name)
+    prefix = f"{name}."  # by which `layouts` tells attention to another sequence
+    state = {prefix + key: tensor for key, tensor in attention.state_dict().items()}
+    parts = layouts.canonical(state, attention.layout, attention.head_dim)
+    for target, group in zip(spec.linear, groups, strict=False):
+        target.weight = _array(torch.cat([parts[f"{prefix}{part}.weight"] for part in group]))
+        target.bias = _array(torch.cat([parts[f"{prefix}{part}.bias"] for part in group]))
+    output = spec.linear[len(groups)]
+    output.weight, output.bias = _array(attention.output.weight), _array(attention.output.bias)
+
+
+def _norm(spec: Any, norm: Any) -> None:
+    spec.gamma, spec.beta = _array(norm.weight), _array(norm.bias)
+
+
+def _positions(model: Transformer) -> Any:
+    a = model.architecture
+    if model.embedding.positions is not None:
+        return _array(model.embedding.positions.weight)
+    return _array(sinusoids(0, a.max_length, a.width, torch.device("cpu")))
+
+
+def _array(tensor: torch.Tensor) -> Any:
+    return tensor.detach().float().contiguous().numpy()
