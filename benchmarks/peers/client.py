@@ -22,8 +22,8 @@ from automl.trial import Trial
 ROOT = Path(__file__).parents[2]
 ENVS = ROOT / "benchmarks" / ".envs"
 # Arguments of `pip install`, one call after another. HEBO pins a numpy and a pymoo that have no wheel for Python 3.11,
-# and lists GPy and CatBoost, which its default surrogate does not use. Sockeye asks for releases of torch and numpy that
-# are long gone, and runs with newer ones.
+# and lists GPy and CatBoost, which its default surrogate does not use. Sockeye asks for old torch and numpy, and runs
+# with new ones.
 HEBO_NEEDS = "torch>=2.10,<2.14 gpytorch pandas<2.3 scikit-learn disjoint-set pymoo==0.6.1.*"
 PEERS = {
     "smac": [["smac==2.4.*"]],
