@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -23,7 +23,10 @@ _MEMORY_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class Orders:
-    """What to do before the next update; `loss` is the mean loss of the last one over all ranks."""
+    """What to do before the next update.
+
+    `loss` is the mean loss of the last one over all ranks, `scale` what the learning rate is multiplied by.
+    """
 
     halt: Halt | None = None
     finish: bool = False
@@ -31,6 +34,7 @@ class Orders:
     save: bool = False
     out_of_memory: bool = False
     loss: float = 0.0
+    scale: float = 1.0
 
 
 class Control:
@@ -52,16 +56,17 @@ class Control:
         """
         share = loss or 0.0
         if self.group is None:
-            return Orders(wishes.halt, wishes.finish, wishes.evaluate, wishes.save, wishes.out_of_memory, share)
+            return replace(wishes, loss=share)
         leads = self.context.rank == 0
         flags = [leads and wishes.finish, leads and wishes.evaluate, leads and wishes.save, wishes.out_of_memory]
         halts = [wishes.halt is halt for halt in _HALTS]
-        votes = torch.tensor([share, *map(float, flags), *map(float, halts)], dtype=torch.float64)
+        scale = wishes.scale if leads else 0.0
+        votes = torch.tensor([share, scale, *map(float, flags), *map(float, halts)], dtype=torch.float64)
         dist.all_reduce(votes, group=self.group)
-        total, *counts = votes.tolist()
+        total, scale, *counts = votes.tolist()
         finish, evaluate, save, exceeded = (count > 0 for count in counts[:4])
         asked = (halt for halt, count in zip(_HALTS, counts[4:], strict=True) if count > 0)
-        return Orders(next(asked, None), finish, evaluate, save, exceeded, total)
+        return Orders(next(asked, None), finish, evaluate, save, exceeded, total, scale)
 
     def memory_exceeded(self, memory: PeakMemory) -> bool:
         """Whether this rank's peak is beyond its limit; looked at a few times a second."""

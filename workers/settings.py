@@ -28,6 +28,11 @@ class Settings:
         train_seconds, max_updates, max_epochs: training ends at whichever comes first; one epoch where none is given.
         evaluate_seconds, evaluate_updates: how often metrics are reported besides at the end.
         checkpoint_seconds: how often a checkpoint is written besides at the end and at a pause.
+        optimized_metric: what evaluations are compared by: lower is better for losses and perplexities, else higher.
+        patience: training ends after so many evaluations in a row that were no better than the best.
+        plateau_evaluations: after so many, the learning rate is multiplied by `plateau_factor`.
+        average_best: at the end, the mean of the weights at so many of the best evaluations takes the place of the
+            last ones (Junczys-Dowmunt et al. 2016, https://aclanthology.org/W16-2316); 0 for none.
         matmul_precision: of float32 products; None as the precision has it.
         activation_checkpointing: "layers" recomputes each layer in backward, "selective" all but matrix products.
         compile: mode of torch.compile, or "off".
@@ -49,6 +54,11 @@ class Settings:
     evaluate_seconds: float | None = None
     evaluate_updates: int | None = None
     checkpoint_seconds: float | None = 60.0
+    optimized_metric: str | None = None
+    patience: int | None = None
+    plateau_evaluations: int | None = None
+    plateau_factor: float = 0.7
+    average_best: int = 0
     matmul_precision: str | None = None
     activation_checkpointing: str = "none"
     compile: str = "off"
@@ -63,6 +73,8 @@ class Settings:
         for name, known in _CHOICES.items():
             if getattr(self, name) not in known:
                 raise UsageError(f"{name} is one of {', '.join(known)}, got {getattr(self, name)!r}")
+        if self.optimized_metric is None and (self.patience or self.plateau_evaluations or self.average_best):
+            raise UsageError("patience, plateau_evaluations and average_best need optimized_metric")
         if self.accumulation < 1:
             raise UsageError(f"accumulation must be at least 1, got {self.accumulation}")
 

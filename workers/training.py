@@ -28,6 +28,7 @@ from .parallel import strategy_class
 from .parallel.mesh import Mesh, connect, disconnect
 from .precision import Precision
 from .runtime import recompute, switches
+from .selection import Selection
 from .settings import Settings, options
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ class Trainer:
         self.clock = Clock(context.assignment.previous_seconds)
         self.evaluations = Every(settings.evaluate_seconds, settings.evaluate_updates)
         self.checkpoints = Every(settings.checkpoint_seconds)
+        self.selection, self.rate_scale = Selection(settings, context.folder), 1.0
         self.place, self.updates, self.skipped = Place(), 0, 0
         self.metrics: dict[str, float] = {}
         self.window, self.saved_at = Window(self.clock.total), self.clock.total
@@ -120,6 +122,8 @@ class Trainer:
                 return self.metrics
             if orders.evaluate or orders.finish:
                 self._report()
+            if orders.finish and self.settings.average_best:
+                self._average()
             if orders.save or orders.finish:
                 self._save()
             if orders.finish:
@@ -137,7 +141,8 @@ class Trainer:
         full = settings.max_updates is not None and self.updates >= settings.max_updates
         return Orders(
             halt=self.context.halted(),
-            finish=late or full or exhausted,
+            finish=late or full or exhausted or self.selection.done,
+            scale=self.selection.scale,
             evaluate=self.evaluations.due(seconds - self.window.begun, self.window.updates),
             save=self.checkpoints.due(seconds - self.saved_at),
             out_of_memory=self.control.memory_exceeded(self.memory),
@@ -149,6 +154,7 @@ class Trainer:
             raise TrialFailure("out_of_memory", f"a rank used more than the {limit} bytes that it may use")
         if not math.isfinite(orders.loss):
             raise TrialFailure("non_finite", f"the training loss is {orders.loss} at update {self.updates}")
+        self.rate_scale = orders.scale
         if self.share is not None:
             self.window.losses += orders.loss
             self.share = None
@@ -158,7 +164,7 @@ class Trainer:
         self.updates += 1
         torch.manual_seed(self._random_seed())
         for group in self.optimizer.param_groups:
-            group["lr"] = self.workload.learning_rate(self.updates)
+            group["lr"] = self.workload.learning_rate(self.updates) * self.rate_scale
         self.optimizer.zero_grad(set_to_none=True)
         weight = self.workload.weight(batch)
         share = self.strategy.gradients(batch, weight, self.precision, self.settings.accumulation)
@@ -201,6 +207,25 @@ class Trainer:
             self.context.noticed = None if evaluated is not None else self.context.halted()
         if evaluated is not None:
             self.window = Window(self.clock.total)
+        self._select(evaluated if self.context.rank == 0 else None)
+
+    def _select(self, evaluated: Mapping[str, float] | None) -> None:
+        """Compare an evaluation with those before; None on other ranks, and where it was cut short."""
+        if evaluated is not None:
+            self.selection.see(evaluated)
+        if self.settings.average_best:
+            state = self.strategy.state()  # by all ranks, which cannot know whether rank 0's evaluation was cut short
+            if evaluated is not None:
+                self.selection.keep(evaluated, self.updates, self.workload.canonical(state))
+
+    def _average(self) -> None:
+        """Put the mean of the best weights in place of the last ones, and report what it gives."""
+        box = [self.selection.average() if self.context.rank == 0 else {}]
+        if self.context.world_size > 1:
+            dist.broadcast_object_list(box, src=0, device=torch.device("cpu"), group=self.control.group)
+        if box[0]:
+            self.strategy.load(self.workload.native(box[0]))
+            self._report()
 
     def _progress_metrics(self) -> dict[str, float]:
         return {
@@ -231,6 +256,7 @@ class Trainer:
             "seconds": self.clock.total,
             "window": {**vars(self.window), "begun": self.clock.total - self.window.begun},
             "scaler": scaler.state() if scaler else None,
+            "selection": self.selection.state(),
             "metrics": {key: value for key, value in self.metrics.items() if math.isfinite(value)},
             "workload": self.workload.name,
             "params": dict(self.context.params),
@@ -257,6 +283,7 @@ class Trainer:
         self.clock.previous = max(self.clock.previous, progress["seconds"])
         self.saved_at = self.clock.total
         self.window = Window(**{**progress["window"], "begun": self.clock.total - progress["window"]["begun"]})
+        self.selection.load(progress.get("selection", self.selection.state()))
         if self.precision.scaler and progress["scaler"]:
             self.precision.scaler.load(progress["scaler"])
 

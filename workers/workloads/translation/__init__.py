@@ -35,7 +35,7 @@ __all__ = ["Translation"]
 
 
 class Translation(Trainable):
-    """Trains on one corpus and reports `bleu`, `chrf` (0 to 100) and `loss` (cross-entropy a token) on validation.
+    """Trains on one corpus and reports `bleu`, `chrf` (0 to 100), `loss` a token and `perplexity` on validation.
 
     The metrics are computed on the first `eval_sentences` of the validation split. The translations that they were
     computed from are written to the trial's folder: `hypotheses.valid.txt` beside `references.valid.txt`.

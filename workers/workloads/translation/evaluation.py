@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,8 +36,9 @@ class Evaluation:
 
     @property
     def metrics(self) -> Mapping[str, float]:
-        """`bleu` and `chrf` (0 to 100), `loss` (nats a token)."""
-        return {"bleu": self.scores.bleu, "chrf": self.scores.chrf, "loss": self.loss}
+        """`bleu` and `chrf` (0 to 100), `loss` (nats a token) and `perplexity` (its exponential)."""
+        perplexity = math.exp(min(self.loss, 700.0))
+        return {"bleu": self.scores.bleu, "chrf": self.scores.chrf, "loss": self.loss, "perplexity": perplexity}
 
     def details(self) -> dict[str, Any]:
         """Facts for the trial's outcome."""
