@@ -57,7 +57,7 @@ class Attention(nn.Module):
             with torch.no_grad():
                 for p in (self.key_value.weight, self.key_value.bias):
                     sizes = (-1, 2, self.head_dim) if self.layout == "interleaved" else (2, -1, self.head_dim)
-                    p.copy_(p.unflatten(0, sizes).transpose(0, 1).flatten(0, 2))
+                    p.copy_(torch.unflatten(p, 0, sizes).transpose(0, 1).flatten(0, 2))
             self.layout = wanted
         return self
 
@@ -94,7 +94,8 @@ class Attention(nn.Module):
             return self.query_key_value.weight, self.query_key_value.bias
         parts = [self.key_value.weight, self.key_value.bias]
         if self.layout == "interleaved":
-            parts = [p.unflatten(0, (-1, 2, self.head_dim)).transpose(0, 1).flatten(0, 2) for p in parts]
+            heads = [torch.unflatten(part, 0, (-1, 2, self.head_dim)) for part in parts]
+            parts = [part.transpose(0, 1).flatten(0, 2) for part in heads]
         return torch.cat([self.query.weight, parts[0]]), torch.cat([self.query.bias, parts[1]])
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -104,7 +104,7 @@ def _layer(spec: Any, layer: nn.Module) -> None:
         _norm(spec.attention.layer_norm, layer.get_submodule("cross_norm"))
     _norm(spec.ffn.layer_norm, layer.get_submodule("feed_forward_norm"))
     for target, part in ((spec.ffn.linear_0, "inner"), (spec.ffn.linear_1, "outer")):
-        linear = layer.get_submodule(f"feed_forward.{part}")
+        linear: Any = layer.get_submodule(f"feed_forward.{part}")
         target.weight, target.bias = _array(linear.weight), _array(linear.bias)
 
 

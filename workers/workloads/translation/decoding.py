@@ -199,7 +199,8 @@ def best_tokens(logs: Tensor, count: int) -> tuple[Tensor, Tensor]:
     if blocks <= count:
         values, columns = logs.topk(count)
         return values, columns
-    chosen = logs[:, : _BLOCK * blocks].unflatten(1, (blocks, _BLOCK)).amax(2).topk(count).indices
+    maxima = torch.unflatten(logs[:, : _BLOCK * blocks], 1, (blocks, _BLOCK)).amax(2)
+    chosen = maxima.topk(count).indices
     inside = _BLOCK * chosen[..., None] + torch.arange(_BLOCK, device=logs.device)
     rest = torch.arange(_BLOCK * blocks, width, device=logs.device).expand(len(logs), -1)
     index = torch.cat([inside.flatten(1), rest], 1)

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError
@@ -113,7 +113,8 @@ def quantised(model: Transformer) -> Transformer:
         warnings.simplefilter("ignore")  # torch's own notes on its next quantiser
         logging.disable(logging.WARNING)
         try:
-            result = torch.ao.quantization.quantize_dynamic(model.eval(), {nn.Linear}, dtype=torch.qint8)
+            quantise: Any = torch.ao.quantization.quantize_dynamic
+            result = quantise(model.eval(), {nn.Linear}, dtype=torch.qint8)
         finally:
             logging.disable(logging.NOTSET)
     assert isinstance(result, Transformer)
