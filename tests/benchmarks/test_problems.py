@@ -172,13 +172,11 @@ def test_verdicts_compare_with_the_nearest_peer() -> None:
 
 
 def test_rows_of_the_present_code_count_once_they_are_whole() -> None:
-    names = problems.names()
-    old, part, whole = (
-        rows_of("bayes", r, **o) for r, o in ((0.5, {"code": "x"}), (0.1, {"only": names[:3]}), (0.1, {}))
-    )  # type: ignore[arg-type]
+    gone = [*problems.names(), "a problem that is no more"]
+    old, part = rows_of("bayes", 0.5, code="x", only=gone), rows_of("bayes", 0.1, only=gone[:3])
     assert {row["regret"][0] for row in aggregate.select(old + part)} == {0.5}
     assert aggregate.stale(aggregate.select(old + part)) == ["bayes"]
-    assert {row["regret"][0] for row in aggregate.select(old + whole)} == {0.1}
+    assert {row["regret"][0] for row in aggregate.select(old + rows_of("bayes", 0.1))} == {0.1}
 
 
 def test_tables_name_every_contestant_and_problem() -> None:
