@@ -17,6 +17,8 @@ Chosen = Callable[..., list[str]]
 LIMITS = {50: (0.15, 0.3), 200: (0.3, None), 1000: (0.5, None), 10000: (1.0, None)}  # seconds: median, 95th percentile
 FIRST_SECONDS = 3.0
 STUCK = 0.3
+RIVALS = ("tpe", "optuna-gp", "smac", "ax", "hebo")
+SEEDS = 20
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ def verdicts(rows: Sequence[Row], speed: dict[tuple[Any, ...], Row], only: Seque
     found += [_rank(rows, only), _stuck(rows, only), *_groups(rows, chosen), *_apart(rows, chosen(tag="apart"))]
     found.append(_hypervolume(rows, chosen(tag="multi")))
     old = stale(rows)
+    found += [_coverage(rows, only), _seeds(rows, only)]
     found.append(Verdict("rows of the present code", not old if rows else None, f"of other code: {old or 'none'}"))
     return found + _speed(speed)
 
@@ -77,6 +80,20 @@ def _against_peers(name: str, rows: Sequence[Row], names: list[str], at: int, sh
         return Verdict(name, None, "-")
     ratio, text = max(found)
     return Verdict(name, ratio <= 1, text)
+
+
+def _coverage(rows: Sequence[Row], names: Sequence[str]) -> Verdict:
+    """A comparison with the best peer means little before every peer was measured."""
+    table = by_problem(rows, 50)
+    counts = {peer: sum((peer, n) in table for n in names) for peer in RIVALS}
+    missing = ", ".join(f"{peer} on {count} of {len(names)}" for peer, count in counts.items() if count < len(names))
+    return Verdict("every peer measured on every problem", None if missing else True, missing or "all")
+
+
+def _seeds(rows: Sequence[Row], names: Sequence[str]) -> Verdict:
+    table = by_problem(rows, 50)
+    least = min((len(table.get(("bayes", n), ())) for n in names), default=0)
+    return Verdict(f"ours measured with {SEEDS} seeds", True if least >= SEEDS else None, f"{least} at least")
 
 
 def _rank(rows: Sequence[Row], names: Sequence[str]) -> Verdict:
