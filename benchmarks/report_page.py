@@ -58,7 +58,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         store = write_sweep(Path(folder), options.trials, goals=["minimize loss", "minimize size"])
         path = options.keep or Path(folder) / "report.html"
-        begun = time.perf_counter()
+        begun, busy = time.perf_counter(), time.process_time()
         ledger = Ledger.open(store, readonly=True)
         record = Record.read(ledger, "toy")
         read = time.perf_counter() - begun
@@ -68,6 +68,7 @@ def main() -> None:
             "trials": options.trials,
             "read_seconds": round(read, 2),
             "report_seconds": round(seconds, 2),
+            "report_cpu_seconds": round(time.process_time() - busy, 2),  # what it takes on an idle machine
             "megabytes": round(path.stat().st_size / 1e6, 2),
             **shown(path.absolute(), options.keep and options.keep.with_suffix(".png")),
         }

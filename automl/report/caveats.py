@@ -43,7 +43,8 @@ def _few(snapshot: Snapshot, space: Space) -> Iterator[str]:
     tunable = sum(parameter.size != 1 for parameter in space.parameters.values())
     told = sum(text.goal_value(trial, snapshot) is not None for trial in snapshot.trials)
     if snapshot.state != "running" and told < FEW_A_PARAMETER * tunable:
-        yield f"{told} trials have told something of {tunable} parameters: too few to be sure of the best"
+        few, many = f"{told} trial{'s' * (told != 1)}", f"{tunable} parameter{'s' * (tunable != 1)}"
+        yield f"{few} told something of {many}: too few to be sure of the best"
 
 
 def _failing(snapshot: Snapshot, space: Space) -> Iterator[str]:

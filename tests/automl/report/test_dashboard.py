@@ -14,6 +14,7 @@ from report_sweeps import write_sweep
 from automl.events import Begun, Ended, Proposed
 from automl.ledger import Ledger
 from automl.report.board import Board
+from automl.report.figures import PANELS
 from automl.report.serve import serving
 from automl.trial import TrialState
 from workers.protocol import Ending, Outcome
@@ -73,6 +74,6 @@ def test_nothing_is_told_without_the_token(tmp_path: Path) -> None:
         opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
         assert b"plotly.js" in opener.open(server.address).read()
         state = json.loads(opener.open(own + "state").read())
-        assert (state["title"], len(state["panels"])) == ("toy", 9)
+        assert (state["title"], len(state["panels"])) == ("toy", len(PANELS))
         assert server.server_address[0] == "127.0.0.1"
     ledger.close()
