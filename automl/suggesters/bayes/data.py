@@ -28,7 +28,7 @@ class Data:
         losses: `n x g`, goals as losses (smaller is better), NaN where a trial did not reach one.
         others: `n x c`, further metrics, likewise.
         failed: `n`, whether the configuration made the trial fail; kinds: `n`, how, or "".
-        memory: `n`, peak bytes, NaN where they were not measured.
+        memory: `n`, peak bytes; those of a trial that ran out are estimated, NaN where they cannot be.
         curves: for each trial `k x 3`, steps, seconds and the first goal's smallest loss up to then.
     """
 
@@ -50,7 +50,7 @@ def collect(space: Space, history: Sequence[Trial], goals: Sequence[Goal], other
     Args:
         goals: whose metrics are taken as losses; others: further metrics, as they are.
     """
-    rows, losses, values, kinds, memory, curves = [], [], [], [], [], []
+    rows, losses, values, kinds, memory, estimates, curves = [], [], [], [], [], [], []
     for trial in history:
         kind = trial.failure or ""
         if not trial.state.finished or kind in BLAMELESS or not space.legal(trial.params):
@@ -66,6 +66,7 @@ def collect(space: Space, history: Sequence[Trial], goals: Sequence[Goal], other
         values.append([math.nan if failed else _finite(trial.metrics.get(name)) for name in others])
         kinds.append((kind or "crashed") if failed else "")
         memory.append(_memory(trial))
+        estimates.append(_estimated(trial))
         curves.append(curve_of(trial, goals[0]))
     kind_array = np.array(kinds, dtype=np.str_)
     return Data(
@@ -74,12 +75,30 @@ def collect(space: Space, history: Sequence[Trial], goals: Sequence[Goal], other
         np.array(values, dtype=np.float64).reshape(len(rows), len(others)),
         kind_array != "",
         kind_array,
-        np.array(memory, dtype=np.float64),
+        _completed(np.array(memory, dtype=np.float64), np.array(estimates, dtype=np.float64)),
         curves,
     )
 
 
+def _completed(memory: Array, estimates: Array) -> Array:
+    """Measured peaks, else estimates, scaled by what was measured of others."""
+    both = np.isfinite(memory) & np.isfinite(estimates)
+    if not both.any():
+        return memory
+    factor = float(np.median(memory[both] / estimates[both]))
+    return np.where(np.isfinite(memory), memory, factor * estimates)
+
+
+def _estimated(trial: Trial) -> float:
+    """What the controller expected before it dispatched the trial."""
+    found = trial.metrics.get("estimated_memory_bytes", trial.details.get("estimated_memory_bytes"))
+    return float(found) if isinstance(found, int | float) and 0 < found < math.inf else math.nan
+
+
 def _memory(trial: Trial) -> float:
+    """Measured peak; that of a trial that ran out says only where it ended."""
+    if trial.failure == "out_of_memory":
+        return math.nan
     found = _finite(trial.metrics.get("peak_memory_bytes"))
     peak = float(trial.peak_memory_bytes or 0.0) if math.isnan(found) else found
     return peak if peak > 0 else math.nan

@@ -70,6 +70,25 @@ def test_measured_memory_tells_what_fits():
     assert (likely == fits).mean() > 0.9
 
 
+def test_estimates_stand_in_for_what_could_not_be_measured():
+    space = Space(Float("size", 0.0, 10.0))
+    done = [
+        Trial(
+            i,
+            {"size": float(i)},
+            TrialState.COMPLETED,
+            {"loss": 1.0, "estimated_memory_bytes": 50.0 * (i + 1)},
+            peak_memory_bytes=100 * (i + 1),
+        )
+        for i in range(3)
+    ]
+    failed = Trial(
+        3, {"size": 9.0}, TrialState.FAILED, {"estimated_memory_bytes": 500.0}, "out_of_memory", peak_memory_bytes=400
+    )
+    data = BayesSuggester(space, [Goal("loss")])._collect([*done, failed])
+    assert data.memory.tolist() == [100, 200, 300, 1000]
+
+
 def test_a_surrogate_of_ones_own():
     space = Space(Float("x", 0.0, 1.0), Choice("c", ["a", "b"]))
     built = []
