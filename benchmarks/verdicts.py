@@ -47,9 +47,11 @@ def verdicts(rows: Sequence[Row], speed: dict[tuple[Any, ...], Row], only: Seque
         found.append(_against_peers(f"{kind}: at 25 no worse than the best peer at 50", rows, names, 25, 1.0))
     found += [_rank(rows, only), _stuck(rows, only), *_groups(rows, chosen), *_apart(rows, chosen(tag="apart"))]
     found.append(_hypervolume(rows, chosen(tag="multi")))
-    old = stale(rows)
+    old = stale([*rows, *(row for row in speed.values() if "code" in row)])
     found += [_coverage(rows, only), _seeds(rows, only)]
-    found.append(Verdict("rows of the present code", not old if rows else None, f"of other code: {old or 'none'}"))
+    found.append(
+        Verdict("rows and timings of the present code", not old if rows else None, f"of other code: {old or 'none'}")
+    )
     return found + _speed(speed)
 
 
