@@ -80,7 +80,7 @@ class Bench:
 
     def sockeye(self, command: str, *options: str) -> dict[str, Any]:
         python = environment("sockeye")
-        return self._run([str(python), str(HERE / "peers" / "sockeye_driver.py"), command], [*options, "--quiet"])
+        return self._run([str(python), str(HERE / "peers" / "sockeye_driver.py"), command], list(options))
 
     def ours(self, command: str, **options: Any) -> dict[str, Any]:
         driver = str(HERE / "peers" / "translation_driver.py")
