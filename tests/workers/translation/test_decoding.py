@@ -7,7 +7,7 @@ import itertools
 import pytest
 import torch
 
-from workers.workloads.translation.decoding import Search, beam_search, greedy, translate
+from workers.workloads.translation.decoding import Search, beam_search, best_tokens, greedy, nbest, translate
 from workers.workloads.translation.model import padding_mask
 from workers.workloads.translation.vocabulary import BOS, EOS, PAD
 
@@ -70,7 +70,8 @@ def test_a_beam_of_one_is_greedy(sharp, sources):
     longest = max(map(len, sources))
     source = torch.tensor([s + [PAD] * (longest - len(s)) for s in sources])
     with torch.no_grad():
-        assert beam_search(model, source, 20, Search(beam=1)) == greedy(model, source, 20, Search())
+        found = [ranked[0][1] for ranked in beam_search(model, source, 20, Search(beam=1))]
+        assert found == greedy(model, source, 20, Search())
 
 
 def plain_beam(model, source, room, beam, alpha):
@@ -109,3 +110,23 @@ def test_the_order_and_size_of_batches_do_not_matter(sharp, sources):
     one = translate(model, sources, Search(beam=4, batch=1, max_ratio=0.0, max_extra=12))
     many = translate(model, sources[::-1], Search(beam=4, batch=7, max_ratio=0.0, max_extra=12))[::-1]
     assert one == many
+
+
+def test_several_translations_come_best_first(sharp, sources):
+    model, search = sharp(), Search(beam=4, max_ratio=0.0, max_extra=8, batch=5)
+    found = nbest(model, sources, search)
+    assert [ranked[0][1] for ranked in found] == translate(model, sources, search)
+    for ranked in found:
+        scores = [score for score, _ in ranked]
+        assert scores == sorted(scores, reverse=True)
+        assert len({tuple(ids) for _, ids in ranked}) == len(ranked)
+    assert max(map(len, found)) > 1
+
+
+@pytest.mark.parametrize("width", [3, 64, 700, 1003])
+def test_the_best_tokens_are_those_of_a_sort(width):
+    logs = torch.randn(7, width, generator=torch.Generator().manual_seed(0))
+    values, columns = best_tokens(logs, 5)
+    expected = logs.topk(min(5, width))
+    assert torch.equal(values, expected.values)
+    assert torch.equal(columns, expected.indices)

@@ -7,6 +7,7 @@ writes it in another form.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Callable, Sequence
 from itertools import islice
@@ -57,19 +58,27 @@ def _translate(arguments: Sequence[str]) -> None:
     parser.add_argument("--batch", type=int, default=64, help="sentences at once (default: %(default)s)")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads (default: %(default)s)")
     parser.add_argument("--quantisation", choices=["int8"], help="of the matrices; faster on CPUs")
+    parser.add_argument("--nbest", action="store_true", help="a JSON list of [score, text] a line, as long as the beam")
     given = parser.parse_args(arguments)
     if min(given.beam, given.batch, given.threads) < 1:
         parser.error("--beam, --batch and --threads must be at least 1")
     import torch
 
     from .decoding import Search
+    from .exported import Translator
 
     torch.set_num_threads(given.threads)
     translator = _load(given.model, given.quantisation, given.threads)
+    if given.nbest and not isinstance(translator, Translator):
+        raise UsageError("--nbest needs a model that was not converted")
     search = Search(given.beam, given.length_penalty, batch=given.batch)
     lines = iter(sys.stdin.buffer)
     while chunk := [line.decode().rstrip("\r\n") for line in islice(lines, _CHUNK)]:
-        for text in translator.translate(chunk, search):
+        if given.nbest and isinstance(translator, Translator):
+            texts = [json.dumps(found, ensure_ascii=False) for found in translator.nbest(chunk, search)]
+        else:
+            texts = translator.translate(chunk, search)
+        for text in texts:
             print(text, flush=False)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -11,6 +13,7 @@ from torch import Tensor
 from .model import Transformer, padding_mask
 from .vocabulary import BOS, EOS, PAD
 
+T = TypeVar("T")
 _BLOCK = 64  # columns whose maximum is looked at first
 _SHRINK = 0.75  # a batch is cut down to what is unfinished when no more than that share is left
 
@@ -38,16 +41,35 @@ class Search:
         return max(1, min(limit, int(self.max_ratio * source_length) + self.max_extra))
 
 
-@torch.inference_mode()
+Ranked = list[tuple[float, list[int]]]  # normalised score and ids of each hypothesis of a sentence, best first
+
+
 def translate(model: Transformer, sources: Sequence[Sequence[int]], search: Search) -> list[list[int]]:
     """Ids of the best translation of each source, without EOS; sources are ids that end in EOS.
 
     Sentences of similar length are decoded together, and results come in the order of the sources. The model is in
     eval mode on its device.
     """
+    if search.beam == 1:
+        return _by_length(greedy, model, sources, search)
+    return [found[0][1] for found in nbest(model, sources, search)]
+
+
+def nbest(model: Transformer, sources: Sequence[Sequence[int]], search: Search) -> list[Ranked]:
+    """As `translate`, with up to `search.beam` translations of each source, best first."""
+    return _by_length(beam_search, model, sources, search)
+
+
+@torch.inference_mode()
+def _by_length(
+    decode: Callable[[Transformer, Tensor, int, Search], list[T]],
+    model: Transformer,
+    sources: Sequence[Sequence[int]],
+    search: Search,
+) -> list[T]:
     device = model.embedding.tokens.weight.device
     order = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
-    results: list[list[int]] = [[] for _ in sources]
+    results: dict[int, T] = {}
     for begin in range(0, len(order), search.batch):
         chosen = order[begin : begin + search.batch]
         longest = len(sources[chosen[0]])
@@ -55,10 +77,8 @@ def translate(model: Transformer, sources: Sequence[Sequence[int]], search: Sear
         for row, i in enumerate(chosen):
             source[row, : len(sources[i])] = torch.tensor(sources[i])
         room = search.max_length(longest, model.architecture.max_length)
-        decode = greedy if search.beam == 1 else beam_search
-        for i, ids in zip(chosen, decode(model, source.to(device), room, search), strict=True):
-            results[i] = ids
-    return results
+        results.update(zip(chosen, decode(model, source.to(device), room, search), strict=True))
+    return [results[i] for i in range(len(sources))]
 
 
 def greedy(model: Transformer, source: Tensor, room: int, search: Search) -> list[list[int]]:
@@ -82,8 +102,8 @@ def greedy(model: Transformer, source: Tensor, room: int, search: Search) -> lis
     return [_until_end(row) for row in output.tolist()]
 
 
-def beam_search(model: Transformer, source: Tensor, room: int, search: Search) -> list[list[int]]:
-    """The best of `search.beam` hypotheses for each row of ids (b, s).
+def beam_search(model: Transformer, source: Tensor, room: int, search: Search) -> list[Ranked]:
+    """Up to `search.beam` hypotheses for each row of ids (b, s).
 
     A finished hypothesis keeps its place while its normalised score is among the best. A sentence is done when no
     unfinished hypothesis can still overtake its best finished one.
@@ -91,14 +111,14 @@ def beam_search(model: Transformer, source: Tensor, room: int, search: Search) -
     mask = padding_mask(source)
     state = model.start(model.encode(source, mask), mask, search.beam, room)
     beams = Beams.start(len(source), search, source.device)
-    results: list[list[int]] = [[] for _ in range(len(source))]
+    results: list[Ranked] = [[] for _ in range(len(source))]
     for position in range(room):
         logits = model.step(beams.last(), position, state)
         parents = beams.extend(logits.float().log_softmax(-1)[:, EOS:])
         done = beams.done(room) if position + 1 < room else torch.ones_like(beams.sentences, dtype=torch.bool)
         if bool(done.all()) or int(done.sum()) >= (1 - _SHRINK) * len(done):
-            for i, ids in beams.best(done):
-                results[i] = ids
+            for i, ranked in beams.ranked(done):
+                results[i] = ranked
             kept = (~done).nonzero()[:, 0]
             if len(kept) == 0:
                 break
@@ -171,14 +191,16 @@ class Beams:
         hoped = (self.scores / most).masked_fill(self.finished, -torch.inf).amax(1)
         return finished >= hoped
 
-    def best(self, which: Tensor) -> list[tuple[int, list[int]]]:
-        """Place and ids of the best hypothesis of those sentences; a finished one goes before any unfinished."""
+    def ranked(self, which: Tensor) -> list[tuple[int, Ranked]]:
+        """Place and hypotheses of those sentences; where any is finished, the unfinished ones are left out."""
         normalised = self.scores / self._penalty(self.lengths)
-        ranked = normalised.masked_fill(~self.finished & self.finished.any(1, keepdim=True), -torch.inf)
-        chosen = self.ids[torch.arange(len(ranked), device=ranked.device), ranked.argmax(1)][which]
-        return [
-            (i, _until_end(ids[1:])) for i, ids in zip(self.sentences[which].tolist(), chosen.tolist(), strict=True)
-        ]
+        values = normalised.masked_fill(~self.finished & self.finished.any(1, keepdim=True), -torch.inf)
+        places, rows, scores = (x[which].tolist() for x in (self.sentences, self.ids, values))
+        found = []
+        for place, hypotheses, values_ in zip(places, rows, scores, strict=True):
+            alive = [(v, _until_end(ids[1:])) for v, ids in zip(values_, hypotheses, strict=True) if v > -math.inf]
+            found.append((place, sorted(alive, key=lambda pair: -pair[0])))
+        return found
 
     def keep(self, rows: Tensor) -> None:
         """Forget all sentences but those."""

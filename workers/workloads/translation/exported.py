@@ -20,7 +20,7 @@ from search_spaces.errors import DataError, UsageError
 from workers import checkpoint
 
 from . import layouts
-from .decoding import Search, translate
+from .decoding import Search, nbest, translate
 from .model import Architecture, Transformer
 from .vocabulary import EOS, Vocabulary, save
 
@@ -93,14 +93,25 @@ class Translator:
 
     def translate(self, lines: list[str], search: Search) -> list[str]:
         """A translation of each line; an empty one of an empty one. Lines longer than the model can read are cut."""
-        room = self.model.architecture.max_length - 1
-        sources = [[*ids[:room], EOS] for ids in self.vocabulary.encode(lines)]
         wanted = [i for i, line in enumerate(lines) if line.strip()]
-        found = self.vocabulary.decode(translate(self.model, [sources[i] for i in wanted], search))
+        found = self.vocabulary.decode(translate(self.model, self._sources(lines, wanted), search))
         results = [""] * len(lines)
         for i, text in zip(wanted, found, strict=True):
             results[i] = text
         return results
+
+    def nbest(self, lines: list[str], search: Search) -> list[list[tuple[float, str]]]:
+        """Up to `search.beam` translations of each line with their scores, best first; none of an empty line."""
+        wanted = [i for i, line in enumerate(lines) if line.strip()]
+        results: list[list[tuple[float, str]]] = [[] for _ in lines]
+        for i, ranked in zip(wanted, nbest(self.model, self._sources(lines, wanted), search), strict=True):
+            texts = self.vocabulary.decode([ids for _, ids in ranked])
+            results[i] = [(score, text) for (score, _), text in zip(ranked, texts, strict=True)]
+        return results
+
+    def _sources(self, lines: list[str], wanted: list[int]) -> list[list[int]]:
+        room = self.model.architecture.max_length - 1
+        return [[*ids[:room], EOS] for ids in self.vocabulary.encode([lines[i] for i in wanted])]
 
 
 def quantised(model: Transformer) -> Transformer:
