@@ -18,10 +18,15 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 
 def begin(store: Path, spec: SweepSpec, objective: Callable[[Any], Any], **options: Any) -> BaseProcess:
     """A controller that resumes the sweep; its exit status is 0, or 130 where it was interrupted."""
+    return start(_control, str(store), spec.to_dict(), objective, options)
+
+
+def start(target: Callable[..., Any], *arguments: Any) -> BaseProcess:
+    """A process that has imported already what a controller needs."""
     _CONTEXT.set_forkserver_preload(
         ["torch", "workers.run", "workers.memory", "automl.sweeps", "automl.suggesters.random"]
     )
-    process = _CONTEXT.Process(target=_control, args=(str(store), spec.to_dict(), objective, options))
+    process = _CONTEXT.Process(target=target, args=arguments)
     process.start()
     return process
 
