@@ -39,15 +39,15 @@ HARDWARE = Hardware(num_cpus=2, memory_bytes=8 << 30)
 SEEDS = [file.read_text() for file in sorted((ROOT / "configs").glob("*.yaml"))]
 SEEDS += [
     "name: toy\nspace:\n  x: {low: 0.0, high: 1.0, default: 0.5}\n  k: [a, b]\n  n: {low: 1, high: 9, log: true, "
-    "when: {k: a}}\ngoals: [minimize loss, maximize bleu within 10m]\nconstraints: ['n * x <= 4']\nbudget: {trials: 3}\n"
+    "when: {k: a}}\ngoals: [minimize loss, maximize b within 10m]\nconstraints: ['n * x <= 4']\nbudget: {trials: 3}\n"
 ] * 6
-WORDS = """: - [ ] { } , & * ! | > ' " # % @ ` ? ~ --- ... !!python/object/apply:os.system &a *a <<: null true no
-.nan .inf -.inf 1e999 010 0x1F 1_000 1:30 9999999999999999999999 -0 1e-3 2026-01-01 low high log when
-affects type choices default ordered name workload data fixed space goals constraints budget suggester
-stopper workers resources store seed trials time minimize maximize within auto translation bayes ../../x
-/etc/passwd os.system __import__ __class__ lambda eval 9**9**9 x/0 and or not in if else == <= % ** //
-min max abs ( ) \u202e \ufeff \u2028 \x00 \ud800 \U0001f600 \\ \t \r 10m -5s 1h30m http://[
-postgresql://a:b@c/d"""
+WORDS = """: - [ ] { } , & * ! | > ' " # % @ ` ? ~ --- ... !!python/object/apply:os.system &a *a <<: null
+true no .nan .inf -.inf 1e999 010 0x1F 1_000 1:30 9999999999999999999999 -0 1e-3 2026-01-01 low
+high log when affects type choices default ordered name workload data fixed space goals
+constraints budget suggester stopper workers resources store seed trials time minimize maximize
+within auto translation bayes ../../x /etc/passwd os.system __import__ __class__ lambda eval
+9**9**9 x/0 and or not in if else == <= % ** // min max abs ( ) \u202e \ufeff \u2028 \x00
+\ud800 \U0001f600 \\ \t \r 10m -5s 1h30m http://[ postgresql://a:b@c/d"""
 TOKENS = [*WORDS.split(), "\n", "\n  ", " ", "", "\0", "\x1b[2J", "é", "a" * 5000, "[" * 200, "(" * 300]
 
 
