@@ -13,17 +13,20 @@ which attempts workers began. After each kill, and at the end of each sweep, the
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import multiprocessing
 import os
 import random
 import shutil
 import signal
+import sqlite3
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -92,6 +95,8 @@ def control(store: str, name: str, point: str, skip: int, address: str | None) -
     """A controller's whole life, in a process of its own."""
     from automl import sweeps
 
+    gc.freeze()  # each trial collects garbage before it measures memory
+
     if address:
         import automl.dispatch.ray  # noqa: F401  # before the wrappers
     if point:
@@ -145,6 +150,17 @@ def launch(*arguments: Any) -> Any:
 # ---------------------------------------------------------------------- what must hold
 
 
+def every_report(file: Path, sweep: str) -> set[str]:
+    """Every report that a SQLite ledger holds, those of attempts that a later one has superseded too."""
+    query = (
+        "SELECT trial, attempt, sequence, step, metrics FROM reports JOIN sweeps ON sweeps.id = reports.sweep "
+        "WHERE sweeps.name = ?"
+    )
+    with closing(sqlite3.connect(file)) as connection:
+        rows = connection.execute(query, (sweep,)).fetchall()
+    return {json.dumps([*row[:4], json.loads(row[4])]) for row in rows}
+
+
 @dataclass
 class Count:
     """What came of the kills."""
@@ -167,23 +183,22 @@ class Count:
         for line in lines:
             number, *fact = json.loads(line)
             latest[number] = fact
-        self.acknowledged = max(self.acknowledged, 0)
+        stored = every_report(Path(ledger.name), name)
         for number, fact in latest.items():
-            self.compare(name, number, fact, trials)
+            self.compare(name, number, fact, trials, stored)
         if [trial.number for trial in trials] != list(range(len(trials))):
             self.problem("doubled", f"{name}: numbers {[trial.number for trial in trials]}")
 
-    def compare(self, name: str, number: int, fact: list[Any], trials: list[Trial]) -> None:
+    def compare(self, name: str, number: int, fact: list[Any], trials: list[Trial], stored: set[str]) -> None:
         if number >= len(trials):
             self.problem("lost", f"{name}/{number} is gone")
             return
         params, attempts, reports, final = fact
         kept = json.loads(json.dumps(seen(trials[number])))
-        fresh = kept[1] > attempts and len(kept[2]) < len(reports)  # a later attempt begins from the start again
         if kept[0] != params or kept[1] < attempts or (final and kept[3] != final):
             self.problem("lost", f"{name}/{number}: {fact} became {kept}")
-        elif not fresh and kept[1] == attempts and kept[2][: len(reports)] != reports:
-            self.problem("lost", f"{name}/{number}: reports {reports} became {kept[2]}")
+        if missing := [report for report in reports if json.dumps([number, *report]) not in stored]:
+            self.problem("lost", f"{name}/{number}: reports {missing} are gone")
 
     def finish(self, ledger: Ledger, name: str, num_trials: int) -> None:
         """A sweep has ended: every trial once, every report once, no attempt run twice."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def oom_kills() -> int:
-    """How many processes the kernel has killed for want of memory since the machine started; 0 where it says nothing."""
+    """How many processes the kernel has killed for want of memory since it started; 0 where it says nothing."""
     try:
         for line in Path("/proc/vmstat").read_text().splitlines():
             name, _, count = line.partition(" ")

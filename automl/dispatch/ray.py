@@ -147,8 +147,9 @@ class RayDispatcher(Dispatcher):
         if self._gangs.pop(key, None) is None:
             return
         slots = self._taken.pop(key)
-        if gang.spent and not self._placed():
-            self._absent |= {slots[rank] for rank in gang.spent}  # until their new workers have begun
+        if gang.spent:  # slots whose node is gone wait until their new workers have begun
+            nodes = {node["NodeID"] for node in ray.nodes() if node["Alive"]}
+            self._absent |= {slots[rank] for rank in gang.spent if self._seats[slots[rank]].node not in {"", *nodes}}
         self._free |= set(slots) - self._absent
         for rank in gang.spent:
             self._generation += 1
