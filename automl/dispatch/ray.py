@@ -172,7 +172,7 @@ class RayDispatcher(Dispatcher):
         if now - self._looked < 1.0 or all(now - since < START_SECONDS for since in self._hired.values()):
             return []
         self._looked = now
-        if self._placed():
+        if self._has_room():
             return []  # there is room, they are only slow
         events: list[Event] = []
         for slot in [slot for slot, since in self._hired.items() if now - since >= START_SECONDS]:
@@ -184,7 +184,7 @@ class RayDispatcher(Dispatcher):
                 self._clear(gang)
         return events
 
-    def _placed(self) -> bool:
+    def _has_room(self) -> bool:
         """Whether there is a node for every slot."""
         state: str = placement_group_table(self._group).get("state", "")
         return state == "CREATED"
