@@ -115,6 +115,8 @@ class Optimizer:
         """Partial results at a step; raises UsageError where the trial is not being tried."""
         with self._lock:
             current = self._running(trial)
+            if not -(2**63) <= step < 2**63:
+                raise UsageError(f"a step must fit 64 bits, got {step!r:.60}")
             numbers = _numbers(metrics)
             seconds = numbers.get("seconds", time.monotonic() - self._begun[current.number])
             sequence = len([p for p in current.reports if p.attempt == current.attempts])

@@ -196,3 +196,30 @@ def test_a_loss_that_is_not_finite_is_kept_as_it_is() -> None:
     trial = folded(report(0, 1, loss=math.inf), report(1, 2, loss=math.nan), trial=running())
     assert trial.reports[0].metrics["loss"] == math.inf
     assert math.isnan(trial.metrics["loss"])
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "allowed"),
+    [
+        (TrialState.COMPLETED, TrialState.RUNNING, "nothing, it is final"),
+        (TrialState.PAUSED, TrialState.RUNNING, ", ".join(sorted(TRANSITIONS[TrialState.PAUSED]))),
+    ],
+)
+def test_a_refused_transition_says_what_is_allowed(before: TrialState, after: TrialState, allowed: str) -> None:
+    with pytest.raises(AutomlError) as caught:
+        check_transition(before, after)
+    assert str(caught.value) == f"a trial cannot go from {before} to {after}; from {before} it can go to: {allowed}"
+
+
+def test_the_object_that_is_printed() -> None:
+    trial = replace(running(), metrics={"loss": 1.0}, failure="crashed", seconds=2.0, peak_memory_bytes=7)
+    assert trial.summary() == {
+        "number": 0,
+        "params": PARAMS,
+        "state": "running",
+        "metrics": {"loss": 1.0},
+        "failure": "crashed",
+        "attempts": 1,
+        "seconds": 2.0,
+        "peak_memory_bytes": 7,
+    }

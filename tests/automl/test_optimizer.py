@@ -180,3 +180,11 @@ def test_several_threads_share_one_optimizer() -> None:
     assert not errors
     assert [trial.number for trial in optimizer.trials] == list(range(40))
     assert {trial.state for trial in optimizer.trials} == {TrialState.COMPLETED}
+
+
+def test_a_step_beyond_64_bits_is_refused(tmp_path: Path) -> None:
+    optimizer = automl.Optimizer(SPACE, goals="minimize loss", suggester="random", store=str(tmp_path / "store"))
+    trial = optimizer.ask()
+    with pytest.raises(UsageError, match="a step must fit 64 bits"):
+        optimizer.report(trial, step=10**30, loss=1.0)
+    optimizer.tell(trial, {"loss": 1.0})

@@ -41,6 +41,20 @@ def test_resuming_a_finished_run_trains_no_more(runner):
     assert second.metrics["loss"] == first.metrics["loss"]
 
 
+def test_a_damaged_checkpoint_is_passed_over_for_the_one_before_and_it_is_told(runner):
+    runner(max_updates=6, evaluate_updates=1)
+    whole = runner.losses()
+    runner.folder /= "second"
+    runner(max_updates=2)
+    runner(max_updates=4, resume=True)
+    older, newest = sorted((runner.folder / "checkpoints").iterdir())[-2:]
+    with (newest / "model.safetensors").open("r+b") as file:
+        file.truncate(1000)
+    outcome = runner(max_updates=6, evaluate_updates=1, resume=True)
+    assert outcome.details["damaged_checkpoints"] == [newest.name]
+    assert runner.losses() == {update: loss for update, loss in whole.items() if update > int(older.name)}
+
+
 def test_accumulation_computes_the_same(runner):
     runner(max_updates=5, evaluate_updates=1)
     whole = runner.losses()
