@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
 import ray
-from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
+from ray.util.placement_group import placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from automl.errors import AutomlError, UsageError
@@ -23,8 +23,6 @@ from .pickling import pickled
 from .session import Session
 
 PLACEMENT_SECONDS: Final = 60.0
-START_SECONDS: Final = 60.0  # after which a worker that has not begun may have lost its node
-LOST_SECONDS: Final = 300.0  # how long a sweep that can run nothing waits for another node
 
 
 class RayDispatcher(Dispatcher):
@@ -64,10 +62,7 @@ class RayDispatcher(Dispatcher):
         self._gangs: dict[tuple[int, int], Gang] = {}
         self._taken: dict[tuple[int, int], list[int]] = {}
         self._news: list[Event] = []  # outcomes of attempts that were killed, for the next poll
-        self._starting: dict[Any, tuple[int, Any]] = {}
-        self._hired: dict[int, float] = {}  # since when a slot's worker is being started
-        self._absent: set[int] = set()  # slots whose node is gone
-        self._idle = self._looked = self._begun
+        self._starting: dict[Any, int] = {}
         self._generation = 0
         self._session = Session(address, num_slots, resources)
         try:
@@ -118,7 +113,6 @@ class RayDispatcher(Dispatcher):
                 events += self._tidy(gang, gang.receive(ref))
         for gang in list(self._gangs.values()):
             events += self._tidy(gang, gang.watch())
-        events += self._miss()
         for event in events:
             handle(event)
         return len(events)
@@ -147,47 +141,10 @@ class RayDispatcher(Dispatcher):
         if self._gangs.pop(key, None) is None:
             return
         slots = self._taken.pop(key)
-        if gang.spent:  # slots whose node is gone wait until their new workers have begun
-            nodes = {node["NodeID"] for node in ray.nodes() if node["Alive"]}
-            self._absent |= {slots[rank] for rank in gang.spent if self._seats[slots[rank]].node not in {"", *nodes}}
-        self._free |= set(slots) - self._absent
+        self._free |= set(slots)
         for rank in gang.spent:
             self._generation += 1
             self._seats[slots[rank]] = self._hire(slots[rank], self._generation)
-
-    def _miss(self) -> list[Event]:
-        """See which slots have lost their node: what was to run there is given back, and others take it up.
-
-        Raises:
-            AutomlError: nothing runs for want of slots, and no node came in their place.
-        """
-        now = time.monotonic()
-        if self._gangs or not self._absent:
-            self._idle = now
-        elif now - self._idle > LOST_SECONDS:
-            raise AutomlError(
-                f"{len(self._absent)} of {self.num_slots} workers are gone with their nodes, and no others came for "
-                f"{LOST_SECONDS:g} s; resume the sweep when they are back, or with fewer workers"
-            )
-        if now - self._looked < 1.0 or all(now - since < START_SECONDS for since in self._hired.values()):
-            return []
-        self._looked = now
-        if self._has_room():
-            return []  # there is room, they are only slow
-        events: list[Event] = []
-        for slot in [slot for slot, since in self._hired.items() if now - since >= START_SECONDS]:
-            self._absent.add(slot)
-            self._free.discard(slot)
-            for key in [key for key, slots in self._taken.items() if slot in slots]:
-                gang = self._gangs[key]
-                events += gang.kill("preempted", "the node of its worker is gone")
-                self._clear(gang)
-        return events
-
-    def _has_room(self) -> bool:
-        """Whether there is a node for every slot."""
-        state: str = placement_group_table(self._group).get("state", "")
-        return state == "CREATED"
 
     def _choose(self, count: int) -> list[int]:
         """Free slots, of one node where it has enough of them."""
@@ -237,14 +194,11 @@ class RayDispatcher(Dispatcher):
             max_task_retries=0,
             scheduling_strategy=PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=slot),
         ).remote(self._objective, self._workload, max(1, self._resources.cpus), sys.path)
-        self._starting[actor.ready.options(enable_task_events=False).remote()] = (slot, actor)
-        self._hired[slot] = time.monotonic()
+        self._starting[actor.ready.options(enable_task_events=False).remote()] = slot
         return Seat(actor, "")
 
     def _on_started(self, ref: Any) -> None:
-        slot, actor = self._starting.pop(ref)
-        if self._seats[slot].actor is not actor:
-            return  # it was killed before it was ready, and another one was hired
+        slot = self._starting.pop(ref)
         try:
             node, broken = ray.get(ref)
         except ray.exceptions.RayError as error:
@@ -257,10 +211,6 @@ class RayDispatcher(Dispatcher):
         if broken:
             raise UsageError(f"the workers cannot load what they are to run: {broken}")
         self._seats[slot] = Seat(self._seats[slot].actor, node)
-        self._hired.pop(slot, None)
-        if slot in self._absent:
-            self._absent.remove(slot)
-            self._free.add(slot)
 
 
 def _ready(refs: list[Any], timeout: float) -> list[Any]:
