@@ -22,10 +22,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from strategies import DATA, WORKLOAD, train_quietly
+from forked import run_gang
+from strategies import DATA, WORKLOAD, prepare, train_quietly
 
 from workers.context import Context
-from workers.local import run_gang
 from workers.protocol import Assignment, Report
 from workers.run import run
 
@@ -82,7 +82,8 @@ def measure(savers: Sequence[str], resumers: Sequence[str]) -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         fixed = {"savers": list(savers), "resumers": list(resumers)}
         attempt = Assignment("bench", 0, 1, {}, None, folder, DATA["translation"], fixed, seed=1, num_ranks=RANKS)
-        outcome = run_gang(attempt, lambda report: None, lambda: None, relay)
+        prepare("translation")
+        outcome = run_gang(attempt, relay)
         if outcome.failure:
             raise SystemExit(f"{outcome.message}\n{outcome.details.get('traceback')}")
         found = json.loads((Path(folder) / "found.json").read_text())

@@ -1,6 +1,7 @@
-"""Is the estimate of peak memory right? More than thirty configurations, each estimated and measured in new processes.
+"""Is the estimate of peak memory right? More than thirty configurations, each measured in new processes.
 
     python benchmarks/memory.py [--again]                     measure what is not kept yet (or all), print the table
+    python benchmarks/memory.py --estimate                    estimate the kept rows anew
     python benchmarks/memory.py --quick [--check]             three configurations, kept nowhere
     python benchmarks/memory.py --table [--check]             the kept rows; --check: exit status 1 where one is broken
 
@@ -19,8 +20,11 @@ import json
 import sys
 import tempfile
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from forked import elsewhere, run_gang, warm
 
 RESULTS = Path(__file__).parent / "results" / "memory.jsonl"
 SMALLEST = 200e6
@@ -44,6 +48,10 @@ SINGLE: list[dict[str, Any]] = [
 TRANSLATION: list[dict[str, Any]] = [
     {"batch_tokens": 4096, "accumulation": 2},
     {"batch_tokens": 1024, "width": 512},
+    {"batch_tokens": 1024, "width": 512, "precision": "bf16"},
+    {"batch_tokens": 1024, "width": 512, "activation_checkpointing": "layers"},
+    {"batch_tokens": 1024, "width": 384},
+    {"batch_tokens": 2048, "width": 384, "precision": "bf16", "activation_checkpointing": "layers"},
     {"batch_tokens": 512, "width": 512, "num_layers": 6},
     {"batch_tokens": 2048, "optimizer": "sgd"},
     {"batch_tokens": 2048, "attention_kernel": "math"},
@@ -79,25 +87,39 @@ Row = dict[str, Any]
 
 
 def one(name: str, params: Mapping[str, Any]) -> Row:
-    """Estimate in this process, then measure in a new one for each rank."""
-    from workers.estimate import estimate
-    from workers.local import run_gang
+    """Estimate in a new process, then measure in a new one for each rank."""
     from workers.parallel import num_ranks
     from workers.protocol import Assignment
-    from workers.workloads import WORKLOADS
 
     whole = {**COMMON, **BASE[name], **params}
     ranks = num_ranks(whole, {})
-    found = estimate(WORKLOADS.get(name)(whole, DATA[name], {}), ranks)
     with tempfile.TemporaryDirectory() as folder:
-        assignment = Assignment(name, 0, 1, whole, None, folder, DATA[name], num_ranks=ranks)
-        outcome = run_gang(assignment, lambda report: None, lambda: None, measured)
+        outcome = run_gang(Assignment(name, 0, 1, whole, None, folder, DATA[name], num_ranks=ranks), measured)
     if outcome.failure:
         return {"workload": name, "params": dict(params), "failure": f"{outcome.failure}: {outcome.message}"}
     states = outcome.details.get("rank_state_bytes") or [outcome.details["state_bytes"]]
     held = max(sum(state.values()) for state in states)
     row = {"workload": name, "params": dict(params), "ranks": ranks, "state": held}
-    return {**row, "estimate": found.peak_bytes, "measured": outcome.peak_memory_bytes, "parts": dict(found.parts)}
+    return estimated({**row, "measured": outcome.peak_memory_bytes})
+
+
+def estimated(row: Row) -> Row:
+    """The row with what is estimated now."""
+    from workers.estimate import estimate
+    from workers.workloads import WORKLOADS
+
+    name, whole = row["workload"], {**COMMON, **BASE[row["workload"]], **row["params"]}
+    found = elsewhere(lambda: asdict(estimate(WORKLOADS.get(name)(whole, DATA[name], {}), row["ranks"])))
+    return {**row, "estimate": found["peak_bytes"], "parts": found["parts"]}
+
+
+def prepare() -> None:
+    """Import everything and read the data, once for all processes that are forked."""
+    from workers.workloads import WORKLOADS
+
+    warm()
+    for name, data in DATA.items():
+        next(iter(WORKLOADS.get(name)({**COMMON, **BASE[name]}, data, {}).train_batches(0)))
 
 
 def measured(context: Any) -> Any:
@@ -116,7 +138,7 @@ def measured(context: Any) -> Any:
             return {}
 
     workload = Quiet(context.params, context.assignment.data, {}, seed=context.seed)
-    next(iter(workload.train_batches(0)))  # the data is no part of the estimate
+    next(iter(workload.train_batches(0)))  # the data are no part of the estimate
     context.memory = PeakMemory(torch.device(context.device))
     return workload.run(context)
 
@@ -165,11 +187,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--count", type=int, default=len(ALL), help="so many configurations from --first on")
-    for flag in ("quick", "table", "check", "again"):
+    for flag in ("quick", "table", "check", "again", "estimate"):
         parser.add_argument(f"--{flag}", action="store_true")
     chosen = parser.parse_args()
     rows = [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
-    if not chosen.table:
+    if chosen.estimate:
+        prepare()
+        rows = [row if "failure" in row else estimated(row) for row in rows]
+        RESULTS.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    elif not chosen.table:
+        prepare()
         kept = (
             {} if chosen.quick or chosen.again else {json.dumps([row["workload"], row["params"]]): row for row in rows}
         )

@@ -1,6 +1,6 @@
 """Does every parallelism strategy compute the function of `single`? Twenty updates of each on the same global batches.
 
-    python benchmarks/strategies.py                  measure both workloads, keep the rows, print the tables
+    python benchmarks/strategies.py [--again]        measure what is not kept yet (or all), print the tables
     python benchmarks/strategies.py --quick [--check]     six updates on 2 ranks, kept nowhere
     python benchmarks/strategies.py --table [--check]     the kept rows; --check: exit status 1 where a bound is broken
 
@@ -18,16 +18,16 @@ import json
 import math
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
+from forked import run_gang, warm
 
 from workers import checkpoint
 from workers.context import Context
-from workers.local import run_gang
+from workers.evaluation import Evaluator
 from workers.protocol import Assignment, Report
 from workers.run import run
 from workers.workloads import WORKLOADS
@@ -36,16 +36,16 @@ RESULTS = Path(__file__).parent / "results" / "strategies.jsonl"
 BOUNDS = {"fp32": 1e-5, "bf16": 2e-2, "weights": 1e-4}
 WORKLOAD: dict[str, dict[str, Any]] = {
     "translation": {
-        "width": 64, "num_layers": 2, "num_heads": 4, "batch_tokens": 1024, "dropout": 0.0, "learning_rate": 1e-3,
+        "width": 64, "num_layers": 2, "num_heads": 4, "batch_tokens": 512, "dropout": 0.0, "learning_rate": 1e-3,
         "warmup_updates": 10, "tied_embeddings": False, "attention_layout": "interleaved",
     },
     "image_classification": {
-        "filters": 16, "dense_units": 128, "batch_size": 64, "dropout": 0.0, "dense_dropout": 0.0,
+        "filters": 4, "dense_units": 64, "batch_size": 16, "dropout": 0.0, "dense_dropout": 0.0,
     },
 }  # fmt: skip
 DATA: dict[str, dict[str, Any]] = {
     "translation": {"name": "builtin"},
-    "image_classification": {"train": 2000, "test": 100},
+    "image_classification": {"train": 400, "test": 100},
 }
 SGD_RATE = {"translation": 0.1, "image_classification": 0.02}
 ON_RANKS: dict[int, list[dict[str, Any]]] = {
@@ -87,6 +87,12 @@ def variants(workload: str, updates: int) -> list[dict[str, Any]]:
     return [{**common, **variant} for variant in ({}, {"precision": "bf16"}, sgd)]
 
 
+def prepare(workload: str) -> None:
+    """Import everything and read the data, once for all processes that are forked."""
+    warm()
+    next(iter(WORKLOADS.get(workload)(WORKLOAD[workload], DATA[workload], {}).train_batches(0)))
+
+
 def gang(folder: Path, workload: str, trials: list[dict[str, Any]], ranks: int) -> list[dict[str, Any]]:
     """Train each in turn in one gang; losses by update, or the failure, and the folder of each."""
     folder.mkdir()
@@ -94,7 +100,7 @@ def gang(folder: Path, workload: str, trials: list[dict[str, Any]], ranks: int) 
         "bench", 0, 1, {}, None, str(folder), data=DATA[workload], seed=1, num_ranks=ranks,
         fixed={"workload": workload, "trials": trials},
     )  # fmt: skip
-    outcome = run_gang(assignment, lambda report: None, lambda: None, in_turn)
+    outcome = run_gang(assignment, in_turn)
     if outcome.failure:
         raise SystemExit(f"{outcome.message}\n{outcome.details.get('traceback')}")
     results: list[dict[str, Any]] = json.loads((folder / "results.json").read_text())
@@ -113,14 +119,16 @@ def in_turn(context: Context) -> None:
         outcome = run(inner, train_quietly(context.assignment.fixed["workload"]))
         losses = [report.metrics["train_loss"] for report in reports if "train_loss" in report.metrics]
         results.append({"losses": losses, "failure": outcome.message if outcome.failure else None})
-        print(params, outcome.failure, outcome.details.get("traceback", ""), flush=True)
+        if outcome.failure:
+            print(params, outcome.failure, outcome.details.get("traceback", ""), flush=True)
     if context.rank == 0:
         (context.folder / "results.json").write_text(json.dumps(results))
 
 
 def train_quietly(name: str) -> Any:
-    """An objective that trains a workload and evaluates nothing."""
+    """An objective that trains a workload and evaluates nothing, nor collects the model to do so."""
     kind: Any = WORKLOADS.get(name)
+    Evaluator.evaluate = lambda self: {}  # type: ignore[method-assign]
 
     class Quiet(kind):  # type: ignore[misc, valid-type]
         __module__ = kind.__module__  # its data are read by a module beside it
@@ -149,26 +157,30 @@ def weights_difference(found: Path, reference: Path) -> tuple[float, float]:
     return largest, math.sqrt(squares / sum(float(t.double().square().sum()) for t in b.model.values()))
 
 
-def measure(workload: str, updates: int, all_ranks: list[int], folder: Path) -> list[Row]:
-    """A row for each strategy, `single` first."""
+def measure(workload: str, updates: int, all_ranks: list[int], known: set[Any]) -> Iterator[Row]:
+    """A row for each strategy whose key is not known yet; `single` is trained in any case."""
+    folder = Path(tempfile.mkdtemp())
     runs = variants(workload, updates)
-    key = {"workload": workload, "updates": updates}
-    rows: list[Row] = []
-    exact: list[float] = []
+    reference = gang(folder / "single", workload, [{**run, "parallelism": "single"} for run in runs], 1)
+    exact = reference[0]["losses"]
     for ranks in [1, *all_ranks]:
-        lacks = LACKS.get((workload, ranks), set())
-        strategies = [strategy for strategy in ON_RANKS[ranks] if strategy["parallelism"] not in lacks]
-        results = gang(folder / str(ranks), workload, [{**r, **s} for s in strategies for r in runs], ranks)
-        for index, strategy in enumerate(strategies):
-            mine = results[3 * index : 3 * index + 3]
-            exact = exact or mine[0]["losses"]
-            largest, relative = weights_difference(folder / str(ranks) / str(3 * index + 2), folder / "1" / "2")
-            words = [value if key == "parallelism" else f"{key}={value}" for key, value in strategy.items()]
-            rows.append({**key, "ranks": ranks, "strategy": " ".join(words), "weights": largest, "norm": relative})
-            rows[-1] |= {name: difference(r["losses"], exact) for name, r in zip(("fp32", "bf16"), mine, strict=False)}
-            rows[-1]["loss"] = [round(mine[0]["losses"][i], 6) for i in (0, -1)] if mine[0]["losses"] else None
-            rows[-1]["failure"] = next((r["failure"] for r in mine if r["failure"]), None)
-    return rows
+        for strategy in ON_RANKS[ranks]:
+            words = " ".join(v if k == "parallelism" else f"{k}={v}" for k, v in strategy.items())
+            row: Row = {"workload": workload, "updates": updates, "ranks": ranks, "strategy": words}
+            if strategy["parallelism"] in LACKS.get((workload, ranks), ()) or key_of(row) in known:
+                continue
+            place = folder / f"{ranks} {words}"
+            mine = gang(place, workload, [{**run, **strategy} for run in runs], ranks)
+            row |= {name: difference(one["losses"], exact) for name, one in zip(("fp32", "bf16"), mine, strict=False)}
+            row["weights"], row["norm"] = weights_difference(place / "2", folder / "single" / "2")
+            row["loss"] = [round(exact[index], 6) for index in (0, -1)]
+            row["failure"] = next((one["failure"] for one in mine if one["failure"]), None)
+            yield row
+
+
+def key_of(row: Row) -> tuple[Any, ...]:
+    """What a row is about."""
+    return row["workload"], row["ranks"], row["strategy"]
 
 
 def broken(rows: list[Row]) -> list[str]:
@@ -202,24 +214,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workload", default=list(WORKLOAD), choices=list(WORKLOAD), nargs="+")
     parser.add_argument("--ranks", default=[2, 4], type=int, nargs="+")
-    for flag in ("quick", "table", "check"):
+    for flag in ("quick", "table", "check", "again"):
         parser.add_argument(f"--{flag}", action="store_true")
     chosen = parser.parse_args()
-    torch.set_num_threads(1)
     kept = [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
-    if chosen.table:
-        rows = kept
-    else:
-        updates, ranks = (6, [2]) if chosen.quick else (20, chosen.ranks)
+    if chosen.quick:
         rows = []
         for workload in chosen.workload:
-            rows += measure(workload, updates, ranks, Path(tempfile.mkdtemp()))
-        if not chosen.quick:
-            fresh = {(row["workload"], row["ranks"], row["strategy"]) for row in rows}
-            rows += [row for row in kept if (row["workload"], row["ranks"], row["strategy"]) not in fresh]
-            rows.sort(key=lambda row: (row["workload"], row["ranks"]))
-            RESULTS.parent.mkdir(exist_ok=True)
-            RESULTS.write_text("".join(json.dumps(row) + "\n" for row in rows))
+            prepare(workload)
+            rows += measure(workload, 6, [2], set())
+    else:
+        rows = kept
+        known = set() if chosen.again else {key_of(row) for row in kept}
+        for workload in [] if chosen.table else chosen.workload:
+            prepare(workload)
+            for row in measure(workload, 20, chosen.ranks, known):
+                rows = [other for other in rows if key_of(other) != key_of(row)] + [row]
+                rows.sort(key=lambda row: (row["workload"], row["ranks"]))
+                RESULTS.write_text("".join(json.dumps(row) + "\n" for row in rows))
     print(table(rows))
     problems = broken(rows)
     print("\n".join(problems) or "every bound holds")

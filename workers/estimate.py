@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # oneDNN's kernels and reordered weights for half precisions, and what the allocator keeps in free pieces, as a share of
 # what is in use at the peak.
 CPU_BYTES = 20_000_000
-CPU_HALF_BYTES = 80_000_000
+CPU_HALF_BYTES = 35_000_000
 CPU_RANKS_BYTES = 12_000_000
 CPU_SHARE = 0.02
 _LOOKED_AT = 50
