@@ -9,6 +9,7 @@ from __future__ import annotations
 import faulthandler
 import gc
 import os
+import signal
 import socket
 import sys
 import threading
@@ -16,10 +17,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import IO, Any
 
-from .protocol import Assignment, Event, Halt, Outcome, Pulse, Started, log_of
+from .protocol import LEAVING, Assignment, Event, Halt, Outcome, Pulse, Started, log_of
 
 CONCURRENCY_GROUPS = {"mail": 1, "control": 1}  # `take` is called in the first, `halt` and `address` in the second
 
@@ -49,6 +52,9 @@ class Worker:
         self._halts: dict[tuple[int, int], Halt] = {}
         self._moved, self._steps = time.monotonic(), 0
         self._meeting: Any = None
+        self._running = self._leaving = False
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, self._on_notice)
 
     def ready(self) -> tuple[str, str]:
         """The node's id, and why this worker cannot be used ("" where it can)."""
@@ -74,10 +80,15 @@ class Worker:
         )
         if rank == 0:
             self._send(Started(*key, f"{socket.gethostname()}:{os.getpid()}"))
+        self._running = True
         with _logged(assignment, rank):
             outcome = run(context, self._objective)
+        self._running = False
         self._halts.pop(key, None)
         self._meeting = None
+        if self._leaving:
+            message = outcome.message or "the machine of its worker is being taken away"
+            outcome = replace(outcome, message=message, details={**outcome.details, LEAVING: True})
         if rank == 0:
             self._send(outcome)
         return outcome
@@ -133,7 +144,13 @@ class Worker:
 
     def _halted(self, key: tuple[int, int]) -> Halt | None:
         self._moved, self._steps = time.monotonic(), self._steps + 1
-        return self._halts.get(key)
+        return self._halts.get(key) or (Halt.INTERRUPT if self._leaving else None)
+
+    def _on_notice(self, number: int, frame: FrameType | None) -> None:
+        """SIGTERM: this machine is about to be taken away; what runs is asked to end with a checkpoint."""
+        if not self._running:
+            os._exit(0)
+        self._leaving = True
 
 
 class _Tee:

@@ -13,8 +13,9 @@ from typing import Any, Final
 
 import ray
 
+from .killed import oom_kills
 from .progress import Progress
-from .protocol import Assignment, Ending, Event, Halt, Outcome, Pulse, Started, lost, was_lost
+from .protocol import LEAVING, Assignment, Ending, Event, Halt, Outcome, Pulse, Started, lost, was_lost
 from .run import combine
 
 TAKE_SECONDS: Final = 1.0  # how long a worker waits for mail before it answers with none
@@ -50,6 +51,7 @@ class Gang:
         self._deadline: float | None = None
         self._outcomes: dict[int, Outcome] = {}
         self._meeting = _Meeting(seats)
+        self._oom_kills = oom_kills()
         self.outcome: Outcome | None = None
         self.spent: set[int] = set()
         self.refs: dict[Any, int] = {
@@ -127,6 +129,11 @@ class Gang:
         if rank in self._outcomes or self.outcome is not None:
             return []
         failure, message = _explain(error)
+        if failure == "crashed" and self._seats[rank].node == _own_node() and oom_kills() > self._oom_kills:
+            failure, message = (
+                "out_of_memory",
+                f"the machine ran out of memory and its kernel killed the worker: {message}",
+            )
         if len(self._seats) > 1:
             message = f"rank {rank}: {message}"
         self.spent.add(rank)
@@ -137,6 +144,8 @@ class Gang:
             return []
         self._outcomes[rank] = outcome
         self._progress.ended(rank)
+        if outcome.details.get(LEAVING):
+            self.spent.add(rank)
         if len(self._outcomes) == len(self._seats):
             return self._conclude(self._blamed())
         if outcome.ending is Ending.FAILED and self._deadline is None:
@@ -178,6 +187,11 @@ class _Meeting:
         """Remove the file; one on another node stays until its temporary folder is emptied."""
         if self._file is not None:
             self._file.unlink(missing_ok=True)
+
+
+def _own_node() -> str:
+    node: str = ray.get_runtime_context().get_node_id()
+    return node
 
 
 def _explain(error: Exception) -> tuple[str, str]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from .context import Context
+from .killed import oom_kills
 from .progress import Progress
 from .protocol import Assignment, Ending, Halt, Outcome, Pulse, Report, log_of, lost
 from .run import Objective, combine, run
@@ -55,6 +56,7 @@ class _Gang:
 
     def __init__(self, assignment: Assignment, objective: Objective | None) -> None:
         self.assignment, self.begun = assignment, time.monotonic()
+        self._oom_kills = oom_kills()
         folder = Path(assignment.folder)
         (folder / "logs").mkdir(parents=True, exist_ok=True)
         self.meeting = folder / f".rendezvous-{uuid.uuid4().hex}"
@@ -116,7 +118,8 @@ class _Gang:
 
     def _failed(self, rank: int, message: str) -> Outcome:
         a = self.assignment
-        return Outcome(a.trial, a.attempt, Ending.FAILED, failure="crashed", message=message)
+        failure = "out_of_memory" if oom_kills() > self._oom_kills else "crashed"
+        return Outcome(a.trial, a.attempt, Ending.FAILED, failure=failure, message=message)
 
     def _tell(self, word: Halt | str) -> None:
         for rank, pipe in self.pipes.items():

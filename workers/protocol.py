@@ -17,6 +17,7 @@ from typing import Any
 Value = bool | int | float | str
 Params = Mapping[str, Value]
 Metrics = Mapping[str, float]
+LEAVING = "worker_leaves"  # in an outcome's details: this worker must get no further attempt
 
 
 class Ending(StrEnum):

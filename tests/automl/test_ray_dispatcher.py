@@ -15,6 +15,7 @@ import automl
 from automl import sweeps
 from automl.dispatch.base import Dispatcher
 from automl.errors import AutomlError, UsageError
+from automl.events import Ended
 from automl.ledger import Ledger
 from automl.snapshot import Snapshot
 from automl.spec import Budget, Resources, SweepSpec
@@ -91,6 +92,73 @@ def test_a_worker_killed_with_9_is_replaced_and_its_trial_tried_again(ledger: Le
         ("completed", None, 1),
     ]
     assert "the worker (process" in snapshot.trials[2].message
+
+
+def test_a_worker_that_is_told_to_leave_checkpoints_and_its_trial_goes_on_elsewhere(ledger: Ledger) -> None:
+    def objective(trial: Context) -> dict[str, float]:
+        saved = Path(trial.folder) / "saved"
+        first = int(saved.read_text()) if saved.exists() else 0
+        for step in range(first, 20):
+            time.sleep(0.05)
+            if trial.number == 1 and step == 5 and not saved.exists():
+                os.kill(os.getpid(), 15)  # as a machine does that is about to be taken away
+            if not trial.report(step=step, loss=1.0):
+                saved.write_text(str(step + 1))
+                break
+        return {"loss": 1.0, "pid": os.getpid()}
+
+    snapshot = run(ledger, make_spec(trials=4, workers=1), objective)
+    assert [(str(trial.state), trial.attempts) for trial in snapshot.trials] == [
+        ("completed", 1),
+        ("completed", 2),
+        ("completed", 1),
+        ("completed", 1),
+    ]
+    assert [point.step for point in snapshot.trials[1].reports] == list(range(20)), "it went on where it was"
+    pids = [trial.metrics["pid"] for trial in snapshot.trials]
+    assert pids[0] != pids[1] == pids[2] == pids[3], "the worker that left got nothing more to do"
+    (ended,) = [e for e in ledger.events("test") if isinstance(e, Ended) and e.state is TrialState.WAITING]
+    assert (ended.failure, ended.message) == (
+        "preempted",
+        "the machine of its worker is being taken away (retry 1 of 2)",
+    )
+
+
+@pytest.fixture
+def limited() -> Iterator[Path]:
+    """A control group of processes that together may have 100 MB; needs root."""
+    root = Path("/sys/fs/cgroup")
+    group = (root if (root / "cgroup.controllers").exists() else root / "memory") / f"automl-test-{os.getpid()}"
+    try:
+        group.mkdir()
+    except OSError as error:
+        pytest.skip(f"no control group can be made here: {error}")
+    try:
+        limit = group / ("memory.max" if (group / "memory.max").exists() else "memory.limit_in_bytes")
+        if not limit.exists():
+            pytest.skip("control groups do not limit memory here")
+        limit.write_text(str(100 << 20))
+        yield group
+    finally:
+        time.sleep(0.2)  # until the kernel has buried what it killed
+        group.rmdir()
+
+
+def test_a_worker_that_the_kernel_kills_for_its_memory_is_out_of_memory(ledger: Ledger, limited: Path) -> None:
+    def objective(trial: Context) -> dict[str, float]:
+        hoard = []
+        while trial.number == 1:
+            (limited / "cgroup.procs").write_text(str(os.getpid()))
+            hoard.append(b"x" * (8 << 20))
+        return {"loss": 1.0}
+
+    snapshot = run(ledger, make_spec(trials=3), objective)
+    assert [(str(t.state), t.failure, t.attempts) for t in snapshot.trials] == [
+        ("completed", None, 1),
+        ("failed", "out_of_memory", 1),
+        ("completed", None, 1),
+    ]
+    assert "its kernel killed the worker" in snapshot.trials[1].message
 
 
 def test_what_the_configuration_caused_is_not_tried_again(ledger: Ledger) -> None:
