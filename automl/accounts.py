@@ -84,6 +84,13 @@ class Accounts:
             left = min(left, (budget.worker_time - spent) / self.busy_slots)
         return max(left, 0.0)
 
+    def spent(self, now: float, num_trials: int) -> float:
+        """The share of the budget that is used up, from 0 to 1, of the part of it that ends first."""
+        budget = self._spec.budget
+        worker = self.worker_seconds + now * self.busy_slots - self._offset
+        parts = ((now, budget.time), (worker, budget.worker_time), (num_trials, budget.trials))
+        return min(1.0, max((used / limit for used, limit in parts if limit), default=0.0))
+
     def trials_left(self, num_trials: int) -> int | None:
         """How many more trials may be proposed; None for any number."""
         limit = self._spec.budget.trials
@@ -91,4 +98,9 @@ class Accounts:
 
     def period(self, num_slots: int) -> float:
         """Seconds from one end of a trial to the next when every slot is busy; infinite where none has ended."""
-        return self._ended_seconds / self._num_ended / num_slots if self._num_ended else math.inf
+        return self.trial_seconds / num_slots
+
+    @property
+    def trial_seconds(self) -> float:
+        """How long attempts take on average; infinite where none has ended."""
+        return self._ended_seconds / self._num_ended if self._num_ended else math.inf

@@ -13,6 +13,7 @@ from workers.protocol import Ending, Event, Halt, Outcome, Report
 
 from .assignments import Assigner
 from .attention import Attention
+from .checkpoints import Checkpoints
 from .dispatch.base import Dispatcher
 from .errors import AutomlError
 from .events import Begun, Ended, Moved, Proposed
@@ -25,6 +26,7 @@ from .trial import Trial, TrialState
 from .verdict import judge
 
 SOON_SECONDS: Final = 0.005  # while a free slot waits for a suggestion
+PATIENCE: Final = 0.1  # of an attempt's seconds: how long a worker waits for the suggester
 MOST_WAITING: Final = 2  # trials that wait behind one that waits for more slots
 GRACE_SECONDS: Final = 30.0  # for a trial that was asked to end
 _MANY: Final = 2**31
@@ -54,6 +56,7 @@ class Controller:
     ) -> None:
         self._journal, self._suggestions, self._stopper, self._forecasts = journal, suggestions, stopper, forecasts
         self._assigner, self._attention = assigner, attention
+        self._checkpoints = Checkpoints(journal.spec, assigner.folder)
         self._asked: dict[int, str] = {}  # trials that were asked to end, and why
         self._bypassed: Counter[int] = Counter()  # how often others began before a trial that waits for more slots
         self._ending: Halt | None = None
@@ -162,8 +165,9 @@ class Controller:
                 self._bypassed[large.number] += 1
             self._begin(trial, dispatcher)
             free -= slots
-        period = self._journal.accounts.period(dispatcher.num_slots)
-        self._suggestions.prepare(self._journal.history, self._trials_left(), period)
+        accounts = self._journal.accounts
+        period, patience = accounts.period(dispatcher.num_slots), PATIENCE * accounts.trial_seconds
+        self._suggestions.prepare(self._journal.history, self._trials_left(), period, patience)
         self._foresee()
 
     def _needs(self, trial: Trial, dispatcher: Dispatcher) -> int:
@@ -191,8 +195,11 @@ class Controller:
         if waiting is not None:
             return waiting
         left = 0 if self._suggestions.exhausted else self._trials_left()
+        self._tell_budget()
         resumed = self._thinking(lambda: self._stopper.resume(journal.trials, last=left == 0))
         if resumed is not None:
+            if journal.trials[resumed[0]].state is not TrialState.PAUSED:
+                raise AutomlError(f"the stopper resumes trial {resumed[0]}, which is not paused")
             return journal.apply(Moved(resumed[0], TrialState.WAITING, resumed[1], journal.now))
         one = journal.spec.workload is not None or self._stopper.one_by_one
         if left > 0:
@@ -201,6 +208,11 @@ class Controller:
 
     def _propose(self, count: int) -> None:
         journal = self._journal
+        if self._stopper.guided:
+            chosen = self._thinking(lambda: self._stopper.propose(journal.trials))
+            if chosen is not None:
+                journal.apply(Proposed(len(journal.trials), chosen, self._stopper.name, journal.now))
+                return
         try:
             proposals = self._thinking(lambda: self._suggestions.take(journal.history, count))
         except AutomlError as error:
@@ -209,6 +221,11 @@ class Controller:
             return
         for proposal in proposals:
             journal.apply(Proposed(len(journal.trials), proposal.params, proposal.source, journal.now))
+
+    def _tell_budget(self) -> None:
+        journal, stopper = self._journal, self._stopper
+        stopper.spent = journal.accounts.spent(journal.now, len(journal.trials))
+        stopper.seconds_left = journal.accounts.seconds_left(journal.now)
 
     def _thinking(self, thought: Callable[[], T]) -> T:
         """Take the thought's time off the dispatcher's clock, where that is a virtual one."""
@@ -263,11 +280,20 @@ class Controller:
         verdict = judge(trial, outcome, spec.goals, max_retries=spec.max_retries, ending=self._ending)
         after = journal.apply(Ended(outcome, verdict.state, verdict.failure, verdict.message, journal.now))
         journal.accounts.end(after or trial, outcome.seconds)
+        if spec.workload is not None and after is not None:
+            journal.then(lambda: self._tidy(after))
+
+    def _tidy(self, trial: Trial) -> None:
+        """What has lost its checkpoint cannot go on."""
+        journal = self._journal
+        for number in self._checkpoints.tidy(trial, journal.trials):
+            journal.apply(Moved(number, TrialState.STOPPED, "no room for its checkpoint", journal.now))
 
     def _on_report(self, trial: Trial) -> None:
         self._journal.accounts.look(trial)
         if trial.number == 0 or trial.number in self._asked:
             return
+        self._tell_budget()
         decision = self._thinking(lambda: self._stopper.decide(trial, self._journal.trials))
         if decision.action != "continue":
             self._journal.note(decision.action, decision.reason, trial.number)

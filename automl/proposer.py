@@ -55,6 +55,7 @@ class Proposer:
         self._make, self.name = make, name
         self._suggesters: dict[str, Suggester] = {}
         self._failures = 0
+        self._instead: Proposer | None = None
 
     def propose(self, history: Sequence[Trial], pending: Sequence[Trial], count: int) -> Batch:
         """Up to `count` proposals.
@@ -70,6 +71,12 @@ class Proposer:
         self._failures = 0
         proposals = [Proposal(item, self.name) for item in params]
         return Batch(proposals, time.perf_counter() - begun, exhausted=not proposals)
+
+    def instead(self, history: Sequence[Trial], pending: Sequence[Trial], count: int) -> list[Proposal]:
+        """Up to `count` proposals of the fallback; may be called from another thread than `propose`."""
+        if self._instead is None:
+            self._instead = Proposer(self._make, FALLBACK)
+        return self._instead.propose(history, pending, count).proposals
 
     def _fall_back(
         self, error: Exception, history: Sequence[Trial], pending: Sequence[Trial], count: int, begun: float

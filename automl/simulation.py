@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from search_spaces import Space
@@ -15,8 +16,7 @@ from .dispatch.simulated import Replay, SimulatedDispatcher
 from .errors import UsageError
 from .events import Noted
 from .goals import Constraint, Goal, parse_constraints, parse_goals
-from .ledger import Ledger
-from .ledger.store import IN_MEMORY
+from .ledger import Ledger, MemoryLedger
 from .result import Result
 from .snapshot import Snapshot
 from .spec import Budget, SweepSpec
@@ -132,20 +132,14 @@ def simulate(
         made.append(_Watched(spec, replay, workers, **options))
         return made[0]
 
-    ledger = Ledger.open(store or IN_MEMORY, create=True)
+    ledger = Ledger.open(store, create=True) if store else MemoryLedger()
     try:
-        spec = _enlisted(ledger, spec)
+        spec = replace(spec, name=ledger.create_sweep(spec))
         snapshot = conduct(spec, ledger, _Watched, start)
         notes = [event for event in ledger.events(spec.name) if isinstance(event, Noted)]
     finally:
         ledger.close()
     return Simulation(snapshot, made[0].trajectory if made else [], notes)
-
-
-def _enlisted(ledger: Ledger, spec: SweepSpec) -> SweepSpec:
-    from dataclasses import replace
-
-    return replace(spec, name=ledger.create_sweep(spec))
 
 
 def _budget(budget: Budget | Mapping[str, Any] | None, seconds: float | None, trials: int | None) -> Budget:

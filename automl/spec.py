@@ -54,6 +54,7 @@ class SweepSpec:
         max_steps: the last step of a trial where that is known, for stoppers.
         timeout: seconds without any step or report after which an attempt counts as hung; None for a quarter of an
             hour of a workload, and for ever of an objective of the user's own.
+        disk_bytes: of all checkpoints of the sweep together; None for half of what is free.
         last_report_counts: whether a goal takes a trial's final metrics instead of its best report (the workload's).
     """
 
@@ -73,6 +74,7 @@ class SweepSpec:
     max_retries: int = 2
     max_steps: int | None = None
     timeout: float | None = None
+    disk_bytes: int | None = None
     last_report_counts: bool = False
 
     def to_dict(self) -> dict[str, Any]:
@@ -94,6 +96,7 @@ class SweepSpec:
             "max_retries": self.max_retries,
             "timeout": self.timeout,
             "max_steps": self.max_steps,
+            "disk_bytes": self.disk_bytes,
             "last_report_counts": self.last_report_counts,
         }
 

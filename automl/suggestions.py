@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
 from search_spaces import Space
 
 from .history import History
-from .proposer import Batch, Proposal, Proposer
+from .proposer import FALLBACK, Batch, Proposal, Proposer
 from .trial import Trial, TrialState
 
 
@@ -20,13 +21,15 @@ class Suggestions:
     Used from the controller's thread.
 
     Args:
+        num_slots: of the sweep; of very many, trials are proposed in bulk, which costs each of them less.
         note: is told when a suggester failed and another one stepped in.
         seconds: how long each suggestion took.
         state: what is being done, in words.
     """
 
-    def __init__(self, proposer: Proposer) -> None:
-        self._proposer = proposer
+    def __init__(self, proposer: Proposer, num_slots: int = 1) -> None:
+        self._proposer, self._num_slots = proposer, num_slots
+        self._ready: deque[Proposal] = deque()
         self.note: Callable[[str], None] = lambda message: None
         self._exhausted = False
         self.seconds: deque[float] = deque(maxlen=1000)
@@ -34,25 +37,38 @@ class Suggestions:
 
     @property
     def exhausted(self) -> bool:
-        """Whether the space has no more configurations."""
-        return self._exhausted
+        """Whether the space has no more configurations and none is ready."""
+        return self._exhausted and not self._ready
 
     @property
     def ready(self) -> Sequence[Proposal]:
         """Proposals that were made ahead, the next one first; fresher ones may yet replace them."""
-        return ()
+        return self._ready
 
     def take(self, history: History, count: int) -> list[Proposal]:
         """At most `count` proposals, those that are ready now; raises AutomlError where suggesting has failed."""
-        batch = self._proposer.propose(history.known, history.pending, count)
-        self._account(batch)
-        return batch.proposals
+        if len(self._ready) < count and not self._exhausted:
+            pending = history.pending
+            bulk = max(count - len(self._ready), self._bulk(len(history.known) + len(pending)))
+            ahead = [Trial(2**31 + i, p.params, source=p.source) for i, p in enumerate(self._ready)]
+            batch = self._proposer.propose(history.known, pending + ahead, bulk)
+            self._account(batch)
+            self._ready.extend(batch.proposals)
+        return [self._ready.popleft() for _ in range(min(count, len(self._ready)))]
 
-    def prepare(self, history: History, wanted: int, period: float) -> None:
-        """Make proposals ready: at most `wanted` will still be taken, one every `period` seconds or so."""
+    def prepare(self, history: History, wanted: int, period: float, patience: float = math.inf) -> None:
+        """Make proposals ready: at most `wanted` will still be taken, one every `period` seconds or so.
+
+        Args:
+            patience: seconds that a worker may wait for a proposal before it gets one of the fallback's.
+        """
 
     def close(self) -> None:
         """End what runs in the background."""
+
+    def _bulk(self, num_trials: int) -> int:
+        """Parts of the slots and of the trials, so that the cost of a trial does not grow with either."""
+        return max(1, self._num_slots // 64, min(num_trials // 100, self._num_slots // 8))
 
     def _account(self, batch: Batch) -> None:
         self._exhausted = batch.exhausted
@@ -76,34 +92,34 @@ class Ahead(Suggestions):
     def __init__(self, proposer: Proposer, space: Space, depth: int) -> None:
         super().__init__(proposer)
         self._space, self._depth = space, depth
-        self._ready: deque[Proposal] = deque()
         self._seen: tuple[int, int] | None = None
         self._condition = threading.Condition()
         self._request: tuple[list[Trial], list[Trial], int] | None = None
         self._answer: Batch | Exception | None = None
-        self._keep = False
+        self._keep = self._slow = False
+        self._patience = math.inf
+        self._waiting_since: float | None = None
         self._busy = self._closed = False
         self._thread = threading.Thread(target=self._work, name="automl-suggester", daemon=True)
         self._thread.start()
 
-    @property
-    def exhausted(self) -> bool:
-        """Whether the space has no more configurations and none is ready."""
-        return self._exhausted and not self._ready
-
-    @property
-    def ready(self) -> Sequence[Proposal]:
-        """What the next `take` gives, as far as it is there."""
-        return self._ready
-
     def take(self, history: History, count: int) -> list[Proposal]:
-        """What is ready, the freshest first."""
+        """What is ready, the freshest first; after a wait for longer than is sensible one of the fallback's."""
         self._collect(history)
-        return [self._ready.popleft() for _ in range(min(count, len(self._ready)))]
+        if self._ready or self._exhausted:
+            self._waiting_since = None
+            return [self._ready.popleft() for _ in range(min(count, len(self._ready)))]
+        if self._waiting_since is None:
+            self._waiting_since = time.monotonic()
+        if time.monotonic() - self._waiting_since <= self._patience:
+            return []
+        self._waiting_since = None
+        return self._fall_back(history)
 
-    def prepare(self, history: History, wanted: int, period: float) -> None:
+    def prepare(self, history: History, wanted: int, period: float, patience: float = math.inf) -> None:
         """Ask the thread for more where it is idle, and there are new results or too few are ready."""
         self._collect(history)
+        self._patience = patience
         self.state = "suggesting" if self._busy else f"{len(self._ready)} ready" if self._ready else "idle"
         each = sum(self.seconds) / len(self.seconds) if self.seconds else 0.0
         hurried = each > period / 4
@@ -122,6 +138,13 @@ class Ahead(Suggestions):
         with self._condition:
             self._closed = True
             self._condition.notify()
+
+    def _fall_back(self, history: History) -> list[Proposal]:
+        """A worker would wait for longer than trials are worth: a proposal that takes no time."""
+        if not self._slow:
+            self._slow = True
+            self.note(f"{self._proposer.name!r} takes longer than trials can wait: {FALLBACK} proposes now and then")
+        return self._proposer.instead(history.known, history.pending, 1)
 
     def _pending(self, history: History) -> list[Trial]:
         """Pending trials; what is ready counts among them, under the numbers that it may get, where it is kept."""

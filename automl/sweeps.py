@@ -29,6 +29,7 @@ from .suggesters import SUGGESTERS
 from .suggestions import Ahead, Suggestions
 
 Objective = Callable[[Any], Any]
+GUIDED = "bayes"  # the suggester in whose place a stopper with a model of its own may choose
 
 
 def run(
@@ -100,6 +101,7 @@ def conduct(
             max_steps=spec.max_steps,
             can_pause=spec.workload is not None or kind.keeps_paused,
         )
+        stopper.guided = spec.suggester == GUIDED
         journal = Journal(spec, recorder, suggestions, seconds=seconds, on_change=on_change)
         suggestions.note = lambda message: journal.note("fallback", message)
         assigner = Assigner(spec, ledger.folder(spec.name))
@@ -222,7 +224,11 @@ def _suggestions(spec: SweepSpec, *, ahead: bool) -> Suggestions:
     proposer = Proposer(
         lambda name: SUGGESTERS.get(name)(spec.space, spec.goals, spec.constraints, seed=spec.seed), spec.suggester
     )
-    return Ahead(proposer, spec.space, depth=min(4, num_slots(spec))) if ahead else Suggestions(proposer)
+    return (
+        Ahead(proposer, spec.space, depth=min(4, num_slots(spec)))
+        if ahead
+        else Suggestions(proposer, spec.workers or 1)
+    )
 
 
 def _measured(sweep: str, on_change: Callable[[Snapshot], None] | None) -> Callable[[Snapshot], None]:

@@ -121,6 +121,18 @@ class AshaStopper(Stopper):
                 return number, f"{self.name}: {where}, the best {max(quota, 1)} go on"
         return None
 
+    def waiting(self, number: int) -> Rung | None:
+        """The rung that a running trial has come to, where it now counts among those that wait; None elsewhere."""
+        rung = self._rungs.get((self.bracket(number), self._at.get(number, -1)))
+        if rung is None or number not in rung.merits or number in rung.gone:
+            return None
+        rung.pause(number, True)
+        return rung
+
+    def next_level(self, number: int) -> float:
+        """The progress at which the trial is compared next."""
+        return self.level(self._at[number] + 1)
+
     def level(self, index: int) -> float:
         """The progress at which level `index` is."""
         assert self._first is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import ClassVar, Literal
 from automl.goals import Constraint, Goal
 from automl.trial import Trial
 from search_spaces import Space
+from workers.protocol import Params
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,9 @@ class Stopper(ABC):
         can_pause: whether a trial that was paused can go on where it was; a pause is a stop otherwise.
 
     Attributes:
+        spent, seconds_left: of the sweep's budget, kept up to date by the controller: a share from 0 to 1, and seconds
+            (infinite where no time is set).
+        guided: whether new configurations may be chosen by the stopper's own model (`propose`).
         one_by_one: a new trial is weighed against the paused ones each time, so that proposals are not made in bulk.
     """
 
@@ -55,6 +60,7 @@ class Stopper(ABC):
     ) -> None:
         self.goals, self.constraints, self.seed = tuple(goals), tuple(constraints), seed
         self.space, self.max_steps, self.can_pause = space, max_steps, can_pause
+        self.spent, self.seconds_left, self.guided = 0.0, math.inf, False
 
     def observe(self, trial: Trial) -> None:
         """A trial is new or has changed; called before anything is asked about it."""
@@ -74,4 +80,8 @@ class Stopper(ABC):
         Args:
             last: no new trial can be proposed any more; where None is returned and nothing runs, the sweep is over.
         """
+        return None
+
+    def propose(self, trials: Sequence[Trial]) -> Params | None:
+        """The configuration of the next new trial, where `guided`; None leaves it to the suggester."""
         return None

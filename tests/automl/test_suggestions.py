@@ -10,7 +10,8 @@ from objectives import SPACE
 
 from automl.errors import AutomlError
 from automl.history import History
-from automl.proposer import Proposer
+from automl.proposer import FALLBACK, Proposer
+from automl.suggesters import SUGGESTERS
 from automl.suggesters.base import Suggester
 from automl.suggestions import Ahead
 from automl.trial import Trial, TrialState
@@ -114,4 +115,21 @@ def test_a_failure_in_the_thread_reaches_the_controller(counting: Counting) -> N
 
     with pytest.raises(AutomlError, match="singular"):
         until(failed)
+    suggestions.close()
+
+
+def test_a_worker_that_has_waited_too_long_gets_a_proposal_of_the_fallback(counting: Counting) -> None:
+    counting.may.clear()
+    made = {"counting": counting, FALLBACK: SUGGESTERS.get(FALLBACK)(SPACE, ())}
+    suggestions, history = Ahead(Proposer(made.__getitem__, "counting"), SPACE, 2), History()
+    notes: list[str] = []
+    suggestions.note = notes.append
+    suggestions.prepare(history, 9, 0.01, 0.02)
+    assert suggestions.take(history, 1) == []
+    time.sleep(0.03)
+    assert [proposal.source for proposal in suggestions.take(history, 1)] == [FALLBACK]
+    assert suggestions.take(history, 1) == [], "the next wait begins anew"
+    assert len(notes) == 1
+    assert "takes longer" in notes[0]
+    counting.may.set()
     suggestions.close()

@@ -1,0 +1,258 @@
+"""What the model of curves says: where each leads, what a slice of it is worth, and which new configuration is best."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from automl.suggesters.bayes.acquisition import log_h
+from automl.suggesters.bayes.candidates import Lattice
+from automl.suggesters.bayes.encoding import Encoder
+from automl.trial import TrialState
+from search_spaces import Space
+from workers.protocol import Params
+
+from . import gp
+from .curves import Array, Curve, Curves
+
+MOST_POINTS: Final = 260
+MOST_FITTED: Final = 130
+NUM_LEADERS: Final = 20
+LEADER_POINTS: Final = 6
+MOST_WEIGHED: Final = 60  # paused curves
+NUM_NEW: Final = 150
+REFIT: Final = 1.3
+FAILED: Final = 3.0  # the target of a configuration that fails
+UPTO: Final = (1.0, 0.33, 0.1)  # horizons of a new trial, as a part of the longest
+
+
+@dataclass(frozen=True)
+class Worth:
+    """Of a slice: its score (log gain over cost), the expected improvement, and up to where that is."""
+
+    score: float
+    gain: float
+    horizon: float
+    curve: Curve
+    params: Params | None = None
+
+
+class Forecast:
+    """The model of all curves of a sweep, fitted anew as they grow by a part."""
+
+    def __init__(self, space: Space, curves: Curves, seed: int) -> None:
+        self.space, self.curves, self.seed = space, curves, seed
+        self.lattice, self.encoder = Lattice(space), Encoder(space)
+        groups = [j for j, size in enumerate(self.encoder.sizes) for _ in range(size or 1)]
+        self.groups = torch.tensor(groups, dtype=torch.long)
+        self._z: dict[int, Tensor] = {}
+        self._unit: dict[int, Array] = {}
+        self._hyper: Tensor | None = None
+        self._fitted = 0
+        self._posterior: gp.Posterior | None = None
+        self._best = 0.0
+        self._rates: Tensor | None = None
+        self._order: list[Curve] = []
+
+    # ------------------------------------------------------------------ the model
+
+    def update(self, rng: np.random.Generator, end: float) -> bool:
+        """Condition on what is known now; False where that is too little."""
+        known = self.curves.known()
+        if len(known) < 3:
+            return False
+        self._embed([*known, *(c for c in self.curves.all.values() if c.failed or c.state is TrialState.RUNNING)])
+        count = len(self.curves.goals)
+        weights = rng.dirichlet([1.0] * count) if count > 1 else np.ones(1)
+        scale = self.curves.scale(known, weights)
+        targets = {curve.number: scale.targets(curve) for curve in known}
+        order = sorted(known, key=lambda c: float(targets[c.number][-1]))
+        self._best = min(float(targets[c.number][-1]) for c in known)
+        self._order = order
+        points, y = self._data(order, targets, end)
+        if self._hyper is None or self.curves.num_reports >= self._fitted * REFIT:
+            self._fitted = self.curves.num_reports
+            rows = torch.arange(len(y))
+            if len(y) > MOST_FITTED:
+                some = np.random.default_rng([self.seed, len(y)]).permutation(len(y))[:MOST_FITTED]
+                rows = torch.from_numpy(np.sort(some))
+            part = gp.Points(points.z[rows], points.t[rows], points.curve[rows])
+            self._hyper = gp.fit(part, y[rows], self.groups)
+            self._fit_rates(known)
+        try:
+            posterior = gp.Posterior.condition(gp.Kernel(self._hyper, self.groups), points, y)
+        except torch.linalg.LinAlgError:
+            return False
+        self._posterior = posterior.believing(self._running(end))
+        return True
+
+    def _data(self, order: Sequence[Curve], targets: dict[int, Array], end: float) -> tuple[gp.Points, Tensor]:
+        """Log-spaced points of the leaders, the newest of some of the others, and what failed."""
+        chosen: list[tuple[Curve, int]] = []
+        for curve in order[:NUM_LEADERS]:
+            chosen += [(curve, i) for i in _spaced(curve.ats, LEADER_POINTS)]
+        rest = list(order[NUM_LEADERS:])
+        room = MOST_POINTS - len(chosen)
+        if len(rest) > room // 2:
+            keep = np.random.default_rng([self.seed, len(rest)]).permutation(len(rest))[: max(room // 2, 1)]
+            rest = [rest[i] for i in np.sort(keep)]
+        for curve in rest:
+            chosen += [(curve, i) for i in _spaced(curve.ats, 2)]
+        ats = [curve.ats[i] for curve, i in chosen]
+        y = [float(targets[curve.number][i]) for curve, i in chosen]
+        numbers = [curve.number for curve, _ in chosen]
+        failed = [c for c in self.curves.all.values() if c.failed][-40:]
+        numbers += [c.number for c in failed]
+        ats += [end] * len(failed)
+        y += [FAILED] * len(failed)
+        return self._points(numbers, ats), torch.tensor(y, dtype=torch.float64)
+
+    def _running(self, end: float) -> gp.Points:
+        """Where running trials will be soon: others need not look there."""
+        running = [c for c in self.curves.all.values() if c.state is TrialState.RUNNING][:50]
+        return self._points([c.number for c in running], [min(end, max(c.at * 1.35, 1.0)) for c in running])
+
+    def _embed(self, curves: Sequence[Curve]) -> None:
+        fresh = [c for c in curves if c.number not in self._z]
+        if fresh:
+            unit = self.space.encode([c.params for c in fresh])  # type: ignore[misc]
+            z = self.encoder(unit).z
+            for i, curve in enumerate(fresh):
+                self._z[curve.number], self._unit[curve.number] = z[i], unit[i]
+
+    def _points(self, numbers: Sequence[int], ats: Sequence[float]) -> gp.Points:
+        width = len(self.groups)
+        z = torch.stack([self._z[n] for n in numbers]) if numbers else torch.zeros((0, width), dtype=torch.float64)
+        return gp.Points(
+            z,
+            torch.tensor([math.log(max(at, 1e-9)) for at in ats], dtype=torch.float64),
+            torch.tensor(numbers, dtype=torch.long),
+        )
+
+    def _fit_rates(self, known: Sequence[Curve]) -> None:
+        """Seconds per unit of progress: log-linear and quadratic in the coordinates, with a ridge."""
+        z = torch.stack([self._z[c.number] for c in known])
+        y = torch.tensor([math.log(c.rate) for c in known], dtype=torch.float64)
+        x = _quadratic(z)
+        ridge = 0.1 * torch.eye(x.shape[1], dtype=torch.float64)
+        ridge[0, 0] = 1e-6
+        self._rates = torch.linalg.solve(x.T @ x + ridge, x.T @ y)
+
+    @property
+    def leader(self) -> Curve | None:
+        """The best curve so far."""
+        return self._order[0] if self._order else None
+
+    def rates(self, z: Tensor) -> Tensor:
+        """Seconds per unit of progress of configurations, `m`."""
+        assert self._rates is not None
+        return (_quadratic(z) @ self._rates).clamp(-30.0, 30.0).exp()
+
+    # ------------------------------------------------------------------ what it is worth
+
+    def best_candidate(
+        self, candidates: Sequence[Curve], horizons: Sequence[float], end: float, cooling: float, left: float
+    ) -> Worth | None:
+        """The paused curve that is expected to improve on the best by most for its seconds."""
+        assert self._posterior is not None
+        place = {curve.number: i for i, curve in enumerate(self._order)}
+        some = sorted(candidates, key=lambda c: place.get(c.number, 10**9))[:MOST_WEIGHED]
+        pairs = [(c, min(h * c.at, end)) for c in some for h in horizons if c.at < end * (1 - 1e-9)]
+        pairs = [(c, t) for c, t in pairs if (t - c.at) * c.rate <= left or t <= 1.5 * c.at]
+        if not pairs:
+            return None
+        gain = self._log_gain(self._points([c.number for c, _ in pairs], [t for _, t in pairs]))
+        cost = torch.tensor([math.log((t - c.at) * c.rate) for c, t in pairs], dtype=torch.float64)
+        score = gain - cooling * cost
+        i = int(score.argmax())
+        return Worth(float(score[i]), math.exp(float(gain[i])), pairs[i][1], pairs[i][0])
+
+    def best_new(
+        self, rng: np.random.Generator, end: float, cooling: float, left: float, *, guided: bool
+    ) -> Worth | None:
+        """The new configuration that is; on the average over the space where it is not chosen by this model."""
+        unit = self._candidates(rng, local=guided)
+        z = self.encoder(unit).z
+        rate = self.rates(z)
+        scores, gains, ats = [], [], []
+        for part in UPTO:
+            at = max(end * part, 1.0)
+            gain = self._log_gain(self._new(z, at))
+            late = (at * rate > left) & (part > UPTO[-1])
+            scores.append((gain - cooling * (at * rate).log()).masked_fill(late, -torch.inf))
+            gains.append(gain)
+            ats.append(at)
+        stacked, expected = torch.stack(scores), torch.stack(gains)
+        if not guided:
+            score = torch.logsumexp(stacked, 1) - math.log(len(unit))
+            return Worth(float(score.max()), 0.0, 0.0, Curve(-1, {}))
+        flat = int(stacked.argmax())
+        part_index, i = divmod(flat, len(unit))
+        params = self._first_new(unit, torch.argsort(-stacked[part_index]).tolist())
+        if params is None:
+            return None
+        gained = math.exp(float(expected[part_index, i]))
+        return Worth(float(stacked[part_index, i]), gained, ats[part_index], Curve(-1, {}), params)
+
+    def promising(self, rng: np.random.Generator) -> Params | None:
+        """A new configuration by expected improvement at the third-longest progress so far, over what is best there."""
+        assert self._posterior is not None
+        ats = sorted((c.at for c in self._order), reverse=True)
+        at = ats[min(2, len(ats) - 1)]
+        seen = self._posterior.predict(
+            self._points([c.number for c in self._order[:100]], [at] * len(self._order[:100]))
+        )
+        unit = self._candidates(rng, local=True)
+        gain = self._log_gain(self._new(self.encoder(unit).z, at), float(seen[0].min()))
+        return self._first_new(unit, torch.argsort(-gain).tolist())
+
+    def chance(self, curve: Curve, end: float) -> float:
+        """Probability that a curve ends below the best so far."""
+        assert self._posterior is not None
+        mean, variance = self._posterior.predict(self._points([curve.number], [end]))
+        return float(torch.special.ndtr((self._best - mean) / variance.sqrt())[0])
+
+    def _log_gain(self, points: gp.Points, best: float | None = None) -> Tensor:
+        assert self._posterior is not None
+        mean, variance = self._posterior.predict(points)
+        deviation = variance.sqrt()
+        return deviation.log() + log_h(((self._best if best is None else best) - mean) / deviation)
+
+    def _new(self, z: Tensor, at: float) -> gp.Points:
+        return gp.Points(z, torch.full((len(z),), math.log(at), dtype=torch.float64), torch.full((len(z),), -1))
+
+    def _candidates(self, rng: np.random.Generator, *, local: bool) -> Array:
+        """Everywhere, and near the leaders."""
+        everywhere = self.lattice.everywhere(rng, NUM_NEW)
+        if not local:
+            return everywhere
+        leaders = np.stack([self._unit[c.number] for c in self._order[:5]])
+        near = self.lattice.near(rng, leaders, NUM_NEW, (0.01, 0.3))
+        return np.concatenate([everywhere, near])
+
+    def _first_new(self, unit: Array, order: Sequence[int]) -> Params | None:
+        taken = {self.space.key(c.params) for c in self.curves.all.values()}  # type: ignore[arg-type]
+        for i in order[:50]:
+            params = self.space.decode(unit[i : i + 1])[0]
+            if self.space.key(params) not in taken and self.space.legal(params):
+                return dict(params)
+        return None
+
+
+def _spaced(ats: Sequence[float], most: int) -> list[int]:
+    """Indices of at most so many reports, the last among them, evenly spaced in the logarithm of progress."""
+    if len(ats) <= most:
+        return list(range(len(ats)))
+    logs = np.log(np.maximum(ats, 1e-9))
+    wanted = np.linspace(logs[0], logs[-1], most)
+    return sorted({int(np.abs(logs - w).argmin()) for w in wanted} | {len(ats) - 1})
+
+
+def _quadratic(z: Tensor) -> Tensor:
+    return torch.cat([torch.ones((len(z), 1), dtype=torch.float64), z, z * z], 1)

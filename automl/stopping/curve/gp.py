@@ -1,0 +1,163 @@
+"""A Gaussian process over configurations and progress, for curves of which many are only begun.
+
+k((x, t), (x', t')) = kx(x, x') (a + b kt(t, t')) + same(c + d kt(t, t')) + e kt(t, t') + noise
+
+with Matern-5/2 over configurations, Matern-3/2 over the logarithm of progress, and `same` for points of one curve: what
+configurations share, what is a curve's own, and what all have in common (after Swersky et al., "Freeze-thaw Bayesian
+optimization", 2014, who take an exponential decay for kt and nothing over x but for the asymptote).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch import Tensor
+
+# Logarithms: variances a, b, c, d, e, noise, then the length over time; the lengths over x follow.
+CENTRE: Final = (-0.7, -1.2, -3.0, -3.0, -0.7, -6.5, 0.5)
+WIDTH: Final = (1.0, 1.0, 1.5, 1.5, 1.0, 1.5, 0.7)
+LENGTH_WIDTH: Final = 0.8
+ITERATIONS: Final = 40
+
+
+@dataclass(frozen=True)
+class Points:
+    """Where curves are looked at: `z` (`n x f`, embedded configurations), `t` (`n`, log progress), `curve` (`n`)."""
+
+    z: Tensor
+    t: Tensor
+    curve: Tensor
+
+    def __len__(self) -> int:
+        return len(self.t)
+
+
+def join(one: Points, other: Points) -> Points:
+    """Both, one after the other."""
+    pairs = ((one.z, other.z), (one.t, other.t), (one.curve, other.curve))
+    return Points(*(torch.cat(pair) for pair in pairs))
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """The covariance for one vector of hyperparameters (`7 + groups`, logarithms); `groups` (`f`) index the lengths."""
+
+    u: Tensor
+    groups: Tensor
+
+    def __call__(self, one: Points, other: Points) -> Tensor:
+        """`n x m`."""
+        a, b, c, d, e = self.u[:5].exp()
+        length = self.u[7:].exp()[self.groups]
+        kx = _matern52(_distance(one.z / length, other.z / length))
+        kt = _matern32((one.t[:, None] - other.t[None, :]).abs() / self.u[6].exp())
+        same = (one.curve[:, None] == other.curve[None, :]) & (one.curve[:, None] >= 0)
+        return kx * (a + b * kt) + torch.where(same, c + d * kt, torch.zeros(())) + e * kt
+
+    def diagonal(self) -> Tensor:
+        """The variance of a point of a curve of its own."""
+        return self.u[:5].exp().sum()
+
+    @property
+    def noise(self) -> Tensor:
+        """Variance of a report."""
+        return self.u[5].exp() + 1e-6
+
+
+def prior(groups: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and deviation of the hyperparameters."""
+    count = int(groups.max()) + 1 if len(groups) else 0
+    length = math.log(0.5) + 0.5 * math.log(max(count, 1))
+    centre = torch.tensor([*CENTRE, *[length] * count], dtype=torch.float64)
+    width = torch.tensor([*WIDTH, *[LENGTH_WIDTH] * count], dtype=torch.float64)
+    return centre, width
+
+
+def fit(points: Points, y: Tensor, groups: Tensor) -> Tensor:
+    """Hyperparameters of the highest posterior density found, from the prior's mean on."""
+    centre, width = prior(groups)
+    v = torch.zeros_like(centre, requires_grad=True)
+    optimizer = torch.optim.LBFGS([v], max_iter=ITERATIONS, history_size=10, line_search_fn="strong_wolfe")
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = -_log_likelihood(Kernel(centre + width * v, groups), points, y) + 0.5 * v.square().sum()
+        loss.backward()
+        return loss
+
+    with contextlib.suppress(torch.linalg.LinAlgError):
+        optimizer.step(closure)
+    found = v.detach()
+    return centre + width * found.clamp(-4.0, 4.0) if bool(torch.isfinite(found).all()) else centre
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """The process given `y` (`n`) at `points`; the mean before any data is `mean`."""
+
+    kernel: Kernel
+    points: Points
+    factor: Tensor
+    weights: Tensor
+    mean: float
+
+    @classmethod
+    def condition(cls, kernel: Kernel, points: Points, y: Tensor) -> Posterior:
+        """Raises LinAlgError where the covariance is not positive definite."""
+        covariance = kernel(points, points)
+        covariance.diagonal().add_(kernel.noise)
+        factor = torch.linalg.cholesky(covariance)
+        ones = torch.cholesky_solve(torch.ones_like(y)[:, None], factor)[:, 0]
+        mean = float((ones @ y + 1.0) / (ones.sum() + 1.0))  # about 1: the median
+        weights = torch.cholesky_solve((y - mean)[:, None], factor)[:, 0]
+        return cls(kernel, points, factor, weights, mean)
+
+    def predict(self, points: Points) -> tuple[Tensor, Tensor]:
+        """Mean and variance, `m` each, without noise."""
+        cross = self.kernel(points, self.points)
+        solved = torch.linalg.solve_triangular(self.factor, cross.T, upper=False)
+        variance = self.kernel.diagonal() - solved.square().sum(0)
+        return self.mean + cross @ self.weights, variance.clamp(min=1e-10)
+
+    def believing(self, points: Points) -> Posterior:
+        """As if the mean had been seen at further points (the kriging believer of Ginsbourger et al., 2010)."""
+        if not len(points):
+            return self
+        n = len(self.points)
+        cross = self.kernel(points, self.points)
+        lower = torch.linalg.solve_triangular(self.factor, cross.T, upper=False)
+        inner = self.kernel(points, points) - lower.T @ lower
+        inner.diagonal().add_(self.kernel.noise)
+        factor = torch.zeros((n + len(points),) * 2, dtype=torch.float64)
+        factor[:n, :n], factor[n:, :n] = self.factor, lower.T
+        factor[n:, n:] = torch.linalg.cholesky(inner)
+        weights = torch.cat([self.weights, torch.zeros(len(points), dtype=torch.float64)])  # the mean does not change
+        return Posterior(self.kernel, join(self.points, points), factor, weights, self.mean)
+
+
+def _log_likelihood(kernel: Kernel, points: Points, y: Tensor) -> Tensor:
+    covariance = kernel(points, points) + kernel.noise * torch.eye(len(y), dtype=torch.float64)
+    factor = torch.linalg.cholesky(covariance)
+    ones = torch.cholesky_solve(torch.ones_like(y)[:, None], factor)[:, 0]
+    centred = y - (ones @ y + 1.0) / (ones.sum() + 1.0)
+    solved = torch.linalg.solve_triangular(factor, centred[:, None], upper=False)
+    return -0.5 * solved.square().sum() - factor.diagonal().log().sum()
+
+
+def _distance(one: Tensor, other: Tensor) -> Tensor:
+    squares = one.square().sum(1)[:, None] + other.square().sum(1)[None, :] - 2 * one @ other.T
+    return (squares.clamp(min=0.0) + 1e-12).sqrt()
+
+
+def _matern52(r: Tensor) -> Tensor:
+    s = math.sqrt(5.0) * r
+    return (1 + s + s * s / 3) * torch.exp(-s)
+
+
+def _matern32(r: Tensor) -> Tensor:
+    s = math.sqrt(3.0) * r
+    return (1 + s) * torch.exp(-s)

@@ -1,0 +1,131 @@
+"""Time to quality on learning curves: 8 workers on a virtual clock, a budget of 100 full trainings.
+
+    python -m benchmarks.curves [--tables digits ...] [--contestants bayes+curve ...] [--seeds 5] [--report]
+
+Normalised regret (0 the best of the grid, 1 the median configuration) after 1/8, 1/4, 1/2 and all of the budget, the
+share of the budget that each needs to reach what random search has at its end, and the hindsight oracle, which trains
+only what is best. Rows are kept; a run that was interrupted goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+import automl
+from benchmarks import store
+from benchmarks.curve_peers import Trajectory, optuna_run
+from benchmarks.curve_problems import NUM_WORKERS, TABLES, Table
+
+ROWS: Final = store.RESULTS / "curves.jsonl"
+PARTS: Final = (1 / 8, 1 / 4, 1 / 2, 1.0)
+POINTS: Final = np.arange(1, 201) / 200
+OPTUNA: Final = {
+    "random+asha-stop": "asha-stop",
+    "optuna-tpe": "",
+    "optuna-tpe+median": "median",
+    "optuna-tpe+hyperband": "hyperband",
+}
+CONTESTANTS: Final = ("random", "random+asha", *OPTUNA, "bayes", "bayes+asha", "bayes+curve")
+
+
+def run(table: Table, contestant: str, seed: int) -> Trajectory:
+    """The best loss so far over virtual seconds."""
+    if contestant in OPTUNA:
+        return optuna_run(table, seed, OPTUNA[contestant])
+    suggester, _, stopper = contestant.partition("+")
+    found = automl.simulate(
+        table.replay,
+        table.space,
+        "minimize loss",
+        workers=NUM_WORKERS,
+        seconds=table.seconds,
+        seed=seed,
+        suggester=suggester,
+        stopper=stopper or "none",
+    )
+    return list(found.trajectory)
+
+
+def measure(table: Table, contestant: str, seed: int) -> store.Row:
+    """One row: regrets at `POINTS` of the budget."""
+    began = time.process_time()
+    trajectory = run(table, contestant, seed)
+    took = time.process_time() - began
+    times, losses = np.array([t for t, _ in trajectory]), [loss for _, loss in trajectory]
+    regrets = []
+    for part in POINTS:
+        place = int(np.searchsorted(times, part * table.seconds * (1 + 1e-9), side="right"))
+        regrets.append(round(table.regret(losses[place - 1]), 5) if place else 9.0)
+    return {"table": table.name, "contestant": contestant, "seed": seed, "regrets": regrets, "cpu": round(took, 1)}
+
+
+def report(tables: Sequence[str], contestants: Sequence[str]) -> None:
+    """Means over tables and seeds; the share is of the budget, to random search's mean regret at its end."""
+    rows = store.load(ROWS, "table", "contestant", "seed")
+    for name in tables:
+        table = Table.load(name)
+        oracle = [table.oracle(part * table.seconds) for part in PARTS]
+        print(f"{name:10} {'oracle':22} " + "".join(f"{max(r, 0):8.3f}" for r in oracle))
+        for contestant in contestants:
+            mine = [row for row in rows.values() if (row["table"], row["contestant"]) == (name, contestant)]
+            if mine:
+                _line(name, contestant, mine, _goal(rows, name))
+    print()
+    for contestant in contestants:
+        some = [row for row in rows.values() if row["contestant"] == contestant and row["table"] in tables]
+        if {row["table"] for row in some} == set(tables):
+            means = [_shares(rows, name, contestant) for name in tables]
+            curve = np.mean([m for m, _ in means], axis=0)
+            share = float(np.mean([s for _, s in means]))
+            print(f"{'all':10} {contestant:22} " + "".join(f"{v:8.3f}" for v in curve) + f"   share {share:.3f}")
+
+
+def _goal(rows: dict[tuple[Any, ...], store.Row], table: str) -> float:
+    ends = [row["regrets"][-1] for row in rows.values() if (row["table"], row["contestant"]) == (table, "random")]
+    return float(np.mean(ends)) if ends else 0.0
+
+
+def _shares(rows: dict[tuple[Any, ...], store.Row], table: str, contestant: str) -> tuple[Any, float]:
+    mine = [row for row in rows.values() if (row["table"], row["contestant"]) == (table, contestant)]
+    curve = np.mean([row["regrets"] for row in mine], axis=0)
+    reached = np.nonzero(curve <= _goal(rows, table))[0]
+    at = [curve[int(part * len(POINTS)) - 1] for part in PARTS]
+    return at, float(POINTS[reached[0]]) if len(reached) else 1.0
+
+
+def _line(table: str, contestant: str, mine: list[store.Row], goal: float) -> None:
+    curve = np.mean([row["regrets"] for row in mine], axis=0)
+    ends = np.array([row["regrets"][-1] for row in mine])
+    reached = np.nonzero(curve <= goal)[0]
+    share = f"{POINTS[reached[0]]:.3f}" if len(reached) else "  -  "
+    at = "".join(f"{curve[int(part * len(POINTS)) - 1]:8.3f}" for part in PARTS)
+    error = ends.std() / max(1, len(ends) - 1) ** 0.5
+    cpu = np.mean([row["cpu"] for row in mine])
+    print(f"{table:10} {contestant:22} {at}   share {share}  +- {error:.3f} at the end, {len(mine)} seeds, {cpu:.0f} s")
+
+
+def main() -> None:
+    """Measure what is missing, then report."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tables", nargs="+", default=list(TABLES))
+    parser.add_argument("--contestants", nargs="+", default=list(CONTESTANTS))
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--again", action="store_true", help="measure what has a row already, too")
+    parser.add_argument("--report", action="store_true", help="measure nothing")
+    arguments = parser.parse_args()
+    for seed in range(0 if arguments.report else arguments.seeds):
+        known = store.load(ROWS, "table", "contestant", "seed")
+        for name in arguments.tables:
+            for contestant in arguments.contestants:
+                if arguments.again or (name, contestant, seed) not in known:
+                    store.append(ROWS, measure(Table.load(name), contestant, seed))
+    report(arguments.tables, arguments.contestants)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""What the controller itself costs: 100,000 simulated trials on 10,000 workers.
+
+    python -m benchmarks.scale [--suggester random] [--trials 1000 10000 100000] [--workers 10000] [--store memory]
+
+Each size runs in a process of its own. Printed: processor time a trial (replaying is a sum, so nearly all of it is the
+controller's), the peak memory, and the slope of time against trials in logarithms: above 1 means superlinear.
+`--store sqlite` writes to a file, `--store URL` to a server.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+
+import automl
+from search_spaces import Choice, Float, Int, Space
+
+SPACE: Final = Space(
+    Float("lr", 1e-5, 1e-1, log=True),
+    Int("width", 16, 4096, log=True),
+    Choice("optimizer", ["sgd", "adam"]),
+    Float("momentum", 0.0, 0.99, when={"optimizer": "sgd"}),
+    Float("dropout", 0.0, 0.5),
+)
+NUM_REPORTS: Final = 3
+
+
+def replay(params: Any) -> Iterator[tuple[float, dict[str, float]]]:
+    """Three reports at times of the trial's own."""
+    for step in range(1, NUM_REPORTS + 1):
+        yield 10.0 + params["width"] / 100 + params["dropout"], {"loss": params["lr"] + 1.0 / step}
+
+
+def one(trials: int, workers: int, suggester: str, stopper: str, store: str) -> dict[str, Any]:
+    """A simulation in this process."""
+    began, clock = time.process_time(), time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        where = None if store == "memory" else folder if store == "sqlite" else store
+        options: dict[str, Any] = {"suggester": suggester, "stopper": stopper, "store": where, "seed": 0}
+        result = automl.simulate(replay, SPACE, "minimize loss", workers=workers, trials=trials, **options)
+    took, wall = time.process_time() - began, time.perf_counter() - clock
+    assert len(result.trials) == trials
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    row = {
+        "trials": trials,
+        "workers": workers,
+        "suggester": suggester,
+        "stopper": stopper,
+        "store": store.split(":")[0],
+    }
+    each = 1000 * took / trials
+    return {**row, "cpu": round(took, 1), "wall": round(wall, 1), "ms_a_trial": round(each, 3), "GiB": round(peak, 2)}
+
+
+def main() -> None:
+    """Every size in a process of its own; then the slope."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=int, nargs="+", default=[1000, 10_000, 100_000])
+    parser.add_argument("--workers", type=int, default=10_000)
+    parser.add_argument("--suggester", default="random")
+    parser.add_argument("--stopper", default="none")
+    parser.add_argument("--store", default="memory")
+    parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        row = one(arguments.trials[0], arguments.workers, arguments.suggester, arguments.stopper, arguments.store)
+        print(json.dumps(row))
+        return
+    rows = []
+    for trials in arguments.trials:
+        options = [f"--{key}={getattr(arguments, key)}" for key in ("workers", "suggester", "stopper", "store")]
+        command = [sys.executable, "-m", "benchmarks.scale", "--one", f"--trials={trials}", *options]
+        rows.append(json.loads(subprocess.check_output(command).splitlines()[-1]))
+        print(json.dumps(rows[-1]), flush=True)
+    if len(rows) > 1:
+        sizes, seconds = (np.log([row[key] for row in rows]) for key in ("trials", "cpu"))
+        print(f"slope of log seconds over log trials: {np.polyfit(sizes, seconds, 1)[0]:.2f}")
+
+
+if __name__ == "__main__":
+    main()
