@@ -87,7 +87,7 @@ class Forecast:
             self._fit_rates(known)
         try:
             posterior = gp.Posterior.condition(gp.Kernel(self._hyper, self.groups), points, y)
-        except torch.linalg.LinAlgError:
+        except RuntimeError:  # numerically not positive definite
             return False
         self._posterior = posterior.believing(self._running(end))
         return True

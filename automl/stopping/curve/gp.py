@@ -9,12 +9,14 @@ optimization", 2014, who take an exponential decay for kt and nothing over x but
 
 from __future__ import annotations
 
-import contextlib
 import math
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy.optimize import minimize
 from torch import Tensor
 
 # Logarithms: variances a, b, c, d, e, noise, then the length over time; the lengths over x follow.
@@ -56,7 +58,8 @@ class Kernel:
         kx = _matern52(_distance(one.z / length, other.z / length))
         kt = _matern32((one.t[:, None] - other.t[None, :]).abs() / self.u[6].exp())
         same = (one.curve[:, None] == other.curve[None, :]) & (one.curve[:, None] >= 0)
-        return kx * (a + b * kt) + torch.where(same, c + d * kt, torch.zeros(())) + e * kt
+        found: Tensor = kx * (a + b * kt) + torch.where(same, c + d * kt, torch.zeros(())) + e * kt
+        return found
 
     def diagonal(self) -> Tensor:
         """The variance of a point of a curve of its own."""
@@ -80,19 +83,20 @@ def prior(groups: Tensor) -> tuple[Tensor, Tensor]:
 def fit(points: Points, y: Tensor, groups: Tensor) -> Tensor:
     """Hyperparameters of the highest posterior density found, from the prior's mean on."""
     centre, width = prior(groups)
-    v = torch.zeros_like(centre, requires_grad=True)
-    optimizer = torch.optim.LBFGS([v], max_iter=ITERATIONS, history_size=10, line_search_fn="strong_wolfe")
 
-    def closure() -> Tensor:
-        optimizer.zero_grad()
-        loss = -_log_likelihood(Kernel(centre + width * v, groups), points, y) + 0.5 * v.square().sum()
-        loss.backward()
-        return loss
+    def loss(at: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        v = torch.tensor(at, requires_grad=True)
+        try:
+            value = -_log_likelihood(Kernel(centre + width * v, groups), points, y) + 0.5 * v.square().sum()
+        except RuntimeError:  # not positive definite: too far off
+            return 1e10, np.zeros_like(at)
+        (gradient,) = torch.autograd.grad(value, v)
+        return float(value), gradient.numpy()
 
-    with contextlib.suppress(torch.linalg.LinAlgError):
-        optimizer.step(closure)
-    found = v.detach()
-    return centre + width * found.clamp(-4.0, 4.0) if bool(torch.isfinite(found).all()) else centre
+    bounds = [(-4.0, 4.0)] * len(centre)
+    options = {"maxiter": ITERATIONS}
+    found = minimize(loss, np.zeros(len(centre)), jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    return centre + width * torch.from_numpy(found.x)
 
 
 @dataclass(frozen=True)
@@ -107,7 +111,7 @@ class Posterior:
 
     @classmethod
     def condition(cls, kernel: Kernel, points: Points, y: Tensor) -> Posterior:
-        """Raises LinAlgError where the covariance is not positive definite."""
+        """Raises RuntimeError where the covariance is not positive definite."""
         covariance = kernel(points, points)
         covariance.diagonal().add_(kernel.noise)
         factor = torch.linalg.cholesky(covariance)
@@ -145,7 +149,8 @@ def _log_likelihood(kernel: Kernel, points: Points, y: Tensor) -> Tensor:
     ones = torch.cholesky_solve(torch.ones_like(y)[:, None], factor)[:, 0]
     centred = y - (ones @ y + 1.0) / (ones.sum() + 1.0)
     solved = torch.linalg.solve_triangular(factor, centred[:, None], upper=False)
-    return -0.5 * solved.square().sum() - factor.diagonal().log().sum()
+    found: Tensor = -0.5 * solved.square().sum() - factor.diagonal().log().sum()
+    return found
 
 
 def _distance(one: Tensor, other: Tensor) -> Tensor:
