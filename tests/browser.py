@@ -53,7 +53,7 @@ def install() -> str | None:
     for command in attempts:
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "stdin": subprocess.DEVNULL}
         try:
-            subprocess.run(command, check=False, timeout=600, **quiet)  # type: ignore[call-overload]
+            subprocess.run(command, check=False, timeout=240, **quiet)  # type: ignore[call-overload]
         except (OSError, subprocess.TimeoutExpired):
             continue
         if command[1] != "update" and (found := executable()):

@@ -20,7 +20,7 @@ REAL = {  # where the data are, and what trial 0 changes of the published settin
     "imdb": ("imdb", set()),
     "cifar10": ("cifar10", set()),
     "fb15k-237": ("kg/FB15k-237", {"evaluate_epochs"}),
-    "wn18rr": ("kg/WN18RR", {"evaluate_epochs", "max_epochs", "regularization"}),
+    "wn18rr": ("kg/WN18RR", {"max_epochs", "regularization"}),
 }
 CONFIGS = Path(__file__).parents[2] / "configs" / "real"
 

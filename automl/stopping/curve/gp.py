@@ -91,7 +91,7 @@ def fit(points: Points, y: Tensor, groups: Tensor) -> Tensor:
         except RuntimeError:  # not positive definite: too far off
             return 1e10, np.zeros_like(at)
         (gradient,) = torch.autograd.grad(value, v)
-        return float(value), gradient.numpy()
+        return float(value.detach()), gradient.numpy()
 
     bounds = [(-4.0, 4.0)] * len(centre)
     options = {"maxiter": ITERATIONS}
