@@ -25,6 +25,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from .files import flush, sha256
+
 FORMAT = 1
 _DTYPES = {
     torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
@@ -68,10 +70,10 @@ def save(folder: Path, update: int, checkpoint: Checkpoint, keep: int = 2) -> Pa
     manifest = {"format": FORMAT, "update": update, "progress": checkpoint.progress, "files": hashes}
     (temporary / "manifest.json").write_text(json.dumps(manifest, indent=1, sort_keys=True))
     for file in (*_FILES, "manifest.json"):
-        _flush(temporary / file)
+        flush(temporary / file)
     shutil.rmtree(final, ignore_errors=True)
     temporary.rename(final)
-    _flush(root)
+    flush(root)
     for old in list(_newest_first(folder))[keep:]:
         shutil.rmtree(old, ignore_errors=True)
     return final
@@ -148,23 +150,7 @@ def _verified(path: Path) -> dict[str, Any] | None:
         manifest = json.loads((path / "manifest.json").read_text())
         sound = manifest["format"] == FORMAT and isinstance(manifest["progress"], dict)
         files: Mapping[str, Any] = manifest["files"]
-        sound = sound and all(_sha256(path / file) == files[file]["sha256"] for file in _FILES)
+        sound = sound and all(sha256(path / file) == files[file]["sha256"] for file in _FILES)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return manifest if sound else None
-
-
-def _sha256(path: Path) -> str:
-    if not path.is_file():  # a pipe or a device in its place would be read for ever
-        raise OSError(f"{path} is no regular file")
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _flush(path: Path) -> None:
-    """Wait until a file's or a folder's content is on disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

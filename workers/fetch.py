@@ -17,6 +17,7 @@ from search_spaces.errors import AutomlError, DataError
 from search_spaces.plugins import nearest
 
 from .archives import members
+from .files import sha256
 
 ATTEMPTS = 5
 _BLOCK = 1 << 18
@@ -187,9 +188,3 @@ def _total(content_range: str) -> int:
 
 def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
-
-
-def sha256(path: Path) -> str:
-    """Of a file, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import sqlite3
 import threading
 import time
@@ -11,6 +10,8 @@ import uuid
 from contextlib import closing
 from pathlib import Path
 from typing import Final
+
+from workers.files import flush
 
 from .trouble import backup_of
 
@@ -80,12 +81,3 @@ def copy(file: Path, target: Path) -> None:
         if found != "ok":
             raise sqlite3.DatabaseError(f"it is damaged: {found}")
     flush(target)
-
-
-def flush(path: Path) -> None:
-    """Wait until a file or folder is on disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import sqlalchemy as sa
 
 from automl.errors import StoreError
+from workers.files import flush
 
 from . import backup, holder
 from .schema import HOLDERS, META, VERSION
@@ -130,9 +131,9 @@ def _replace(file: Path, version: int) -> None:
             connection.execute("PRAGMA journal_mode=WAL")
             if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
                 raise StoreError(f"{file}: its migrated copy is not sound; the file was left as it is")
-        backup.flush(draft)
+        flush(draft)
         draft.replace(file)
-        backup.flush(file.parent)
+        flush(file.parent)
     finally:
         for left in (draft, Path(f"{draft}-journal"), Path(f"{draft}-wal"), Path(f"{draft}-shm")):
             left.unlink(missing_ok=True)

@@ -18,9 +18,9 @@ import sqlalchemy as sa
 from sqlalchemy.pool import NullPool, StaticPool
 
 from automl.errors import StoreError
+from workers.files import flush
 
 from . import trouble
-from .backup import flush
 from .schema import META, METADATA, VERSION
 from .trouble import damaged, translated
 

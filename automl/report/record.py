@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from automl import confirmation, ranking
+from automl import confirmation
 from automl.confirmation import Confirmation
 from automl.errors import AutomlError, StoreError
 from automl.events import Begun, Ended, Moved, Noted, SweepEvent
@@ -15,6 +15,8 @@ from automl.snapshot import Snapshot
 from automl.spec import SweepSpec
 from automl.trial import Trial, TrialState
 from search_spaces import Choice, Space
+
+from . import text
 
 if TYPE_CHECKING:
     from automl.ledger import Ledger
@@ -113,9 +115,7 @@ class Record:
 
     def value(self, trial: Trial, index: int = 0) -> float | None:
         """What a trial is worth for a goal."""
-        snapshot = self.snapshot
-        goal, last = snapshot.goals[index], snapshot.last_report_counts
-        return ranking.value(trial, goal, snapshot.constraints, last_report_counts=last)
+        return text.goal_value(trial, self.snapshot, index)
 
     def scored(self) -> list[tuple[Trial, float]]:
         """The trials that have a value for the first goal, the best first."""

@@ -51,7 +51,7 @@ def test_no_sound_one_is_none(tmp_path):
 
 def test_one_that_was_not_finished_is_no_checkpoint(tmp_path, monkeypatch):
     checkpoint.save(tmp_path, 1, made(1.0))
-    monkeypatch.setattr(checkpoint, "_flush", lambda path: (_ for _ in ()).throw(OSError("disk full")))
+    monkeypatch.setattr(checkpoint, "flush", lambda path: (_ for _ in ()).throw(OSError("disk full")))
     with pytest.raises(OSError, match="disk full"):
         checkpoint.save(tmp_path, 2, made(2.0))
     assert checkpoint.load(tmp_path).progress == {"updates": 1}

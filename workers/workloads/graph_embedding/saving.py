@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -18,6 +17,8 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors.torch import save_file
+
+from workers.files import flush, sha256
 
 from .partitions import Partitioning
 
@@ -33,11 +34,10 @@ def save_checkpoint(folder: Path, work: Path, relations: dict[str, torch.Tensor]
     for file in sorted(work.glob("entities-*.f32")):
         link(file, temporary / file.name)
     save_file({key: tensor.contiguous() for key, tensor in relations.items()}, temporary / "relations.safetensors")
-    hashes = {path.name: _sha256(path) for path in sorted(temporary.iterdir())}
+    hashes = {path.name: sha256(path) for path in sorted(temporary.iterdir())}
     (temporary / "manifest.json").write_text(json.dumps({"progress": progress, "sha256": hashes}))
     for path in temporary.iterdir():
-        with path.open("rb") as content:
-            os.fsync(content.fileno())
+        flush(path)
     temporary.rename(root / str(number))
     for old in numbers[:-1]:
         shutil.rmtree(root / str(old), ignore_errors=True)
@@ -51,7 +51,7 @@ def load_checkpoint(folder: Path) -> tuple[Path, dict[str, Any]] | None:
         path = root / str(number)
         try:
             manifest = json.loads((path / "manifest.json").read_text())
-            if all(_sha256(path / name) == value for name, value in manifest["sha256"].items()):
+            if all(sha256(path / name) == value for name, value in manifest["sha256"].items()):
                 return path, manifest["progress"]
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue
@@ -73,8 +73,3 @@ def link(source: Path, target: Path) -> None:
         os.link(source, target)
     except OSError:
         shutil.copyfile(source, target)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
