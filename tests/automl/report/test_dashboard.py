@@ -52,8 +52,7 @@ def test_the_page_follows_the_sweep(chromium: Any, tmp_path: Path) -> None:
             assert "8 of 8 trials" in page.inner_text("#lines")
             assert page.evaluate("document.querySelectorAll('#progress .main-svg').length") > 0
             grow(store, -5.0)
-            page.wait_for_selector("body[data-version='2']", timeout=60_000)
-            assert "Best loss: -5 in trial 8" in page.inner_text("#lines")
+            page.wait_for_selector("#lines:has-text('Best loss: -5 in trial 8')", timeout=60_000)
             assert wrong == []
     finally:
         context.close()
