@@ -12,7 +12,7 @@ sweep: $(STAMP)  ## Run the main job: tune the translation model
 test: $(STAMP)  ## Run every test
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e ".[test]"
 	$(BIN)/python tests/browser.py
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
 
 docs: $(STAMP)  ## Build the documentation into site/
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e ".[docs]"

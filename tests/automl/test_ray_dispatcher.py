@@ -26,9 +26,9 @@ from workers.protocol import Assignment, Ending, Event, Halt, Limits, Outcome, R
 pytestmark = pytest.mark.timeout(300)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def shared_ray() -> Iterator[None]:
-    """One Ray for all tests of this session; the dispatcher uses what is initialised already."""
+    """One Ray for all tests of this file; the dispatcher uses what is initialised already."""
     import ray
 
     from automl.dispatch.session import environment
