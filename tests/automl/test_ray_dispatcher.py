@@ -425,7 +425,7 @@ def test_a_trial_without_a_step_for_too_long_is_a_time_out(bench: Bench) -> None
 
 
 def test_a_rank_that_hangs_ends_all_and_says_where(bench: Bench) -> None:
-    number = bench.submit("meet", ranks=4, steps=10_000, hangs=2, timeout=4.0)
+    number = bench.submit("meet", ranks=4, steps=10_000, hangs=2, timeout=8.0)
     outcome = bench.finish(number)
     assert (outcome.ending, outcome.failure) == (Ending.FAILED, "timeout")
     assert bench.dispatcher.free_slots == 4
