@@ -47,7 +47,7 @@ class Gang:
     def __init__(self, assignment: Assignment, seats: Sequence[Seat]) -> None:
         self.assignment, self._seats = assignment, seats
         self._begun = time.monotonic()
-        self._progress = Progress(assignment.limits.timeout_seconds)
+        self._progress = Progress(assignment.limits.timeout_seconds, range(len(seats)))
         self._deadline: float | None = None
         self._outcomes: dict[int, Outcome] = {}
         self._meeting = _Meeting(seats)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from typing import Final
 
 from .protocol import Pulse
@@ -20,16 +21,20 @@ class Progress:
 
     Args:
         limit: seconds without a step after which the attempt hangs in any case; None for never.
+        awaited: ranks whose worker may still be starting. Until each has given a sign of life, the limit is at least
+            five minutes: a slow start says nothing about the configuration.
     """
 
-    def __init__(self, limit: float | None) -> None:
+    def __init__(self, limit: float | None, awaited: Iterable[int] = ()) -> None:
         self._limit = limit
+        self._awaited = set(awaited)
         self._moved = time.monotonic()
         self._longest: float | None = None  # pause between two steps
         self._steps: dict[int, int] = {}
 
     def note(self, rank: int, pulse: Pulse) -> None:
         """Take in a sign of life."""
+        self._awaited.discard(rank)
         moved = time.monotonic() - pulse.quiet
         if pulse.steps > self._steps.get(rank, 0):
             if self._steps.get(rank):  # what comes before the first step is preparation
@@ -39,12 +44,15 @@ class Progress:
 
     def ended(self, rank: int) -> None:
         """A rank has ended: the others are to follow."""
+        self._awaited.discard(rank)
         self._moved = max(self._moved, time.monotonic())
         self._steps.pop(rank, None)
 
     @property
     def patience(self) -> float | None:
         """Seconds without a step that are still waited for."""
+        if self._limit is not None and self._awaited:
+            return max(self._limit, SHORTEST)
         if self._limit is None or self._longest is None:
             return self._limit
         return min(self._limit, max(SHORTEST, PATIENCE * self._longest))

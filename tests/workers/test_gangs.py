@@ -84,6 +84,14 @@ def test_an_attempt_hangs_when_no_rank_moves():
     assert "rank 0 stopped before the others" in silent.message()
 
 
+def test_a_worker_that_is_still_starting_does_not_hang():
+    progress = Progress(1.0, awaited=range(2))
+    progress.note(0, Pulse(0.0, 0))
+    assert progress.patience == SHORTEST
+    progress.note(1, Pulse(0.0, 0))
+    assert progress.patience == 1.0
+
+
 def test_patience_follows_the_longest_pause():
     progress = Progress(100_000.0)
     assert progress.patience == 100_000.0, "before the first steps anything may take long"
