@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from .expressions import Expression
-from .parameters import Parameter, Value
+from .parameters import Parameter
+from .structure import Config, Structure
 
-if TYPE_CHECKING:
-    from .space import Space
-
-Config = dict[str, Value]
 Weighted = list[tuple[Config, float]]
 
 MAX_ENUMERATED: Final = 20_000
 
 
-def enumerate_legal(space: Space) -> Weighted | None:
+def enumerate_legal(space: Structure) -> Weighted | None:
     """Every legal configuration with its volume in the unit cube; None where there are too many or infinitely many.
 
     Built a parameter at a time; what violates a constraint is dropped as soon as the constraint can be told.
@@ -33,7 +30,7 @@ def enumerate_legal(space: Space) -> Weighted | None:
     return found
 
 
-def _longer(space: Space, found: Weighted, parameter: Parameter, constraints: list[Expression]) -> Weighted | None:
+def _longer(space: Structure, found: Weighted, parameter: Parameter, constraints: list[Expression]) -> Weighted | None:
     values = parameter.values()
     weighted = list(zip(values, parameter.weights(values).tolist(), strict=True))
     longer: Weighted = []

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from .conditions import with_ancestors
+from .expressions import Expression
 from .parameters import Choice, FloatArray, Parameter, RawArray
 from .violations import Violation
-
-if TYPE_CHECKING:
-    from .space import Space
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -25,18 +23,17 @@ class Evaluator:
         reach: whether a constraint reaches a column, shape (number of constraints, d).
     """
 
-    def __init__(self, space: Space) -> None:
-        self.parameters = list(space.parameters.values())
-        order = {name: j for j, name in enumerate(space.parameters)}
-        self.violations = [Violation(constraint, space.parameters) for constraint in space.constraints]
+    def __init__(self, parameters: Mapping[str, Parameter], constraints: Sequence[Expression]) -> None:
+        self.parameters = list(parameters.values())
+        order = {name: j for j, name in enumerate(parameters)}
+        self.violations = [Violation(constraint, parameters) for constraint in constraints]
         self.reach = np.zeros((len(self.violations), len(order)), dtype=np.bool_)
         for i, violation in enumerate(self.violations):
-            self.reach[i, [order[name] for name in with_ancestors(space.parameters, violation.names)]] = True
+            self.reach[i, [order[name] for name in with_ancestors(parameters, violation.names)]] = True
         self.columns: list[int] = np.flatnonzero(self.reach.any(axis=0)).tolist()
         self._conditions = {
             self.parameters[j].name: [
-                (parent, _Allowed(space.parameters[parent], values))
-                for parent, values in self.parameters[j].when.items()
+                (parent, _Allowed(parameters[parent], values)) for parent, values in self.parameters[j].when.items()
             ]
             for j in self.columns
         }

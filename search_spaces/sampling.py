@@ -8,21 +8,17 @@ the caller's generator alone and not on what was drawn before.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 
 from .conditions import with_ancestors
 from .enumeration import enumerate_legal
 from .errors import SpaceError
-from .evaluation import BoolArray, Evaluator
-from .parameters import FloatArray, Value
+from .evaluation import BoolArray
+from .parameters import FloatArray
 from .repairing import Walker
-
-if TYPE_CHECKING:
-    from .space import Space
-
-Config = dict[str, Value]
+from .structure import Config, Structure
 
 BATCH: Final = 4096
 MIN_ACCEPTED: Final = 16  # of a batch, below which rejection is too slow
@@ -31,7 +27,7 @@ BURN_IN: Final = 8
 SWEEPS: Final = 3
 
 
-def connected_parts(space: Space) -> list[Space]:
+def connected_parts(space: Structure) -> list[Structure]:
     """The smallest sub-spaces, closed under parents, such that no constraint names parameters of two of them."""
     groups: list[tuple[set[str], list[str]]] = []
     for constraint in space.constraints:
@@ -41,15 +37,15 @@ def connected_parts(space: Space) -> list[Space]:
             names, texts = names | group[0], group[1] + texts
         groups.append((names, texts))
     chosen = [([p for name, p in space.parameters.items() if name in names], texts) for names, texts in groups]
-    return [type(space)(*parameters, constraints=texts) for parameters, texts in chosen]
+    return [Structure(*parameters, constraints=texts) for parameters, texts in chosen]
 
 
 class Sampler:
     """Draws from one connected part of a space that has constraints."""
 
-    def __init__(self, part: Space) -> None:
+    def __init__(self, part: Structure) -> None:
         self.part = part
-        self.evaluator = Evaluator(part)
+        self.evaluator = part.evaluator
 
     def draw(self, rng: np.random.Generator, count: int) -> list[Config]:
         """`count` legal configurations of the part; raises SpaceError where none is found."""
@@ -125,7 +121,7 @@ class Sampler:
         return legal
 
 
-def neighbours(space: Space, params: Config, rng: np.random.Generator, count: int) -> list[Config]:
+def neighbours(space: Structure, params: Config, rng: np.random.Generator, count: int) -> list[Config]:
     """See `Space.neighbours`."""
     base = space.encode([params])[0]
     known = {space.key(params)}
@@ -144,7 +140,7 @@ def neighbours(space: Space, params: Config, rng: np.random.Generator, count: in
     return found[:count]
 
 
-def _decoded(space: Space, units: FloatArray, base: FloatArray, params: Config) -> list[Config]:
+def _decoded(space: Structure, units: FloatArray, base: FloatArray, params: Config) -> list[Config]:
     """Configurations whose coordinates are those of `params` where they did not move; the codec may round."""
     found = space.decode(units)
     for candidate, row in zip(found, (units == base).tolist(), strict=True):
@@ -154,7 +150,9 @@ def _decoded(space: Space, units: FloatArray, base: FloatArray, params: Config) 
     return found
 
 
-def _fitted(space: Space, units: FloatArray, changed: BoolArray, rng: np.random.Generator, rounds: int) -> FloatArray:
+def _fitted(
+    space: Structure, units: FloatArray, changed: BoolArray, rng: np.random.Generator, rounds: int
+) -> FloatArray:
     """Those of the points that satisfy the constraints, or do so once others than the changed parameters moved too."""
     walker = Walker(space.evaluator, rng)
     fitted, ok = walker.repair(units, rounds, held=changed)
@@ -164,7 +162,7 @@ def _fitted(space: Space, units: FloatArray, changed: BoolArray, rng: np.random.
     return fitted[ok]
 
 
-def _perturbed(space: Space, base: FloatArray, rng: np.random.Generator, count: int) -> FloatArray:
+def _perturbed(space: Structure, base: FloatArray, rng: np.random.Generator, count: int) -> FloatArray:
     """Coordinates, shape (count, d), with one or two active ones of `base` changed and inactive ones drawn."""
     rows = np.where(np.isnan(base), rng.random((count, len(base))), base)
     parameters = list(space.parameters.values())
@@ -179,7 +177,7 @@ def _perturbed(space: Space, base: FloatArray, rng: np.random.Generator, count: 
     return rows
 
 
-def repaired(space: Space, params: Config, rng: np.random.Generator, tries: int = 8) -> Config | None:
+def repaired(space: Structure, params: Config, rng: np.random.Generator, tries: int = 8) -> Config | None:
     """A legal configuration with few and small changes to one that violates constraints; None where none was found."""
     base = space.encode([params])[0]
     start = np.where(np.isnan(base), rng.random((tries, len(base))), base)

@@ -3,9 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Final
+from urllib.parse import urlsplit
 
-from .fetch import Dataset, Source
+
+@dataclass(frozen=True)
+class Source:
+    """One file to fetch.
+
+    Args:
+        url: where it is; sha256: of the file, "" where only its members are known.
+        unpack: of a tar archive the members to write, by the last part of their name, each with its sha256.
+    """
+
+    url: str
+    sha256: str = ""
+    unpack: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return PurePosixPath(urlsplit(self.url).path).name
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Files that belong together; `use` says which settings read them."""
+
+    summary: str
+    use: str
+    sources: tuple[Source, ...]
+
 
 _CONVE: Final = "https://raw.githubusercontent.com/TimDettmers/ConvE/f3c0eb286025410fa5b4c04696c918264163d0ca"
 _MULTI30K: Final = (

@@ -8,49 +8,21 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from http.client import HTTPException
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from search_spaces.errors import AutomlError, DataError
 from search_spaces.plugins import nearest
 
 from .archives import members
+from .datasets import DATASETS, Dataset, Source
 from .files import sha256
 
 ATTEMPTS = 5
 _BLOCK = 1 << 18
 _TIMEOUT_SECONDS = 30.0
 Progress = Callable[[str, int, int], None]
-
-
-@dataclass(frozen=True)
-class Source:
-    """One file to fetch.
-
-    Args:
-        url: where it is; sha256: of the file, "" where only its members are known.
-        unpack: of a tar archive the members to write, by the last part of their name, each with its sha256.
-    """
-
-    url: str
-    sha256: str = ""
-    unpack: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        """The file's name."""
-        return PurePosixPath(urlsplit(self.url).path).name
-
-
-@dataclass(frozen=True)
-class Dataset:
-    """Files that belong together; `use` says which settings read them."""
-
-    summary: str
-    use: str
-    sources: tuple[Source, ...]
 
 
 class FetchError(AutomlError):
@@ -76,8 +48,6 @@ def fetch(
         DataError: there is no such data set, or a file is not what it should be.
         FetchError: a file could not be fetched whole.
     """
-    from .datasets import DATASETS
-
     known = DATASETS if datasets is None else datasets
     if name not in known:
         raise DataError(f"unknown data set {name!r}: {nearest(name, sorted(known))}")

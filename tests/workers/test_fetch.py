@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from search_spaces.errors import DataError
-from workers.datasets import DATASETS
-from workers.fetch import Dataset, FetchError, Source, fetch
+from workers.datasets import DATASETS, Dataset, Source
+from workers.fetch import FetchError, fetch
 
 CONTENT = bytes(range(256)) * 4000
 

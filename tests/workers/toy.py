@@ -11,7 +11,8 @@ from torch.nn import functional
 
 from workers.context import Context
 from workers.parallel.balance import balanced
-from workers.workloads.base import ParallelPlan, Trainable
+from workers.workloads.base import ParallelPlan
+from workers.workloads.trained import Trained
 
 
 class Attention(nn.Module):
@@ -56,7 +57,7 @@ class Model(nn.Module):
         return self.head(self.norm(x))
 
 
-class Toy(Trainable):
+class Toy(Trained):
     """Next-token prediction on random sequences whose lengths differ between batches; token 0 is padding."""
 
     name = "toy"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ._data import IntArray, epoch_order, hold_out
 from ._declared import Declared
-from .base import Trainable
+from .trained import Trained
 
 if TYPE_CHECKING:
     import torch
@@ -24,7 +24,7 @@ SCHEDULES = ("constant", "cosine", "one_cycle")
 _EVALUATION_BATCH = 250  # so that a request to end need not wait
 
 
-class Classifier(Declared, Trainable):
+class Classifier(Declared, Trained):
     """A workload whose batches hold a `label` a row, measured by its accuracy after each epoch.
 
     `fixed.validation` is the part of the training set that is held out: `accuracy` and `loss` are measured on it, or

@@ -1,7 +1,7 @@
 """The face of every workload: the model, its data, its metrics and its default space.
 
 A workload knows nothing of Ray, of suggesters, or of how it is parallelised. One that is trained by gradient
-descent derives from `Trainable` and leaves the loop, precision, parallelism, checkpoints and limits to
+descent derives from `trained.Trained` and leaves the loop, precision, parallelism, checkpoints and limits to
 `workers.training.train`; any other derives from `Workload` and writes `run` itself.
 """
 
@@ -122,7 +122,7 @@ class Workload(ABC):
 
 
 class Trainable(Workload):
-    """A workload that is trained by gradient descent on global batches.
+    """What the trainer, the strategies and the estimate need of a workload; see `trained.Trained`.
 
     A batch is a mapping of tensors that all have the batch as dim 0. It is the same on every rank: data-parallel
     strategies take their rows of it, so that the number of ranks cannot change what is computed.
@@ -174,15 +174,3 @@ class Trainable(Workload):
     def plan(self, model: nn.Module) -> ParallelPlan:
         """How the model may be taken apart."""
         return ParallelPlan()
-
-    def run(self, context: Context) -> Mapping[str, float]:
-        """Train by `workers.training.train`."""
-        from workers.training import train
-
-        return train(self, context)
-
-    def export(self, trial: Path, target: Path) -> Mapping[str, str]:
-        """The weights of the newest checkpoint, and the model as ONNX where that can be written."""
-        from workers.export import export_trained
-
-        return export_trained(self, trial, target)

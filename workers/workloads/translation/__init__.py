@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from search_spaces import Space
 from search_spaces.hardware import Hardware
-from workers.workloads.base import ParallelPlan, Trainable
+from workers.workloads.base import ParallelPlan
+from workers.workloads.trained import Trained
 
 from . import data as _data
 from . import options
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["Translation"]
 
 
-class Translation(Trainable):
+class Translation(Trained):
     """Trains on one corpus and reports `bleu`, `chrf` (0 to 100), `loss` a token and `perplexity` on validation.
 
     The metrics are computed on the first `eval_sentences` of the validation split. The translations that they were
