@@ -20,6 +20,7 @@ from .events import Begun, Ended, Moved, Proposed
 from .forecasts import Forecasts
 from .journal import Journal
 from .snapshot import Snapshot
+from .steering.wishes import Wishes
 from .stopping.base import Stopper
 from .suggestions import Suggestions
 from .trial import Trial, TrialState
@@ -57,6 +58,7 @@ class Controller:
         self._journal, self._suggestions, self._stopper, self._forecasts = journal, suggestions, stopper, forecasts
         self._assigner, self._attention = assigner, attention
         self._checkpoints = Checkpoints(journal.spec, assigner.folder)
+        self._wishes = Wishes(journal, suggestions)
         self._asked: dict[int, str] = {}  # trials that were asked to end, and why
         self._bypassed: Counter[int] = Counter()  # how often others began before a trial that waits for more slots
         self._ending: Halt | None = None
@@ -76,6 +78,7 @@ class Controller:
         try:
             self._recover()
             self._propose_default()
+            self._wishes.take()
             self._foresee()
             journal.flush()
             self._suggestions.prepare(journal.history, self._trials_left(), math.inf)
@@ -95,6 +98,7 @@ class Controller:
     def _loop(self, dispatcher: Dispatcher) -> None:
         while True:
             self._check(dispatcher)
+            self._wishes.take()
             self._fill(dispatcher)
             self._journal.flush()
             if self._is_over():
@@ -208,9 +212,10 @@ class Controller:
 
     def _propose(self, count: int) -> None:
         journal = self._journal
+        self._wishes.take(look=True)
         if self._stopper.guided:
             chosen = self._thinking(lambda: self._stopper.propose(journal.trials))
-            if chosen is not None:
+            if chosen is not None and self._wishes.allows(chosen):
                 journal.apply(Proposed(len(journal.trials), chosen, self._stopper.name, journal.now))
                 return
         try:

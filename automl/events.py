@@ -20,12 +20,18 @@ from .trial import ReportPoint, Trial, TrialState, check_transition
 
 @dataclass(frozen=True)
 class Proposed:
-    """A configuration becomes a trial; `source` says who proposed it, `at` is in seconds since the sweep began."""
+    """A configuration becomes a trial.
+
+    Args:
+        source: who proposed it; at: in seconds since the sweep began.
+        wish: which of the sweep's wishes it fulfils, so that none is fulfilled twice.
+    """
 
     trial: int
     params: Params
     source: str
     at: float = 0.0
+    wish: int | None = None
 
 
 @dataclass(frozen=True)
@@ -94,7 +100,22 @@ class Noted:
     at: float = 0.0
 
 
-SweepEvent = Proposed | Begun | Started | Report | Ended | Moved | Noted
+@dataclass(frozen=True)
+class Wished:
+    """What a person asks of a sweep that may be running; its controller takes it up with its next commit.
+
+    Args:
+        kind: "limits" or "enqueue".
+        content: for each parameter its new limit (`steering.limits`), None where it is released; or a configuration.
+    """
+
+    kind: str
+    content: Mapping[str, Any]
+    trial: int | None = None
+    at: float = 0.0
+
+
+SweepEvent = Proposed | Begun | Started | Report | Ended | Moved | Noted | Wished
 
 
 def fold(trial: Trial | None, event: SweepEvent) -> Trial | None:
@@ -105,7 +126,7 @@ def fold(trial: Trial | None, event: SweepEvent) -> Trial | None:
     """
     if isinstance(event, Proposed):
         return trial or Trial(event.trial, dict(event.params), source=event.source)
-    if isinstance(event, Noted):
+    if isinstance(event, Noted | Wished):
         return trial
     if trial is None:
         raise AutomlError(f"trial {event.trial} was never proposed, got {type(event).__name__}")

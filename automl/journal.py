@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from .accounts import Accounts
 from .dispatch.base import Dispatcher
-from .events import Noted, SweepEvent
+from .events import Noted, SweepEvent, Wished
 from .history import History
 from .ledger import Recorder
 from .snapshot import Snapshot
@@ -105,6 +105,14 @@ class Journal:
         """When the trial's last attempt began."""
         here = self.accounts.begun(trial.number)
         return self._recorder.begun(trial) if here is None else here
+
+    def wishes(self, *, look: bool = False) -> list[tuple[int, Wished]]:
+        """What was asked of the sweep since the last time, up to the last commit or, to `look`, up to now."""
+        return self._recorder.wishes(look=look)
+
+    def fulfilled(self) -> set[int]:
+        """Which wishes have become trials, as they are committed."""
+        return self._recorder.fulfilled()
 
     def snapshot(self) -> Snapshot:
         """The sweep as it is now."""

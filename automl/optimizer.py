@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
+from typing import Any
 
 from search_spaces import Space
 from workers.protocol import Ending, Metrics, Outcome, Params, Report
@@ -21,6 +22,7 @@ from .ledger.store import IN_MEMORY
 from .proposer import Proposal, Proposer
 from .ranking import best, pareto
 from .spec import SweepSpec
+from .steering.suggester import check_beliefs, make
 from .suggesters import SUGGESTERS
 from .trial import Trial, TrialState
 from .verdict import judge
@@ -37,6 +39,7 @@ class Optimizer:
         seed: of everything random; the same seed and the same calls give the same configurations.
         store: folder or database URL to keep the trials in; None writes no file.
         name: of the sweep in the store; a name that is in use there is taken up again.
+        beliefs: about good values, see `automl.sweep`.
 
     Raises:
         UsageError: an argument is wrong.
@@ -60,11 +63,12 @@ class Optimizer:
         seed: int = 0,
         store: str | None = None,
         name: str = "optimizer",
+        beliefs: Mapping[str, Any] | None = None,
     ) -> None:
         SUGGESTERS.require(suggester)
-        spec = SweepSpec(
-            name, space, parse_goals(goals), parse_constraints(constraints), suggester=suggester, seed=seed
-        )
+        known = check_beliefs(beliefs or {}, space, suggester)
+        sought = (space, parse_goals(goals), parse_constraints(constraints))
+        spec = SweepSpec(name, *sought, suggester=suggester, seed=seed, beliefs=known)
         self._space, self._goals, self._constraints = space, spec.goals, spec.constraints
         self._ledger = Ledger.open(store or IN_MEMORY, create=True)
         self._lock = threading.RLock()
@@ -76,9 +80,7 @@ class Optimizer:
             raise UsageError(f"sweep {name!r} searches another space: choose another name")
         self._recorder = self._ledger.acquire(name)
         self._history = History(self._recorder.trials)
-        self._proposer = Proposer(
-            lambda wanted: SUGGESTERS.get(wanted)(space, spec.goals, spec.constraints, seed=seed), suggester
-        )
+        self._proposer = Proposer(lambda wanted: make(wanted, *sought, seed=seed, beliefs=known), suggester)
         for trial in self._history.running:  # asked for in a process that is gone
             self._apply(Moved(trial.number, TrialState.WAITING, "asked for by a process that has ended"))
         self._recorder.commit()

@@ -52,8 +52,8 @@ class Proposer:
     """
 
     def __init__(self, make: Callable[[str], Suggester], name: str) -> None:
-        self._make, self.name = make, name
-        self._suggesters: dict[str, Suggester] = {}
+        self.name = name
+        self._kit: tuple[Callable[[str], Suggester], dict[str, Suggester]] = (make, {})
         self._failures = 0
         self._instead: Proposer | None = None
 
@@ -72,10 +72,14 @@ class Proposer:
         proposals = [Proposal(item, self.name) for item in params]
         return Batch(proposals, time.perf_counter() - begun, exhausted=not proposals)
 
+    def change(self, make: Callable[[str], Suggester]) -> None:
+        """Build suggesters otherwise from the next suggestion on; may be called from any thread."""
+        self._kit, self._instead = (make, {}), None
+
     def instead(self, history: Sequence[Trial], pending: Sequence[Trial], count: int) -> list[Proposal]:
         """Up to `count` proposals of the fallback; may be called from another thread than `propose`."""
         if self._instead is None:
-            self._instead = Proposer(self._make, FALLBACK)
+            self._instead = Proposer(self._kit[0], FALLBACK)
         return self._instead.propose(history, pending, count).proposals
 
     def _fall_back(
@@ -92,9 +96,10 @@ class Proposer:
         return Batch(proposals, time.perf_counter() - begun, note, exhausted=not proposals)
 
     def _ask(self, name: str, history: Sequence[Trial], pending: Sequence[Trial], count: int) -> list[Params]:
-        if name not in self._suggesters:
-            self._suggesters[name] = self._make(name)
-        suggester = self._suggesters[name]
+        make, suggesters = self._kit
+        if name not in suggesters:
+            suggesters[name] = make(name)
+        suggester = suggesters[name]
         space = suggester.space
         answer = suggester.suggest(history, pending, count)
         if not isinstance(answer, list) or len(answer) > count:

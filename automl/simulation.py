@@ -20,6 +20,7 @@ from .ledger import Ledger, MemoryLedger
 from .result import Result
 from .snapshot import Snapshot
 from .spec import Budget, SweepSpec
+from .steering.suggester import check_beliefs
 from .sweeps import check, conduct, read_budget
 
 
@@ -84,6 +85,7 @@ def simulate(
     faults: Sequence[Fault] = (),
     max_retries: int = 2,
     store: str | None = None,
+    beliefs: Mapping[str, Any] | None = None,
 ) -> Simulation:
     """Run a sweep whose trials are replayed on a virtual clock: the very controller of `sweep`.
 
@@ -100,6 +102,7 @@ def simulate(
         charge_suggestions: the real time that suggesting and deciding take passes on the virtual clock.
         faults: what goes wrong (`automl.dispatch.faults`): stragglers, dying workers, lost nodes.
         store: folder or URL of a ledger to write to; None keeps everything in memory.
+        beliefs: about good values, as in `sweep`.
 
     Raises:
         UsageError: an argument is wrong, or no end is given.
@@ -123,6 +126,7 @@ def simulate(
         seed=seed,
         max_retries=max_retries,
         max_steps=max_steps,
+        beliefs=check_beliefs(beliefs or {}, space, suggester),
     )
     check(spec, "simulated", lambda trial: None)
     made: list[_Watched] = []

@@ -55,6 +55,7 @@ class SweepSpec:
         timeout: seconds without any step or report after which an attempt counts as hung; None for a quarter of an
             hour of a workload, and for ever of an objective of the user's own.
         disk_bytes: of all checkpoints of the sweep together; None for half of what is free.
+        beliefs: about good values, by parameter (`steering.beliefs`).
         last_report_counts: whether a goal takes a trial's final metrics instead of its best report (the workload's).
     """
 
@@ -76,6 +77,7 @@ class SweepSpec:
     timeout: float | None = None
     disk_bytes: int | None = None
     last_report_counts: bool = False
+    beliefs: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON data."""
@@ -98,6 +100,7 @@ class SweepSpec:
             "max_steps": self.max_steps,
             "disk_bytes": self.disk_bytes,
             "last_report_counts": self.last_report_counts,
+            "beliefs": dict(self.beliefs),
         }
 
     @classmethod

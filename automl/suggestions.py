@@ -12,6 +12,8 @@ from search_spaces import Space
 
 from .history import History
 from .proposer import FALLBACK, Batch, Proposal, Proposer
+from .steering.limits import Limits
+from .suggesters.base import Suggester
 from .trial import Trial, TrialState
 
 
@@ -23,12 +25,14 @@ class Suggestions:
     Args:
         num_slots: of the sweep; of very many, trials are proposed in bulk, which costs each of them less.
         note: is told when a suggester failed and another one stepped in.
+        within: makes what builds suggesters that keep within limits.
         seconds: how long each suggestion took.
         state: what is being done, in words.
     """
 
     def __init__(self, proposer: Proposer, num_slots: int = 1) -> None:
         self._proposer, self._num_slots = proposer, num_slots
+        self.within: Callable[[Limits], Callable[[str], Suggester]] | None = None
         self._ready: deque[Proposal] = deque()
         self.note: Callable[[str], None] = lambda message: None
         self._exhausted = False
@@ -63,6 +67,13 @@ class Suggestions:
             patience: seconds that a worker may wait for a proposal before it gets one of the fallback's.
         """
 
+    def restrict(self, limits: Limits, narrow: Space) -> None:
+        """Propose only within the limits, which leave the space `narrow`, from the next proposal on."""
+        if self.within is not None:
+            self._proposer.change(self.within(limits))
+        self._ready = deque(proposal for proposal in self._ready if narrow.legal(proposal.params))
+        self._exhausted = False
+
     def close(self) -> None:
         """End what runs in the background."""
 
@@ -96,7 +107,7 @@ class Ahead(Suggestions):
         self._condition = threading.Condition()
         self._request: tuple[list[Trial], list[Trial], int] | None = None
         self._answer: Batch | Exception | None = None
-        self._keep = self._slow = False
+        self._keep = self._slow = self._stale = False
         self._patience = math.inf
         self._waiting_since: float | None = None
         self._busy = self._closed = False
@@ -133,6 +144,11 @@ class Ahead(Suggestions):
         self._seen, self._keep = version, hurried
         self._ask(list(history.known), self._pending(history), count)
 
+    def restrict(self, limits: Limits, narrow: Space) -> None:
+        """See `Suggestions.restrict`; what the thread is making now is dropped."""
+        super().restrict(limits, narrow)
+        self._seen, self._stale = None, self._busy
+
     def close(self) -> None:
         """Let the thread end; one that is in the middle of a suggestion ends after it."""
         with self._condition:
@@ -161,6 +177,9 @@ class Ahead(Suggestions):
         if answer is None:
             return
         self._busy = False
+        if self._stale:
+            self._stale = False
+            return
         if isinstance(answer, Exception):
             raise answer
         pending = {self._space.key(trial.params) for trial in history.pending}

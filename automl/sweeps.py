@@ -24,8 +24,12 @@ from .proposer import Proposer
 from .result import Result
 from .snapshot import Snapshot
 from .spec import Budget, Resources, SweepSpec
+from .steering.limits import Limits
+from .steering.suggester import check_beliefs, make
+from .steering.transfer import transfer as begin_with
 from .stopping import STOPPERS
 from .suggesters import SUGGESTERS
+from .suggesters.base import Suggester
 from .suggestions import Ahead, Suggestions
 
 Objective = Callable[[Any], Any]
@@ -152,6 +156,8 @@ def sweep(
     store: str | None = None,
     name: str | None = None,
     resume: bool = False,
+    beliefs: Mapping[str, Any] | None = None,
+    transfer: str | None = None,
 ) -> Result:
     """Search a space with an objective of one's own.
 
@@ -170,6 +176,11 @@ def sweep(
         store: folder or database URL; `.automl` where it is None.
         name: of the sweep; must be new unless `resume` is set.
         resume: continue the sweep of that name and space, or begin it where there is none.
+        beliefs: about good values, by parameter: a value, a list of values, `{"at": value, "spread": 0.1}` (a part
+            of the range), or `{"weights": {choice: weight}}`. They count less with every trial (piBO, Hvarfner et
+            al. 2022).
+        transfer: name of an earlier sweep of something alike in the same store, whose best configurations a new sweep
+            begins with and believes in.
 
     Returns:
         What there is when the budget is reached, or after Ctrl-C; then the sweep can be resumed.
@@ -189,14 +200,16 @@ def sweep(
         workers=workers,
         resources=_resources(resources),
         seed=seed,
+        beliefs=check_beliefs(beliefs or {}, space, suggester),
     )
     check(spec, dispatcher, objective)
     ledger = Ledger.open(store or ".automl", create=True)
     try:
         spec = _enlist(ledger, spec, fixed_name=name is not None, resume=resume)
-        return Result(
-            run(spec, ledger=ledger, objective=objective, dispatcher=dispatcher, resume=resume), store or ".automl"
-        )
+        if transfer is not None and not ledger.trials(spec.name):
+            spec, resume = begin_with(ledger, spec.name, transfer), True
+        found = run(spec, ledger=ledger, objective=objective, dispatcher=dispatcher, resume=resume)
+        return Result(found, store or ".automl")
     finally:
         ledger.close()
 
@@ -221,14 +234,15 @@ def num_slots(spec: SweepSpec) -> int:
 
 
 def _suggestions(spec: SweepSpec, *, ahead: bool) -> Suggestions:
-    proposer = Proposer(
-        lambda name: SUGGESTERS.get(name)(spec.space, spec.goals, spec.constraints, seed=spec.seed), spec.suggester
-    )
-    return (
-        Ahead(proposer, spec.space, depth=min(4, num_slots(spec)))
-        if ahead
-        else Suggestions(proposer, spec.workers or 1)
-    )
+    def within(limits: Limits) -> Callable[[str], Suggester]:
+        sought, known = (spec.space, spec.goals, spec.constraints), spec.beliefs
+        return lambda name: make(name, *sought, seed=spec.seed, limits=limits, beliefs=known)
+
+    proposer = Proposer(within({}), spec.suggester)
+    depth = min(4, num_slots(spec))
+    found = Ahead(proposer, spec.space, depth) if ahead else Suggestions(proposer, spec.workers or 1)
+    found.within = within
+    return found
 
 
 def _measured(sweep: str, on_change: Callable[[Snapshot], None] | None) -> Callable[[Snapshot], None]:

@@ -78,7 +78,7 @@ class Trial:
         seconds: wall-clock seconds over all attempts.
         peak_memory_bytes: largest over ranks and attempts, None where it was not measured.
         reports: in order of step.
-        source: who proposed it: a suggester's name, "default", "enqueued" or "added".
+        source: who proposed it: a suggester's name, "default", "enqueued", "added" or "transferred".
         started, ended: seconds since the sweep's beginning on the dispatcher's clock, None where not reached.
         details: further facts (memory by module, why it was stopped).
     """

@@ -32,6 +32,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "logs": "logs",
     "list": "sweeps",
     "enqueue": "enqueue",
+    "pin": "pin",
     "publish": "publish",
     "stop": "stop",
     "delete": "delete",

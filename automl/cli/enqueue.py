@@ -6,8 +6,9 @@ from typing import Any
 
 import click
 
-from automl.errors import UsageError
-from search_spaces.plugins import nearest
+from automl.events import Wished
+from search_spaces import Space
+from search_spaces.parameters import Value
 
 from .common import opened, store_option, sweep_argument
 
@@ -17,14 +18,13 @@ from .common import opened, store_option, sweep_argument
 @click.argument("settings", nargs=-1, required=True, metavar="KEY=VALUE...")
 @store_option
 def command(sweep: str, settings: tuple[str, ...], store: str) -> None:
-    """Add a configuration that the sweep trains before any other when it is resumed.
+    """Add a configuration that the sweep trains before any other: now if it runs, else when it is resumed.
 
-    What is not named stays as in the best trial so far, or at its default. A sweep that runs must be interrupted first.
+    What is not named stays as in the best trial so far, or at its default.
 
     \b
     Example:
       automl enqueue nmt learning_rate=3e-3 width=96
-      automl resume nmt
     """
     from automl.again import enqueue
 
@@ -32,19 +32,21 @@ def command(sweep: str, settings: tuple[str, ...], store: str) -> None:
         spec, snapshot = ledger.spec(sweep), ledger.snapshot(sweep)
         best: dict[str, Any] = dict(snapshot.best.params) if snapshot.best else {}
         params = spec.space.complete({**best, **dict(_setting(text, spec.space) for text in settings)})
+        told = "  ".join(f"{k}={v}" for k, v in params.items())
+        if snapshot.state == "running":
+            spec.space.check(params)
+            ledger.wish(sweep, Wished("enqueue", params, at=snapshot.seconds))
+            click.echo(f"{sweep} tries next: {told}")
+            return
         enqueue(ledger, sweep, [params])
         number = len(snapshot.trials)
-    click.echo(f"trial {number} waits: {'  '.join(f'{k}={v}' for k, v in params.items())}")
+    click.echo(f"trial {number} waits: {told}")
     if spec.budget.trials is not None and number >= spec.budget.trials:
         click.echo(f"the budget is used up: automl resume {sweep} --trials {number + 1}", err=True)
 
 
-def _setting(text: str, space: Any) -> tuple[str, Any]:
-    from automl.config.scalars import plain_scalar
+def _setting(text: str, space: Space) -> tuple[str, Value]:
+    from automl.steering.limits import split, value_of
 
-    key, equals, raw = text.partition("=")
-    if not equals:
-        raise UsageError(f"a setting is KEY=VALUE, got {text!r}")
-    if key not in space.parameters:
-        raise UsageError(f"the sweep tunes no {key!r}: {nearest(key, list(space.parameters))}")
-    return key, plain_scalar(raw)
+    parameter, raw = split(text, space)
+    return parameter.name, value_of(parameter, raw)

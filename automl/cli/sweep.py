@@ -43,6 +43,11 @@ KEYS = {
     metavar="SOURCE",
     help="Trials that are known: FILE.csv, optuna:URL#STUDY or sweep:NAME; may be given several times.",
 )
+@click.option(
+    "--transfer",
+    metavar="SWEEP",
+    help="An earlier sweep of something alike, on other data or hardware: begin with what was good there.",
+)
 @click.option("--dry-run", is_flag=True, help="Check everything, show what would run, create nothing.")
 @objective_option
 @ray_options
@@ -60,6 +65,8 @@ def command(ctx: click.Context, /, config: str, overrides: tuple[str, ...], **op
       automl sweep configs/nmt.yaml space.precision=[fp32,bf16] --name precision --budget 10m
       automl sweep mine.yaml --objective train.py:objective
       automl sweep mine.yaml --objective train.py:objective --prior old.csv --prior optuna:sqlite:///old.db#study
+      automl sweep configs/nmt.yaml beliefs.learning_rate=2e-3 beliefs.precision=bf16
+      automl sweep configs/nmt.yaml data.name=multi30k data.dir=data --transfer nmt
     """
     loaded = _load(config, overrides, options)
     objective = load_objective(options["objective"]) if options["objective"] else None
@@ -75,11 +82,28 @@ def command(ctx: click.Context, /, config: str, overrides: tuple[str, ...], **op
         if name != loaded.spec.name:
             click.echo(f"{loaded.spec.name} is in use: this sweep is {name}", err=True)
         known = _add_priors(ledger, name, options["priors"])
+        if options["transfer"]:
+            _transfer(ledger, name, options["transfer"])
+            known += 1
         where = {key: options[key] for key in ("dispatcher", "ray_address")}
         status = run_sweep(ledger.spec(name), ledger, loaded.store, objective=objective, resume=known > 0, **where)
     finally:
         ledger.close()
     ctx.exit(status)
+
+
+def _transfer(ledger: Ledger, name: str, earlier: str) -> None:
+    """Begin with what an earlier sweep has learned."""
+    from automl.steering.transfer import transfer
+
+    try:
+        spec = transfer(ledger, name, earlier)
+    except Exception:
+        ledger.delete(name)  # nothing has run: a sweep that cannot begin as asked is none
+        raise
+    click.echo(
+        f"begins with the best of {earlier}, and believes in values near theirs: {', '.join(spec.beliefs)}", err=True
+    )
 
 
 def _add_priors(ledger: Ledger, name: str, sources: tuple[str, ...]) -> int:

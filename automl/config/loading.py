@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 from automl.errors import AutomlError, DataError, UsageError
 from automl.goals import Constraint, Goal, parse_constraints, parse_goals
 from automl.spec import SweepSpec
+from automl.steering.suggester import check_beliefs
 from automl.stopping import STOPPERS
 from automl.suggesters import SUGGESTERS
+from search_spaces import Space
 from search_spaces.hardware import Hardware, detect
 from search_spaces.plugins import Registry
 from workers.workloads import WORKLOADS
@@ -95,6 +97,7 @@ class _Checker:
         data, fixed = _with_absolute_folder(document.data), resolution.untuned()
         if workload:
             self._check_data(workload, data, fixed)
+        beliefs = self._beliefs(space, suggester)
         if space is None or suggester is None or stopper is None or self.problems.found:
             return None
         spec = SweepSpec(
@@ -108,6 +111,7 @@ class _Checker:
             data=data,
             fixed=fixed,
             last_report_counts=bool(workload and workload.last_report_counts),
+            beliefs=beliefs,
             **document.settings(),
         )
         return Config(spec, document.store or STORE, tuple(resolution.dropped), self.hardware)
@@ -122,6 +126,15 @@ class _Checker:
             if text in metrics:
                 self._constraints += self._parsed(("constraints", index), parse_constraints, text)
         return resolution.space(document.space, expressions)
+
+    def _beliefs(self, space: Space | None, suggester: str | None) -> dict[str, Any]:
+        if space is None or suggester is None:
+            return {}
+        try:
+            return check_beliefs(self.document.beliefs, space, suggester)
+        except AutomlError as error:
+            self.problems.under(self.root, ("beliefs",), str(error))
+            return {}
 
     def _parsed(self, where: Location, parse: Any, text: str) -> Any:
         try:

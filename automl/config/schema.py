@@ -141,6 +141,7 @@ class Document(Section):
     space: Annotated[dict[str, Any] | None, PlainValidator(_space)] = None
     goals: Annotated[list[ParsedGoal], BeforeValidator(_listed), Field(min_length=1)] | None = None
     constraints: Annotated[list[str], BeforeValidator(_listed)] = Field(default_factory=list)
+    beliefs: Annotated[dict[str, Any], BeforeValidator(_section)] = Field(default_factory=dict)
     budget: Annotated[BudgetSection, BeforeValidator(_section)] = Field(default_factory=BudgetSection)
     suggester: str = "bayes"
     stopper: str = "none"

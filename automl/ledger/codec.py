@@ -8,12 +8,12 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from automl.events import Begun, Ended, Moved, Noted, Proposed, SweepEvent
+from automl.events import Begun, Ended, Moved, Noted, Proposed, SweepEvent, Wished
 from automl.trial import ReportPoint, Trial, TrialState
 from workers.protocol import Ending, Metrics, Outcome, Report, Started
 
 Row = dict[str, Any]
-_KINDS: dict[str, type] = {kind.__name__: kind for kind in (Proposed, Begun, Started, Ended, Moved, Noted)}
+_KINDS: dict[str, type] = {kind.__name__: kind for kind in (Proposed, Begun, Started, Ended, Moved, Noted, Wished)}
 
 
 def dumps(value: Any) -> str:

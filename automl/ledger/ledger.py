@@ -17,7 +17,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from automl.errors import StoreError, UsageError
-from automl.events import SweepEvent, lineage
+from automl.events import SweepEvent, Wished, lineage
 from automl.snapshot import Snapshot
 from automl.spec import SweepSpec
 from automl.trial import ReportPoint, Trial
@@ -27,7 +27,7 @@ from .backup import Backups
 from .folders import refuse_links
 from .holder import FileLock, alive
 from .recorder import Recorder, clock, hold
-from .schema import ATTEMPTS, EVENTS, HOLDERS, REPORTS, SWEEPS, TRIALS
+from .schema import ATTEMPTS, EVENTS, HOLDERS, REPORTS, STOP, SWEEPS, TRIALS, WISHED
 from .trouble import decoding, translated
 
 WATCH_SECONDS: Final = 5.0
@@ -163,7 +163,23 @@ class Ledger:
 
     def request_stop(self, sweep: str) -> None:
         """Ask the sweep's controller, in whatever process it is, to end the sweep."""
-        self._update_sweep(sweep, stop_requested=1)
+        self._update_sweep(sweep, stop_requested=SWEEPS.c.stop_requested.bitwise_or(STOP))
+
+    def wish(self, sweep: str, *wishes: Wished) -> None:
+        """Ask something of the sweep; its controller takes it up, now or when the sweep is resumed."""
+        row = self._row(sweep)
+        rows = [codec.event_row(row["id"], wish, time.time()) for wish in wishes]
+        with translated(self.name), self._write() as connection:
+            connection.execute(EVENTS.insert(), rows)
+            asked = SWEEPS.c.stop_requested.bitwise_or(WISHED)
+            connection.execute(SWEEPS.update().where(SWEEPS.c.id == row["id"]).values(stop_requested=asked))
+
+    def wishes(self, sweep: str) -> list[Wished]:
+        """Everything that was asked of the sweep, in order."""
+        mine = EVENTS.c.sweep == self._row(sweep)["id"]
+        query = sa.select(EVENTS.c.payload).where(mine, EVENTS.c.kind == Wished.__name__).order_by(EVENTS.c.id)
+        with decoding(self.name):
+            return [Wished(**json.loads(row["payload"])) for row in self._rows(query)]
 
     def acquire(self, sweep: str) -> Recorder:
         """Hold a sweep for writing.

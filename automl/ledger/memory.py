@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from automl.events import Begun, SweepEvent
+from automl.events import Begun, SweepEvent, Wished
 from automl.snapshot import Snapshot
 from automl.spec import SweepSpec
 from automl.trial import Trial
@@ -44,6 +44,14 @@ class MemoryRecorder(Recorder):
     def begun(self, trial: Trial) -> float:
         """When the trial's last attempt began."""
         return self._begun.get(trial.number, 0.0)
+
+    def wishes(self, *, look: bool = False) -> list[tuple[int, Wished]]:
+        """Nobody else can reach such a sweep."""
+        return []
+
+    def fulfilled(self) -> set[int]:
+        """None: there are no wishes."""
+        return set()
 
     def release(self) -> None:
         """Nothing is held."""
@@ -100,6 +108,10 @@ class MemoryLedger(Ledger):
     def events(self, sweep: str) -> Iterator[SweepEvent]:
         """Everything recorded but reports, in order."""
         yield from self._kept[sweep].log
+
+    def wishes(self, sweep: str) -> list[Wished]:
+        """None."""
+        return []
 
     def folder(self, sweep: str) -> Path:
         """A name for one; nothing is made."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import socket
@@ -12,14 +13,14 @@ from typing import Any
 import sqlalchemy as sa
 
 from automl.errors import StoreError
-from automl.events import Begun, Ended, Moved, Noted, SweepEvent, fold
+from automl.events import Begun, Ended, Moved, Noted, Proposed, SweepEvent, Wished, fold
 from automl.trial import Trial, TrialState
 from workers.protocol import Report, Started
 
 from . import codec
 from .backup import Backups
 from .holder import FileLock, process_started
-from .schema import ATTEMPTS, EVENTS, HOLDERS, REPORTS, SWEEPS, TRIALS
+from .schema import ATTEMPTS, EVENTS, HOLDERS, REPORTS, STOP, SWEEPS, TRIALS, WISHED
 from .trouble import persistently, translated
 
 _LOG = logging.getLogger(__name__)
@@ -49,6 +50,7 @@ class Recorder:
     ) -> None:
         self._engine, self._store, self._sweep, self._fence, self._lock = engine, store, sweep, fence, lock
         self._backups, self._commits = backups, 0
+        self._wished, self._known_wishes = True, set[int]()
         self.trials = trials
         self._stored = len(trials)
         self._events: list[SweepEvent] = []
@@ -57,7 +59,7 @@ class Recorder:
 
     def apply(self, event: SweepEvent) -> Trial | None:
         """The trial after the event; None where the event changes nothing: a duplicate, or late."""
-        if isinstance(event, Noted):
+        if isinstance(event, Noted | Wished):
             self._events.append(event)
             return None
         known = event.trial < len(self.trials)
@@ -108,6 +110,40 @@ class Recorder:
         with translated(self._store), self._engine.connect() as connection:
             return float(connection.scalar(query) or 0.0)
 
+    def wishes(self, *, look: bool = False) -> list[tuple[int, Wished]]:
+        """What people have asked of the sweep that was not taken up before: identity and wish, in order.
+
+        Args:
+            look: at the ledger now; otherwise as the last commit found it.
+        """
+        if look and not self._wished:
+            query = sa.select(SWEEPS.c.stop_requested).where(SWEEPS.c.id == self._sweep)
+            with translated(self._store), self._engine.connect() as connection:
+                self._wished = bool((connection.scalar(query) or 0) & WISHED)
+        if not self._wished:
+            return []
+        mine, known = EVENTS.c.sweep == self._sweep, self._known_wishes
+        with translated(self._store):
+            persistently(self._mark_seen)  # before they are read: one that comes between is seen again
+            query = sa.select(EVENTS.c.id, EVENTS.c.payload).where(mine, EVENTS.c.kind == Wished.__name__)
+            with self._engine.connect() as connection:
+                rows = [row for row in connection.execute(query.order_by(EVENTS.c.id)) if row.id not in known]
+        self._wished = False
+        known.update(row.id for row in rows)
+        return [(row.id, Wished(**json.loads(row.payload))) for row in rows]
+
+    def _mark_seen(self) -> None:
+        seen = SWEEPS.c.stop_requested.bitwise_and(~WISHED)
+        with self._connection.begin():
+            self._connection.execute(SWEEPS.update().where(SWEEPS.c.id == self._sweep).values(stop_requested=seen))
+
+    def fulfilled(self) -> set[int]:
+        """Which wishes have become trials."""
+        query = sa.select(EVENTS.c.payload).where(EVENTS.c.sweep == self._sweep, EVENTS.c.kind == Proposed.__name__)
+        with translated(self._store), self._engine.connect() as connection:
+            wishes = (json.loads(payload).get("wish") for (payload,) in connection.execute(query))
+            return {wish for wish in wishes if wish is not None}
+
     def release(self) -> None:
         """Let another controller hold the sweep; where that cannot be written, its lock or lease runs out."""
         mine = (HOLDERS.c.sweep == self._sweep) & (HOLDERS.c.fence == self._fence)
@@ -131,7 +167,9 @@ class Recorder:
                 self._write_events(connection)
                 if values:
                     connection.execute(SWEEPS.update().where(SWEEPS.c.id == self._sweep).values(values))
-            return bool(connection.scalar(sa.select(SWEEPS.c.stop_requested).where(SWEEPS.c.id == self._sweep)))
+            asked = connection.scalar(sa.select(SWEEPS.c.stop_requested).where(SWEEPS.c.id == self._sweep)) or 0
+            self._wished |= bool(asked & WISHED)
+            return bool(asked & STOP)
 
     def _claim(self, connection: sa.Connection, status: Mapping[str, Any] | None) -> bool:
         """Count this commit, with a sign of life; False where it was made already and only the answer was lost.
@@ -150,7 +188,9 @@ class Recorder:
         raise StoreError(f"{self._store}: another controller has taken the sweep over; this one ends")
 
     def _write_events(self, connection: sa.Connection) -> None:
-        numbers = {event.trial for event in self._events if event.trial is not None and not isinstance(event, Noted)}
+        numbers = {
+            event.trial for event in self._events if event.trial is not None and not isinstance(event, Noted | Wished)
+        }
         rows = [codec.trial_row(self._sweep, self.trials[number]) for number in sorted(numbers)]
         _insert(connection, TRIALS, [row for row in rows if row["number"] >= self._stored])
         _update(connection, TRIALS, ("sweep", "number"), [row for row in rows if row["number"] < self._stored])

@@ -10,6 +10,7 @@ from typing import Final
 import sqlalchemy as sa
 
 VERSION: Final = 2
+STOP, WISHED = 1, 2  # bits of `stop_requested`: end the sweep; there are wishes that its controller has not seen
 METADATA: Final = sa.MetaData()
 
 _Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")

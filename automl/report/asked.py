@@ -36,6 +36,9 @@ def question(record: Record) -> Rows:
         ("budget", f"{budget or 'none'} (used: {used})"),
         ("suggester, stopper, seed", f"{spec.suggester}, {spec.stopper}, {spec.seed}"),
         ("enqueued or added", _sources(record)),
+        ("pinned or narrowed", "; ".join(f"{limit} (from trial {first} on)" for first, limit in record.limits)),
+        ("beliefs about good values", _beliefs(record)),
+        ("from an earlier sweep", "; ".join(note.message for note in record.notes if note.kind == "transfer")),
     ]
     return [row for row in rows if row[1]]
 
@@ -80,7 +83,13 @@ def _flat(section: Mapping[str, Any]) -> str:
     return ", ".join(f"{key}={value}" for key, value in section.items())
 
 
+def _beliefs(record: Record) -> str:
+    from automl.steering.beliefs import Beliefs
+
+    return "; ".join(f"{name} {belief}" for name, belief in Beliefs(record.space, record.spec.beliefs).by_name.items())
+
+
 def _sources(record: Record) -> str:
     """Trials that a person gave."""
-    given = [trial for trial in record.trials if trial.source in ("enqueued", "added")]
+    given = [trial for trial in record.trials if trial.source in ("enqueued", "added", "transferred")]
     return ", ".join(f"trial {trial.number}" for trial in given[:20]) + (", ..." if len(given) > 20 else "")

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from automl import confirmation
 from automl.confirmation import Confirmation
 from automl.errors import AutomlError, StoreError
-from automl.events import Begun, Ended, Moved, Noted, SweepEvent
+from automl.events import Begun, Ended, Moved, Noted, Proposed, SweepEvent, Wished
 from automl.goals import Goal
 from automl.snapshot import Snapshot
 from automl.spec import SweepSpec
+from automl.steering.limits import Limit
 from automl.trial import Trial, TrialState
 from search_spaces import Choice, Space
 
@@ -51,6 +52,7 @@ class Record:
         snapshot: of the sweep; spec: what was asked.
         environment: git commit, versions and hardware, empty where they were not kept.
         attempts: in order of their beginning; notes: in order.
+        limits: what was pinned or narrowed, and from which trial on.
         confirmation: of the best configurations, None where they were not trained again.
     """
 
@@ -60,6 +62,7 @@ class Record:
     attempts: Sequence[Attempt] = ()
     notes: Sequence[Note] = ()
     confirmation: Confirmation | None = None
+    limits: Sequence[tuple[int, str]] = ()
 
     @classmethod
     def read(cls, ledger: Ledger, sweep: str) -> Record:
@@ -67,7 +70,7 @@ class Record:
         snapshot, events = ledger.snapshot(sweep), list(ledger.events(sweep))
         attempts, notes = _attempts(events, snapshot), _notes(events)
         spec, environment = ledger.spec(sweep), ledger.environment(sweep)
-        return cls(snapshot, spec, environment, attempts, notes, confirmation.read(ledger, sweep))
+        return cls(snapshot, spec, environment, attempts, notes, confirmation.read(ledger, sweep), _limits(events))
 
     @classmethod
     def stored(cls, store: str, snapshot: Snapshot) -> Record:
@@ -147,6 +150,17 @@ def _attempts(events: Iterable[SweepEvent], snapshot: Snapshot) -> list[Attempt]
     now = snapshot.seconds
     found += [Attempt(b.trial, b.attempt, b.at, max(now, b.at), "running") for b in open_.values()]
     return sorted(found, key=lambda attempt: attempt.begun)
+
+
+def _limits(events: Iterable[SweepEvent]) -> list[tuple[int, str]]:
+    proposed, found = 0, []
+    for event in events:
+        proposed += isinstance(event, Proposed)
+        if isinstance(event, Wished) and event.kind == "limits":
+            for name, data in event.content.items():
+                limit = "as declared again" if data is None else str(Limit.from_dict(data))
+                found.append((proposed, f"{name} {limit}"))
+    return found
 
 
 def _notes(events: Iterable[SweepEvent]) -> list[Note]:
