@@ -2,8 +2,8 @@
 
     python benchmarks/report_page.py --trials 5000
 
-Must hold for 5,000 trials: at most 20 s and 15 MB; the first picture within 2 s. That is the progress of the best, which
-the page brings as a drawing; the same again to zoom into, and the other figures, are drawn when plotly has been read.
+Must hold for 5,000 trials: at most 20 s and 15 MB; the first picture within 2 s. That is the progress of the best,
+which the page brings as a drawing; the figures to zoom into are drawn when plotly has been read.
 """
 
 from __future__ import annotations
