@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from search_spaces.errors import TrialFailure
 
+from .profiling import profiling
 from .protocol import Assignment, Halt, Report
 
 
@@ -62,6 +64,17 @@ class Context:
     def seed(self) -> int:
         """Of everything random in this trial; the same in each of its attempts."""
         return self.assignment.seed
+
+    def profile(self, num_steps: int = 3) -> AbstractContextManager[Callable[[], None]]:
+        """Trace some steps of training with torch's profiler, where `automl publish SWEEP tensorboard` finds them.
+
+        Example:
+            >>> with trial.profile() as step_ended:
+            ...     for step in range(100):
+            ...         train(step)
+            ...         step_ended()
+        """
+        return profiling(num_steps, self.folder, self.rank)
 
     def report(self, step: int, **metrics: float) -> bool:
         """Send metrics at a step; False when the trial should return soon.

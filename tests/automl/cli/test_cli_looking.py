@@ -87,6 +87,21 @@ def test_best_as_json_has_the_baseline_beside_it(runs: str) -> None:
     assert "pareto" not in best
 
 
+def test_best_says_what_counts_where_the_last_report_was_worse(tmp_path: Path) -> None:
+    rising = completed(1, 1.8)
+    rising.insert(2, Report(1, 1, 0, 10, {"loss": 1.2}, 1.0))
+    runs = store(tmp_path, completed(0, 2.0), rising)
+    best = parsed("best", "toy", "--store", runs)
+    assert (best["metrics"]["loss"], best["goal_values"], best["baseline_goal_values"]) == (
+        1.8,
+        {"loss": 1.2},
+        {"loss": 2.0},
+    )
+    shown = automl("best", "toy", "--store", runs).stdout
+    assert "loss (best report)" in shown
+    assert "loss (last report)" in shown
+
+
 def test_best_of_several_goals_has_the_pareto_front(tmp_path: Path) -> None:
     spec = replace(SPEC, goals=(Goal("loss"), Goal("size")))
     runs = store(
