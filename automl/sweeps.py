@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from search_spaces import Space
@@ -33,6 +34,7 @@ from .suggesters.base import Suggester
 from .suggestions import Ahead, Suggestions
 
 Objective = Callable[[Any], Any]
+reading: Path | None = None  # the file of an objective that the command line imports now
 GUIDED = "bayes"  # the suggester in whose place a stopper with a model of its own may choose
 
 
@@ -189,6 +191,8 @@ def sweep(
         UsageError: an argument is wrong, or no budget is given.
         StoreError: the store cannot be used.
     """
+    if reading is not None:
+        raise UsageError(f"{reading.name} begins a sweep when it is imported: put that under if __name__ == '__main__'")
     spec = SweepSpec(
         name=name or "sweep",
         space=space,

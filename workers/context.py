@@ -89,7 +89,7 @@ class Context:
         numbers = {}
         for key, value in metrics.items():
             try:
-                numbers[key] = float(value)
+                numbers[key] = number_of(value)
             except (TypeError, ValueError) as error:
                 raise TrialFailure("missing_metric", f"metric {key!r} must be a number, got {value!r}") from error
         a = self.assignment
@@ -99,3 +99,8 @@ class Context:
         self._sequence += 1
         self.noticed = self.halted()
         return self.noticed is None
+
+
+def number_of(value: Any) -> float:
+    """A metric as a float, a tensor without a word about its gradient; raises TypeError or ValueError."""
+    return float(value.detach() if hasattr(value, "detach") else value)
