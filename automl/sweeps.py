@@ -170,6 +170,7 @@ def sweep(
         goals: such as "minimize loss"; several make a Pareto front.
         trials: how many, trial 0 and failures counted in.
         workers: number of slots; None for as many as the machine has room for.
+        seed: of everything random; under `dispatcher="inline"` the same seed tries the same configurations.
         constraints: such as "peak_memory_bytes <= 8e9".
         budget: a duration ("10m"), or a mapping of `trials`, `time`, `worker_time` and `target`.
         suggester: "bayes", "ax", "tpe", "optuna-gp", "sobol" or "random"; stopper: "none", "asha", "median", "curve".
@@ -219,7 +220,14 @@ def sweep(
 
 
 def load(name: str, store: str | None = None) -> Result:
-    """The result of an earlier sweep, or of one that runs elsewhere, as it is now; raises UsageError or StoreError."""
+    """The result of an earlier sweep, or of one that runs elsewhere, as it is now.
+
+    Args:
+        name: of the sweep; store: folder or database URL, `.automl` where it is None.
+
+    Raises:
+        UsageError: there is no sweep of that name. StoreError: there is no such store, or it is damaged.
+    """
     ledger = Ledger.open(store or ".automl", readonly=True)
     try:
         return Result(ledger.snapshot(name), store or ".automl")

@@ -37,11 +37,12 @@ def shown(path: Path, picture: Path | None) -> dict[str, Any]:
         page.goto(path.as_uri(), wait_until="commit")
         page.wait_for_selector("svg.sketch", timeout=120_000)
         painted = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null")
-        page.wait_for_selector(".figure[data-drawn]", timeout=120_000)
-        painted = painted or page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
-        first = time.perf_counter() - begun
         page.wait_for_selector("body[data-drawn=all]", timeout=120_000)
         last = time.perf_counter() - begun
+        painted = painted or page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+        first = (
+            min(page.evaluate("[...document.querySelectorAll('.figure')].map(figure => +figure.dataset.drawn)")) / 1000
+        )
         if picture:
             page.screenshot(path=str(picture), full_page=True)
     return {

@@ -8,7 +8,7 @@ const inView = new Set();
 async function draw(element) {
   const spec = JSON.parse(document.getElementById(element.dataset.spec).textContent);
   await Plotly.newPlot(element, spec.data, spec.layout, CONFIG);
-  element.dataset.drawn = "yes";
+  element.dataset.drawn = Math.round(performance.now());  // milliseconds since the page was asked for
 }
 
 function pause() {

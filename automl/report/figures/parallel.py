@@ -14,7 +14,7 @@ from automl.report.record import Record
 from automl.trial import Trial
 from search_spaces.parameters import Parameter
 
-MOST_LINES = 1500
+MOST_LINES = 1000
 TITLE = "Which configurations are good"
 
 
