@@ -6,7 +6,6 @@ import queue
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from search_spaces.errors import DataError
@@ -32,7 +31,7 @@ def batches(workload: Trainable, start: Place, max_epochs: int | None) -> Iterat
     epoch, skip = start.epoch, start.index
     while max_epochs is None or epoch < max_epochs:
         index = 0
-        for index, batch in enumerate(islice(workload.train_batches(epoch), skip, None), skip + 1):
+        for index, batch in enumerate(workload.train_batches_from(epoch, skip), skip + 1):
             yield Place(epoch, index - 1), batch
         if index == 0 and skip == 0:
             raise DataError(f"workload {workload.name!r} has no training batch in epoch {epoch}")

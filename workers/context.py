@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from search_spaces.errors import TrialFailure
 
-from .profiling import profiling
 from .protocol import Assignment, Halt, Report
 
 
@@ -65,17 +63,6 @@ class Context:
         """Of everything random in this trial; the same in each of its attempts."""
         return self.assignment.seed
 
-    def profile(self, num_steps: int = 3) -> AbstractContextManager[Callable[[], None]]:
-        """Trace some steps of training with torch's profiler, where `automl publish SWEEP tensorboard` finds them.
-
-        Example:
-            >>> with trial.profile() as step_ended:
-            ...     for step in range(100):
-            ...         train(step)
-            ...         step_ended()
-        """
-        return profiling(num_steps, self.folder, self.rank)
-
     def report(self, step: int, **metrics: float) -> bool:
         """Send metrics at a step; False when the trial should return soon.
 
@@ -89,7 +76,7 @@ class Context:
         numbers = {}
         for key, value in metrics.items():
             try:
-                numbers[key] = number_of(value)
+                numbers[key] = float(value)
             except (TypeError, ValueError) as error:
                 raise TrialFailure("missing_metric", f"metric {key!r} must be a number, got {value!r}") from error
         a = self.assignment
@@ -99,8 +86,3 @@ class Context:
         self._sequence += 1
         self.noticed = self.halted()
         return self.noticed is None
-
-
-def number_of(value: Any) -> float:
-    """A metric as a float, a tensor without a word about its gradient; raises TypeError or ValueError."""
-    return float(value.detach() if hasattr(value, "detach") else value)

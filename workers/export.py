@@ -108,7 +108,7 @@ def to_onnx(model: nn.Module, inputs: tuple[torch.Tensor, ...], path: Path) -> d
     if find_spec("onnx") is None or find_spec("onnxscript") is None:
         return {}
     batch = torch.export.Dim("batch")
-    with _quiet(), torch.no_grad():
+    with quiet(), torch.no_grad():
         shapes = tuple({0: batch} for _ in inputs)
         torch.onnx.export(model, inputs, str(path), dynamo=True, dynamic_shapes=shapes, external_data=False)
     difference = _difference(model, inputs, path)
@@ -139,7 +139,7 @@ def _difference(model: nn.Module, inputs: tuple[torch.Tensor, ...], path: Path) 
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """The exporter tells much that nobody asked for."""
     import contextlib
     import io

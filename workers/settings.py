@@ -27,7 +27,7 @@ class Settings:
         clip_norm: bound on the norm of the gradient; 0 for none.
         train_seconds, max_updates, max_epochs: training ends at whichever comes first; one epoch where none is given.
         evaluate_seconds, evaluate_updates: how often metrics are reported besides at the end.
-        checkpoint_seconds: how often a checkpoint is written besides at the end and at a pause.
+        checkpoint_seconds, checkpoint_updates: how often a checkpoint is written besides at the end and at a pause.
         optimized_metric: what evaluations are compared by: lower is better for losses and perplexities, else higher.
         patience: training ends after so many evaluations in a row that were no better than the best.
         plateau_evaluations: after so many, the learning rate is multiplied by `plateau_factor`.
@@ -42,7 +42,6 @@ class Settings:
         compact_memory: on CPUs give every large block back to the system at once: what is resident is then what is in
             use (else up to 2.4 times as much was seen), for some 5 to 15% more time.
         threads: CPU threads of a rank; None for the cores of its slot.
-        profile_updates: trace so many updates with torch's profiler (`workers.profiling`); 0 for none.
     """
 
     parallelism: str = "single"
@@ -55,6 +54,7 @@ class Settings:
     evaluate_seconds: float | None = None
     evaluate_updates: int | None = None
     checkpoint_seconds: float | None = 60.0
+    checkpoint_updates: int | None = None
     optimized_metric: str | None = None
     patience: int | None = None
     plateau_evaluations: int | None = None
@@ -69,7 +69,6 @@ class Settings:
     cudnn_autotune: bool = False
     compact_memory: bool = False
     threads: int | None = None
-    profile_updates: int = 0
 
     def __post_init__(self) -> None:
         for name, known in _CHOICES.items():

@@ -8,7 +8,7 @@ weight, batches are functions of (seed, epoch), and the random state is set anew
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,6 @@ from .optimizers import build_optimizer, step
 from .parallel import strategy_class
 from .parallel.mesh import Mesh, connect, disconnect
 from .precision import Precision
-from .profiling import profiling
 from .runtime import recompute, switches
 from .selection import Selection
 from .settings import Settings, options
@@ -79,12 +78,11 @@ class Trainer:
         self.evaluator = Evaluator(workload, context, self.strategy, self.precision)
         self.clock = Clock(context.assignment.previous_seconds)
         self.evaluations = Every(settings.evaluate_seconds, settings.evaluate_updates)
-        self.checkpoints = Every(settings.checkpoint_seconds)
+        self.checkpoints = Every(settings.checkpoint_seconds, settings.checkpoint_updates)
         self.selection, self.rate_scale = Selection(settings, context.folder), 1.0
         self.place, self.updates, self.skipped = Place(), 0, 0
         self.metrics: dict[str, float] = {}
-        self.window, self.saved_at = Window(self.clock.total), self.clock.total
-        self.traced: Callable[[], None] = lambda: None  # at the end of each update, where they are traced
+        self.window, self.saved_at, self.saved_updates = Window(self.clock.total), self.clock.total, 0
         self.share: float | None = None  # this rank's share of the last update's mean loss, until it is agreed on
 
     def _model(self) -> torch.nn.Module:
@@ -105,10 +103,8 @@ class Trainer:
             self._restore()
         source = batches(self.workload, self.place, self.settings.max_epochs)
         prefetcher = Prefetcher(source, self.settings.prefetch) if self.settings.loader_workers else None
-        folder, rank = self.context.folder, self.context.rank
         try:
-            with profiling(self.settings.profile_updates, folder, rank) as self.traced:
-                return self._loop(prefetcher or source)
+            return self._loop(prefetcher or source)
         finally:
             if prefetcher:
                 prefetcher.close()
@@ -135,7 +131,6 @@ class Trainer:
             if item and not orders.evaluate:  # else agree once more: a halt may have cut the evaluation short
                 with self.clock:
                     self._update(*item)
-                self.traced()
                 item = None
 
     def _wishes(self, exhausted: bool) -> Orders:
@@ -149,7 +144,7 @@ class Trainer:
             finish=late or full or exhausted or self.selection.done,
             scale=self.selection.scale,
             evaluate=self.evaluations.due(seconds - self.window.begun, self.window.updates),
-            save=self.checkpoints.due(seconds - self.saved_at),
+            save=self.checkpoints.due(seconds - self.saved_at, self.updates - self.saved_updates),
             out_of_memory=self.control.memory_exceeded(self.memory),
         )
 
@@ -245,7 +240,7 @@ class Trainer:
     def _save(self) -> None:
         self.optimizer.zero_grad(set_to_none=True)
         state, optimizer = self.strategy.state(), self.strategy.optimizer_state(self.optimizer)
-        self.saved_at = self.clock.total
+        self.saved_at, self.saved_updates = self.clock.total, self.updates
         if self.context.rank == 0:
             form = self.workload.canonical
             saved = checkpoint.Checkpoint(form(state), checkpoint.by_key(optimizer, form), self._progress())
@@ -286,7 +281,7 @@ class Trainer:
         self.updates, self.skipped = progress["updates"], progress["skipped"]
         self.metrics = dict(progress["metrics"]) if self.context.rank == 0 else {}
         self.clock.previous = max(self.clock.previous, progress["seconds"])
-        self.saved_at = self.clock.total
+        self.saved_at, self.saved_updates = self.clock.total, self.updates
         self.window = Window(**{**progress["window"], "begun": self.clock.total - progress["window"]["begun"]})
         self.selection.load(progress.get("selection", self.selection.state()))
         if self.precision.scaler and progress["scaler"]:

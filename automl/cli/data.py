@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -11,24 +13,13 @@ from .common import emit, json_option
 
 @click.group("data", short_help="List and fetch public data sets.")
 def command() -> None:
-    """List and fetch public data sets.
-
-    \b
-    Examples:
-      automl data list
-      automl data fetch imdb
-    """
+    """List and fetch public data sets."""
 
 
 @command.command("list", short_help="List the data sets that can be fetched.")
 @json_option
 def listing(as_json: bool) -> None:
-    """List the data sets that can be fetched, and the settings that read them.
-
-    \b
-    Example:
-      automl data list --json
-    """
+    """List the data sets that can be fetched, and the settings that read them."""
     from workers.datasets import DATASETS
 
     if as_json:
@@ -48,9 +39,8 @@ def fetching(name: str, folder: Path | None, as_json: bool) -> None:
     """Fetch a data set from its official source; checked by its checksum, and resumed after a broken transfer.
 
     \b
-    Example:
-      automl data fetch imdb
-      automl sweep configs/sentiment.yaml data.name=imdb data.dir=data/imdb
+    automl data fetch imdb
+    automl sweep configs/sentiment.yaml data.name=imdb data.dir=data/imdb
     """
     from workers.fetch import fetch
 
@@ -68,3 +58,49 @@ def fetching(name: str, folder: Path | None, as_json: bool) -> None:
         emit({"name": name, "dir": str(target), "files": [str(path) for path in files]})
     else:
         click.echo(f"{name} is in {target}: {', '.join(path.name for path in files)}")
+
+
+@command.command("prepare", short_help="Encode a parallel corpus on disk, however large.")
+@click.option("--source", required=True, type=click.Path(path_type=Path), help="A sentence a line, plain or .gz.")
+@click.option("--target", required=True, type=click.Path(path_type=Path), help="Their translations, line by line.")
+@click.option("--valid-source", type=click.Path(path_type=Path), help="Sentences of the validation split.")
+@click.option("--valid-target", type=click.Path(path_type=Path), help="Their translations.")
+@click.option("--dir", "folder", required=True, type=click.Path(path_type=Path), help="Folder that is made.")
+@click.option("--vocabulary-size", default=8000, show_default=True, help="Entries that both languages share.")
+@click.option("--kind", default="bpe", show_default=True, type=click.Choice(["bpe", "unigram", "word"]))
+@click.option(
+    "--max-length", default=128, show_default=True, help="Most tokens of a sentence; longer ones are skipped."
+)
+@click.option("--sample", default=500_000, show_default=True, help="Pairs that the vocabulary is learned from.")
+@click.option("--shard-pairs", default=200_000, show_default=True, help="Pairs of a shard.")
+@click.option("--seed", default=0, show_default=True, help="Of the sample, and of which pair goes where.")
+@json_option
+def preparing(
+    source: Path,
+    target: Path,
+    valid_source: Path | None,
+    valid_target: Path | None,
+    folder: Path,
+    as_json: bool,
+    **recipe: Any,
+) -> None:
+    """Encode a parallel corpus into shards on disk, which training reads without holding them in memory.
+
+    Pairs with an empty side or with more than --max-length tokens are skipped and counted.
+
+    \b
+    automl data prepare --source corpus.en.gz --target corpus.de.gz --dir data/corpus
+    automl sweep configs/nmt.yaml data.name=prepared data.dir=data/corpus
+    """
+    from workers.workloads.translation.shards import Recipe, prepare
+
+    if (valid_source is None) != (valid_target is None):
+        raise click.UsageError("--valid-source and --valid-target go together")
+    valid = (valid_source, valid_target) if valid_source and valid_target else None
+    counts = prepare(source, target, folder, Recipe(**recipe), valid)
+    if as_json:
+        emit({"dir": str(folder), **asdict(counts)})
+        return
+    skipped = f"{counts.empty} with an empty side and {counts.too_long} longer than {recipe['max_length']} tokens"
+    click.echo(f"{folder}: {counts.pairs} pairs in {len(counts.shards)} shards, {counts.valid} for validation")
+    click.echo(f"Skipped: {skipped}.")

@@ -23,12 +23,12 @@ def command(sweep: str, target: str, store: str, to: str | None) -> None:
       automl publish nmt mlflow --to http://127.0.0.1:5000
     """
     with opened(store) as ledger:
-        snapshot, own = ledger.snapshot(sweep), ledger.folder(sweep)
+        snapshot = ledger.snapshot(sweep)
     if target == "tensorboard":
         from automl.bridges import tensorboard
 
         folder = Path(to or f"{sweep}-tensorboard")
-        count = tensorboard.write(snapshot, folder, own)
+        count = tensorboard.write(snapshot, folder)
         click.echo(f"wrote {count} trials to {folder}; look at them with: tensorboard --logdir {folder}")
         return
     from automl.bridges import mlflow

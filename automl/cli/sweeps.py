@@ -14,13 +14,7 @@ from .common import emit, json_option, opened, store_option
 @store_option
 @json_option
 def command(store: str, as_json: bool) -> None:
-    """List the sweeps of a store, the newest last.
-
-    \b
-    Examples:
-      automl list
-      automl list --store postgresql://host/runs --json
-    """
+    """List the sweeps of a store, the newest last."""
     with opened(store) as ledger:
         sweeps = ledger.sweeps()
     if as_json:

@@ -10,12 +10,7 @@ from .common import emit, json_option
 @click.command("workloads", short_help="List what can be trained.")
 @json_option
 def command(as_json: bool) -> None:
-    """List the workloads: what each trains and its goals.
-
-    \b
-    Example:
-      automl workloads
-    """
+    """List the workloads: what each trains and its goals."""
     from workers.workloads import WORKLOADS
 
     found = [WORKLOADS.get(name) for name in WORKLOADS.names()]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -135,6 +136,10 @@ class Trainable(Workload):
     @abstractmethod
     def train_batches(self, epoch: int) -> Iterator[Batch]:
         """The global batches of an epoch, on the CPU, a function of (seed, epoch) alone."""
+
+    def train_batches_from(self, epoch: int, index: int) -> Iterator[Batch]:
+        """The batches of an epoch from the one of that index on; override where the others need not be made."""
+        return islice(self.train_batches(epoch), index, None)
 
     @abstractmethod
     def inputs(self, batch: Batch) -> tuple[torch.Tensor, ...]:

@@ -201,3 +201,40 @@ def test_building_on_the_meta_device_allocates_nothing(build):
 
         model = Transformer(Architecture(600, 32, 4, 2, 2, 48, 0.0))
     assert all(parameter.is_meta for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("tied", ["all", "source_target", "target_output", "none"])
+def test_ties_of_embeddings(build, batch, tied):
+    """Matrices that are one, gradients that reach all of them, and the same function in pipeline stages."""
+    model = build(tied=tied)
+    tables = [p for p in model.parameters() if p.shape == (600, 32)]
+    assert len(tables) == {"all": 1, "source_target": 2, "target_output": 2, "none": 3}[tied]
+    logits, gradients = canonical_gradients(model, batch)
+    assert all(table.grad is not None and table.grad.abs().sum() > 0 for table in tables)
+    labels = batch["labels"]
+    loss = model(batch["source"], batch["shifted"], labels=labels)
+    expected = functional.cross_entropy(logits, labels[labels != PAD], reduction="sum")
+    assert loss.item() == pytest.approx(expected.item())
+    out: tuple = ()
+    for stage in cut(model, 2):
+        found = stage(*out, source=batch["source"], shifted=batch["shifted"])
+        out = found if isinstance(found, tuple) else (found,)
+    torch.testing.assert_close(out[0][labels != PAD], logits, atol=1e-5, rtol=1e-5)
+    assert set(plan(model.architecture).embeddings) <= {name.removesuffix(".weight") for name in gradients}
+
+
+def test_ties_as_they_were_written_once(build):
+    assert build(tied=True).architecture == build(tied="all").architecture
+    assert build(tied=False).architecture == build(tied="source_target").architecture
+
+
+def test_an_adaptive_softmax_has_one_loss_and_all_probabilities(build, batch):
+    model = build(tied="none", cutoffs=[60, 300])
+    labels = batch["labels"][batch["labels"] != PAD]
+    logs = model(batch["source"], batch["shifted"])
+    assert torch.allclose(logs.exp().sum(1), torch.ones(len(logs)), atol=1e-4)
+    loss = model(batch["source"], batch["shifted"], labels=batch["labels"])
+    assert loss.item() == pytest.approx(-logs.gather(1, labels[:, None]).sum().item(), rel=1e-5)
+    assert model.adaptive.head.weight.shape == (62, 32)
+    loss.backward()
+    assert all(p.grad is not None for p in model.parameters())

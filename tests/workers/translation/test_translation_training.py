@@ -6,6 +6,7 @@ import json
 import math
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,9 @@ from workers.local import run_gang
 from workers.protocol import Assignment, Ending, Outcome
 from workers.run import run
 from workers.workloads.translation import Translation
+from workers.workloads.translation.builtin import splits
 from workers.workloads.translation.cli import main
+from workers.workloads.translation.inference import Stepper
 
 SMALL = {
     "width": 32, "num_layers": 2, "num_heads": 4, "feed_forward_ratio": 2, "batch_tokens": 512, "learning_rate": 0.01,
@@ -115,6 +118,9 @@ def test_wrong_options_are_refused():
         ({"positions": "rotary"}, "positions is one of sinusoidal, learned"),
         ({"batch_tokens": 0}, "batch_tokens must be a whole number"),
         ({"dropout": 1.0}, "dropout must be at least 0 and below 1"),
+        ({"softmax": "adaptive"}, "softmax adaptive needs an output of its own"),
+        ({"softmax": "adaptive", "tied_embeddings": "none", "label_smoothing": 0.1}, "label_smoothing must be 0"),
+        ({"softmax": "adaptive", "tied_embeddings": "none", "softmax_cutoffs": [9, 5]}, "ascending ids"),
     ):
         with pytest.raises(UsageError, match=message):
             Translation.check({"name": "builtin"}, fixed)
@@ -138,3 +144,82 @@ def test_the_learning_rate_warms_up_and_decays():
     assert workload.learning_rate(1) == pytest.approx(2e-5)
     assert workload.learning_rate(100) == pytest.approx(2e-3)
     assert workload.learning_rate(400) == pytest.approx(1e-3)
+
+
+def test_training_with_an_adaptive_softmax(tmp_path):
+    settings = {"softmax": "adaptive", "tied_embeddings": "target_output", "label_smoothing": 0.0}
+    folder = tmp_path / "refused"
+    folder.mkdir()
+    refused = run(Context(Assignment("s", 0, 1, {**SMALL, **settings}, "translation", str(folder))))
+    assert "needs an output of its own" in refused.message
+    outcome, losses = train(tmp_path / "trial", **{**settings, "tied_embeddings": "none", "beam": 2})
+    assert losses[6] < losses[1] - 0.5
+    assert outcome.metrics["loss"] < math.log(600)
+
+
+def test_going_on_with_another_vocabulary_is_refused(trained, tmp_path):
+    folder = tmp_path / "trial"
+    train(folder, max_updates=1)
+    before = (folder / "vocabulary.model").read_bytes()
+    other = Assignment("s", 0, 1, {**SMALL, "vocabulary_kind": "unigram"}, "translation", str(folder), resume=True)
+    outcome = run(Context(other))
+    assert outcome.ending is Ending.FAILED
+    assert "is not the vocabulary of this data" in outcome.message
+    assert (folder / "vocabulary.model").read_bytes() == before
+
+
+def test_a_truncated_checkpoint_is_passed_over_and_told(tmp_path):
+    train(tmp_path, max_updates=4, checkpoint_updates=2)
+    folders = sorted((tmp_path / "checkpoints").iterdir())
+    assert [int(path.name) for path in folders] == [2, 4]
+    path = folders[-1] / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+    outcome, losses = train(tmp_path, resume=True, max_updates=5)
+    assert outcome.details["damaged_checkpoints"] == ["00000004"]
+    assert set(losses) == {3, 4, 5}
+
+
+def test_one_line_of_10000_words_is_skipped_and_told(tmp_path):
+    """In training; in validation it is cut. Line breaks of both kinds are in the files."""
+    sides = [list(side) for side in zip(*splits()["train"][:400], strict=True)]
+    for lines in sides:
+        lines[7] = lines[-1] = "word " * 10_000
+    for name, lines in zip("ab", sides, strict=True):
+        text = "".join(line + ("\r\n" if i % 2 else "\n") for i, line in enumerate(lines))
+        (tmp_path / name).write_bytes(text.encode())
+    data = {"name": "parallel", "source": str(tmp_path / "a"), "target": str(tmp_path / "b")}
+    small = {**SMALL, "vocabulary_size": 400, "max_updates": 2, "max_length": 64, "eval_sentences": 20}
+    outcome = run(Context(Assignment("s", 0, 1, small, "translation", str(tmp_path), data)))
+    assert outcome.ending is Ending.COMPLETED, outcome.details.get("traceback")
+    assert outcome.details["skipped_pairs"] >= 1
+    lines = (tmp_path / "references.valid.txt").read_text().splitlines()
+    assert len(lines) == 20
+    assert len(lines[-1].split()) == 10_000
+
+
+def test_decoding_on_rank_0_is_a_sign_of_life(tmp_path, monkeypatch):
+    """Translating for long must not look like a hang: orders are looked for at every step of it."""
+    asked, slow = [], []
+    step = Stepper.step
+
+    def slowly(self, ids, state):
+        begun = len(asked)
+        time.sleep(0.21)  # the trainer looks five times a second
+        found = step(self, ids, state)
+        slow.append(len(asked) - begun)
+        return found
+
+    monkeypatch.setattr(Stepper, "step", slowly)
+    chosen = {**SMALL, "max_updates": 1, "eval_sentences": 2, "max_length": 12}
+    run(Context(Assignment("s", 0, 1, chosen, "translation", str(tmp_path)), halted=lambda: asked.append(1)))
+    assert len(slow) > 3
+    assert min(slow) == 1
+
+
+def test_the_other_rank_waits_for_a_long_search(trained, tmp_path):
+    """Rank 0 alone translates, with a beam of 5 and again after each update; what is computed stays the same."""
+    _, _, single = trained
+    outcome, losses = train(tmp_path, parallelism="ddp", ranks=2, beam=5, eval_sentences=60, max_updates=2)
+    assert losses == pytest.approx({step: single[step] for step in (1, 2)}, rel=1e-5)
+    assert len((tmp_path / "hypotheses.valid.txt").read_text().splitlines()) == 60
+    assert 0 <= outcome.metrics["bleu"] <= 100

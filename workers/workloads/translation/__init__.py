@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from search_spaces import Space
+from search_spaces.errors import UsageError
 from search_spaces.hardware import Hardware
 from workers.workloads.base import ParallelPlan
 from workers.workloads.trained import Trained
@@ -78,14 +79,18 @@ class Translation(Trained):
         """Read the corpus's files and the fixed options; raises DataError or UsageError."""
         options.check(fixed)
         _data.check(data)
+        if data.get("name") == "prepared":
+            from .shards import Shards
+
+            Shards.open(_data.folder_of(data))
 
     def run(self, context: Context) -> Mapping[str, float]:
         """Train, with the trial's folder for what is cached and written."""
-        from .vocabulary import save
+        from .vocabulary import keep
 
         self._context = context
-        if context.rank == 0:
-            save(self.prepared.vocabulary, context.folder / "vocabulary.model")
+        resumes = context.assignment.resume
+        keep(self.prepared.vocabulary, context.folder / "vocabulary.model", resumes, writes=context.rank == 0)
         return super().run(context)
 
     @cached_property
@@ -116,7 +121,18 @@ class Translation(Trained):
             positions=self.option("positions"),
             tied=self.option("tied_embeddings"),
             max_length=self.option("max_length"),
+            cutoffs=self._cutoffs(),
         )
+
+    def _cutoffs(self) -> tuple[int, ...]:
+        """Of the adaptive softmax; none for the full one."""
+        if self.option("softmax") != "adaptive":
+            return ()
+        size = len(self.prepared.vocabulary)
+        cutoffs = tuple(self.option("softmax_cutoffs") or (max(8, size // 10), max(9, size // 2)))
+        if cutoffs[-1] >= size:
+            raise UsageError(f"softmax_cutoffs must be below the vocabulary's {size} entries, got {list(cutoffs)}")
+        return cutoffs
 
     def build_model(self) -> nn.Module:
         """A Transformer; the same function for the same seed, whatever the attention layout."""
@@ -127,11 +143,11 @@ class Translation(Trained):
 
     def train_batches(self, epoch: int) -> Iterator[Batch]:
         """Batches of at most `batch_tokens` target positions: `source`, `shifted` and `labels`, see `batches`."""
-        from .batches import plan_batches
+        return self.train_batches_from(epoch, 0)
 
-        examples = self.prepared.train
-        for rows in plan_batches(examples, self.option("batch_tokens"), self.seed, epoch):
-            yield examples.batch(rows)
+    def train_batches_from(self, epoch: int, index: int) -> Iterator[Batch]:
+        """As `train_batches`, without making those before."""
+        return self.prepared.train.batches(self.option("batch_tokens"), self.seed, epoch, index)
 
     def inputs(self, batch: Batch) -> tuple[Tensor, ...]:
         """Source and shifted target ids."""

@@ -77,7 +77,7 @@ class Attention(nn.Module):
     def _forward_fused(self, x: Tensor, memory: Tensor | None, mask: Tensor | None) -> Tensor:
         """By torch's function for a whole attention block, whose tensors have the batch second."""
         query, key = x.transpose(0, 1), (x if memory is None else memory).transpose(0, 1)
-        weight, bias = self._input_projection()
+        weight, bias = self.packed()
         causal = None
         if memory is None and mask is None:
             causal = torch.full((len(query), len(query)), -math.inf, dtype=x.dtype, device=x.device).triu(1)
@@ -88,8 +88,8 @@ class Attention(nn.Module):
         )  # fmt: skip
         return found.transpose(0, 1)
 
-    def _input_projection(self) -> tuple[Tensor, Tensor]:
-        """Weight (3 * hidden, hidden) and bias of the packed layout."""
+    def packed(self) -> tuple[Tensor, Tensor]:
+        """Weight (3 * hidden, hidden) and bias of the input projections in the packed layout, whatever theirs is."""
         if self.layout == "packed":
             return self.query_key_value.weight, self.query_key_value.bias
         parts = [self.key_value.weight, self.key_value.bias]

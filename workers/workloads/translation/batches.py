@@ -85,7 +85,16 @@ class Examples:
         labels = whole[:, 1:]
         shifted = np.where(labels == PAD, PAD, whole[:, :-1])
         arrays = {"source": self.sources.padded(rows), "shifted": shifted, "labels": labels}
-        return {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
+        return {name: torch.from_numpy(np.ascontiguousarray(array, np.int64)) for name, array in arrays.items()}
+
+    def batches(self, batch_tokens: int, seed: int, epoch: int, skip: int = 0) -> Iterator[Batch]:
+        """The batches of an epoch from the one of that index on."""
+        for rows in plan_batches(self, batch_tokens, seed, epoch)[skip:]:
+            yield self.batch(rows)
+
+    def sample(self) -> Examples:
+        """All of them."""
+        return self
 
 
 def plan_batches(examples: Examples, batch_tokens: int, seed: int, epoch: int) -> list[Ids]:

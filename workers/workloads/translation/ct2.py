@@ -6,6 +6,8 @@ ours divides by ((5 + length) / 6)^a, so that beams may rank otherwise; greedy t
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +20,17 @@ from . import layouts
 from .decoding import Search
 from .exported import VOCABULARY, Translator
 from .model import Transformer, sinusoids
+from .shortlist import Shortlist
 from .vocabulary import Vocabulary, save
 
+_MAP = "vmap.txt"
 
-def convert(folder: Path, target: Path, quantisation: str | None = "int8") -> None:
+
+def convert(folder: Path, target: Path, quantisation: str | None = "int8", shortlist: int | None = None) -> None:
     """Write the model that was exported to `folder` into `target`, a new folder.
+
+    Args:
+        shortlist: so many target entries for each source entry, which the engine then keeps to; None for all.
 
     Raises:
         DataError: see `Translator.load`.
@@ -31,14 +39,17 @@ def convert(folder: Path, target: Path, quantisation: str | None = "int8") -> No
     specs = _package().specs
     translator = Translator.load(folder)
     model, a = translator.model, translator.model.architecture
+    if a.cutoffs:
+        raise UsageError("CTranslate2 has no form for an adaptive softmax")
     spec = specs.TransformerSpec.from_config((a.encoder_layers, a.decoder_layers), a.num_heads, pre_norm=True)
     for side, module in ((spec.encoder, model.encoder), (spec.decoder, model.decoder)):
         _norm(side.layer_norm, module.norm)
-        side.position_encodings.encodings = _positions(model)
+        side.position_encodings.encodings = _positions(model, side is spec.encoder)
         for layer, part in zip(side.layer, module.layers, strict=True):
             _layer(layer, part)
     embedding = model.embedding.tokens.weight
-    spec.encoder.embeddings[0].weight = spec.decoder.embeddings.weight = _array(embedding)
+    sources = model.source_embedding or model.embedding
+    spec.encoder.embeddings[0].weight, spec.decoder.embeddings.weight = _array(sources.tokens.weight), _array(embedding)
     spec.decoder.projection.weight = _array(embedding if model.projection is None else model.projection.weight)
     tokens = [translator.vocabulary.piece(i) for i in range(a.vocabulary_size)]
     spec.register_source_vocabulary(tokens)
@@ -47,12 +58,20 @@ def convert(folder: Path, target: Path, quantisation: str | None = "int8") -> No
     spec.validate()
     spec.optimize(quantization=quantisation)
     target.mkdir(parents=True)
-    spec.save(str(target))
+    if shortlist is None:
+        spec.save(str(target))
+    else:
+        known = Shortlist.load(folder, shortlist, a.vocabulary_size)
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".txt") as file:
+            file.writelines(_rules(known, tokens))
+            file.flush()
+            spec.register_vocabulary_mapping(file.name)
+            spec.save(str(target))
     save(translator.vocabulary, target / VOCABULARY)
 
 
 class Engine:
-    """A model that `convert` wrote; translates text as `Translator` does.
+    """A model that `convert` wrote; translates text as `Translator` does, with the shortlist that it was written with.
 
     Raises:
         DataError: the folder holds no such model.
@@ -63,6 +82,7 @@ class Engine:
         package = _package()
         try:
             self.vocabulary = Vocabulary((folder / VOCABULARY).read_bytes())
+            self._shortlist = (folder / _MAP).exists()
             self._translator: Any = package.Translator(str(folder), device="cpu", intra_threads=threads)
         except (OSError, RuntimeError, ValueError) as error:
             raise DataError(f"{folder} holds no model of CTranslate2: {error}") from None
@@ -77,13 +97,24 @@ class Engine:
             max_batch_size=search.batch,
             length_penalty=search.length_penalty,
             max_decoding_length=search.max_length(max(map(len, sources), default=0) + 1, 1 << 16),
+            coverage_penalty=search.coverage_penalty,
             disable_unk=True,
+            use_vmap=self._shortlist,
         )
         ids = [[self.vocabulary.id(piece) for piece in result.hypotheses[0]] for result in found]
         results = [""] * len(lines)
         for i, text in zip(wanted, self.vocabulary.decode(ids), strict=True):
             results[i] = text
         return results
+
+
+def _rules(shortlist: Shortlist, tokens: list[str]) -> Iterator[str]:
+    """Lines "source entry, tab, target entries"; those of no source entry are for all."""
+    yield "\t" + " ".join(tokens[i] for i in shortlist.frequent.tolist()) + "\n"
+    for token, row in zip(tokens, shortlist.likeliest.tolist(), strict=True):
+        likeliest = [tokens[i] for i in row if i]
+        if likeliest:
+            yield f"{token}\t{' '.join(likeliest)}\n"
 
 
 def _package() -> Any:
@@ -125,10 +156,11 @@ def _norm(spec: Any, norm: Any) -> None:
     spec.gamma, spec.beta = _array(norm.weight), _array(norm.bias)
 
 
-def _positions(model: Transformer) -> Any:
+def _positions(model: Transformer, encodes: bool) -> Any:
     a = model.architecture
-    if model.embedding.positions is not None:
-        return _array(model.embedding.positions.weight)
+    embedding = model.source_embedding if encodes and model.source_embedding is not None else model.embedding
+    if embedding.positions is not None:
+        return _array(embedding.positions.weight)
     return _array(sinusoids(0, a.max_length, a.width, torch.device("cpu")))
 
 

@@ -6,6 +6,7 @@ The `data` section of a configuration:
         [train: 28000, valid: 1000]                   only so many pairs of each
     name: multi30k, dir: DIR                          DIR/{train,val,test_2016_flickr}.{en,de,fr}, plain or .gz
     name: parallel, dir: DIR                          DIR/{train,valid,test}.{en,de}, plain or .gz, test optional
+    name: prepared, dir: DIR                          what `automl data prepare` wrote, see `shards`
     name: parallel, source: FILE, target: FILE        one pair; the last lines are held out for validation,
         [valid_source: FILE, valid_target: FILE]      or a second pair is
     [source_language: en, target_language: de]        suffixes of the files of a folder
@@ -26,9 +27,10 @@ from search_spaces.plugins import nearest
 
 from . import builtin
 
-NAMES = ("builtin", "multi30k", "parallel")
+NAMES = ("builtin", "multi30k", "parallel", "prepared")
 _KEYS = {
     "builtin": ("name", "dir", "with_valid", "train", "valid"),
+    "prepared": ("name", "dir"),
     "multi30k": ("name", "dir", "with_valid", "source_language", "target_language"),
     "parallel": (
         *("name", "dir", "with_valid", "source_language", "target_language"),
@@ -71,7 +73,7 @@ class Splits:
 
 
 def load(data: Mapping[str, Any]) -> Splits:
-    """Read the data set that the `data` section names.
+    """Read the data set that the `data` section names, which is not `prepared`.
 
     Raises:
         DataError: the name or a key is unknown, a file is missing, damaged or no UTF-8, two files have different
@@ -94,7 +96,10 @@ def _load(data: Mapping[str, Any]) -> Splits:
 
 def check(data: Mapping[str, Any]) -> None:
     """Raise DataError where `load` would; reads the files, generates nothing."""
-    if _check_keys(data) == "builtin":
+    name = _check_keys(data)
+    if name == "prepared":
+        folder_of(data)
+    elif name == "builtin":
         for split in ("train", "valid"):
             _count(data, split)
     else:
@@ -159,11 +164,7 @@ def _hold_out(corpus: Corpus, name: str) -> Splits:
 
 
 def _load_folder(name: str, data: Mapping[str, Any]) -> Splits:
-    if not data.get("dir"):
-        raise DataError(f"data set {name!r} needs data.dir, the folder that holds its files")
-    folder = Path(str(data["dir"])).expanduser()
-    if not folder.is_dir():
-        raise DataError(f"data.dir {str(folder)!r} is not a folder")
+    folder = folder_of(data)
     languages = [str(data.get(key, default)) for key, default in (("source_language", "en"), ("target_language", "de"))]
     if name == "multi30k" and not set(languages) <= set(_LANGUAGES):
         raise DataError(f"Multi30k's languages are {', '.join(_LANGUAGES)}, got {' to '.join(languages)}")
@@ -176,6 +177,16 @@ def _load_folder(name: str, data: Mapping[str, Any]) -> Splits:
         if split != "test" or all(_exists(path) for path in paths):
             found[split] = _read_pair(_file(paths[0]), _file(paths[1]))
     return Splits(**found)
+
+
+def folder_of(data: Mapping[str, Any]) -> Path:
+    """The folder that the section names; raises DataError."""
+    if not data.get("dir"):
+        raise DataError(f"data set {data['name']!r} needs data.dir, the folder that holds its files")
+    folder = Path(str(data["dir"])).expanduser()
+    if not folder.is_dir():
+        raise DataError(f"data.dir {str(folder)!r} is not a folder")
+    return folder
 
 
 def _compressed(path: Path) -> Path:
@@ -218,10 +229,10 @@ def _read_lines(path: Path) -> list[str]:
     lines = content.split(b"\n")
     if lines and not lines[-1].strip():
         lines.pop()  # what follows the last line break is no line
-    return [_decode(path, number, line) for number, line in enumerate(lines, 1)]
+    return [decode(path, number, line) for number, line in enumerate(lines, 1)]
 
 
-def _decode(path: Path, number: int, line: bytes) -> str:
+def decode(path: Path, number: int, line: bytes) -> str:
     """A line without surrounding white space; any other line break within it becomes a blank."""
     try:
         return " ".join(line.decode("utf-8-sig" if number == 1 else "utf-8").split())

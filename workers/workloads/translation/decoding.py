@@ -1,4 +1,4 @@
-"""Batched greedy and beam search with a key-value cache."""
+"""Batched greedy and beam search."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from .model import Transformer, padding_mask
+from .inference import Stepper, fast_products
+from .model import Transformer
+from .shortlist import Candidates, Shortlist
 from .vocabulary import BOS, EOS, PAD
 
 T = TypeVar("T")
 _BLOCK = 64  # columns whose maximum is looked at first
+_LEAST = 1e-9  # attention, whose logarithm is taken
 _SHRINK = 0.75  # a batch is cut down to what is unfinished when no more than that share is left
 
 
@@ -26,12 +29,15 @@ class Search:
         beam: hypotheses kept a sentence; 1 is greedy.
         length_penalty: a in ((5 + length) / 6)^a, by which a finished hypothesis's log-probability is divided
             (Wu et al. 2016, https://arxiv.org/abs/1609.08144, section 7); 0 for none.
+        coverage_penalty: b in b * sum over source positions of log(min(attention so far, 1)), which is added to that
+            (ibidem); the attention is the mean of the last layer's heads; 0 for none. Only beams have it.
         max_ratio, max_extra: a translation has at most ratio * source length + extra tokens, EOS included.
         batch: sentences decoded at once.
     """
 
     beam: int = 1
     length_penalty: float = 1.0
+    coverage_penalty: float = 0.0
     max_ratio: float = 2.0
     max_extra: int = 10
     batch: int = 256
@@ -44,52 +50,57 @@ class Search:
 Ranked = list[tuple[float, list[int]]]  # normalised score and ids of each hypothesis of a sentence, best first
 
 
-def translate(model: Transformer, sources: Sequence[Sequence[int]], search: Search) -> list[list[int]]:
+def translate(
+    model: Transformer, sources: Sequence[Sequence[int]], search: Search, shortlist: Shortlist | None = None
+) -> list[list[int]]:
     """Ids of the best translation of each source, without EOS; sources are ids that end in EOS.
 
     Sentences of similar length are decoded together, and results come in the order of the sources. The model is in
-    eval mode on its device.
+    eval mode on its device. With a shortlist, a batch is translated with the entries that it has for its sources.
     """
     if search.beam == 1:
-        return _by_length(greedy, model, sources, search)
-    return [found[0][1] for found in nbest(model, sources, search)]
+        return _by_length(greedy, model, sources, search, shortlist)
+    return [found[0][1] for found in nbest(model, sources, search, shortlist)]
 
 
-def nbest(model: Transformer, sources: Sequence[Sequence[int]], search: Search) -> list[Ranked]:
+def nbest(
+    model: Transformer, sources: Sequence[Sequence[int]], search: Search, shortlist: Shortlist | None = None
+) -> list[Ranked]:
     """As `translate`, with up to `search.beam` translations of each source, best first."""
-    return _by_length(beam_search, model, sources, search)
+    return _by_length(beam_search, model, sources, search, shortlist)
 
 
 @torch.inference_mode()
 def _by_length(
-    decode: Callable[[Transformer, Tensor, int, Search], list[T]],
+    decode: Callable[[Stepper, Tensor, int, Search, Candidates], list[T]],
     model: Transformer,
     sources: Sequence[Sequence[int]],
     search: Search,
+    shortlist: Shortlist | None,
 ) -> list[T]:
     device = model.embedding.tokens.weight.device
     order = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
     results: dict[int, T] = {}
-    for begin in range(0, len(order), search.batch):
-        chosen = order[begin : begin + search.batch]
-        longest = len(sources[chosen[0]])
-        source = torch.full((len(chosen), longest), PAD)
-        for row, i in enumerate(chosen):
-            source[row, : len(sources[i])] = torch.tensor(sources[i])
-        room = search.max_length(longest, model.architecture.max_length)
-        results.update(zip(chosen, decode(model, source.to(device), room, search), strict=True))
+    with fast_products(device):
+        stepper = Stepper(model, wants_attention=bool(search.coverage_penalty))
+        for begin in range(0, len(order), search.batch):
+            chosen = order[begin : begin + search.batch]
+            longest = len(sources[chosen[0]])
+            source = torch.tensor([[*sources[i], *[PAD] * (longest - len(sources[i]))] for i in chosen]).to(device)
+            room = search.max_length(longest, model.architecture.max_length)
+            candidates = Candidates.of(stepper, source, shortlist)
+            results.update(zip(chosen, decode(stepper, source, room, search, candidates), strict=True))
     return [results[i] for i in range(len(sources))]
 
 
-def greedy(model: Transformer, source: Tensor, room: int, search: Search) -> list[list[int]]:
+def greedy(stepper: Stepper, source: Tensor, room: int, search: Search, candidates: Candidates) -> list[list[int]]:
     """The likeliest next token, again and again, for ids (b, s); finished sentences leave the batch."""
-    mask = padding_mask(source)
-    state = model.start(model.encode(source, mask), mask, 1, room)
+    state = stepper.start(source, 1, room)
     rows = torch.arange(len(source), device=source.device)
     output = torch.full((len(source), room), PAD, device=source.device)
     ids, going = torch.full_like(rows, BOS), torch.ones_like(rows, dtype=torch.bool)
     for position in range(room):
-        ids = model.step(ids, position, state)[:, EOS:].argmax(-1) + EOS
+        ids = candidates.ids[candidates.score(stepper.step(ids, state)).argmax(-1)]
         output[rows, position] = ids
         going &= ids != EOS
         left = int(going.sum())
@@ -97,36 +108,33 @@ def greedy(model: Transformer, source: Tensor, room: int, search: Search) -> lis
             break
         if left <= _SHRINK * len(ids):
             kept = going.nonzero()[:, 0]
-            state = state.select(kept, kept, position + 1)
+            state.keep(kept)
             rows, ids, going = rows[kept], ids[kept], going[kept]
     return [_until_end(row) for row in output.tolist()]
 
 
-def beam_search(model: Transformer, source: Tensor, room: int, search: Search) -> list[Ranked]:
+def beam_search(stepper: Stepper, source: Tensor, room: int, search: Search, candidates: Candidates) -> list[Ranked]:
     """Up to `search.beam` hypotheses for each row of ids (b, s).
 
     A finished hypothesis keeps its place while its normalised score is among the best. A sentence is done when no
     unfinished hypothesis can still overtake its best finished one.
     """
-    mask = padding_mask(source)
-    state = model.start(model.encode(source, mask), mask, search.beam, room)
-    beams = Beams.start(len(source), search, source.device)
+    state = stepper.start(source, search.beam, room)
+    beams = Beams.start(source, search)
     results: list[Ranked] = [[] for _ in range(len(source))]
     for position in range(room):
-        logits = model.step(beams.last(), position, state)
-        parents = beams.extend(logits.float().log_softmax(-1)[:, EOS:])
+        logits = candidates.score(stepper.step(beams.last(), state))
+        state.follow(beams.extend(logits, candidates.ids, state.attention))
         done = beams.done(room) if position + 1 < room else torch.ones_like(beams.sentences, dtype=torch.bool)
-        if bool(done.all()) or int(done.sum()) >= (1 - _SHRINK) * len(done):
+        num_done = int(done.sum())
+        if num_done == len(done) or num_done >= (1 - _SHRINK) * len(done):
             for i, ranked in beams.ranked(done):
                 results[i] = ranked
             kept = (~done).nonzero()[:, 0]
             if len(kept) == 0:
                 break
-            parents = parents[kept]
+            state.keep(kept)
             beams.keep(kept)
-        else:
-            kept = torch.arange(len(done), device=done.device)
-        state = state.select(parents.flatten(), kept, position + 1)
     return results
 
 
@@ -135,7 +143,8 @@ class Beams:
     """Hypotheses of b sentences, k each.
 
     `ids` (b, k, t), `scores` (b, k) summed log-probabilities, `lengths` (b, k) with EOS, `finished` (b, k);
-    `sentences` (b,) are places in the batch that was begun with.
+    `sentences` (b,) are places in the batch that was begun with. `coverage` (b, k, s) is the attention that each source
+    position got, at least 1 for padding, and `bonus` (b, k) what the penalty makes of it.
     """
 
     search: Search
@@ -144,57 +153,74 @@ class Beams:
     scores: Tensor
     lengths: Tensor
     finished: Tensor
+    coverage: Tensor
+    bonus: Tensor
 
     @classmethod
-    def start(cls, num_sentences: int, search: Search, device: torch.device) -> Beams:
-        """One empty hypothesis a sentence; the others cannot win."""
-        shape = (num_sentences, search.beam)
+    def start(cls, source: Tensor, search: Search) -> Beams:
+        """One empty hypothesis for each row of ids (b, s); the others cannot win."""
+        shape, device = (len(source), search.beam), source.device
         scores = torch.full(shape, -torch.inf, device=device)
         scores[:, 0] = 0.0
         lengths = torch.zeros(shape, device=device)
         ids = torch.full((*shape, 1), BOS, device=device)
-        return cls(search, torch.arange(num_sentences, device=device), ids, scores, lengths, lengths > 0)
+        covered = (source == PAD).float()[:, None].expand(-1, search.beam, -1)
+        places = torch.arange(len(source), device=device)
+        return cls(search, places, ids, scores, lengths, lengths > 0, covered, torch.zeros_like(lengths))
 
     def last(self) -> Tensor:
         """The last id of each hypothesis, (b * k,)."""
         return self.ids[:, :, -1].flatten()
 
-    def extend(self, logs: Tensor) -> Tensor:
-        """Take the best k continuations, given log-probabilities (b * k, v) of ids from EOS on.
+    def extend(self, logits: Tensor, entries: Tensor, attention: Tensor | None = None) -> Tensor:
+        """Take the best k continuations.
+
+        Args:
+            logits: (b * k, n) of the vocabulary's `entries` (n,), of which EOS is the first.
+            attention: (b, k, s), see `coverage`.
 
         Returns:
-            For each new hypothesis the row (b, k), out of b * k, of the one that it continues.
+            For each new hypothesis the one (b, k), of its sentence's k, that it continues.
         """
         b, k = self.scores.shape
-        logs, tokens = (x.view(b, k, -1) for x in best_tokens(logs, k))
+        logs, columns = (x.view(b, k, -1) for x in best_tokens(logits.log_softmax(-1, dtype=torch.float32), k))
+        self._cover(attention)
         finished = self.finished[..., None]
         stay = torch.full_like(logs[0, 0], -torch.inf)
         stay[0] = 0.0  # a finished hypothesis goes on as it is
         totals = self.scores[..., None] + torch.where(finished, stay, logs)
-        tokens = torch.where(finished, EOS, tokens + EOS)
+        tokens = entries[columns].masked_fill_(finished, EOS)
         lengths = self.lengths + ~self.finished
-        ranked = (totals / self._penalty(lengths)[..., None]).flatten(1)
-        best = ranked.topk(k).indices
+        ranked = totals / self._penalty(lengths)[..., None] + self.bonus[..., None]
+        best = ranked.flatten(1).topk(k).indices
         parent, token = best // logs.shape[-1], tokens.flatten(1).gather(1, best)
         self.scores, self.lengths = totals.flatten(1).gather(1, best), lengths.gather(1, parent)
         before = self.finished.gather(1, parent)
         history = self.ids.gather(1, parent[..., None].expand(-1, -1, self.ids.shape[2]))
         self.ids = torch.cat([history, token.masked_fill(before, PAD)[..., None]], dim=2)
         self.finished = before | (token == EOS)
-        return parent + torch.arange(b, device=parent.device)[:, None] * k
+        if attention is not None:
+            self.bonus = self.bonus.gather(1, parent)
+            self.coverage = self.coverage.gather(1, parent[..., None].expand_as(self.coverage))
+        return parent
+
+    def _cover(self, attention: Tensor | None) -> None:
+        """Count what the hypotheses attend to; a finished one does no more."""
+        if attention is not None:
+            self.coverage = self.coverage + attention.masked_fill(self.finished[..., None], 0.0)
+            covered = self.coverage.clamp(min=_LEAST, max=1.0).log()
+            self.bonus = self.search.coverage_penalty * covered.sum(2)
 
     def done(self, room: int) -> Tensor:
         """(b,): whether the best finished hypothesis stays ahead of all that an unfinished one can become."""
-        normalised = self.scores / self._penalty(self.lengths)
-        finished = normalised.masked_fill(~self.finished, -torch.inf).amax(1)
+        finished = self._value().masked_fill(~self.finished, -torch.inf).amax(1)
         most = self._penalty(torch.full_like(self.lengths, room))
         hoped = (self.scores / most).masked_fill(self.finished, -torch.inf).amax(1)
         return finished >= hoped
 
     def ranked(self, which: Tensor) -> list[tuple[int, Ranked]]:
         """Place and hypotheses of those sentences; where any is finished, the unfinished ones are left out."""
-        normalised = self.scores / self._penalty(self.lengths)
-        values = normalised.masked_fill(~self.finished & self.finished.any(1, keepdim=True), -torch.inf)
+        values = self._value().masked_fill(~self.finished & self.finished.any(1, keepdim=True), -torch.inf)
         places, rows, scores = (x[which].tolist() for x in (self.sentences, self.ids, values))
         found = []
         for place, hypotheses, values_ in zip(places, rows, scores, strict=True):
@@ -206,6 +232,11 @@ class Beams:
         """Forget all sentences but those."""
         self.sentences, self.ids, self.scores = self.sentences[rows], self.ids[rows], self.scores[rows]
         self.lengths, self.finished = self.lengths[rows], self.finished[rows]
+        self.coverage, self.bonus = self.coverage[rows], self.bonus[rows]
+
+    def _value(self) -> Tensor:
+        """What hypotheses are ranked by; the bonus is at most 0."""
+        return self.scores / self._penalty(self.lengths) + self.bonus
 
     def _penalty(self, lengths: Tensor) -> Tensor:
         return ((5.0 + lengths) / 6.0) ** self.search.length_penalty

@@ -22,17 +22,21 @@ from workers import checkpoint
 from . import layouts
 from .decoding import Search, nbest, translate
 from .model import Architecture, Transformer
+from .shortlist import FILE as SHORTLIST
+from .shortlist import Shortlist
 from .vocabulary import EOS, Vocabulary, save
 
 if TYPE_CHECKING:
     from . import Translation
+
+_log = logging.getLogger(__name__)
 
 VOCABULARY = "vocabulary.model"
 _WEIGHTS, _ARCHITECTURE = "model.safetensors", "architecture.json"
 
 
 def export(workload: Translation, trial: Path, target: Path) -> Mapping[str, str]:
-    """Write the newest checkpoint of a trial's folder into the folder `target`.
+    """Write the newest checkpoint of a trial's folder into the folder `target`, and a shortlist from its corpus.
 
     Returns:
         Name of each file and what it holds.
@@ -47,7 +51,12 @@ def export(workload: Translation, trial: Path, target: Path) -> Mapping[str, str
     save_file({name: tensor.contiguous() for name, tensor in found.model.items()}, target / _WEIGHTS)
     save(vocabulary, target / VOCABULARY)
     (target / _ARCHITECTURE).write_text(json.dumps(dataclasses.asdict(workload.architecture), indent=1) + "\n")
+    Shortlist.learn(workload.prepared.train.sample(), len(vocabulary)).save(target)
+    from .forms import write
+
     return {
+        **write(Translator.load(target).model, target),
+        SHORTLIST: "for each source entry the likeliest target entries, for faster decoding: translate --shortlist",
         _WEIGHTS: "the weights: query, key and value of attention apart",
         VOCABULARY: "the subword vocabulary (sentencepiece)",
         _ARCHITECTURE: "what the model is built from",
@@ -56,17 +65,19 @@ def export(workload: Translation, trial: Path, target: Path) -> Mapping[str, str
 
 @dataclass(frozen=True)
 class Translator:
-    """A model and its vocabulary."""
+    """A model, its vocabulary, and what it may translate a word into (None: all)."""
 
     model: Transformer
     vocabulary: Vocabulary
+    shortlist: Shortlist | None = None
 
     @classmethod
-    def load(cls, folder: Path, quantisation: str | None = None) -> Translator:
+    def load(cls, folder: Path, quantisation: str | None = None, shortlist: int | None = None) -> Translator:
         """Read an exported folder.
 
         Args:
             quantisation: "int8" keeps matrices in 8 bits and quantises their inputs as they come, on CPUs.
+            shortlist: that many entries for each source entry, see `shortlist`.
 
         Raises:
             DataError: a file is missing, damaged, or does not fit the others.
@@ -89,12 +100,14 @@ class Translator:
             model.load_state_dict(layouts.native(state, architecture.layout, architecture.head_dim))
         except (RuntimeError, KeyError) as error:
             raise DataError(f"{folder}: the weights do not fit the architecture: {error}") from None
-        return cls(quantised(model) if quantisation == "int8" else model.eval(), vocabulary)
+        known = None if shortlist is None else Shortlist.load(folder, shortlist, len(vocabulary))
+        return cls(quantised(model) if quantisation == "int8" else model.eval(), vocabulary, known)
 
     def translate(self, lines: list[str], search: Search) -> list[str]:
         """A translation of each line; an empty one of an empty one. Lines longer than the model can read are cut."""
         wanted = [i for i, line in enumerate(lines) if line.strip()]
-        found = self.vocabulary.decode(translate(self.model, self._sources(lines, wanted), search))
+        ids = translate(self.model, self._sources(lines, wanted), search, self.shortlist)
+        found = self.vocabulary.decode(ids)
         results = [""] * len(lines)
         for i, text in zip(wanted, found, strict=True):
             results[i] = text
@@ -104,14 +117,20 @@ class Translator:
         """Up to `search.beam` translations of each line with their scores, best first; none of an empty line."""
         wanted = [i for i, line in enumerate(lines) if line.strip()]
         results: list[list[tuple[float, str]]] = [[] for _ in lines]
-        for i, ranked in zip(wanted, nbest(self.model, self._sources(lines, wanted), search), strict=True):
+        found = nbest(self.model, self._sources(lines, wanted), search, self.shortlist)
+        for i, ranked in zip(wanted, found, strict=True):
             texts = self.vocabulary.decode([ids for _, ids in ranked])
             results[i] = [(score, text) for (score, _), text in zip(ranked, texts, strict=True)]
         return results
 
     def _sources(self, lines: list[str], wanted: list[int]) -> list[list[int]]:
         room = self.model.architecture.max_length - 1
-        return [[*ids[:room], EOS] for ids in self.vocabulary.encode([lines[i] for i in wanted])]
+        encoded = self.vocabulary.encode([lines[i] for i in wanted])
+        if cut := sum(len(ids) > room for ids in encoded):
+            _log.warning(
+                "%d of %d lines have more than %d tokens, of which the rest is left out", cut, len(lines), room
+            )
+        return [[*ids[:room], EOS] for ids in encoded]
 
 
 def quantised(model: Transformer) -> Transformer:

@@ -1,4 +1,4 @@
-"""A pre-norm Transformer encoder-decoder with one embedding for both languages and, where tied, the output.
+"""A pre-norm Transformer encoder-decoder; source, target and output share an embedding matrix where they are tied.
 
 Shapes: b sentences, s source positions, t target positions, v entries of the vocabulary. Ids of 0 are padding, which
 only follows a sentence; it changes nothing at any other position.
@@ -19,6 +19,7 @@ from .dropout import Dropout
 from .loss import linear_cross_entropy
 
 PAD = 0
+TYING = ("all", "source_target", "target_output", "none")
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,10 @@ class Architecture:
         feed_forward: hidden units of the feed-forward blocks.
         layout, inference_layout, kernel: of attention, see `attention`.
         positions: "sinusoidal", or "learned" up to `max_length`.
-        tied: whether the output projection is the embedding matrix.
+        tied: which of the source's embedding, the target's and the output projection are one matrix (Press and Wolf
+            2017, https://arxiv.org/abs/1608.05859): one of `TYING`; True is "all", False "source_target".
+        cutoffs: ascending ids; where there are any, the output is an adaptive softmax (Grave et al. 2017,
+            https://arxiv.org/abs/1609.04309): entries from each on have vectors a quarter as wide as those before.
     """
 
     vocabulary_size: int
@@ -45,8 +49,24 @@ class Architecture:
     inference_layout: str | None = None
     kernel: str = "auto"
     positions: str = "sinusoidal"
-    tied: bool = True
+    tied: str | bool = "all"
     max_length: int = 256
+    cutoffs: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.tied, bool):  # as it was written once
+            object.__setattr__(self, "tied", "all" if self.tied else "source_target")
+        object.__setattr__(self, "cutoffs", tuple(self.cutoffs))  # a list where it was read from a file
+
+    @property
+    def ties_output(self) -> bool:
+        """Whether the output projection is the target's embedding matrix."""
+        return self.tied in ("all", "target_output")
+
+    @property
+    def ties_source(self) -> bool:
+        """Whether source and target have one embedding."""
+        return self.tied in ("all", "source_target")
 
     @property
     def head_dim(self) -> int:
@@ -110,45 +130,6 @@ class EncoderLayer(nn.Module):
         return self.dropout.add(x, self.feed_forward(self.feed_forward_norm(x)))
 
 
-@dataclass
-class LayerCache:
-    """What a decoder layer remembers: keys and values (b * beams, h, room, d) so far, and the source's (b, h, s, d)."""
-
-    keys: Tensor
-    values: Tensor
-    source_keys: Tensor
-    source_values: Tensor
-
-
-@dataclass
-class State:
-    """What decoding remembers of hypotheses.
-
-    `bias` (b, 1, 1, s) is added to scores of source positions: 0, or -inf for padding; `places` (room, width) are the
-    vectors of target positions.
-    """
-
-    caches: list[LayerCache]
-    bias: Tensor
-    places: Tensor
-
-    def select(self, rows: Tensor, sentences: Tensor, length: int) -> State:
-        """The state of some hypotheses (rows) and sentences, of which `length` positions are filled."""
-        caches = [_select(cache, rows, sentences, length) for cache in self.caches]
-        bias = self.bias if len(sentences) == len(self.bias) else self.bias[sentences]
-        return State(caches, bias, self.places)
-
-
-def _select(cache: LayerCache, rows: Tensor, sentences: Tensor, length: int) -> LayerCache:
-    shape = (len(rows), *cache.keys.shape[1:])
-    keys, values = cache.keys.new_empty(shape), cache.values.new_empty(shape)
-    keys[:, :, :length] = cache.keys[:, :, :length].index_select(0, rows)
-    values[:, :, :length] = cache.values[:, :, :length].index_select(0, rows)
-    if len(sentences) == len(cache.source_keys):
-        return LayerCache(keys, values, cache.source_keys, cache.source_values)
-    return LayerCache(keys, values, cache.source_keys[sentences], cache.source_values[sentences])
-
-
 class DecoderLayer(nn.Module):
     """Causal self-attention, attention to the encoder's output, feed-forward, each residual after its norm."""
 
@@ -164,18 +145,6 @@ class DecoderLayer(nn.Module):
         x = self.dropout.add(x, self.self_attention(self.self_norm(x)))
         x = self.dropout.add(x, self.cross_attention(self.cross_norm(x), memory, mask))
         return self.dropout.add(x, self.feed_forward(self.feed_forward_norm(x)))
-
-    def step(self, x: Tensor, position: int, cache: LayerCache, bias: Tensor) -> Tensor:
-        """One position x (b * beams, 1, width) of each hypothesis; the cache gains its key and value."""
-        query, key, value = self.self_attention.project(self.self_norm(x))
-        cache.keys[:, :, position], cache.values[:, :, position] = key[:, :, 0], value[:, :, 0]
-        past = slice(0, position + 1)
-        x = x + self.self_attention.attend(query, cache.keys[:, :, past], cache.values[:, :, past])
-        beams = self.cross_norm(x).view(len(cache.source_keys), -1, x.shape[-1])  # beams of a sentence as its queries
-        query = self.cross_attention.project_query(beams)
-        x = x + self.cross_attention.attend(query, cache.source_keys, cache.source_values, bias).view_as(x)
-        y: Tensor = x + self.feed_forward(self.feed_forward_norm(x))
-        return y
 
 
 class Encoder(nn.Module):
@@ -222,7 +191,12 @@ class Transformer(nn.Module):
         self.architecture = a = architecture
         self.embedding = Embedding(a)
         self.encoder, self.decoder = Encoder(a), Decoder(a)
-        self.projection = None if a.tied else nn.Linear(a.width, a.vocabulary_size, bias=False)
+        plain = not (a.ties_output or a.cutoffs)
+        self.projection = nn.Linear(a.width, a.vocabulary_size, bias=False) if plain else None
+        self.source_embedding = None if a.ties_source else Embedding(a)
+        self.adaptive = (
+            nn.AdaptiveLogSoftmaxWithLoss(a.width, a.vocabulary_size, list(a.cutoffs)) if a.cutoffs else None
+        )
         if not self.embedding.tokens.weight.is_meta:
             initialise(self, seed)
 
@@ -238,41 +212,29 @@ class Transformer(nn.Module):
         hidden = self.decoder(self.embedding(shifted), memory, mask)[shifted != PAD]
         if labels is None:
             return self.score(hidden)
-        weight = self.embedding.tokens.weight if self.projection is None else self.projection.weight
-        return linear_cross_entropy(hidden, weight, labels[labels != PAD], smoothing)
+        if self.adaptive is not None:
+            real = labels[labels != PAD]
+            loss: Tensor = self.adaptive(hidden, real).loss
+            return loss * len(real)
+        return linear_cross_entropy(hidden, self.output_weight, labels[labels != PAD], smoothing)
+
+    @property
+    def output_weight(self) -> Tensor:
+        """By which hidden states are scored, (v, width)."""
+        return self.embedding.tokens.weight if self.projection is None else self.projection.weight
 
     def encode(self, source: Tensor, mask: Tensor) -> Tensor:
         """Memory (b, s, width) of ids (b, s)."""
-        memory: Tensor = self.encoder(self.embedding(source), mask)
+        memory: Tensor = self.encoder((self.source_embedding or self.embedding)(source), mask)
         return memory
 
     def score(self, hidden: Tensor) -> Tensor:
-        """Logits (..., v) of hidden states (..., width)."""
+        """Logits (..., v) of hidden states (..., width); log-probabilities where the softmax is adaptive."""
+        if self.adaptive is not None:
+            flat: Tensor = self.adaptive.log_prob(hidden.flatten(0, -2))
+            return flat.view(*hidden.shape[:-1], -1)
         logits: Tensor = self.embedding.score(hidden) if self.projection is None else self.projection(hidden)
         return logits
-
-    def start(self, memory: Tensor, mask: Tensor, beams: int, room: int) -> State:
-        """Nothing decoded yet: room for so many target positions of `beams` hypotheses of each sentence of memory.
-
-        Args:
-            memory: (b, s, width). mask: (b, 1, 1, s).
-        """
-        caches = []
-        for layer in self.decoder.layers:
-            assert isinstance(layer, DecoderLayer)
-            keys, values = (x.contiguous() for x in layer.cross_attention.project_memory(memory))
-            shape = (len(memory) * beams, keys.shape[1], room, keys.shape[3])
-            caches.append(LayerCache(keys.new_empty(shape), keys.new_empty(shape), keys, values))
-        bias = memory.new_zeros(mask.shape).masked_fill(~mask, -math.inf)
-        return State(caches, bias, self.embedding.places(room, memory.device))
-
-    def step(self, ids: Tensor, position: int, state: State) -> Tensor:
-        """Logits (b * beams, v) after ids (b * beams,), which stand at `position`; the state gains that position."""
-        x = self.embedding(ids[:, None], state.places[position])
-        for layer, cache in zip(self.decoder.layers, state.caches, strict=True):
-            assert isinstance(layer, DecoderLayer)
-            x = layer.step(x, position, cache, state.bias)
-        return self.score(self.decoder.norm(x)[:, 0])
 
 
 def _attention(a: Architecture, *, cross: bool = False) -> Attention:

@@ -47,7 +47,9 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "inference_layout": None,  # as attention_layout
     "attention_kernel": "auto",
     "positions": "sinusoidal",
-    "tied_embeddings": True,
+    "tied_embeddings": True,  # "all"; False is "source_target"
+    "softmax": "full",
+    "softmax_cutoffs": None,  # of the adaptive softmax; None for a tenth and a half of the vocabulary
     # training; more is read by workers.settings and workers.optimizers
     "label_smoothing": 0.1,
     "batch_tokens": 1024,
@@ -78,8 +80,9 @@ _WORDS = {
     "attention_kernel": ("auto", "sdpa", "math", "fused"),
     "attention_layout": ("interleaved", "separate", "packed"),
     "inference_layout": (None, "interleaved", "separate"),
+    "softmax": ("full", "adaptive"),
     "positions": ("sinusoidal", "learned"),
-    "tied_embeddings": (True, False),
+    "tied_embeddings": (True, False, "all", "source_target", "target_output", "none"),
 }
 _COUNTS = (
     *("vocabulary_size", "max_length", "num_layers", "num_decoder_layers", "width", "num_heads"),
@@ -127,6 +130,21 @@ def check(given: Mapping[str, Any]) -> None:
             raise UsageError(f"{name} must be at least 0 and below 1, got {value!r}")
     if given.get("inference_layout") and given.get("attention_layout") == "packed":
         raise UsageError("inference_layout converts between interleaved and separate; attention_layout is packed")
+    if given.get("softmax") == "adaptive":
+        _check_adaptive(given)
     width, heads = (given.get(name, DEFAULTS[name]) for name in ("width", "num_heads"))
     if width % heads or width % 2:
         raise UsageError(f"width must be even and a multiple of num_heads, got width {width} and num_heads {heads}")
+
+
+def _check_adaptive(given: Mapping[str, Any]) -> None:
+    """An adaptive softmax has vectors of several widths, and no probabilities of all entries."""
+    if given.get("tied_embeddings", True) not in (False, "source_target", "none"):
+        raise UsageError("softmax adaptive needs an output of its own: tied_embeddings source_target or none")
+    if given.get("label_smoothing"):
+        raise UsageError("softmax adaptive cannot spread probability over all entries: label_smoothing must be 0")
+    cutoffs = given.get("softmax_cutoffs")
+    if cutoffs is not None and (
+        not isinstance(cutoffs, list | tuple) or not cutoffs or list(cutoffs) != sorted({int(c) for c in cutoffs if c})
+    ):
+        raise UsageError(f"softmax_cutoffs are ascending ids, got {cutoffs!r}")

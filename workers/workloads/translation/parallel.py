@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor, nn
 
 from workers.parallel.balance import balanced
@@ -30,9 +32,15 @@ def plan(architecture: Architecture) -> ParallelPlan:
         layers=tuple(layers),
         tensor=tensor,
         num_heads=a.num_heads,
-        embeddings=() if a.tied else ("embedding.tokens",),
+        embeddings=_tables(a),
         stages=f"{__name__}:cut",
     )
+
+
+def _tables(a: Architecture) -> tuple[str, ...]:
+    """Embeddings that are nothing else, which a parameter server may hold."""
+    tables = () if a.ties_output else ("embedding.tokens",)
+    return tables if a.ties_source else (*tables, "source_embedding.tokens")
 
 
 def _split_attention(name: str, layout: str) -> dict[str, str]:
@@ -71,15 +79,19 @@ class Stage(nn.Module):
             self.encoder = _part(model.encoder, begin, min(end, middle))
         if end > middle:
             self.decoder = _part(model.decoder, max(begin, middle) - middle, end - middle)
-        if self.starts_encoder or self.starts_decoder or (self.ends and a.tied):
+        if self.starts_encoder and model.source_embedding is not None:
+            self.source_embedding = model.source_embedding
+        if (self.starts_encoder and a.ties_source) or self.starts_decoder or (self.ends and a.ties_output):
             self.embedding = model.embedding
-        if self.ends and model.projection is not None:
-            self.projection = model.projection
+        if self.ends:
+            for name in ("projection", "adaptive"):
+                if getattr(model, name) is not None:
+                    setattr(self, name, getattr(model, name))
 
     def forward(self, *hidden: Tensor, source: Tensor, shifted: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         """See `cut`."""
         mask = padding_mask(source)
-        memory = hidden[0] if hidden else self.embedding(source)
+        memory = hidden[0] if hidden else self._embed(source)
         if hasattr(self, "encoder"):
             memory = _run(self.encoder, memory, mask)
         if not hasattr(self, "decoder"):
@@ -87,8 +99,20 @@ class Stage(nn.Module):
         x = _run(self.decoder, self.embedding(shifted) if self.starts_decoder else hidden[1], memory, mask)
         if not self.ends:
             return memory, x
-        logits: Tensor = self.projection(x) if hasattr(self, "projection") else self.embedding.score(x)
+        return self._score(x)
+
+    def _score(self, x: Tensor) -> Tensor:
+        if hasattr(self, "adaptive"):
+            adaptive: Any = self.adaptive
+            logs: Tensor = adaptive.log_prob(x.flatten(0, -2))
+            return logs.view(*x.shape[:-1], -1)
+        score: Any = self.projection if hasattr(self, "projection") else self.embedding.score
+        logits: Tensor = score(x)
         return logits
+
+    def _embed(self, source: Tensor) -> Tensor:
+        x: Tensor = (self.source_embedding if hasattr(self, "source_embedding") else self.embedding)(source)
+        return x
 
 
 def _part(side: nn.Module, begin: int, end: int) -> nn.Module:

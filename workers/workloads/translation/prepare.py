@@ -14,17 +14,18 @@ from search_spaces.errors import DataError
 from . import data as corpora
 from . import vocabulary as subwords
 from .batches import Examples
-from .data import Splits
+from .data import Corpus, Splits
+from .shards import Shards
 from .vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """Text and ids of a data set under one vocabulary."""
+    """Text and ids of a data set under one vocabulary; of a prepared corpus the training text is not there."""
 
     splits: Splits
     vocabulary: Vocabulary
-    train: Examples
+    train: Examples | Shards
     valid: Examples
 
 
@@ -35,7 +36,7 @@ def prepare(
 
     Args:
         data: the `data` section.
-        vocabulary_size: entries shared by both languages.
+        vocabulary_size: entries shared by both languages; a prepared corpus has its own.
         max_length: most ids of a sentence; longer training pairs are left out, longer validation sentences cut.
         cache: folder of vocabularies.
         kind: of the vocabulary's entries, see `vocabulary.KINDS`.
@@ -50,10 +51,23 @@ def prepare(
 
 @lru_cache(maxsize=2)
 def _prepare(key: str, stamp: object, vocabulary_size: int, max_length: int, cache: Path | None, kind: str) -> Prepared:
-    splits = corpora.load(json.loads(key))
+    data = json.loads(key)
+    if data.get("name") == "prepared":
+        return _open(data, max_length)
+    splits = corpora.load(data)
     texts = [*splits.train.sources, *splits.train.targets]
     vocabulary = subwords.cached(texts, vocabulary_size, cache, kind)
     train = Examples.of(splits.train, vocabulary, max_length)
     if len(train) == 0:
         raise DataError(f"every training pair has more than max_length {max_length} tokens")
     return Prepared(splits, vocabulary, train, Examples.of(splits.valid, vocabulary, max_length, cut=True))
+
+
+def _open(data: Mapping[str, Any], max_length: int) -> Prepared:
+    """A corpus of `automl data prepare`, whose training pairs stay on disk."""
+    shards = Shards.open(corpora.folder_of(data))
+    longest = int(shards.facts["max_length"])
+    if longest > max_length:
+        raise DataError(f"{shards.folder} was prepared with max_length {longest}, which is more than {max_length}")
+    vocabulary, splits = shards.vocabulary(), Splits(Corpus((), ()), shards.valid())
+    return Prepared(splits, vocabulary, shards, Examples.of(splits.valid, vocabulary, max_length, cut=True))

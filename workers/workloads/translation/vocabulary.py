@@ -131,3 +131,18 @@ def save(vocabulary: Vocabulary, path: Path) -> None:
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)
+
+
+def keep(vocabulary: Vocabulary, path: Path, resumes: bool, *, writes: bool) -> None:
+    """Save the vocabulary of a training beside its checkpoints, or compare it with the one that is there.
+
+    Raises:
+        DataError: the training is to go on, and was begun with another vocabulary.
+    """
+    if resumes and path.exists() and path.read_bytes() != vocabulary.proto:
+        raise DataError(
+            f"{path}, which the checkpoint was trained with, is not the vocabulary of this data and these options; "
+            "give back the text, vocabulary_size and vocabulary_kind that the training began with"
+        )
+    if writes:
+        save(vocabulary, path)

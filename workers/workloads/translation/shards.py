@@ -1,0 +1,265 @@
+"""Corpora larger than memory: encoded once into shards on disk, from which training reads what it needs.
+
+    DIR/prepared.json          counts, hash of the vocabulary; written last, so that what has one is whole
+    DIR/vocabulary.model       learned from a sample of the pairs
+    DIR/valid.source.txt, valid.target.txt
+    DIR/0003.source.ids, 0003.source.lengths, 0003.target.ids, 0003.target.lengths    int32, a number after the other
+
+Each pair is put into a random shard. An epoch takes the shards in an order of its own, and batches within a shard as
+those of a corpus in memory, so that a batch is a function of seed, epoch and index.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from itertools import islice, zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from search_spaces.errors import DataError, UsageError
+
+from . import vocabulary as subwords
+from .batches import Examples, Ids, Sequences, plan_batches
+from .data import Corpus, decode
+from .vocabulary import BOS, EOS, Vocabulary
+
+if TYPE_CHECKING:
+    from workers.workloads.base import Batch
+
+MANIFEST, VOCABULARY = "prepared.json", "vocabulary.model"
+FORMAT = 1
+_SIDES, _PARTS = ("source", "target"), ("ids", "lengths")
+_CHUNK = 10_000  # pairs that are encoded at once
+_LONGEST = 1 << 24  # bytes of a line
+_HELD_OUT = 1000
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a corpus is prepared.
+
+    Args:
+        vocabulary_size, kind: see `vocabulary.train`; max_length: most ids of a side, EOS included; longer pairs are
+            skipped and counted.
+        sample: pairs that the vocabulary is learned from.
+        shard_pairs: of a shard, on average.
+        seed: of the sample, and of which pair goes where.
+    """
+
+    vocabulary_size: int = 8000
+    kind: str = "bpe"
+    max_length: int = 128
+    sample: int = 500_000
+    shard_pairs: int = 200_000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("vocabulary_size", "max_length", "sample", "shard_pairs"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.kind not in subwords.KINDS:
+            raise UsageError(f"the kind of vocabulary is one of {', '.join(subwords.KINDS)}, got {self.kind!r}")
+
+
+@dataclass
+class Counts:
+    """Pairs that were kept and left out."""
+
+    pairs: int = 0
+    valid: int = 0
+    empty: int = 0
+    too_long: int = 0
+    shards: list[int] = field(default_factory=list)
+
+
+def prepare(source: Path, target: Path, folder: Path, recipe: Recipe, valid: tuple[Path, Path] | None = None) -> Counts:
+    """Encode two files of aligned lines, plain or .gz, into `folder`; reads them twice, holds a chunk of them.
+
+    Pairs with an empty side are skipped and counted. The last pairs, at most 1,000, are the validation split unless
+    another pair of files is.
+
+    Raises:
+        DataError: a file is missing, damaged or no UTF-8, the numbers of lines differ, or nothing is left.
+        UsageError: the folder holds a prepared corpus already, or the vocabulary does not fit the corpus.
+    """
+    if (folder / MANIFEST).exists():
+        raise UsageError(f"{folder} holds a prepared corpus already; name a new folder")
+    sample, total = _sample(source, target, recipe)
+    if total < 2:
+        raise DataError(f"{source}: a corpus needs at least 2 pairs without an empty side, got {total}")
+    held = 0 if valid else min(_HELD_OUT, max(1, total // 20))
+    vocabulary = subwords.train((text for pair in sample for text in pair), recipe.vocabulary_size, recipe.kind)
+    del sample
+    folder.mkdir(parents=True, exist_ok=True)
+    subwords.save(vocabulary, folder / VOCABULARY)
+    counts = Counts(shards=[0] * max(1, round((total - held) / recipe.shard_pairs)))
+    _write_shards(source, target, folder, recipe, vocabulary, total - held, counts)
+    if valid:
+        held_out = [pair for pair in _pairs(*valid) if all(pair)]
+    else:
+        held_out = list(islice((pair for pair in _pairs(source, target) if all(pair)), total - held, None))
+    if not held_out or not counts.pairs:
+        raise DataError(f"{source}: no {'validation' if counts.pairs else 'training'} pair is left")
+    counts.valid = len(held_out)
+    for side, lines in zip(_SIDES, zip(*held_out, strict=True), strict=True):
+        (folder / f"valid.{side}.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    facts = {"format": FORMAT, "vocabulary": vocabulary.hash, **asdict(recipe), **asdict(counts)}
+    (folder / MANIFEST).write_text(json.dumps(facts, indent=1) + "\n")
+    return counts
+
+
+def _sample(source: Path, target: Path, recipe: Recipe) -> tuple[list[tuple[str, str]], int]:
+    """A uniform sample of the pairs (reservoir sampling, Vitter 1985), and how many there are."""
+    rng, total = np.random.default_rng(recipe.seed), 0
+    kept: list[tuple[str, str]] = []
+    for pair in _pairs(source, target):
+        if not all(pair):
+            continue
+        total += 1
+        if len(kept) < recipe.sample:
+            kept.append(pair)
+        elif (place := int(rng.integers(total))) < recipe.sample:
+            kept[place] = pair
+    return kept, total
+
+
+def _write_shards(
+    source: Path, target: Path, folder: Path, recipe: Recipe, vocabulary: Vocabulary, total: int, counts: Counts
+) -> None:
+    """Encode the first `total` pairs without an empty side, a chunk at a time."""
+    for old in folder.glob("[0-9]*.*.*"):
+        old.unlink()  # of a preparation that was cut short
+    rng, pairs, left = np.random.default_rng([recipe.seed, 1]), _pairs(source, target), total
+    while left:
+        chunk = list(islice(pairs, _CHUNK))
+        full = [pair for pair in chunk if all(pair)][:left]
+        left -= len(full)
+        counts.empty += sum(not all(pair) for pair in chunk)
+        texts = zip(*full, strict=True) if full else ((), ())
+        sides = [vocabulary.encode(side) for side in texts]
+        rows = [pair for pair in zip(*sides, strict=True) if max(map(len, pair)) < recipe.max_length]
+        counts.too_long += len(full) - len(rows)
+        counts.pairs += len(rows)
+        shards = rng.integers(len(counts.shards), size=len(rows))
+        for shard in np.unique(shards):
+            mine = [rows[i] for i in np.flatnonzero(shards == shard)]
+            counts.shards[shard] += len(mine)
+            _append(folder, int(shard), 0, [[*ids, EOS] for ids, _ in mine])
+            _append(folder, int(shard), 1, [[BOS, *ids, EOS] for _, ids in mine])
+
+
+def _append(folder: Path, shard: int, side: int, rows: list[list[int]]) -> None:
+    sequences = Sequences.of(rows)
+    for part, numbers in (("ids", sequences.ids), ("lengths", sequences.lengths)):
+        with _file(folder, shard, side, part).open("ab") as file:
+            file.write(numbers.astype("<i4").tobytes())
+
+
+def _file(folder: Path, shard: int, side: int, part: str) -> Path:
+    return folder / f"{shard:04d}.{_SIDES[side]}.{part}"
+
+
+def _pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
+    """Aligned lines; raises DataError."""
+    number = 0
+    for number, pair in enumerate(zip_longest(_lines(source), _lines(target)), 1):
+        if None in pair:
+            longer, shorter = (target, source) if pair[0] is None else (source, target)
+            raise DataError(f"{longer} has more lines than {shorter}, which has {number - 1}")
+        yield pair
+    if not number:
+        raise DataError(f"{source}: the file is empty")
+
+
+def _lines(path: Path) -> Iterator[str]:
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            number = 0
+            while line := file.readline(_LONGEST):
+                number += 1
+                if len(line) == _LONGEST:
+                    raise DataError(f"{path}:{number}: the line has more than {_LONGEST} bytes")
+                yield decode(path, number, line)
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: cannot be read: {error}") from None
+
+
+@dataclass(frozen=True)
+class Shards:
+    """A prepared corpus on disk.
+
+    Args:
+        folder: that `prepare` wrote.
+        facts: its manifest.
+    """
+
+    folder: Path
+    facts: dict[str, Any]
+
+    @classmethod
+    def open(cls, folder: Path) -> Shards:
+        """Read the manifest; raises DataError where there is none or files do not have its sizes."""
+        try:
+            facts = json.loads((folder / MANIFEST).read_text())
+            shards, whole = cls(folder, facts), facts["format"] == FORMAT
+            for number, count in enumerate(facts["shards"]):
+                sizes = [_file(folder, number, side, "lengths").stat().st_size for side in (0, 1)] if count else [0, 0]
+                whole = whole and sizes == [4 * count] * 2
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DataError(f"{folder} holds no corpus of `automl data prepare`: {error}") from None
+        if not whole:
+            raise DataError(f"{folder}: the shards are not those that {MANIFEST} tells of; prepare the corpus again")
+        return shards
+
+    def __len__(self) -> int:
+        return int(self.facts["pairs"])
+
+    @property
+    def skipped(self) -> int:
+        """Pairs that were left out."""
+        return int(self.facts["empty"] + self.facts["too_long"])
+
+    def vocabulary(self) -> Vocabulary:
+        """The vocabulary that it is encoded with; raises DataError where it is another one."""
+        try:
+            vocabulary = Vocabulary((self.folder / VOCABULARY).read_bytes())
+        except (OSError, DataError) as error:
+            raise DataError(f"{self.folder / VOCABULARY}: cannot be read: {error}") from None
+        if vocabulary.hash != self.facts["vocabulary"]:
+            raise DataError(f"{self.folder / VOCABULARY} is not the vocabulary that the corpus was prepared with")
+        return vocabulary
+
+    def valid(self) -> Corpus:
+        """The validation sentences."""
+        return Corpus(*(list(_lines(self.folder / f"valid.{side}.txt")) for side in _SIDES))
+
+    def examples(self, shard: int) -> Examples:
+        """One shard, whose ids stay on disk until they are asked for."""
+        sides = []
+        for side in (0, 1):
+            ids, lengths = (np.memmap(_file(self.folder, shard, side, part), "<i4", "r") for part in _PARTS)
+            offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
+            if offsets[-1] != len(ids):
+                raise DataError(f"{_file(self.folder, shard, side, 'ids')} is damaged; prepare the corpus again")
+            sides.append(Sequences(ids, offsets))
+        return Examples(sides[0], sides[1])
+
+    def batches(self, batch_tokens: int, seed: int, epoch: int, skip: int = 0) -> Iterator[Batch]:
+        """The batches of an epoch from the one of that index on."""
+        filled = [number for number, count in enumerate(self.facts["shards"]) if count]
+        for number in np.random.default_rng([seed, epoch, 2]).permutation(filled):
+            examples = self.examples(int(number))
+            plan: list[Ids] = plan_batches(examples, batch_tokens, seed, epoch)
+            for rows in plan[skip:]:
+                yield examples.batch(rows)
+            skip = max(0, skip - len(plan))
+
+    def sample(self) -> Examples:
+        """The first shard that holds anything: a random sample of all pairs."""
+        return self.examples(next(number for number, count in enumerate(self.facts["shards"]) if count))
