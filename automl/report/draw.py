@@ -63,7 +63,7 @@ def figure(data: list[dict[str, Any]], height: int = 380, **layout: Any) -> Figu
         "legend": {"orientation": "h", "y": 1.12, "x": 0},
     }
     for key in [key for key in layout if key.startswith(("xaxis", "yaxis"))]:
-        layout[key] = {"gridcolor": GRID, "zeroline": False, "automargin": True, **layout[key]}
+        layout[key] = {"gridcolor": GRID, "zeroline": False, "automargin": True, "ticklabelstandoff": 6, **layout[key]}
     return {"data": data, "layout": base | layout}
 
 

@@ -67,6 +67,7 @@ def _bars(attempts: Sequence[Attempt], lanes: list[int], count: int) -> Figure:
                 "base": rounded([a.begun for a, _ in rows], 7),
                 "x": rounded([a.ended - a.begun for a, _ in rows]),
                 "y": [lane + 1 for _, lane in rows],
+                "width": 0.8,  # else each state gets bars of its own thickness
                 "marker": {"color": STATE_COLOURS[state], "line": {"color": "white", "width": 1}},
                 "text": [str(a.trial) for a, _ in rows] if len(attempts) < 150 else None,
                 "textposition": "inside",
@@ -75,7 +76,8 @@ def _bars(attempts: Sequence[Attempt], lanes: list[int], count: int) -> Figure:
                 "hoverinfo": "text",
             }
         )
-    yaxis = {"title": {"text": "slot"}, "dtick": max(1, count // 8), "showgrid": False}
+    yaxis = {"title": {"text": "slot"}, "dtick": max(1, count // 8), "tick0": 1, "showgrid": False}
+    yaxis["range"] = [0.4, count + 0.6]
     xaxis = {"title": {"text": "seconds of the sweep"}}
     height = min(140 + 34 * count, 700)
     return figure(
