@@ -10,11 +10,15 @@ Without the real data, generated data of the same size are used: the seconds are
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from workers.context import Context
 from workers.protocol import Assignment

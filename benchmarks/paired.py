@@ -32,10 +32,14 @@ def cpu_clock(*modules: ModuleType) -> Iterator[None]:
             module.time = clock
 
 
-def interleaved(contestants: Mapping[str, Timed], rounds: int) -> dict[str, list[float]]:
-    """What each took in each round; the order is turned round from one round to the next."""
+def interleaved(contestants: Mapping[str, Timed], rounds: int, first: int = 0) -> dict[str, list[float]]:
+    """What each took in each round; the order is turned round from one round to the next.
+
+    Args:
+        first: rounds that there were before.
+    """
     taken: dict[str, list[float]] = {name: [] for name in contestants}
-    for number in range(rounds):
+    for number in range(first, first + rounds):
         names = list(contestants) if number % 2 == 0 else list(reversed(contestants))
         for name in names:
             taken[name].append(contestants[name]())

@@ -13,6 +13,10 @@ from search_spaces.errors import TrialFailure
 from .protocol import Assignment, Halt, Report
 
 
+class Halted(Exception):
+    """The attempt was asked to end, and what ran is given up: raised by `Context.look`."""
+
+
 @dataclass
 class Context:
     """One rank's view of its attempt: where it is, what it may use, and the way to report.
@@ -62,6 +66,13 @@ class Context:
     def seed(self) -> int:
         """Of everything random in this trial; the same in each of its attempts."""
         return self.assignment.seed
+
+    def look(self) -> None:
+        """Raise Halted where the attempt was asked to end; `noticed` then says how."""
+        halt = self.halted()
+        if halt is not None:
+            self.noticed = halt
+            raise Halted
 
     def report(self, step: int, **metrics: float) -> bool:
         """Send metrics at a step; False when the trial should return soon.

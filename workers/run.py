@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from search_spaces.errors import TrialFailure, UsageError
 
+from .context import Halted
 from .protocol import Ending, Halt, Outcome
 
 if TYPE_CHECKING:
@@ -134,7 +135,10 @@ def _call(context: Context, objective: Objective | None) -> Any:
     from .workloads import WORKLOADS
 
     kind = WORKLOADS.get(assignment.workload)
-    return kind(assignment.params, assignment.data, assignment.fixed, seed=context.seed).run(context)
+    try:
+        return kind(assignment.params, assignment.data, assignment.fixed, seed=context.seed).run(context)
+    except Halted:
+        return None
 
 
 def _flat(result: Any) -> dict[str, float]:

@@ -67,9 +67,15 @@ class Selection:
             self._file(worse).unlink(missing_ok=True)
         self.kept = best
 
-    def average(self) -> dict[str, Tensor]:
-        """Mean of the weights that are kept, whole numbers those of the best; empty where there are none."""
+    def average(self, update: int) -> dict[str, Tensor]:
+        """Mean of the weights that are kept, whole numbers those of the best.
+
+        Args:
+            update: of the weights that the model has; empty where these alone are kept, or none.
+        """
         total: dict[str, Tensor] = {}
+        if [known for _, known in self.kept] == [update]:
+            return total
         for _, update in self.kept:
             for name, tensor in load_file(self._file(update)).items():
                 if name not in total:

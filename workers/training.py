@@ -128,7 +128,7 @@ class Trainer:
                 self._save()
             if orders.finish:
                 return self.metrics
-            if item and not orders.evaluate:  # else agree once more: a halt may have cut the evaluation short
+            if item and not (orders.evaluate or orders.save):  # else agree once more: a halt may have come meanwhile
                 with self.clock:
                     self._update(*item)
                 item = None
@@ -199,7 +199,7 @@ class Trainer:
         """Evaluate, and report what is known on rank 0; evaluation is not training time."""
         evaluated = self.evaluator.evaluate()
         if self.context.rank == 0:
-            self.metrics = {**(self.metrics if evaluated is None else evaluated), **self._progress_metrics()}
+            self.metrics |= {**(evaluated or {}), **self._progress_metrics()}
             if evaluated is not None:
                 seconds = self.clock.total - self.context.assignment.previous_seconds
                 self.context.emit(self.updates, self.metrics, seconds)
@@ -220,7 +220,7 @@ class Trainer:
 
     def _average(self) -> None:
         """Put the mean of the best weights in place of the last ones, and report what it gives."""
-        box = [self.selection.average() if self.context.rank == 0 else {}]
+        box = [self.selection.average(self.updates) if self.context.rank == 0 else {}]
         if self.context.world_size > 1:
             dist.broadcast_object_list(box, src=0, device=torch.device("cpu"), group=self.control.group)
         if box[0]:

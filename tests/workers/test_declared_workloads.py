@@ -7,17 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from automl.config import load
 from search_spaces.errors import DataError, UsageError
-from workers.context import Context
+from workers.context import Context, Halted
 from workers.protocol import Assignment, Ending, Halt
 from workers.run import run
 from workers.workloads import WORKLOADS
+from workers.workloads._aside import Aside
 from workers.workloads.sentiment import Sentiment, data
 
 REAL = {  # where the data are, and what trial 0 changes of the published setting
-    "imdb": ("imdb", set()),
+    "imdb": ("imdb", {"batching", "layout"}),
     "cifar10": ("cifar10", set()),
     "fb15k-237": ("kg/FB15k-237", {"evaluate_epochs"}),
     "wn18rr": ("kg/WN18RR", {"max_epochs", "regularization"}),
@@ -46,6 +48,23 @@ def test_what_reading_raises_ends_the_attempt(tmp_path: Path, monkeypatch: pytes
     outcome = started(tmp_path)
     assert outcome.ending is Ending.FAILED
     assert "line 3 is torn" in outcome.message
+
+
+def test_work_aside_is_done_in_one_thread_and_given_up_when_the_attempt_is_to_end(tmp_path: Path) -> None:
+    asked: list[Halt] = []
+    context = Context(Assignment("s", 0, 1, {}, None, str(tmp_path)), halted=lambda: next(iter(asked), None))
+    never = threading.Event()
+    with Aside(context, torch.inference_mode) as aside:
+        threads = [aside(threading.get_ident) for _ in range(3)]
+        assert len({*threads, threading.get_ident()}) == 2
+        assert aside(torch.is_inference_mode_enabled)
+        with pytest.raises(ZeroDivisionError):
+            aside(lambda: 1 // 0)
+        asked.append(Halt.PAUSE)
+        with pytest.raises(Halted):
+            aside(lambda: never.wait(60))
+    assert context.noticed is Halt.PAUSE
+    never.set()
 
 
 def test_fixed_options_of_another_type_are_refused() -> None:

@@ -56,7 +56,7 @@ def test_folding_norms_keeps_the_features(model: ResNet50) -> None:
 )
 def test_recipes_keep_the_features(recipe: Recipe) -> None:
     with torch.inference_mode():
-        extract, _ = prepare(build(0), recipe, IMAGES)
+        extract = prepare(build(0), recipe, IMAGES, IMAGES)
         found, expected = extract(IMAGES), build(0)(IMAGES)
     assert found.dtype == torch.float32
     assert torch.cosine_similarity(found, expected).min() > (0.99 if recipe.quantization == "int8" else 0.9995)

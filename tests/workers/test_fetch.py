@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import tarfile
 import threading
 from collections.abc import Iterator
@@ -9,7 +10,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from automl.cli import cli
 from search_spaces.errors import DataError
 from workers.datasets import DATASETS, Dataset, Source
 from workers.fetch import FetchError, fetch
@@ -156,6 +159,22 @@ def test_refused(tmp_path: Path, server: Server) -> None:
         fetch("one", tmp_path, datasets=dataset(server))
     with pytest.raises(DataError, match="did you mean 'one'"):
         fetch("on", tmp_path, datasets=dataset(server))
+
+
+def test_from_the_command_line(tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workers.fetch.DATASETS", dataset(server))
+    monkeypatch.setattr("workers.fetch.ATTEMPTS", 1)
+    monkeypatch.chdir(tmp_path)
+    server.files["set.bin"] = CONTENT
+    done = CliRunner().invoke(cli, ["data", "fetch", "one", "--json"])
+    assert (done.exit_code, json.loads(done.stdout)["files"]) == (0, ["data/one/set.bin"])
+    (tmp_path / "data" / "one" / "set.bin").unlink()
+    server.files["set.bin"] = CONTENT[1:]
+    for name, message in (("two", "unknown data set"), ("one", "sha256")):
+        done = CliRunner().invoke(cli, ["data", "fetch", name])
+        assert done.exit_code in (1, 2)
+        assert message in done.stderr
+        assert isinstance(done.exception, SystemExit)
 
 
 def test_members_are_checked_and_written_apart(tmp_path: Path, server: Server) -> None:

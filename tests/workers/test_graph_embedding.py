@@ -245,8 +245,11 @@ def brute_force(vectors: torch.Tensor, relations: torch.Tensor, graph: data.Grap
     return found[0] + found[1]
 
 
-@pytest.mark.parametrize("count", [1, 2, 4])
-def test_ranks_are_those_of_brute_force(tmp_path: Path, count: int) -> None:
+@pytest.mark.parametrize(("count", "scores"), [(1, 1 << 23), (2, 1 << 23), (4, 1 << 23), (1, 7), (4, 40)])
+def test_ranks_are_those_of_brute_force(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, scores: int
+) -> None:
+    monkeypatch.setattr("workers.workloads.graph_embedding.ranking._SCORES", scores)  # at a time
     graph = data.load({"families": 2})
     partitioning = Partitioning.random(len(graph.entities), count, 0)
     tables = Tables(tmp_path, partitioning, 4, 1, torch.device("cpu"), scale=1.0)

@@ -57,6 +57,18 @@ def test_the_best_weights_are_averaged(runner):
     assert any(not torch.equal(first[name], second[name]) for name in first)
 
 
+@pytest.mark.parametrize(("updates", "best", "reports"), [(8, 5, 9), (5, 5, 5)])
+def test_the_best_weights_alone_are_measured_again_unless_they_are_the_last(runner, updates, best, reports):
+    runner.objective = scripted
+    outcome = runner(max_updates=updates, evaluate_updates=1, optimized_metric="perplexity", average_best=1)
+    (kept,) = (runner.folder / "best").iterdir()
+    assert int(kept.stem) == best
+    found = checkpoint.load(runner.folder)
+    assert all(torch.equal(tensor, load_file(kept)[name]) for name, tensor in found.model.items())
+    assert len(runner.reports) == reports
+    assert "train_loss" in outcome.metrics
+
+
 @pytest.mark.parametrize("wrong", [{"patience": 2}, {"optimized_metric": "bleu", "patience": 2}])
 def test_a_metric_that_is_not_there_is_refused(runner, wrong):
     runner.objective = scripted

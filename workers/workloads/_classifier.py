@@ -29,12 +29,14 @@ class Classifier(Declared, Trained):
 
     `fixed.validation` is the part of the training set that is held out: `accuracy` and `loss` are measured on it, or
     on the test set where it is 0. `test_accuracy` is measured beside it unless `fixed.test` is false; nothing is ever
-    chosen by it.
+    chosen by it. The weights of the best of the reports are those that are kept, unless nothing is held out.
     """
 
     defaults: ClassVar[Mapping[str, Any]] = {
         "validation": 0.1,
         "test": True,
+        "optimized_metric": "accuracy",
+        "average_best": 1,
         "label_smoothing": 0.0,
         "rate_schedule": "constant",
         "clip_norm": 0.0,
@@ -63,10 +65,11 @@ class Classifier(Declared, Trained):
 
     def run(self, context: Context) -> Mapping[str, float]:
         """Train, reporting at the end of each epoch unless it is said otherwise."""
-        if not self.read(context):
-            return {}
+        self.read(context)
         if "evaluate_seconds" not in self.fixed:
             self.fixed = {"evaluate_updates": self.updates_per_epoch, **self.fixed}
+        if not len(self.rows[1]):
+            self.fixed = {**self.fixed, "average_best": 0}  # `accuracy` is the test set's, which chooses nothing
         return super().run(context)
 
     def epoch_batches(self, epoch: int) -> Iterator[IntArray]:

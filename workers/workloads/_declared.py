@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
@@ -14,6 +13,7 @@ from search_spaces.hardware import Hardware
 from search_spaces.knobs import Dropped
 from search_spaces.parameters import Parameter
 
+from ._aside import Aside
 from ._data import check_options
 from ._knobs import Options, dropped_of, space_of
 from .base import Workload
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from workers.context import Context
 
 T = TypeVar("T")
-_LOOK_SECONDS = 0.2
 
 
 class Declared(Workload):
@@ -74,31 +73,11 @@ class Declared(Workload):
         names = [field.name for field in fields(kind) if field.name not in given]  # type: ignore[arg-type]
         return kind(**{name: self.option(name) for name in names}, **given)
 
-    def read(self, context: Context, load: Callable[[], Any] | None = None) -> bool:
-        """Load the data set in a thread of its own; False where the attempt is asked to end meanwhile.
-
-        Ranks of a gang stay together: there nothing is looked for.
+    def read(self, context: Context, load: Callable[[], Any] | None = None) -> None:
+        """Load the data set while looking for a request to end.
 
         Raises:
-            DataError: whatever loading raises.
+            Halted: there was one; DataError: whatever loading raises.
         """
-        failed: list[BaseException] = []
-
-        def work() -> None:
-            try:
-                (load or self.dataset)()
-            except BaseException as error:
-                failed.append(error)
-
-        thread = threading.Thread(target=work, name="data", daemon=True)
-        thread.start()
-        thread.join(_LOOK_SECONDS)
-        while thread.is_alive():
-            halt = context.halted() if context.world_size == 1 else None
-            if halt is not None:
-                context.noticed = halt
-                return False
-            thread.join(_LOOK_SECONDS)
-        if failed:
-            raise failed[0]
-        return True
+        with Aside(context) as aside:
+            aside(load or self.dataset)

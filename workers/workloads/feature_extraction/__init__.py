@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,24 +13,25 @@ from search_spaces import Choice
 from search_spaces.errors import TrialFailure, UsageError
 from search_spaces.hardware import Hardware
 from search_spaces.parameters import Parameter
+from workers.context import Halted
 
+from .._aside import Aside
 from .._declared import Declared
 from .._knobs import Options
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor, nn
+    from torch import Tensor
 
     from workers.context import Context
+
+    from .prepare import Extractor
 
 __all__ = ["FeatureExtraction"]
 
 _GRAPHS = ("eager", "traced", "compiled")
+_CALIBRATION = 16  # images by which int8 finds its scales, whatever the batch
 _REFERENCES: dict[str, Tensor] = {}  # of the last data, size and weights that were asked for
-
-
-class _Halted(Exception):
-    """The attempt was asked to end."""
 
 
 class FeatureExtraction(Declared):
@@ -117,17 +118,16 @@ class FeatureExtraction(Declared):
 
         from .images import labels
 
-        if not self.read(context, lambda: labels(self.data, int(self.option("images")))):
-            return self._progress(context)["metrics"]  # type: ignore[no-any-return]
-        if int(self.option("threads")) > 0:
-            torch.set_num_threads(int(self.option("threads")))
-        precision = str(self.option("precision"))
-        option = {**self.fixed, **self.params}.get("matmul_precision")
-        torch.backends.cudnn.benchmark = bool({**self.fixed, **self.params}.get("cudnn_autotune", False))
+        self.read(context, lambda: labels(self.data, int(self.option("images"))))
+        options = {**self.fixed, **self.params}
+        threads = int(self.option("threads")) or torch.get_num_threads()
+        torch.backends.cudnn.benchmark = bool(options.get("cudnn_autotune", False))
+        precision = matmul_precision(str(self.option("precision")), options.get("matmul_precision"))
         try:
-            with matmul_precision(precision, option), torch.inference_mode():
-                return self._run(context, torch.device(context.device))
-        except _Halted:
+            with precision, torch.inference_mode(), Aside(context, torch.inference_mode, daemon=False) as aside:
+                aside(lambda: torch.set_num_threads(threads))
+                return self._run(context, aside)
+        except Halted:
             return self._progress(context)["metrics"]  # type: ignore[no-any-return]
 
     def export(self, trial: Path, target: Path) -> Mapping[str, str]:
@@ -146,66 +146,68 @@ class FeatureExtraction(Declared):
         files = {"model.safetensors": "the weights of ResNet-50 without its classifier, under torchvision's names"}
         return {**files, **to_onnx(model, (torch.randn(2, 3, size, size),), target / "model.onnx")}
 
-    def _run(self, context: Context, device: torch.device) -> dict[str, float]:
+    def _run(self, context: Context, aside: Aside) -> dict[str, float]:
         import torch
         from torch.nn import functional
 
-        extract, module, seconds = self._prepared(context, device)
-        context.details["prepare_seconds"] = seconds
+        device = torch.device(context.device)
+        extract, context.details["prepare_seconds"] = aside(lambda: self._prepared(device))
         progress = self._progress(context)
-        best = progress["metrics"].get("seconds_per_1000_images", float("inf"))
-        for number in range(progress["passes"], max(int(self.option("passes")), progress["passes"] + 1)):
-            with _watched(module, context):
-                seconds, features = self._pass(context, extract, device)
-            if number == progress["passes"]:
-                similar = functional.cosine_similarity(features, self._reference(context), dim=1)
+        best, done = progress["metrics"].get("seconds_per_1000_images", float("inf")), progress["passes"]
+        for number in range(done, max(int(self.option("passes")), done + 1)):
+            seconds, features = self._pass(aside, extract, device)
+            if number == done:
+                similar = functional.cosine_similarity(features, self._reference(aside), dim=1)
             best = min(best, seconds * 1000 / len(features))
             metrics = {"seconds_per_1000_images": best, "images_per_second": 1000 / best, **_finite(similar)}
-            if self.option("transfer"):
-                from .images import labels
-                from .transfer import linear_accuracy
-
-                metrics["transfer_accuracy"] = linear_accuracy(features, labels(self.data, len(features)))
+            metrics |= self._transferred(features)
             (context.folder / "progress.json").write_text(json.dumps({"passes": number + 1, "metrics": metrics}))
             if not torch.isfinite(features).all():
                 raise TrialFailure("non_finite", "a feature is not finite")
             if not context.report(number + 1, **metrics):
-                context.noticed = context.halted()
                 break
         return metrics
 
-    def _prepared(self, context: Context, device: torch.device) -> tuple[Any, nn.Module, float]:
+    def _prepared(self, device: torch.device) -> tuple[Extractor, float]:
         """The extractor, warmed up on a batch, and the seconds that this took."""
+        from .images import blocks
         from .prepare import Recipe, prepare
         from .weights import build
 
-        begun = time.perf_counter()
+        begun, count, size = time.perf_counter(), int(self.option("images")), int(self.option("size"))
         recipe = self.options(Recipe, fold=bool(self.option("fold_batch_norm")))
-        example = next(self._blocks()).to(device)
-        extract, module = prepare(build(self.seed, str(self.option("weights"))).to(device), recipe, example)
-        with _watched(module, context):
-            for _ in range(1 if recipe.graph == "eager" else 2):
-                extract(example).cpu()
-        return extract, module, time.perf_counter() - begun
+        example, calibration = next(self._blocks()).to(device), next(blocks(self.data, count, _CALIBRATION, size))
+        extract = prepare(build(self.seed, str(self.option("weights"))).to(device), recipe, example, calibration)
+        for _ in range(1 if recipe.graph == "eager" else 2):
+            extract(example).cpu()
+        return extract, time.perf_counter() - begun
 
-    def _pass(self, context: Context, extract: Any, device: torch.device) -> tuple[float, Tensor]:
+    def _pass(self, aside: Aside, extract: Extractor, device: torch.device) -> tuple[float, Tensor]:
         """Seconds of one pass over all images, without preparing them, and the features on the CPU."""
         import torch
 
         seconds, features = 0.0, []
         for block in self._blocks():
-            _look(context)
             begun = time.perf_counter()
-            features.append(extract(block.to(device, non_blocking=True)).cpu())
+            features.append(aside(partial(_there_and_back, extract, block, device)))
             seconds += time.perf_counter() - begun
         return seconds, torch.cat(features)
+
+    def _transferred(self, features: Tensor) -> dict[str, float]:
+        """How well a linear classifier learns from the features, where that is asked for."""
+        from .images import labels
+        from .transfer import linear_accuracy
+
+        if not self.option("transfer"):
+            return {}
+        return {"transfer_accuracy": linear_accuracy(features, labels(self.data, len(features)))}
 
     def _blocks(self) -> Iterator[Tensor]:
         from .images import blocks
 
         return blocks(self.data, int(self.option("images")), int(self.option("batch_size")), int(self.option("size")))
 
-    def _reference(self, context: Context) -> Tensor:
+    def _reference(self, aside: Aside) -> Tensor:
         """Features of the plain fp32 model, kept for the trials of this process."""
         import torch
 
@@ -218,8 +220,8 @@ class FeatureExtraction(Declared):
         key = json.dumps([dict(self.data), count, size, path, self.seed], sort_keys=True)
         if key not in _REFERENCES:
             model = build(self.seed, path)
-            with matmul_precision("fp32", "highest"), _watched(model, context):
-                found = torch.cat([model(block) for block in blocks(self.data, count, 8, size)])
+            with matmul_precision("fp32", "highest"):
+                found = torch.cat([aside(partial(model, block)) for block in blocks(self.data, count, 8, size)])
             _REFERENCES.clear()
             _REFERENCES[key] = found
         return _REFERENCES[key]
@@ -243,21 +245,6 @@ def _finite(similar: Tensor) -> dict[str, float]:
     }
 
 
-def _look(context: Context) -> None:
-    halt = context.halted()
-    if halt is not None:
-        context.noticed = halt
-        raise _Halted
-
-
-@contextmanager
-def _watched(module: nn.Module, context: Context) -> Iterator[None]:
-    """Look for a request to end before every block of the model, where it is run block by block."""
-    from .resnet import Bottleneck
-
-    hooks = [m.register_forward_pre_hook(lambda *_: _look(context)) for m in module.modules() if type(m) is Bottleneck]
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
+def _there_and_back(extract: Extractor, images: Tensor, device: torch.device) -> Tensor:
+    """Features on the CPU of images on the CPU."""
+    return extract(images.to(device, non_blocking=True)).cpu()

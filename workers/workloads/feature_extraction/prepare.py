@@ -44,24 +44,25 @@ class Recipe:
         return torch.channels_last if self.memory_format == "channels_last" else torch.contiguous_format
 
 
-def prepare(model: ResNet50, recipe: Recipe, example: Tensor) -> tuple[Extractor, nn.Module]:
-    """A function from float images on the model's device to fp32 features, and the module that it calls.
+def prepare(model: ResNet50, recipe: Recipe, example: Tensor, calibration: Tensor) -> Extractor:
+    """A function from float images on the model's device to fp32 features.
 
     Args:
         model: in eval mode; it may be changed.
-        example: images (b, 3, h, w) that tracing, compiling and calibrating may look at.
+        example: images (b, 3, h, w) that tracing and compiling may look at; calibration: those that int8 takes its
+            scales from.
     """
     module: nn.Module = fold_batch_norm(model) if recipe.fold else model
     if recipe.quantization == "int8":
-        quantized = _quantize(module, example)
-        return (lambda images: quantized(images).float()), quantized
+        quantized = _quantize(module, calibration)
+        return lambda images: quantized(images).float()
     module = module.to(dtype=recipe.dtype, memory_format=recipe.layout)  # type: ignore[call-overload]
 
     def arranged(images: Tensor) -> Tensor:
         return images.to(dtype=recipe.dtype, memory_format=recipe.layout)
 
     called = _graph(module, recipe, arranged(example))
-    return (lambda images: called(arranged(images)).float()), module
+    return lambda images: called(arranged(images)).float()
 
 
 def _graph(module: nn.Module, recipe: Recipe, example: Tensor) -> Any:

@@ -115,8 +115,7 @@ class GraphEmbedding(Declared):
 
         from .trainer import Trainer
 
-        if not self.read(context):
-            return {}
+        self.read(context)
         graph = self.dataset()
         with matmul_precision("fp32", str(self.option("matmul_precision"))):
             if context.world_size > 1:

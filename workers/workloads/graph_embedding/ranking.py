@@ -19,7 +19,7 @@ from .update import UpdateOptions
 
 FloatArray = npt.NDArray[np.float64]
 HITS = (1, 3, 10)
-_QUERIES = 512
+_SCORES = 1 << 23  # at a time: they bound the memory, and how long a request to end waits
 
 
 class Known:
@@ -116,8 +116,9 @@ def _queries(
         return
     begin, _ = tables.open(pair, change=False)
     half = len(relations) // 2 if options.reciprocal else len(relations)
-    for start in range(0, len(among), _QUERIES):
-        block = among[start : start + _QUERIES]
+    size = max(1, min(512, _SCORES // max(tables.partitioning.sizes)))
+    for start in range(0, len(among), size):
+        block = among[start : start + size]
         place = torch.from_numpy(begin + tables.partitioning.offset[queries[block, 0]]).to(tables.device)
         numbers = torch.from_numpy(queries[block, 1]).to(tables.device)
         yield block, apply(tables.vectors[place], relations, numbers, half, options)

@@ -15,6 +15,7 @@ import torch.distributed as dist
 from safetensors.torch import load_file
 
 from search_spaces.errors import TrialFailure
+from workers.context import Halted
 from workers.protocol import Halt
 from workers.workloads._data import IntArray
 
@@ -62,10 +63,6 @@ class TrainOptions:
     checkpoint_seconds: float
     initial_scale: float
     test: bool
-
-
-class Halted(Exception):
-    """The attempt was asked to end."""
 
 
 class Trainer:
@@ -248,10 +245,7 @@ class Trainer:
 
     def _look(self, batch: int = 0) -> None:
         """Raise where the attempt must end."""
-        halt = self.context.halted()
-        if halt is not None:
-            self.context.noticed = halt
-            raise Halted
+        self.context.look()
         limit, memory = self.context.assignment.limits.memory_bytes, self.context.memory
         if limit and memory and batch % _MEMORY_EVERY == 0 and memory.bytes() > limit:
             raise TrialFailure("out_of_memory", f"used more than the {limit} bytes that it may use")
