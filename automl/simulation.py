@@ -97,7 +97,8 @@ def simulate(
         workers: number of slots.
         seconds: virtual seconds after which the sweep ends; trials: how many at most; budget: further ends.
         seed: the same seed gives the same simulation.
-        suggester, stopper: as in `sweep`.
+        constraints, suggester, stopper: as in `sweep`.
+        max_retries: attempts after the first that a trial gets when the configuration was not to blame.
         max_steps: the length of a curve, where it is known in advance.
         charge_suggestions: the real time that suggesting and deciding take passes on the virtual clock.
         faults: what goes wrong (`automl.dispatch.faults`): stragglers, dying workers, lost nodes.

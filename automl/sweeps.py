@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from search_spaces import Space
@@ -33,6 +34,7 @@ from .suggesters.base import Suggester
 from .suggestions import Ahead, Suggestions
 
 Objective = Callable[[Any], Any]
+reading: Path | None = None  # the file of an objective that the command line imports now
 GUIDED = "bayes"  # the suggester in whose place a stopper with a model of its own may choose
 
 
@@ -168,6 +170,7 @@ def sweep(
         goals: such as "minimize loss"; several make a Pareto front.
         trials: how many, trial 0 and failures counted in.
         workers: number of slots; None for as many as the machine has room for.
+        seed: of everything random; under `dispatcher="inline"` the same seed tries the same configurations.
         constraints: such as "peak_memory_bytes <= 8e9".
         budget: a duration ("10m"), or a mapping of `trials`, `time`, `worker_time` and `target`.
         suggester: "bayes", "ax", "tpe", "optuna-gp", "sobol" or "random"; stopper: "none", "asha", "median", "curve".
@@ -189,6 +192,8 @@ def sweep(
         UsageError: an argument is wrong, or no budget is given.
         StoreError: the store cannot be used.
     """
+    if reading is not None:
+        raise UsageError(f"{reading.name} begins a sweep when it is imported: put that under if __name__ == '__main__'")
     spec = SweepSpec(
         name=name or "sweep",
         space=space,
@@ -215,7 +220,14 @@ def sweep(
 
 
 def load(name: str, store: str | None = None) -> Result:
-    """The result of an earlier sweep, or of one that runs elsewhere, as it is now; raises UsageError or StoreError."""
+    """The result of an earlier sweep, or of one that runs elsewhere, as it is now.
+
+    Args:
+        name: of the sweep; store: folder or database URL, `.automl` where it is None.
+
+    Raises:
+        UsageError: there is no sweep of that name. StoreError: there is no such store, or it is damaged.
+    """
     ledger = Ledger.open(store or ".automl", readonly=True)
     try:
         return Result(ledger.snapshot(name), store or ".automl")

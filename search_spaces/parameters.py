@@ -225,6 +225,14 @@ class Choice(Parameter):
     """One of a list of bools, ints, floats or strings; `ordered` where neighbours in the list are alike.
 
     Choice i of k is encoded as (i + 0.5) / k.
+
+    Args:
+        choices: the values, all different; True is not 1.
+        name, default, when, affects: see `Parameter`.
+
+    Example:
+        >>> Choice("optimizer", ["sgd", "adam"], default="adam").to_unit("adam")
+        0.75
     """
 
     kind = "choice"

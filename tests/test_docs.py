@@ -41,11 +41,16 @@ def shown(path: Path) -> str:
 def test_the_python_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every block of a page, one after the other in one module; the suggester is a quick one."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(automl, "sweep", partial(automl.sweep, suggester="sobol"))
+    monkeypatch.setattr(automl, "sweep", partial(automl.sweep, suggester="sobol", dispatcher="inline"))
     monkeypatch.setattr(automl, "Optimizer", partial(automl.Optimizer, suggester="sobol"))
     names: dict[str, object] = {"__name__": "page"}
     for code in blocks(path, "python"):
         exec(compile(code, shown(path), "exec"), names)
+
+
+def test_twenty_lines_are_enough() -> None:
+    first = blocks(ROOT / "README.md", "python")[0]
+    assert len([line for line in first.splitlines() if line.strip()]) <= 20
 
 
 @pytest.mark.parametrize("path", [path for path in PAGES if blocks(path, "console")], ids=shown)

@@ -35,9 +35,18 @@ class Worker:
         workload: name of the workload that will be run, imported ahead of the first attempt.
         threads: CPU threads of this process.
         paths: where modules are found besides, as in the process that made the objective.
+        name: of its sweep and slot, as the Ray dashboard shows it.
     """
 
-    def __init__(self, objective: bytes | None, workload: str | None, threads: int, paths: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        objective: bytes | None,
+        workload: str | None,
+        threads: int,
+        paths: Sequence[str] = (),
+        name: str = "worker",
+    ) -> None:
+        self._name = name
         for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
             os.environ[name] = str(threads)
         sys.path += [path for path in paths if path not in sys.path and Path(path).exists()]
@@ -55,6 +64,9 @@ class Worker:
         self._running = self._leaving = False
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self._on_notice)
+
+    def __repr__(self) -> str:
+        return self._name
 
     def ready(self) -> tuple[str, str]:
         """The node's id, and why this worker cannot be used ("" where it can)."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from search_spaces.errors import TrialFailure
 
+from .profiling import profiling
 from .protocol import Assignment, Halt, Report
 
 
@@ -74,6 +76,17 @@ class Context:
             self.noticed = halt
             raise Halted
 
+    def profile(self, num_steps: int = 3) -> AbstractContextManager[Callable[[], None]]:
+        """Trace some steps of training with torch's profiler, where `automl publish SWEEP tensorboard` finds them.
+
+        Example:
+            >>> with trial.profile() as step_ended:
+            ...     for step in range(100):
+            ...         train(step)
+            ...         step_ended()
+        """
+        return profiling(num_steps, self.folder, self.rank)
+
     def report(self, step: int, **metrics: float) -> bool:
         """Send metrics at a step; False when the trial should return soon.
 
@@ -87,7 +100,7 @@ class Context:
         numbers = {}
         for key, value in metrics.items():
             try:
-                numbers[key] = float(value)
+                numbers[key] = number_of(value)
             except (TypeError, ValueError) as error:
                 raise TrialFailure("missing_metric", f"metric {key!r} must be a number, got {value!r}") from error
         a = self.assignment
@@ -97,3 +110,8 @@ class Context:
         self._sequence += 1
         self.noticed = self.halted()
         return self.noticed is None
+
+
+def number_of(value: Any) -> float:
+    """A metric as a float, a tensor without a word about its gradient; raises TypeError or ValueError."""
+    return float(value.detach() if hasattr(value, "detach") else value)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from search_spaces.errors import TrialFailure, UsageError
 
-from .context import Halted
+from .context import Halted, number_of
 from .protocol import Ending, Halt, Outcome
 
 if TYPE_CHECKING:
@@ -152,6 +152,6 @@ def _flat(result: Any) -> dict[str, float]:
     if not isinstance(result, Mapping):
         raise TrialFailure("missing_metric", f"an objective returns a dict of metrics, got {type(result).__name__}")
     try:
-        return {str(key): float(value) for key, value in result.items()}
+        return {str(key): number_of(value) for key, value in result.items()}
     except (TypeError, ValueError) as error:
         raise TrialFailure("missing_metric", f"every metric must be a number, got {dict(result)!r}"[:300]) from error

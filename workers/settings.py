@@ -42,6 +42,7 @@ class Settings:
         compact_memory: on CPUs give every large block back to the system at once: what is resident is then what is in
             use (else up to 2.4 times as much was seen), for some 5 to 15% more time.
         threads: CPU threads of a rank; None for the cores of its slot.
+        profile_updates: trace so many updates with torch's profiler (`workers.profiling`); 0 for none.
     """
 
     parallelism: str = "single"
@@ -69,6 +70,7 @@ class Settings:
     cudnn_autotune: bool = False
     compact_memory: bool = False
     threads: int | None = None
+    profile_updates: int = 0
 
     def __post_init__(self) -> None:
         for name, known in _CHOICES.items():

@@ -8,7 +8,7 @@ weight, batches are functions of (seed, epoch), and the random state is set anew
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from .optimizers import build_optimizer, step
 from .parallel import strategy_class
 from .parallel.mesh import Mesh, connect, disconnect
 from .precision import Precision
+from .profiling import profiling
 from .runtime import recompute, switches
 from .selection import Selection
 from .settings import Settings, options
@@ -83,6 +84,7 @@ class Trainer:
         self.place, self.updates, self.skipped = Place(), 0, 0
         self.metrics: dict[str, float] = {}
         self.window, self.saved_at, self.saved_updates = Window(self.clock.total), self.clock.total, 0
+        self.traced: Callable[[], None] = lambda: None  # at the end of each update, where they are traced
         self.share: float | None = None  # this rank's share of the last update's mean loss, until it is agreed on
 
     def _model(self) -> torch.nn.Module:
@@ -103,8 +105,10 @@ class Trainer:
             self._restore()
         source = batches(self.workload, self.place, self.settings.max_epochs)
         prefetcher = Prefetcher(source, self.settings.prefetch) if self.settings.loader_workers else None
+        folder, rank = self.context.folder, self.context.rank
         try:
-            return self._loop(prefetcher or source)
+            with profiling(self.settings.profile_updates, folder, rank) as self.traced:
+                return self._loop(prefetcher or source)
         finally:
             if prefetcher:
                 prefetcher.close()
@@ -131,6 +135,7 @@ class Trainer:
             if item and not (orders.evaluate or orders.save):  # else agree once more: a halt may have come meanwhile
                 with self.clock:
                     self._update(*item)
+                self.traced()
                 item = None
 
     def _wishes(self, exhausted: bool) -> Orders:

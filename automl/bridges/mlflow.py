@@ -15,18 +15,27 @@ def write(snapshot: Snapshot, tracking_uri: str, experiment: str = "automl") -> 
     """Log every trial that has begun: configuration, curves, final metrics, how it ended.
 
     Args:
-        tracking_uri: of the MLflow server or folder; experiment: its name there.
+        tracking_uri: of an MLflow server, or a database such as sqlite:///mlflow.db; experiment: its name there.
 
     Returns:
         The id of the sweep's run.
 
     Raises:
-        UsageError: mlflow is not installed.
+        UsageError: mlflow is not installed, or its server cannot be used.
     """
     try:
-        from mlflow.tracking import MlflowClient
+        from mlflow.exceptions import MlflowException
     except ModuleNotFoundError as error:
         raise UsageError("this needs mlflow: install automl[mlflow]") from error
+    try:
+        return _log(snapshot, tracking_uri, experiment)
+    except MlflowException as error:
+        raise UsageError(f"{tracking_uri}: {' '.join(str(error).split())[:300]}") from error
+
+
+def _log(snapshot: Snapshot, tracking_uri: str, experiment: str) -> str:
+    from mlflow.tracking import MlflowClient
+
     client = MlflowClient(tracking_uri=tracking_uri)
     found = client.get_experiment_by_name(experiment)
     place = found.experiment_id if found else client.create_experiment(experiment)
@@ -47,7 +56,9 @@ def _write(client: object, place: str, parent: str, trial: Trial) -> None:
         tags["failure"] = f"{trial.failure}: {trial.message}"[:500]
     run = client.create_run(place, tags=tags).info.run_id  # type: ignore[attr-defined]
     points = [(p.step, p.seconds, p.metrics) for p in trial.reports]
-    points.append((trial.reports[-1].step if trial.reports else 0, trial.seconds, trial.metrics))
+    last = trial.reports[-1].step if trial.reports else 0
+    end = max([trial.seconds, *(p.seconds for p in trial.reports)]) + 1e-3  # MLflow shows the newest of a step's values
+    points.append((last, end, trial.metrics))
     metrics = [
         Metric(name, value, int(seconds * 1000), step)
         for step, seconds, values in points

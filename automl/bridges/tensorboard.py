@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
 
 from automl import ranking
 from automl.errors import UsageError
 from automl.snapshot import Snapshot
 from automl.trial import Trial
+from workers.profiling import FOLDER
 
 
-def write(snapshot: Snapshot, folder: Path) -> int:
+def write(snapshot: Snapshot, folder: Path, sweep: Path | None = None) -> int:
     """Write `folder/trial-NUMBER` for each trial that has begun, and return how many these are.
 
     Each gets its reports as scalars by step (a metric named as it was reported, `seconds_of_training` beside it), its
-    configuration and final metrics for the HParams page, and what it used of memory by module as text.
+    configuration and final metrics for the HParams page, its memory (the peak, and by module in bytes) as scalars,
+    and the traces of torch's profiler, which TensorBoard's profiler plugin and Perfetto open.
+
+    Args:
+        sweep: the sweep's own folder, where the traces are; None where it has none.
 
     Raises:
         UsageError: tensorboard is not installed, or the folder holds something already.
@@ -33,7 +39,10 @@ def write(snapshot: Snapshot, folder: Path) -> int:
         with SummaryWriter(str(folder / name)) as writer:
             _curves(writer, trial)
             _facts(writer, trial)
+            _memory(writer, trial)
             writer.add_hparams(dict(trial.params), _results(snapshot, trial), run_name=".")
+        if sweep is not None:
+            _traces(sweep / "trials" / str(trial.number) / FOLDER, folder / name)
     return len(begun)
 
 
@@ -43,6 +52,21 @@ def _curves(writer: object, trial: Trial) -> None:
         for name, value in scalars.items():
             if math.isfinite(value):
                 writer.add_scalar(name, value, point.step)  # type: ignore[attr-defined]
+
+
+def _memory(writer: object, trial: Trial) -> None:
+    """The peak and the largest modules, at the trial's last step."""
+    step = trial.reports[-1].step if trial.reports else 0
+    modules = trial.details.get("memory_by_module_bytes") or trial.details.get("estimated_memory_by_module_bytes") or {}
+    found = {"peak": trial.peak_memory_bytes, **modules}
+    for name, value in found.items():
+        if isinstance(value, int | float) and math.isfinite(value):
+            writer.add_scalar(f"memory_bytes/{name or 'model'}", value, step)  # type: ignore[attr-defined]
+
+
+def _traces(source: Path, target: Path) -> None:
+    for path in sorted(source.glob("*.pt.trace.json")):
+        shutil.copyfile(path, target / path.name)
 
 
 def _facts(writer: object, trial: Trial) -> None:

@@ -100,6 +100,11 @@ def cli() -> None:
       automl best nmt --json                     the best configuration, for a program
       automl resume nmt                          go on after an interruption
 
+    \b
+    Shell completion of verbs, options and names of sweeps:
+      eval "$(_AUTOML_COMPLETE=bash_source automl)"    bash; likewise zsh_source
+      _AUTOML_COMPLETE=fish_source automl | source     fish
+
     Exit status: 0 done, 1 failed, 2 wrong usage or configuration, 3 no trial succeeded, 130 interrupted and
     resumable.
     """
@@ -107,4 +112,4 @@ def cli() -> None:
 
 def main() -> None:
     """The program `automl`."""
-    sys.exit(cli())
+    sys.exit(cli(prog_name="automl"))

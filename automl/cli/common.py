@@ -73,6 +73,13 @@ def emit(data: Any) -> None:
     click.echo(json.dumps(_finite(data), indent=2, ensure_ascii=False, allow_nan=False))
 
 
+def goal_values(snapshot: Snapshot, trial: Trial) -> dict[str, float | None]:
+    """What a trial is worth for each goal: its best report, where `metrics` hold the last one."""
+    from automl.report.text import goal_value
+
+    return {goal.metric: goal_value(trial, snapshot, index) for index, goal in enumerate(snapshot.goals)}
+
+
 def trial_object(trial: Trial) -> dict[str, Any]:
     """A trial as `automl trials --json` prints it."""
     return trial.summary()
@@ -84,7 +91,9 @@ def best_object(snapshot: Snapshot, trial: Trial) -> dict[str, Any]:
         **trial_object(trial),
         "sweep": snapshot.sweep,
         "goals": [str(goal) for goal in snapshot.goals],
+        "goal_values": goal_values(snapshot, trial),
         "baseline": trial_object(snapshot.trials[0]),
+        "baseline_goal_values": goal_values(snapshot, snapshot.trials[0]),
     }
     if len(snapshot.goals) > 1:
         found["pareto"] = [trial_object(other) for other in snapshot.pareto]

@@ -13,13 +13,24 @@ from .common import emit, json_option
 
 @click.group("data", short_help="List and fetch public data sets.")
 def command() -> None:
-    """List and fetch public data sets."""
+    """List and fetch public data sets.
+
+    \b
+    Examples:
+      automl data list
+      automl data fetch imdb
+    """
 
 
 @command.command("list", short_help="List the data sets that can be fetched.")
 @json_option
 def listing(as_json: bool) -> None:
-    """List the data sets that can be fetched, and the settings that read them."""
+    """List the data sets that can be fetched, and the settings that read them.
+
+    \b
+    Example:
+      automl data list --json
+    """
     from workers.datasets import DATASETS
 
     if as_json:
@@ -39,8 +50,9 @@ def fetching(name: str, folder: Path | None, as_json: bool) -> None:
     """Fetch a data set from its official source; checked by its checksum, and resumed after a broken transfer.
 
     \b
-    automl data fetch imdb
-    automl sweep configs/sentiment.yaml data.name=imdb data.dir=data/imdb
+    Example:
+      automl data fetch imdb
+      automl sweep configs/sentiment.yaml data.name=imdb data.dir=data/imdb
     """
     from workers.fetch import fetch
 

@@ -11,7 +11,12 @@ from .common import STORE, emit, json_option, refuse_password
 @click.option("--store", default=STORE, show_default=True, metavar="URL", help="Store to check for writing.")
 @json_option
 def command(store: str, as_json: bool) -> None:
-    """Show hardware, packages and backends, and what each precision and parallelism strategy needs."""
+    """Show hardware, packages and backends, and what each precision and parallelism strategy needs.
+
+    \b
+    Example:
+      automl doctor
+    """
     from automl.doctor import examine
 
     refuse_password(store)

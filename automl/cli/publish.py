@@ -23,12 +23,12 @@ def command(sweep: str, target: str, store: str, to: str | None) -> None:
       automl publish nmt mlflow --to http://127.0.0.1:5000
     """
     with opened(store) as ledger:
-        snapshot = ledger.snapshot(sweep)
+        snapshot, own = ledger.snapshot(sweep), ledger.folder(sweep)
     if target == "tensorboard":
         from automl.bridges import tensorboard
 
         folder = Path(to or f"{sweep}-tensorboard")
-        count = tensorboard.write(snapshot, folder)
+        count = tensorboard.write(snapshot, folder, own)
         click.echo(f"wrote {count} trials to {folder}; look at them with: tensorboard --logdir {folder}")
         return
     from automl.bridges import mlflow

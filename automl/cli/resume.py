@@ -10,7 +10,7 @@ import click
 from automl.errors import UsageError
 from automl.goals import parse_duration
 
-from .common import opened, store_option, sweep_argument
+from .common import json_option, opened, store_option, sweep_argument
 from .objective import load_objective, objective_option
 from .running import ray_options, run_sweep
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 @store_option
 @click.option("--trials", metavar="N", help="End after so many trials, earlier ones counted in.")
 @click.option("--budget", metavar="TIME", help="End after so much time, earlier runs counted in, such as 1h30m.")
+@json_option
 @objective_option
 @ray_options
 @click.pass_context
@@ -44,7 +45,7 @@ def command(ctx: click.Context, /, sweep: str, store: str, **options: Any) -> No
             return
         check_runnable(spec, options["objective"])
         objective = load_objective(options["objective"]) if options["objective"] else None
-        where = {key: options[key] for key in ("dispatcher", "ray_address")}
+        where = {key: options[key] for key in ("dispatcher", "ray_address", "as_json")}
         status = run_sweep(spec, ledger, store, objective=objective, resume=True, **where)
     ctx.exit(status)
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from . import FAILED, INTERRUPTED, NO_SUCCESS
-from .common import STORE
+from .common import STORE, emit
+from .status import status_object
 
 if TYPE_CHECKING:
     from automl.ledger import Ledger
@@ -33,12 +34,14 @@ def run_sweep(
     *,
     objective: Callable[[Any], Any] | None = None,
     resume: bool = False,
+    as_json: bool = False,
     **where: Any,
 ) -> int:
     """Run a sweep of the ledger until it ends; the exit status.
 
     Args:
         store: as the person gave it, for the commands that the summary names.
+        as_json: print how the sweep ended as JSON, instead of the live view and the summary.
         where: `dispatcher` and `ray_address` of `automl.sweeps.run`.
     """
     from automl import sweeps
@@ -46,6 +49,10 @@ def run_sweep(
     from automl.report.live import view
     from automl.report.summary import print_summary
 
+    if as_json:
+        snapshot = sweeps.run(spec, ledger=ledger, objective=objective, resume=resume, **where)
+        emit(status_object(snapshot))
+        return status_of(snapshot)
     with view() as show:
         snapshot = sweeps.run(spec, ledger=ledger, objective=objective, on_change=show, resume=resume, **where)
         show(snapshot)

@@ -8,7 +8,7 @@ import click
 
 from automl.errors import UsageError
 
-from .common import refuse_password
+from .common import emit, json_option, refuse_password
 from .objective import load_objective, objective_option
 from .running import ray_options, run_sweep
 
@@ -49,6 +49,7 @@ KEYS = {
     help="An earlier sweep of something alike, on other data or hardware: begin with what was good there.",
 )
 @click.option("--dry-run", is_flag=True, help="Check everything, show what would run, create nothing.")
+@json_option
 @objective_option
 @ray_options
 @click.pass_context
@@ -71,7 +72,7 @@ def command(ctx: click.Context, /, config: str, overrides: tuple[str, ...], **op
     loaded = _load(config, overrides, options)
     objective = load_objective(options["objective"]) if options["objective"] else None
     if options["dry_run"]:
-        _show(loaded)
+        emit(loaded.spec.to_dict()) if options["as_json"] else _show(loaded)
         return
     from automl.environment import describe
     from automl.ledger import Ledger
@@ -85,7 +86,7 @@ def command(ctx: click.Context, /, config: str, overrides: tuple[str, ...], **op
         if options["transfer"]:
             _transfer(ledger, name, options["transfer"])
             known += 1
-        where = {key: options[key] for key in ("dispatcher", "ray_address")}
+        where = {key: options[key] for key in ("dispatcher", "ray_address", "as_json")}
         status = run_sweep(ledger.spec(name), ledger, loaded.store, objective=objective, resume=known > 0, **where)
     finally:
         ledger.close()

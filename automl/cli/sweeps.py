@@ -14,7 +14,13 @@ from .common import emit, json_option, opened, store_option
 @store_option
 @json_option
 def command(store: str, as_json: bool) -> None:
-    """List the sweeps of a store, the newest last."""
+    """List the sweeps of a store, the newest last.
+
+    \b
+    Examples:
+      automl list
+      automl list --store postgresql://host/runs --json
+    """
     with opened(store) as ledger:
         sweeps = ledger.sweeps()
     if as_json:

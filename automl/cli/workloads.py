@@ -10,7 +10,12 @@ from .common import emit, json_option
 @click.command("workloads", short_help="List what can be trained.")
 @json_option
 def command(as_json: bool) -> None:
-    """List the workloads: what each trains and its goals."""
+    """List the workloads: what each trains and its goals.
+
+    \b
+    Example:
+      automl workloads
+    """
     from workers.workloads import WORKLOADS
 
     found = [WORKLOADS.get(name) for name in WORKLOADS.names()]

@@ -18,6 +18,8 @@ from .nodes import shown
 if TYPE_CHECKING:
     from workers.workloads.base import Workload
 
+COMMON: Mapping[str, Any] = {"profile_updates": 0}  # options of every workload that is trained
+
 
 @dataclass(frozen=True)
 class Declaration:
@@ -48,7 +50,9 @@ class Declaration:
         left_out: dict[str, dict[Value, str]] = {}
         for dropped in workload.dropped(hardware):
             left_out.setdefault(dropped.parameter, {})[dropped.value] = dropped.reason
-        return cls(hardware, workload.name, space.parameters, space.constraints, workload.defaults, left_out)
+        return cls(
+            hardware, workload.name, space.parameters, space.constraints, {**COMMON, **workload.defaults}, left_out
+        )
 
     def group(self, name: str) -> dict[str, Parameter]:
         """The parameters that a name stands for: itself, or those of the knob of that name; empty where unknown."""

@@ -186,14 +186,15 @@ class RayDispatcher(Dispatcher):
     def _hire(self, slot: int, generation: int) -> Seat:
         kind = ray.remote(concurrency_groups=CONCURRENCY_GROUPS)(Worker)
         again = f".{generation}" if generation else ""
+        name = f"{self._sweep} worker {slot}{again}"
         actor = kind.options(
-            name=f"{self._sweep} worker {slot}{again} {uuid.uuid4().hex[:6]}",
+            name=f"{name} {uuid.uuid4().hex[:6]}",  # names must differ on a cluster
             num_cpus=self._resources.cpus,
             num_gpus=self._resources.gpus,
             max_restarts=0,
             max_task_retries=0,
             scheduling_strategy=PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=slot),
-        ).remote(self._objective, self._workload, max(1, self._resources.cpus), sys.path)
+        ).remote(self._objective, self._workload, max(1, self._resources.cpus), sys.path, name)
         self._starting[actor.ready.options(enable_task_events=False).remote()] = slot
         return Seat(actor, "")
 

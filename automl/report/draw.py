@@ -83,6 +83,19 @@ def rounded(values: Iterable[float | None], digits: int = 5) -> list[float | Non
     return [None if value is None or not math.isfinite(value) else float(f"{value:.{digits}g}") for value in values]
 
 
+def spread(points: Sequence[tuple[float, float]], columns: int, rows: int) -> list[int]:
+    """Which of many points to draw, in order: one of those that would lie on each other in a picture so divided."""
+    if len(points) <= columns:
+        return list(range(len(points)))
+    xs, ys = zip(*points, strict=True)
+    left, top = min(xs), min(ys)
+    width, height = (max(xs) - left) or 1.0, (max(ys) - top) or 1.0
+    cells: dict[tuple[int, int], int] = {}
+    for i, (x, y) in enumerate(points):
+        cells.setdefault((int(columns * (x - left) / width), int(rows * (y - top) / height)), i)
+    return sorted(cells.values())
+
+
 def position(parameter: Parameter, value: Any) -> float:
     """Where a value lies on the parameter's axis: its logarithm, its index or itself."""
     if isinstance(parameter, Choice):

@@ -143,6 +143,11 @@ def _comparison(record: Record, best: Trial) -> str:
     for name in record.space.parameters:
         if name in best.params or name in first.params:
             rows.append((name, *(text.number(t.params[name]) if name in t.params else "none" for t in (best, first))))
+    for index, goal in enumerate(record.snapshot.goals):
+        values = [record.value(trial, index) for trial in (best, first)]
+        if values != [trial.metrics.get(goal.metric) for trial in (best, first)]:
+            shown = ("none" if value is None else text.number(value) for value in values)
+            rows.append((f"{goal.metric} (best report, which counts)", *shown))
     for name in best.metrics:
         show = text.memory if name.endswith("_bytes") else text.number
         cells = (show(t.metrics[name]) if name in t.metrics else "none" for t in (best, first))

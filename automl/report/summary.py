@@ -64,7 +64,11 @@ def _metrics(snapshot: Snapshot, best: Trial, baseline: Trial) -> Iterator[tuple
     """The goals first, each by what counts for it, then what else was reported at the end."""
     for index, goal in enumerate(snapshot.goals):
         ours, theirs = (text.goal_value(trial, snapshot, index) for trial in (best, baseline))
-        yield goal.metric, _cells(ours, theirs, style="bold green")
+        last = best.metrics.get(goal.metric), baseline.metrics.get(goal.metric)
+        peaked = (ours, theirs) != last
+        yield f"{goal.metric} (best report)" if peaked else goal.metric, _cells(ours, theirs, style="bold green")
+        if peaked:  # the goal takes the best report, `metrics` hold the last
+            yield f"{goal.metric} (last report)", _cells(*last)
     goals = {goal.metric for goal in snapshot.goals}
     others = [name for name in best.metrics if name not in goals]
     for name in others[: MAX_METRICS - len(goals)]:

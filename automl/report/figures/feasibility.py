@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from automl.report.draw import GREEN, RED, Figure, Panel, axis, escape, figure, position, rounded
+from automl.report.draw import GREEN, RED, Figure, Panel, axis, escape, figure, position, rounded, spread
 from automl.report.effects import Insight, configurations, grid_of, moved
 from automl.report.record import Record
 from automl.trial import Trial, TrialState
@@ -17,6 +17,7 @@ from search_spaces.parameters import Parameter
 
 TITLE = "Where configurations fail"
 NUM_AVERAGED = 16
+MANY = 1500
 FINE = 15
 
 
@@ -110,6 +111,9 @@ def _aside(parameter: Parameter, number: int) -> float:
 def _marks(ended: list[Trial], parameters: Sequence[Parameter], failed: bool) -> dict[str, Any]:
     trials = [trial for trial in ended if (trial.state is TrialState.FAILED) is failed]
     columns = [[position(p, t.params[p.name]) + _aside(p, t.number) for t in trials] for p in parameters]
+    if len(trials) > MANY and len(columns) > 1:  # those that lie on each other are drawn once
+        rows = spread(list(zip(columns[0], columns[1], strict=True)), 150, 80)
+        trials, columns = [trials[row] for row in rows], [[column[row] for row in rows] for column in columns]
     kinds = [(t.failure or str(t.state)).replace("_", " ") for t in trials]
     return {
         "type": "scatter",

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from automl.report.draw import BLUE, GREY, ORANGE, Figure, Panel, escape, figure, hover, metric_axis, rounded
+from automl.report.draw import BLUE, GREY, ORANGE, Figure, Panel, escape, figure, hover, metric_axis, rounded, spread
 from automl.report.effects import Insight
 from automl.report.record import Record
 from automl.report.text import memory
 from automl.trial import Trial
 
+MANY = 1500
 TITLE = "Memory"
 MEASURED, ESTIMATED = "peak_memory_bytes", "estimated_memory_bytes"
 
@@ -52,6 +54,9 @@ def _trials(trials: Sequence[Trial]) -> Figure:
         (MEASURED, "measured", BLUE, "circle"),
     ):
         known = [trial for trial in trials if metric in trial.metrics]
+        if len(known) > MANY:  # those that lie on each other are drawn once
+            places = [(trial.number, math.log(max(trial.metrics[metric], 1.0))) for trial in known]
+            known = [known[row] for row in spread(places, 150, 40)]
         marker = {"color": colour, "size": 8 if symbol == "circle" else 12, "symbol": symbol}
         data.append(
             {

@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from html import unescape
 from typing import Any
 
+import numpy as np
+
 from automl.report.draw import SCALE, Panel, axis, escape, figure, position, rounded
 from automl.report.effects import Insight
 from automl.report.record import Record
 from automl.trial import Trial
 from search_spaces.parameters import Parameter
 
+MOST_LINES = 1000
 TITLE = "Which configurations are good"
 
 
@@ -27,6 +30,11 @@ def panel(record: Record, insights: Sequence[Insight] = ()) -> Panel:
     )
     if left_out:
         caption += f" {left_out} trials without a value (failed or unfinished) are not drawn."
+    if len(scored) > MOST_LINES:
+        half = MOST_LINES // 2
+        rest = np.random.default_rng(0).permutation(len(scored) - half)[:half] + half
+        scored = [*scored[:half], *(scored[row] for row in sorted(rest))]
+        caption += f" The best {half} are drawn, and as many of the others."
     drawn = scored[::-1]  # the best on top
     dimensions = [
         _dimension(parameter, drawn) for name, parameter in record.space.parameters.items() if parameter.size != 1

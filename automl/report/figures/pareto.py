@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 
 from automl.report import text
-from automl.report.draw import BLUE, GREY, ORANGE, Figure, Panel, figure, hover, metric_axis, rounded
+from automl.report.draw import BLUE, GREY, ORANGE, Figure, Panel, figure, hover, metric_axis, rounded, spread
 from automl.report.effects import Insight
 from automl.report.learned import MEMORY_METRIC, SPEED_METRICS
 from automl.report.record import Record
 from automl.trial import Trial
 
 from .volume import hypervolumes
+
+MANY = 1500
 
 
 def panel(record: Record, insights: Sequence[Insight] = ()) -> Panel:
@@ -67,7 +69,9 @@ def _axis(metric: str, known: list[tuple[Trial, Any]], index: int) -> dict[str, 
 def _cloud(
     points: list[tuple[Trial, float, float]], one: str, other: str, name: str, colour: str, mode: str
 ) -> dict[str, Any]:
-    many = len(points) > 1500
+    many = len(points) > MANY
+    if many:
+        points = [points[row] for row in spread([(x, y) for _, x, y in points], 200, 80)]
     texts = [
         f"trial {t.number}" if many else hover(t, f"{one} {text.number(x)}", f"{other} {text.number(y)}")
         for t, x, y in points

@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from automl.report import text
-from automl.report.draw import BLUE, GREY, RED, Figure, Panel, figure, hover, rounded
+from automl.report.draw import BLUE, GREY, RED, Figure, Panel, figure, hover, rounded, spread
 from automl.report.effects import Insight
 from automl.report.record import Record
+from automl.report.sketch import window
 from automl.trial import Trial, TrialState
+
+MANY = 1500
 
 
 def panel(record: Record, insights: Sequence[Insight] = ()) -> Panel:
@@ -43,19 +46,19 @@ def _draw(record: Record, scored: list[tuple[Trial, float]], ended: list[Trial])
     failed = [trial for trial in ended if trial.state is TrialState.FAILED]
     if failed:
         data.append(_failures(failed))
-    window = _window(record, [value for _, value in scored])
     layout: dict[str, Any] = {
         "xaxis": {"title": {"text": "seconds of the sweep"}},
-        "yaxis": {"title": {"text": goal.metric}},
+        "yaxis": {"title": {"text": goal.metric}, "range": list(window(record, [value for _, value in scored]))},
     }
-    if window:
-        layout["yaxis"]["range"] = window
     return figure(data, **layout, yaxis2={"overlaying": "y", "visible": False, "range": [0, 1]})
 
 
 def _points(record: Record, scored: list[tuple[Trial, float]]) -> dict[str, Any]:
-    many = len(scored) > 1500
-    name = record.goal.metric
+    many, name = len(scored) > MANY, record.goal.metric
+    if many:  # those that lie on each other are drawn once; a best one is never left out
+        steps = set(_steps(record, scored)[1])
+        rows = set(spread([(trial.ended or 0.0, value) for trial, value in scored], 200, 60))
+        scored = [item for i, item in enumerate(scored) if i in rows or item[1] in steps]
     return {
         "type": "scatter",
         "mode": "markers",
@@ -91,13 +94,3 @@ def _steps(record: Record, scored: list[tuple[Trial, float]]) -> tuple[list[floa
             xs.append(trial.ended or 0.0)
             ys.append(value)
     return [*xs, max(record.snapshot.seconds, xs[-1])], [*ys, ys[-1]]
-
-
-def _window(record: Record, values: list[float]) -> list[float] | None:
-    """The part of the axis that matters where a few trials are very much worse than all others."""
-    ordered = sorted(values, key=record.goal.loss)
-    best, usual, worst = ordered[0], ordered[int(0.8 * (len(ordered) - 1))], ordered[-1]
-    if len(values) < 8 or abs(worst - best) < 5 * abs(usual - best) or usual == best:
-        return None
-    room = 0.08 * abs(usual - best)
-    return sorted([best - room if best < usual else best + room, usual + room if best < usual else usual - room])

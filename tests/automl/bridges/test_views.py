@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 import warnings
@@ -16,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "report"))  # report_sweeps.p
 
 from report_sweeps import SPACE, write_sweep
 
+import automl
 from automl import prior
 from automl.bridges.optuna_storage import LedgerStorage, ReadOnlyError
 from automl.cli import cli
@@ -24,6 +26,7 @@ from automl.goals import Goal
 from automl.ledger import Ledger
 from automl.sweeps import load
 from automl.trial import TrialState
+from search_spaces import Float, Space
 
 
 @pytest.fixture(scope="module")
@@ -109,8 +112,55 @@ def test_tensorboard_has_every_curve(runs: str, tmp_path: Path) -> None:
     read.Reload()
     assert [event.step for event in read.Scalars("loss")] == [10, 20, 30, 40, 50, 60]
     assert "_hparams_/session_start_info" in read.Tags()["tensors"] or read.summary_metadata
+    trial = load("toy", runs).trials[0]
+    assert read.Scalars("memory_bytes/peak")[0].value == pytest.approx(trial.peak_memory_bytes)
+    assert read.Scalars("memory_bytes/head")[0].step == 60
     again = CliRunner().invoke(cli, ["publish", "toy", "tensorboard", "--store", runs, "--to", str(tmp_path / "logs")])
     assert (again.exit_code, "is not empty" in again.output) == (2, True)
+
+
+def traced(trial: Any) -> dict[str, float]:
+    import torch
+
+    with trial.profile(num_steps=1) as step_ended:
+        for _ in range(4):
+            total = float(torch.ones(8, 8).exp().sum())
+            step_ended()
+    return {"loss": total}
+
+
+def test_tensorboard_gets_the_profilers_traces(tmp_path: Path) -> None:
+    space = Space(Float("lr", 0.0, 1.0, default=0.5))
+    options: dict[str, Any] = {"suggester": "random", "dispatcher": "inline", "store": str(tmp_path / "runs")}
+    automl.sweep(traced, space, "minimize loss", trials=2, name="traced", **options)
+    to = ["--store", str(tmp_path / "runs"), "--to", str(tmp_path / "logs")]
+    done = CliRunner().invoke(cli, ["publish", "traced", "tensorboard", *to])
+    assert done.exit_code == 0, done.output
+    for number in range(2):
+        trace = json.loads((tmp_path / "logs" / f"trial-{number}" / "rank-0.pt.trace.json").read_text())
+        assert any(event.get("name") == "aten::exp" for event in trace["traceEvents"])
+
+
+def test_mlflow_has_every_trial(runs: str, tmp_path: Path) -> None:
+    pytest.importorskip("mlflow")
+    from mlflow.tracking import MlflowClient
+
+    address = f"sqlite:///{tmp_path}/mlflow.db"
+    done = CliRunner().invoke(cli, ["publish", "toy", "mlflow", "--store", runs, "--to", address])
+    assert done.exit_code == 0, done.output
+    client = MlflowClient(tracking_uri=address)
+    experiment = client.get_experiment_by_name("automl")
+    found = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id], max_results=100)}
+    trials = load("toy", runs).trials
+    assert set(found) == {"toy", *(f"trial {trial.number}" for trial in trials)}
+    first = found["trial 0"]
+    assert first.data.params["optimizer"] == trials[0].params["optimizer"]
+    assert first.data.metrics["loss"] == pytest.approx(trials[0].metrics["loss"])
+    assert [m.step for m in client.get_metric_history(first.info.run_id, "loss")][:2] == [10, 20]
+    failed = next(trial for trial in trials if trial.failure)
+    assert found[f"trial {failed.number}"].info.status == "FAILED"
+    wrong = CliRunner().invoke(cli, ["publish", "toy", "mlflow", "--store", runs, "--to", "nonsense://x"])
+    assert (wrong.exit_code, "nonsense" in wrong.output) == (2, True)
 
 
 CSV = """\

@@ -87,6 +87,21 @@ def test_best_as_json_has_the_baseline_beside_it(runs: str) -> None:
     assert "pareto" not in best
 
 
+def test_best_says_what_counts_where_the_last_report_was_worse(tmp_path: Path) -> None:
+    rising = completed(1, 1.8)
+    rising.insert(2, Report(1, 1, 0, 10, {"loss": 1.2}, 1.0))
+    runs = store(tmp_path, completed(0, 2.0), rising)
+    best = parsed("best", "toy", "--store", runs)
+    assert (best["metrics"]["loss"], best["goal_values"], best["baseline_goal_values"]) == (
+        1.8,
+        {"loss": 1.2},
+        {"loss": 2.0},
+    )
+    shown = automl("best", "toy", "--store", runs).stdout
+    assert "loss (best report)" in shown
+    assert "loss (last report)" in shown
+
+
 def test_best_of_several_goals_has_the_pareto_front(tmp_path: Path) -> None:
     spec = replace(SPEC, goals=(Goal("loss"), Goal("size")))
     runs = store(
@@ -172,10 +187,20 @@ def test_every_verb_has_help_and_a_misspelt_one_a_hint() -> None:
         done = automl(verb, "--help")
         assert done.exit_code == 0
         assert "Usage: " in done.stdout
+        assert "Example" in done.stdout, verb
     done = automl("statsu")
     assert done.exit_code == 2
     assert "did you mean 'status'?" in done.stderr
     assert automl("trials").exit_code == 2
+
+
+def test_the_shell_completes_verbs_and_sweeps(runs: str) -> None:
+    for words, number, expected in (("automl sta", 1, "status"), (f"automl best --store {runs} t", 4, "toy")):
+        asked = {"_AUTOML_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(number)}
+        command = [sys.executable, "-m", "automl"]
+        environment = {**os.environ, **asked, "PYTHONPATH": str(ROOT)}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+        assert done.stdout.split() == [f"plain,{expected}"], done.stderr
 
 
 def test_looking_imports_neither_torch_nor_ray(runs: str) -> None:

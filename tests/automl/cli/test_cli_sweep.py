@@ -292,6 +292,28 @@ def test_a_function_runs_on_ray_with_what_stands_beside_its_file(folder: Path, p
     assert automl("logs", "toy", "0").stdout.endswith("hello\n")
 
 
+def test_a_file_that_begins_a_sweep_itself_is_no_objective(folder: Path) -> None:
+    text = "import automl\nfrom search_spaces import *\n\ndef f(trial):\n    return {'loss': 1.0}\n\n"
+    (folder / "mine.py").write_text(text + "automl.sweep(f, Space(Float('x', 0.0, 1.0)), 'minimize loss', trials=1)\n")
+    done = automl("sweep", "toy.yaml", "--objective", "mine.py:f", "--dispatcher", "inline")
+    assert (done.exit_code, "put that under if __name__" in done.stderr) == (2, True)
+    assert not (folder / ".automl").exists()
+
+
+def test_a_sweep_tells_a_program_how_it_ended(folder: Path) -> None:
+    (folder / "mine.py").write_text("def f(trial):\n    return {'loss': trial.params['x'] ** 2}\n")
+    run = ["sweep", "toy.yaml", "--objective", "mine.py:f", "--dispatcher", "inline", "--trials", "2", "--json"]
+    planned = automl(*run, "--dry-run")
+    assert (planned.exit_code, json.loads(planned.stdout)["name"]) == (0, "toy")
+    done = automl(*run)
+    assert done.exit_code == 0, done.stderr
+    assert {key: json.loads(done.stdout)[key] for key in ("sweep", "state", "num_completed")} == {
+        "sweep": "toy",
+        "state": "finished",
+        "num_completed": 2,
+    }
+
+
 def status_trials(folder: Path) -> list[dict[str, Any]]:
     return (
         trials() if (folder / ".automl" / "ledger.sqlite3").exists() and automl("trials", "toy").exit_code == 0 else []
