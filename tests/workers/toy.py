@@ -11,8 +11,8 @@ from torch.nn import functional
 
 from workers.context import Context
 from workers.parallel.balance import balanced
+from workers.workloads._trained import Trained
 from workers.workloads.base import ParallelPlan
-from workers.workloads.trained import Trained
 
 
 class Attention(nn.Module):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ._data import IntArray, epoch_order, hold_out
 from ._declared import Declared
-from .trained import Trained
+from ._trained import Trained
 
 if TYPE_CHECKING:
     import torch

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from search_spaces import Space
 from search_spaces.errors import UsageError
 from search_spaces.hardware import Hardware
+from workers.workloads._trained import Trained
 from workers.workloads.base import ParallelPlan
-from workers.workloads.trained import Trained
 
 from . import data as _data
 from . import options
