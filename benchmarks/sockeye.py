@@ -139,14 +139,15 @@ class Bench:
                 if not self.missing("quality", system, seed, self.updates):
                     continue
                 if system == "sockeye":
-                    self.train_theirs(name, self.updates, seed)  # goes on with what is there
+                    found = self.train_theirs(name, self.updates, seed)  # goes on with what is there
                     nats = self.score(name)
                 else:
                     found = self.train_ours(name, self.updates, seed, system, export=True,
                                             fixed={"eval_sentences": 2000})  # fmt: skip
                     nats = found["metrics"]["loss"]
                 bleu = {split: self.decode(system, name, split, 5)[1] for split in ("valid", "test")}
-                self.keep("quality", system, seed, self.updates, perplexity=math.exp(nats), **bleu)
+                self.keep("quality", system, seed, self.updates, perplexity=math.exp(nats), **bleu,
+                          peak_bytes=found["peak_bytes"])  # fmt: skip
 
     def score(self, name: str) -> float:
         """Sockeye's cross-entropy a target token of the validation sentences, by its own scorer."""

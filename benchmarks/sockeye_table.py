@@ -51,6 +51,8 @@ def bounds(rows: Rows) -> list[tuple[str, bool]]:
         start, peak = (_ratio(rows, "speed", system, key) for key in ("start", "peak_bytes"))
         say(f"start to first update {system}, share of Sockeye's", start and 1 / start, 0.75, False)
         say(f"peak memory of training {system}, share of Sockeye's", peak and 1 / peak, 1.0, False)
+        longest = _ratio(rows, "quality", system, "peak_bytes")
+        say(f"peak memory of the long training {system}, share of Sockeye's", longest and 1 / longest, 1.0, False)
         for key, sign in (("perplexity", 1), ("valid", -1), ("test", -1)):
             ours, theirs = ([r[key] for r in _of(rows, "quality", s)] for s in (system, "sockeye"))
             if ours and theirs:
@@ -80,8 +82,9 @@ def _of(rows: Rows, what: str, system: str) -> list[Mapping[str, Any]]:
 
 def _ratio(rows: Rows, what: str, system: str, key: str) -> float | None:
     """Median over pairs of Sockeye's number by ours."""
-    theirs = {row["round"]: row for row in _of(rows, what, "sockeye")}
-    pairs = [theirs[r["round"]][key] / r[key] for r in _of(rows, what, system) if r["round"] in theirs]
+    theirs = {(row["seed"], row["round"]): row for row in _of(rows, what, "sockeye")}
+    found = [(row, theirs.get((row["seed"], row["round"]))) for row in _of(rows, what, system)]
+    pairs = [other[key] / row[key] for row, other in found if other and key in row and key in other]
     return median(pairs) if pairs else None
 
 

@@ -72,6 +72,7 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "eval_sentences": 400,
     "beam": 1,
     "length_penalty": 1.0,
+    "coverage_penalty": 0.0,
 }
 
 _PLAN = ("layers", "tensor", "num_heads", "stages")
