@@ -222,8 +222,8 @@ class Translation(Trained):
     def _search(self) -> Search:
         from .decoding import Search
 
-        penalties = (float(self.option(name)) for name in ("length_penalty", "coverage_penalty"))
-        return Search(int(self.option("beam")), *penalties)
+        length, coverage = (float(self.option(name)) for name in ("length_penalty", "coverage_penalty"))
+        return Search(int(self.option("beam")), length, coverage)
 
     def _folder(self, name: str = "") -> Path | None:
         """The trial's folder, or one that the trials of a sweep share; None outside of a trial."""

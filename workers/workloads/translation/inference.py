@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -92,29 +92,23 @@ class Stepper:
         self.model, self.wants_attention = model, wants_attention
         layers = [layer for layer in model.decoder.layers if isinstance(layer, DecoderLayer)]
         self.layers = [_Layer(layer) for layer in layers]
-        if model.adaptive is not None:
-            self.score: Product = model.score
-        else:
-            self.score = _plain(self.weight, None) if model.projection is None else _product(model.projection)
+        self.score: Product = model.score
+        if model.adaptive is None:
+            projection = model.projection
+            self.score = _plain(model.output_weight, None) if projection is None else _product(projection)
 
-    def rows(self, ids: Tensor, room: int = 0) -> Product:
-        """As `score`, of some entries (n,) alone, and -inf for `room` more columns."""
+    def rows(self, ids: Tensor, unused: int = 0) -> Product:
+        """As `score`, of some entries (n,) alone, of which the last `unused` get -inf."""
         if self.model.adaptive is not None:
-            return lambda x: functional.pad(self.score(x)[:, ids], (0, room), value=-math.inf)
-        weight = functional.pad(self.weight[ids], (0, 0, 0, room))
-        bias = functional.pad(weight.new_zeros(len(ids)), (0, room), value=-math.inf)
-        return _plain(weight, bias)
-
-    @cached_property
-    def weight(self) -> Tensor:
-        """By which hidden states are scored, (v, width)."""
+            used = len(ids) - unused
+            return lambda x: functional.pad(self.score(x)[:, ids[:used]], (0, unused), value=-math.inf)
+        bias = torch.zeros(len(ids), device=ids.device)
+        bias[len(ids) - unused :] = -math.inf
         projection: Any = self.model.projection
         if projection is None or isinstance(projection, nn.Linear):
-            return self.model.output_weight
-        if self.model.architecture.ties_output:  # what is quantised is a copy
-            return self.model.embedding.tokens.weight
-        found: Tensor = projection.weight().dequantize()
-        return found
+            return _plain(self.model.output_weight[ids], bias)
+        packed = torch.ops.quantized.linear_prepack(projection.weight()[ids], bias)
+        return lambda x: torch.ops.quantized.linear_dynamic(x, packed, False)
 
     def start(self, source: Tensor, beams: int, room: int) -> State:
         """Nothing decoded yet: room for so many target positions of `beams` hypotheses of each source (b, s)."""

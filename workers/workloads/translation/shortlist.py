@@ -16,6 +16,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+from torch.nn import functional
 
 from search_spaces.errors import DataError
 
@@ -104,8 +105,9 @@ class Candidates:
             ids = torch.arange(EOS, stepper.model.architecture.vocabulary_size, device=source.device)
             return cls(ids, lambda hidden: stepper.score(hidden)[:, EOS:])
         ids = shortlist.entries(source)
-        room = -len(ids) % _MULTIPLE
-        return cls(torch.cat([ids, ids.new_full((room,), EOS)]), stepper.rows(ids, room))
+        unused = -len(ids) % _MULTIPLE
+        ids = functional.pad(ids, (0, unused), value=EOS)
+        return cls(ids, stepper.rows(ids, unused))
 
 
 def _model_one(examples: Examples, rows: Ids, size: int) -> tuple[Ids, np.ndarray[tuple[int], np.dtype[np.float64]]]:
