@@ -160,6 +160,7 @@ def sweep(
     resume: bool = False,
     beliefs: Mapping[str, Any] | None = None,
     transfer: str | None = None,
+    progress: bool | None = None,
 ) -> Result:
     """Search a space with an objective of one's own.
 
@@ -184,6 +185,7 @@ def sweep(
             al. 2022).
         transfer: name of an earlier sweep of something alike in the same store, whose best configurations a new sweep
             begins with and believes in.
+        progress: whether to show how it goes on; None for yes in a terminal (on standard error) and in a notebook.
 
     Returns:
         What there is when the budget is reached, or after Ctrl-C; then the sweep can be resumed.
@@ -213,8 +215,11 @@ def sweep(
         spec = _enlist(ledger, spec, fixed_name=name is not None, resume=resume)
         if transfer is not None and not ledger.trials(spec.name):
             spec, resume = begin_with(ledger, spec.name, transfer), True
-        found = run(spec, ledger=ledger, objective=objective, dispatcher=dispatcher, resume=resume)
-        return Result(found, store or ".automl")
+        from .report.progress import progress as shown
+
+        with shown(progress) as show:
+            where: dict[str, Any] = {"dispatcher": dispatcher, "on_change": show, "resume": resume}
+            return Result(run(spec, ledger=ledger, objective=objective, **where), store or ".automl")
     finally:
         ledger.close()
 

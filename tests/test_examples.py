@@ -61,3 +61,6 @@ def test_a_notebook(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     kinds = {kind for output in outputs for kind in output.get("data", {})}
     assert {"text/html", "application/vnd.plotly.v1+json"} <= kinds
+    if path.stem == "first_sweep":
+        pages = [output.get("data", {}).get("text/html", "") for output in outputs]
+        assert any("finished, 12 of 12 trials" in page for page in pages), "the sweep shows how it goes on"

@@ -29,7 +29,7 @@ def test_the_public_names_are_these_and_each_can_be_had() -> None:
 
 SIGNATURES = {
     "sweep": "objective space goals trials workers seed constraints budget suggester stopper dispatcher resources "
-    "store name resume beliefs transfer",
+    "store name resume beliefs transfer progress",
     "Optimizer": "space goals constraints suggester seed store name beliefs",
     "load": "name store",
     "simulate": "replay space goals workers seconds seed trials budget constraints suggester stopper max_steps "

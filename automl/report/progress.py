@@ -1,0 +1,71 @@
+"""How a sweep that a Python program runs goes on: the live view in a terminal, a cell's output in a notebook."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from automl.snapshot import Snapshot
+
+from .live import Show, state_lines, view
+
+EVERY_SECONDS: Final = 1.0
+
+
+@contextmanager
+def progress(wanted: bool | None = None) -> Iterator[Show | None]:
+    """A function that shows each new snapshot, None where nothing is to be shown.
+
+    Args:
+        wanted: whether to show something at all; None for yes in a notebook and in a terminal (on standard error).
+    """
+    if wanted is False:
+        yield None
+    elif in_notebook():
+        yield Cell()
+    elif wanted or sys.stderr.isatty():
+        from rich.console import Console
+
+        with view(Console(stderr=True, highlight=False)) as show:
+            yield show
+    else:
+        yield None
+
+
+def in_notebook() -> bool:
+    """Whether a Jupyter kernel runs this."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return type(shell).__name__ == "ZMQInteractiveShell"
+
+
+class Cell:
+    """Draws the sweep into the output of the cell that runs it, at most once a second."""
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+        self._next = 0.0
+
+    def __call__(self, snapshot: Snapshot) -> None:
+        """Draw what is known now."""
+        if time.monotonic() < self._next and snapshot.state == "running":
+            return
+        from IPython.display import HTML, display
+
+        drawn = HTML(html(snapshot))  # type: ignore[no-untyped-call]
+        if self._handle is None:
+            self._handle = display(drawn, display_id=True)  # type: ignore[no-untyped-call]
+        else:
+            self._handle.update(drawn)
+        self._next = time.monotonic() + EVERY_SECONDS
+
+
+def html(snapshot: Snapshot) -> str:
+    """How the sweep stands, and its best trials, as a few lines of HTML."""
+    from .draw import escape
+    from .page import card
+
+    lines = "<br>".join(escape(line) for line in state_lines(snapshot))
+    return f"<p>{lines}</p>{card(snapshot)}" if snapshot.best else f"<p>{lines}</p>"
