@@ -18,7 +18,7 @@ from objectives import loss_of, make_spec, quick
 
 from automl import sweeps
 from automl.errors import StoreError
-from automl.events import Begun, Noted, Proposed
+from automl.events import Begun, Noted, Proposed, Wished
 from automl.ledger import Ledger, store
 from automl.ledger import ledger as ledger_module
 from automl.ledger.recorder import Recorder
@@ -299,3 +299,20 @@ def test_an_older_schema_is_migrated_in_place(url: str) -> None:
     again = Ledger.open(url)
     again.acquire("test").commit()
     assert [trial.params for trial in again.trials("test")] == [{"lr": 0.1}]
+
+
+def test_a_running_sweep_takes_up_what_another_process_asks(url: str) -> None:
+    ledger, other = Ledger.open(url, create=True), Ledger.open(url)
+    spec = make_spec(trials=6)
+    ledger.create_sweep(spec)
+
+    def ask(snapshot: Any) -> None:
+        if sum(trial.state.finished for trial in snapshot.trials) == 2 and not other.wishes("test"):
+            other.wish("test", Wished("limits", {"optimizer": {"choices": ["adam"]}}))
+            other.wish("test", Wished("enqueue", {"lr": 0.05, "optimizer": "sgd"}))
+
+    snapshot = sweeps.run(spec, ledger=ledger, objective=quick, dispatcher="inline", on_change=ask)
+    assert [trial.params["lr"] for trial in snapshot.trials if trial.source == "enqueued"] == [0.05]
+    late = [trial for trial in snapshot.trials[3:] if trial.source != "enqueued"]
+    assert {trial.params["optimizer"] for trial in late} == {"adam"}
+    assert snapshot.state == "finished", "asking is not stopping"
