@@ -90,7 +90,7 @@ def while_running(running: Any, ledger: Ledger, out: Path) -> None:
 def ray_dashboard(running: Any, address: str, path: Path) -> None:
     """The page of the actors, on which the workers of the sweep are."""
     headers = {"Authorization": f"Bearer {TOKEN.read_text().strip()}"} if TOKEN.exists() else {}
-    context = running.new_context(viewport={"width": 1300, "height": 700}, extra_http_headers=headers)
+    context = running.new_context(viewport={"width": 1560, "height": 560}, extra_http_headers=headers)
     page = context.new_page()
     page.goto(f"{address.rstrip('/')}/#/actors", timeout=60_000)
     with contextlib.suppress(Exception):
