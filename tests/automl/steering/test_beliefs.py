@@ -91,10 +91,11 @@ def gap(given: dict[str, Any], seed: int, count: int = 12) -> float:
 def test_a_good_belief_helps_and_a_wrong_one_is_overcome() -> None:
     seeds = range(3)
     without = np.mean([gap({}, seed) for seed in seeds])
-    good = np.mean([gap({"lr": 1e-3, "momentum": {"at": 0.9, "spread": 0.1}}, seed) for seed in seeds])
-    assert good < 0.5 * without
+    near = {"lr": 2e-3, "momentum": {"at": 0.8, "spread": 0.1}}
+    good = np.mean([gap(near, seed) for seed in seeds])
+    assert good < 0.8 * without  # measured: half
     wrong = np.mean([gap({"lr": {"at": 1e-1, "spread": 0.1}}, seed, count=25) for seed in seeds])
-    assert wrong < 0.3
+    assert wrong < 0.01  # measured: 0.0008, and 0.0006 without it
 
 
 def quadratic(trial: Any) -> dict[str, float]:
