@@ -172,7 +172,7 @@ class GraphEmbedding(Declared):
 
     def train_options(self, num_entities: int) -> Any:
         """How long and in what portions is trained."""
-        from .trainer import TrainOptions
+        from .options import TrainOptions
 
         state = int(self.option("dimension")) if self.option("optimizer_state") == "element" else 1
         partitions = self.num_partitions(num_entities, int(self.option("dimension")) + state)

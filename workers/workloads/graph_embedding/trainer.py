@@ -6,7 +6,7 @@ import math
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,11 +19,13 @@ from workers.context import Halted
 from workers.protocol import Halt
 from workers.workloads._data import IntArray
 
+from .embeddings import Embeddings
+from .options import Place, TrainOptions
 from .partitions import Pair, Partitioning, edges_of_pairs, rounds
 from .ranking import known, ranks, summary
 from .saving import link, load_checkpoint, save_checkpoint
-from .tables import Tables, normal
-from .update import UpdateOptions, adagrad, gradients
+from .tables import Tables
+from .update import UpdateOptions
 
 if TYPE_CHECKING:
     from workers.context import Context
@@ -31,38 +33,6 @@ if TYPE_CHECKING:
     from .data import Graph
 
 _MEMORY_EVERY = 20  # updates between looks at the peak memory
-
-
-@dataclass
-class Place:
-    """Where training stands: the next update is `batch` of pair `pair` of round `round` of epoch `epoch`."""
-
-    epoch: int = 0
-    round: int = 0
-    pair: int = 0
-    batch: int = 0
-
-
-@dataclass(frozen=True)
-class TrainOptions:
-    """How long and in what portions is trained.
-
-    Args:
-        evaluate_epochs: epochs between reports; evaluate_edges: at most so many validation edges, 0 for all.
-        checkpoint_seconds: between checkpoints; test: whether test edges are ranked at the end.
-    """
-
-    dimension: int
-    state_size: int
-    partitions: int
-    batch_size: int
-    learning_rate: float
-    max_epochs: int
-    evaluate_epochs: int
-    evaluate_edges: int
-    checkpoint_seconds: float
-    initial_scale: float
-    test: bool
 
 
 class Trainer:
@@ -76,8 +46,8 @@ class Trainer:
         self.metrics: dict[str, float] = {}
         self.dealt = 0  # the epoch for which the entities were dealt to the partitions
         self.work = context.folder / "tables"
-        restored = self._restore() if context.assignment.resume else False
-        if not restored and context.rank == 0:
+        saved = self._restore() if context.assignment.resume else None
+        if saved is None and context.rank == 0:
             shutil.rmtree(self.work, ignore_errors=True)
         self._barrier()
         self.tables = Tables(
@@ -89,14 +59,14 @@ class Trainer:
             options.initial_scale,
             context.seed,
         )
-        if not restored:
+        if saved is None:
             count = len(graph.relations) * (2 if update.reciprocal else 1)
-            numbers = np.arange(count, dtype=np.int64) + (1 << 40)
-            values = normal(numbers, options.dimension, context.seed) * np.float32(options.initial_scale)
-            self.relations = torch.from_numpy(values).to(self.device)
-            self.relation_state = torch.zeros_like(self.relations)
+            self.embeddings = Embeddings.begin(self.tables, count)
             for pair in rounds(options.partitions)[0][context.rank :: context.world_size][:1]:
                 self.tables.open(pair)  # drawing the first vectors is no training
+        else:
+            relations, state = (saved[key].to(self.device) for key in ("relations", "relation_state"))
+            self.embeddings = Embeddings(self.tables, relations, state)
         self.saved = time.monotonic()
 
     @property
@@ -162,7 +132,7 @@ class Trainer:
             self._deal()
         parts = edges_of_pairs(self.graph.train, self.partitioning, self._rng(0xED6E))
         for number, pairs in list(enumerate(rounds(self.options.partitions)))[self.place.round :]:
-            before = self.relations.clone(), self.relation_state.clone()
+            before = self.embeddings.copied()
             mine = list(enumerate(pairs))[self.context.rank :: self.context.world_size]
             halted = False
             try:
@@ -203,42 +173,20 @@ class Trainer:
             if self._over():
                 break
             begun = time.perf_counter()
-            loss = self._update(pair, begins, self.graph.train[rows], (index, batch))
+            loss = self._update(begins, self.graph.train[rows], (index, batch))
             self.losses = self.losses[0] + loss, self.losses[1] + 1
             self.seconds += time.perf_counter() - begun
             self.edges += len(rows)
             self.place = Place(self.place.epoch, self.place.round, index, batch + 1)
         self.place = Place(self.place.epoch, self.place.round, index + 1)
 
-    def _update(self, pair: Pair, begins: Mapping[int, int], edges: IntArray, where: tuple[int, int]) -> float:
-        """One update by a batch of edges (b, 3) of numbers of entities and relations."""
-        parts, offsets = self.partitioning.partition, self.partitioning.offset
-        begin = np.array([begins.get(p, 0) for p in range(self.partitioning.count)])
-        local = edges.copy()
-        for column in (0, 2):
-            local[:, column] = begin[parts[edges[:, column]]] + offsets[edges[:, column]]
-        negatives = self._negatives(pair, begins, where)
-        loss, by_entities, by_relations = gradients(
-            self.tables.vectors,
-            self.relations,
-            torch.from_numpy(local).to(self.device),
-            torch.from_numpy(negatives).to(self.device),
-            self.update,
-        )
-        value = float(loss)
-        if not math.isfinite(value):
-            raise TrialFailure("non_finite", f"the training loss is {value} in epoch {self.place.epoch}")
-        rate = self.options.learning_rate
-        adagrad(self.tables.vectors, self.tables.state, *by_entities, rate)
-        adagrad(self.relations, self.relation_state, *by_relations, rate)
-        return value
-
-    def _negatives(self, pair: Pair, begins: Mapping[int, int], where: tuple[int, int]) -> IntArray:
-        """Rows of entities drawn evenly from the open partitions."""
-        sizes = [self.partitioning.sizes[part] for part in begins]
-        drawn = self._rng(0x4E6A, self.place.round, *where).integers(0, sum(sizes), self.update.negatives)
-        first, second = next(iter(begins.values())), list(begins.values())[-1]
-        return np.where(drawn < sizes[0], first + drawn, second + drawn - sizes[0])
+    def _update(self, begins: Mapping[int, int], edges: IntArray, where: tuple[int, int]) -> float:
+        rng = self._rng(0x4E6A, self.place.round, *where)
+        negatives = self.embeddings.negatives(begins, self.update.negatives, rng)
+        loss = self.embeddings.update(begins, edges, negatives, self.update, self.options.learning_rate)
+        if not math.isfinite(loss):
+            raise TrialFailure("non_finite", f"the training loss is {loss} in epoch {self.place.epoch}")
+        return loss
 
     def _rng(self, *key: int) -> np.random.Generator:
         return np.random.default_rng([self.context.seed, self.place.epoch, *key])
@@ -256,10 +204,7 @@ class Trainer:
             self.tables.flush()
             self.tables.drop()
             halted = self._agreed(halted)
-            for now, then in zip((self.relations, self.relation_state), before, strict=True):
-                change = now - then
-                dist.all_reduce(change)
-                now.copy_(then + change)
+            self.embeddings.add_up(before)
         if halted:
             raise Halted
 
@@ -287,7 +232,7 @@ class Trainer:
 
     def _ranked(self, edges: IntArray) -> dict[str, float]:
         with torch.no_grad():
-            found = ranks(self.tables, self.relations, edges, known(self.graph), self.update, self._look)
+            found = ranks(self.tables, self.embeddings.relations, edges, known(self.graph), self.update, self._look)
         return summary(found)
 
     def _save_sometimes(self) -> None:
@@ -302,7 +247,7 @@ class Trainer:
             save_checkpoint(
                 self.context.folder,
                 self.work,
-                {"relations": self.relations.cpu(), "relation_state": self.relation_state.cpu()},
+                {"relations": self.embeddings.relations.cpu(), "relation_state": self.embeddings.state.cpu()},
                 self._progress(),
             )
         self.saved = time.monotonic()
@@ -320,10 +265,11 @@ class Trainer:
             "dealt": self.dealt,
         }
 
-    def _restore(self) -> bool:
+    def _restore(self) -> dict[str, torch.Tensor] | None:
+        """Take over where a checkpoint stands; returns the relations and their state, None where there is none."""
         found = load_checkpoint(self.context.folder)
         if found is None:
-            return False
+            return None
         path, progress = found
         shape = [self.options.dimension, self.options.state_size, self.options.partitions]
         if progress["shape"] != shape:
@@ -335,13 +281,11 @@ class Trainer:
             self.work.mkdir(parents=True)
             for file in path.glob("entities-*.f32"):
                 link(file, self.work / file.name)
-        tensors = load_file(path / "relations.safetensors")
-        self.relations = tensors["relations"].to(self.device)
-        self.relation_state = tensors["relation_state"].to(self.device)
         self.dealt = int(progress.get("dealt", 0))
         self.place, self.edges, self.reported = Place(**progress["place"]), progress["edges"], progress["reported"]
         self.losses = progress["losses"][0], progress["losses"][1]
         self.metrics = dict(progress["metrics"])
         earlier = self.context.assignment.previous_seconds
         self.seconds = max(0.0, float(progress["seconds"]) - earlier)
-        return True
+        relations: dict[str, torch.Tensor] = load_file(path / "relations.safetensors")
+        return relations
