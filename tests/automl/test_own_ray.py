@@ -73,6 +73,15 @@ class Controller:
         return psutil.Process(self.process.pid).children(recursive=True)
 
 
+def listed(dashboard: str, what: str, token: Path) -> list[dict[str, Any]]:
+    """What the Ray dashboard shows of tasks or actors."""
+    request = urllib.request.Request(f"{dashboard}/api/v0/{what}?detail=1")
+    request.add_header("Authorization", f"Bearer {token.read_text().strip()}")
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        found: list[dict[str, Any]] = json.load(answer)["data"]["result"]["result"]
+    return found
+
+
 def left(processes: list[psutil.Process], seconds: float) -> list[psutil.Process]:
     """Those that have not ended after so long."""
     return psutil.wait_procs(processes, timeout=seconds)[1]
@@ -102,12 +111,10 @@ def test_a_ray_of_our_own_is_private_quiet_and_ends_with_its_controller(tmp_path
     with pytest.raises(urllib.error.HTTPError) as caught:
         urllib.request.urlopen(f"{dashboard}/api/jobs/", timeout=30)
     assert caught.value.code == 401
-    request = urllib.request.Request(f"{dashboard}/api/v0/tasks?detail=1")
-    request.add_header("Authorization", f"Bearer {token.read_text().strip()}")
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        tasks = json.load(answer)["data"]["result"]["result"]
-    names = {task["name"] for task in tasks}
+    names = {task["name"] for task in listed(dashboard, "tasks", token)}
     assert any(name.startswith("test/0.1 lr=0.001 optimizer=adam") for name in names), names
+    workers = {actor["repr_name"] for actor in listed(dashboard, "actors", token)}
+    assert workers & {"test worker 0", "test worker 1"}, workers  # the other may be starting
 
     children = controller.children()
     assert listening(children) <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
