@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 from toy import Toy
@@ -70,6 +72,16 @@ def test_loader_thread_and_recomputation_compute_the_same(runner):
     for how in ("layers", "selective"):
         runner(max_updates=12, evaluate_updates=1, dropout=0.1, activation_checkpointing=how)
         assert runner.losses() == pytest.approx(whole, rel=1e-5)
+
+
+def test_a_trace_of_some_updates_changes_nothing(runner):
+    runner(max_updates=6, evaluate_updates=1)
+    whole = runner.losses()
+    runner(max_updates=6, evaluate_updates=1, profile_updates=2)
+    assert runner.losses() == whole
+    trace = json.loads((runner.folder / "profile" / "rank-0.pt.trace.json").read_text())
+    steps = {event["name"] for event in trace["traceEvents"] if event.get("name", "").startswith("ProfilerStep#")}
+    assert len(steps) == 2
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "adam", "sgd"])
