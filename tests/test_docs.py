@@ -48,6 +48,17 @@ def test_the_python_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
         exec(compile(code, shown(path), "exec"), names)
 
 
+@pytest.mark.parametrize("path", [path for path in PAGES if blocks(path, "yaml")], ids=shown)
+def test_the_configurations_load(path: Path, tmp_path: Path) -> None:
+    """Each block as a part of the main configuration."""
+    from automl import config
+
+    for part in blocks(path, "yaml"):
+        file = tmp_path / "nmt.yaml"
+        file.write_text((ROOT / "configs" / "nmt.yaml").read_text(encoding="utf-8") + part)
+        assert config.load(file).spec.beliefs
+
+
 def test_twenty_lines_are_enough() -> None:
     first = blocks(ROOT / "README.md", "python")[0]
     assert len([line for line in first.splitlines() if line.strip()]) <= 20

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from automl.errors import AutomlError, DataError, UsageError
 from automl.goals import Constraint, Goal, parse_constraints, parse_goals
 from automl.spec import SweepSpec
+from automl.steering.beliefs import without
 from automl.steering.suggester import check_beliefs
 from automl.stopping import STOPPERS
 from automl.suggesters import SUGGESTERS
@@ -97,7 +98,7 @@ class _Checker:
         data, fixed = _with_absolute_folder(document.data), resolution.untuned()
         if workload:
             self._check_data(workload, data, fixed)
-        beliefs = self._beliefs(space, suggester)
+        beliefs = self._beliefs(space, suggester, resolution)
         if space is None or suggester is None or stopper is None or self.problems.found:
             return None
         spec = SweepSpec(
@@ -127,11 +128,12 @@ class _Checker:
                 self._constraints += self._parsed(("constraints", index), parse_constraints, text)
         return resolution.space(document.space, expressions)
 
-    def _beliefs(self, space: Space | None, suggester: str | None) -> dict[str, Any]:
+    def _beliefs(self, space: Space | None, suggester: str | None, resolution: Resolution) -> dict[str, Any]:
         if space is None or suggester is None:
             return {}
+        gone = {(item.parameter, None if item.value is None else str(item.value)) for item in resolution.dropped}
         try:
-            return check_beliefs(self.document.beliefs, space, suggester)
+            return check_beliefs(without(self.document.beliefs, gone), space, suggester)
         except AutomlError as error:
             self.problems.under(self.root, ("beliefs",), str(error))
             return {}

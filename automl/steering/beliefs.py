@@ -7,7 +7,7 @@ acquisition is multiplied by the belief to the power beta / n, so that after n t
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -169,6 +169,26 @@ class Beliefs:
     def mode(self) -> dict[str, Value]:
         """The values that are believed in most."""
         return {name: belief.mode for name, belief in self.by_name.items()}
+
+
+def without(given: Mapping[str, Any], gone: Container[tuple[str, str | None]]) -> dict[str, Any]:
+    """The beliefs without what this hardware cannot run.
+
+    Args:
+        gone: names and values, as text, that are not tried; None for a whole parameter.
+    """
+    found: dict[str, Any] = {}
+    for name, belief in given.items():
+        left = belief
+        if isinstance(belief, Mapping) and isinstance(belief.get("weights"), Mapping):
+            weights = {value: w for value, w in belief["weights"].items() if (name, str(value)) not in gone}
+            left = {**belief, "weights": weights} if weights else None
+        elif not isinstance(belief, Mapping):
+            kept = [v for v in (belief if isinstance(belief, list) else [belief]) if (name, str(v)) not in gone]
+            left = kept or None
+        if left is not None and (name, None) not in gone:
+            found[name] = left
+    return found
 
 
 def learned(space: Space, configurations: Sequence[Mapping[str, Value]]) -> dict[str, Any]:

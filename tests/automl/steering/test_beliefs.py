@@ -13,7 +13,7 @@ from automl.ledger import Ledger
 from automl.report.asked import question
 from automl.report.record import Record
 from automl.spec import SweepSpec
-from automl.steering.beliefs import Belief, Beliefs, learned
+from automl.steering.beliefs import Belief, Beliefs, learned, without
 from automl.steering.suggester import make
 from automl.trial import Trial, TrialState
 from search_spaces import Choice, Float, Int, Space
@@ -69,6 +69,12 @@ def test_a_belief_is_a_density_that_it_draws_from(name: str, given: Any) -> None
 def test_a_belief_that_does_not_fit_is_refused(given: Any) -> None:
     with pytest.raises(UsageError):
         Beliefs(SPACE, given)
+
+
+def test_what_the_hardware_cannot_run_is_not_believed_in() -> None:
+    given = {"precision": {"weights": {"bf16": 3, "fp32": 2}}, "compile": "default", "lr": 0.1, "layout": ["a", "b"]}
+    gone = {("precision", "bf16"), ("compile", None), ("layout", "a")}
+    assert without(given, gone) == {"precision": {"weights": {"fp32": 2}}, "lr": [0.1], "layout": ["b"]}
 
 
 def test_only_bayes_hears_beliefs() -> None:
