@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import torch
@@ -107,8 +107,15 @@ class Stepper:
         projection: Any = self.model.projection
         if projection is None or isinstance(projection, nn.Linear):
             return _plain(self.model.output_weight[ids], bias)
-        packed = torch.ops.quantized.linear_prepack(projection.weight()[ids], bias)
+        packed = torch.ops.quantized.linear_prepack(self._quantised[ids], bias)
         return lambda x: torch.ops.quantized.linear_dynamic(x, packed, False)
+
+    @cached_property
+    def _quantised(self) -> Tensor:
+        """The output's 8-bit matrix (v, width), which its module keeps in another order."""
+        projection: Any = self.model.projection
+        weight: Tensor = projection.weight()
+        return weight
 
     def start(self, source: Tensor, beams: int, room: int) -> State:
         """Nothing decoded yet: room for so many target positions of `beams` hypotheses of each source (b, s)."""
