@@ -101,6 +101,10 @@ def test_wrong_input(tmp_path, prepared):
     source, target = write(tmp_path, 100)
     with pytest.raises(UsageError, match="holds a prepared corpus already"):
         prepare(source, target, prepared, RECIPE)
+    with pytest.raises(UsageError, match="is not an empty folder"):
+        prepare(source, target, tmp_path, RECIPE)
+    with pytest.raises(DataError, match="cannot be written"):
+        prepare(source, target, Path("/proc/out"), RECIPE)
     target.write_text("one line\n")
     with pytest.raises(DataError, match=r"a\.txt has more lines than .*b\.txt, which has 1"):
         prepare(source, target, tmp_path / "out", RECIPE)

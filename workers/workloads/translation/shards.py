@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 MANIFEST, VOCABULARY = "prepared.json", "vocabulary.model"
 FORMAT = 1
 _SIDES, _PARTS = ("source", "target"), ("ids", "lengths")
+_LEFT = re.compile(r"\d{4,}\.(source|target)\.(ids|lengths)|vocabulary\.model|valid\.(source|target)\.txt")
 _CHUNK = 10_000  # pairs that are encoded at once
 _LONGEST = 1 << 24  # bytes of a line
 _HELD_OUT = 1000
@@ -88,18 +90,20 @@ def prepare(source: Path, target: Path, folder: Path, recipe: Recipe, valid: tup
         DataError: a file is missing, damaged or no UTF-8, the numbers of lines differ, or nothing is left.
         UsageError: the folder holds a prepared corpus already, or the vocabulary does not fit the corpus.
     """
-    if (folder / MANIFEST).exists():
-        raise UsageError(f"{folder} holds a prepared corpus already; name a new folder")
+    _check_folder(folder)
     sample, total = _sample(source, target, recipe)
     if total < 2:
         raise DataError(f"{source}: a corpus needs at least 2 pairs without an empty side, got {total}")
     held = 0 if valid else min(_HELD_OUT, max(1, total // 20))
     vocabulary = subwords.train((text for pair in sample for text in pair), recipe.vocabulary_size, recipe.kind)
     del sample
-    folder.mkdir(parents=True, exist_ok=True)
-    subwords.save(vocabulary, folder / VOCABULARY)
     counts = Counts(shards=[0] * max(1, round((total - held) / recipe.shard_pairs)))
-    _write_shards(source, target, folder, recipe, vocabulary, total - held, counts)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        subwords.save(vocabulary, folder / VOCABULARY)
+        _write_shards(source, target, folder, recipe, vocabulary, total - held, counts)
+    except OSError as error:
+        raise DataError(f"{folder}: cannot be written: {error}") from None
     if valid:
         held_out = [pair for pair in _pairs(*valid) if all(pair)]
     else:
@@ -112,6 +116,14 @@ def prepare(source: Path, target: Path, folder: Path, recipe: Recipe, valid: tup
     facts = {"format": FORMAT, "vocabulary": vocabulary.hash, **asdict(recipe), **asdict(counts)}
     (folder / MANIFEST).write_text(json.dumps(facts, indent=1) + "\n")
     return counts
+
+
+def _check_folder(folder: Path) -> None:
+    """Raise UsageError where the folder holds anything but what a preparation that was cut short left."""
+    if (folder / MANIFEST).exists():
+        raise UsageError(f"{folder} holds a prepared corpus already; name a new folder")
+    if folder.exists() and not (folder.is_dir() and all(_LEFT.fullmatch(path.name) for path in folder.iterdir())):
+        raise UsageError(f"{folder} is not an empty folder; name a new one")
 
 
 def _sample(source: Path, target: Path, recipe: Recipe) -> tuple[list[tuple[str, str]], int]:
@@ -134,7 +146,7 @@ def _write_shards(
 ) -> None:
     """Encode the first `total` pairs without an empty side, a chunk at a time."""
     for old in folder.glob("[0-9]*.*.*"):
-        old.unlink()  # of a preparation that was cut short
+        old.unlink()  # of a preparation that was cut short, see `_check_folder`
     rng, pairs, left = np.random.default_rng([recipe.seed, 1]), _pairs(source, target), total
     while left:
         chunk = list(islice(pairs, _CHUNK))
