@@ -142,8 +142,8 @@ class Bench:
                     found = self.train_theirs(name, self.updates, seed)  # goes on with what is there
                     nats = self.score(name)
                 else:
-                    found = self.train_ours(name, self.updates, seed, system, export=True,
-                                            fixed={"eval_sentences": 2000})  # fmt: skip
+                    fixed = {"eval_sentences": 2000, "checkpoint_updates": 50}  # a killed training goes on
+                    found = self.train_ours(name, self.updates, seed, system, export=True, resume=True, fixed=fixed)
                     nats = found["metrics"]["loss"]
                 bleu = {split: self.decode(system, name, split, 5)[1] for split in ("valid", "test")}
                 self.keep("quality", system, seed, self.updates, perplexity=math.exp(nats), **bleu,
@@ -173,18 +173,32 @@ class Bench:
         return found, bleu
 
     def decoding(self, rounds: int) -> None:
-        """The test sentences in batches of 16 by the models of seed 1."""
-        ours = next(kind for kind in OURS if (self.work / f"{kind}-1-{self.updates}").exists())
-        jobs = itertools.product(range(rounds), (5, 1), VARIANTS)
-        for i, beam, system in jobs:
+        """The test sentences in batches of 16, by one model: ours, without biases in attention, in Sockeye's form too."""
+        self.shared()
+        for i, beam, system in itertools.product(range(rounds), (5, 1), VARIANTS):
             if self.missing(f"beam {beam}", system, 1, i):
-                model = f"{'sockeye' if system == 'sockeye' else ours}-1-{self.updates}"
+                model = f"{'sockeye' if system == 'sockeye' else 'ours'}-shared"
                 found, bleu = self.decode(system, model, "test", beam, **VARIANTS[system])
                 first, last = found["steps"][0], found["steps"][-1]
                 count = sum(row[2] for row in found["steps"])
                 cpu, wall = ((last[column] - first[column]) / count for column in (0, 1))
                 self.keep(f"beam {beam}", system, 1, i, bleu=bleu, cpu_seconds=cpu, wall_seconds=wall,
                           peak_bytes=found["peak_bytes"])  # fmt: skip
+
+    def shared(self) -> None:
+        """Train the model that is decoded, and write it for both, where that is not done."""
+        done = self.work / "sockeye-shared" / "ours"
+        if not (self.work / "ours-shared/ours-shared/export/README.md").exists():
+            fixed = {"eval_sentences": 200, "checkpoint_updates": 50}
+            self.train_ours("ours-shared", self.updates, 1, "bf16", export=True, resume=True, no_bias=True, fixed=fixed)
+            done.unlink(missing_ok=True)
+        if not done.exists():
+            from benchmarks.peers.sockeye_weights import write
+
+            shutil.rmtree(self.work / "sockeye-shared", ignore_errors=True)
+            self.train_theirs("sockeye-shared", 1, 1)
+            write(self.work / "ours-shared/ours-shared/export", self.work / "sockeye-shared")
+            done.touch()
 
     def overhead(self, rounds: int) -> None:
         """The trainer's loop over the same batches' bare forward, backward and step."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import resource
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -16,7 +17,10 @@ Rows = list[tuple[float, float, int]]
 
 
 def train(options: dict[str, Any]) -> dict[str, Any]:
-    """One trial; a row an update, and the final metrics. The model is exported to `folder`/export."""
+    """One trial, or the rest of it; a row an update, and the final metrics. The model is exported to `folder`/export.
+
+    With `no_bias`, attention's biases stay zero, as Sockeye's has none.
+    """
     from workers.context import Context
     from workers.export import export
     from workers.protocol import Assignment
@@ -29,19 +33,31 @@ def train(options: dict[str, Any]) -> dict[str, Any]:
 
     def watched(self: Trainer, place: Any, batch: Any) -> None:
         update(self, place, batch)
+        if options.get("no_bias"):
+            _clear_biases(self.strategy.parameters())
         rows.append((time.process_time(), time.time(), len(batch["source"])))
 
     Trainer._update = watched  # type: ignore[method-assign]
     one = Assignment("peer", 0, 1, {}, "translation", options["folder"], options["data"], options["fixed"],
-                     options["seed"], threads=options["threads"])  # fmt: skip
+                     options["seed"], threads=options["threads"], resume=options.get("resume", False))  # fmt: skip
     outcome = run(Context(one))
     if outcome.failure:
         raise SystemExit(f"{outcome.message}\n{outcome.details.get('traceback')}")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     if options.get("export"):
         workload = WORKLOADS.get("translation")({}, options["data"], options["fixed"], seed=options["seed"])
+        shutil.rmtree(Path(one.folder) / "export", ignore_errors=True)
         export(workload, Path(one.folder), Path(one.folder) / "export", outcome.metrics)
     return {"steps": rows, "metrics": dict(outcome.metrics), "peak_bytes": peak}
+
+
+def _clear_biases(parameters: dict[str, Any]) -> None:
+    import torch
+
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            if "attention." in name and name.endswith("bias"):
+                parameter.zero_()
 
 
 def overhead(options: dict[str, Any]) -> dict[str, Any]:
