@@ -173,7 +173,7 @@ class Bench:
         return found, bleu
 
     def decoding(self, rounds: int) -> None:
-        """The test sentences in batches of 16, by one model: ours, without biases in attention, in Sockeye's form too."""
+        """The test sentences in batches of 16, by one model: ours, without biases in attention, in both forms."""
         self.shared()
         for i, beam, system in itertools.product(range(rounds), (5, 1), VARIANTS):
             if self.missing(f"beam {beam}", system, 1, i):
