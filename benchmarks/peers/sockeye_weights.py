@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from workers.workloads.translation import layouts
 from workers.workloads.translation.exported import VOCABULARY
 from workers.workloads.translation.model import sinusoids
 from workers.workloads.translation.vocabulary import Vocabulary
@@ -30,12 +31,13 @@ def write(export: Path, sockeye: Path) -> None:
     theirs = torch.load(sockeye / "params.best", weights_only=True)
     if any(bool(t.any()) for name, t in ours.items() if "attention." in name and name.endswith("bias")):
         raise ValueError("attention has biases; train with no_bias")
+    heads = json.loads((export / "architecture.json").read_text())["num_heads"]
     found = dict(theirs)
     _embeddings(found, ours, Vocabulary((export / VOCABULARY).read_bytes()), sockeye)
     for name in theirs:
         side, _, rest = name.partition(".")
         if side in ("encoder", "decoder"):
-            found[name] = _layer(ours, side, rest, theirs[name])
+            found[name] = _layer(ours, side, rest, theirs[name], heads)
     torch.save(found, sockeye / "params.best")
 
 
@@ -57,7 +59,7 @@ def _embeddings(found: dict[str, Tensor], ours: dict[str, Tensor], vocabulary: V
     found["output_layer.bias"] = bias
 
 
-def _layer(ours: dict[str, Tensor], side: str, rest: str, like: Tensor) -> Tensor:
+def _layer(ours: dict[str, Tensor], side: str, rest: str, like: Tensor, heads: int) -> Tensor:
     """The tensor that Sockeye calls `side`.`rest`."""
     if rest == "pos_embedding.weight":
         return sinusoids(0, like.shape[0], like.shape[1], like.device)
@@ -76,8 +78,11 @@ def _layer(ours: dict[str, Tensor], side: str, rest: str, like: Tensor) -> Tenso
         part = "inner" if ".ff1." in rest else "outer"
         return ours[f"{prefix}feed_forward.{part}.{kind}"]
     name = prefix + ("cross_attention" if block == "enc_attention" else own)
-    parts = {"ff_out": ["output"], "ff_q": ["query"], "ff_kv": ["key", "value"], "ff_in": ["query", "key", "value"]}
-    tensor = torch.cat([ours[f"{name}.{part}.weight"] for part in parts[rest.split(".")[-2]]])
+    parts = {part: ours[f"{name}.{part}.weight"] for part in ("query", "key", "value", "output")}
+    key_value = layouts.join(parts, "key_value", "interleaved", like.shape[1] // heads)
+    forms = {"ff_out": parts["output"], "ff_q": parts["query"], "ff_kv": key_value}
+    forms["ff_in"] = torch.cat([parts["query"], key_value])
+    tensor = forms[rest.split(".")[-2]]
     if tensor.shape != like.shape or not math.isfinite(float(tensor.sum())):
         raise ValueError(f"{side}.{rest}: {tuple(like.shape)} expected, got {tuple(tensor.shape)}")
     return tensor
