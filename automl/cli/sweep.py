@@ -146,11 +146,18 @@ def _load(config: str, overrides: tuple[str, ...], options: dict[str, Any]) -> C
 
 
 def _show(config: Config) -> None:
+    from automl.report.text import duration
+    from automl.steering.beliefs import Beliefs
+
     from .space import show_space
 
     spec = config.spec
-    budget = ", ".join(f"{key} {value:g}" for key, value in vars(spec.budget).items() if value is not None)
+    times = ("time", "worker_time")
+    limits = {key: value for key, value in vars(spec.budget).items() if value is not None}
+    budget = ", ".join(f"{key} {duration(v) if key in times else f'{v:g}'}" for key, v in limits.items())
     show_space(config)
     click.echo(f"\nsweep {spec.name} of {spec.workload or 'an objective'}: {'; '.join(map(str, spec.goals))}")
     click.echo(f"budget: {budget or 'none, it runs until Ctrl-C'}; suggester {spec.suggester}; store {config.store}")
+    for name, belief in Beliefs(spec.space, spec.beliefs).by_name.items():
+        click.echo(f"believed: {name} {belief}")
     click.echo("everything checked; nothing was created")
