@@ -132,7 +132,7 @@ class Trainer:
                 self._save()
             if orders.finish:
                 return self.metrics
-            if item and not (orders.evaluate or orders.save):  # else agree once more: a halt may have come meanwhile
+            if item and not orders.evaluate:  # else agree once more: a halt may have cut the evaluation short
                 with self.clock:
                     self._update(*item)
                 self.traced()
