@@ -214,7 +214,7 @@ def sweep(
     try:
         spec = _enlist(ledger, spec, fixed_name=name is not None, resume=resume)
         if transfer is not None and not ledger.trials(spec.name):
-            spec, resume = begin_with(ledger, spec.name, transfer), True
+            spec, resume = _transferred(ledger, spec, transfer), True
         from .report.progress import progress as shown
 
         with shown(progress) as show:
@@ -222,6 +222,15 @@ def sweep(
             return Result(run(spec, ledger=ledger, objective=objective, **where), store or ".automl")
     finally:
         ledger.close()
+
+
+def _transferred(ledger: Ledger, spec: SweepSpec, earlier: str) -> SweepSpec:
+    """The spec with what an earlier sweep has learned; a sweep that cannot begin as asked is none."""
+    try:
+        return begin_with(ledger, spec.name, earlier)
+    except UsageError:
+        ledger.delete(spec.name)
+        raise
 
 
 def load(name: str, store: str | None = None) -> Result:

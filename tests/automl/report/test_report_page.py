@@ -15,13 +15,16 @@ from report_sweeps import write_sweep
 from automl import config
 from automl.cli import cli
 from automl.ledger import Ledger
+from automl.report.draw import spread
 from automl.report.effects import study
 from automl.report.figures import PANELS
 from automl.report.page import render
 from automl.report.recipe import recipe
 from automl.report.record import Record
+from automl.report.text import number as text_number
 from automl.result import Result
 from automl.sweeps import load
+from automl.trial import TrialState
 
 KEYS = [
     "progress", "parallel", "pareto", "curves", "importance", "dependence", "feasibility", "calibration", "memory",
@@ -89,6 +92,29 @@ def test_what_the_page_says(runs: str) -> None:
     assert "lr, optimizer, momentum cannot change seconds_per_update" in text
     assert "abc123" in text
     assert re.search(r"\d+ of \d+ were estimated within 20% before they ran", text)
+
+
+def test_the_first_picture_is_there_without_a_script(runs: str) -> None:
+    record = record_of(runs)
+    page = render(record)
+    head = page[: page.index("<script")]
+    picture = re.search(r'<svg class="sketch".*?</svg>', head, flags=re.DOTALL)
+    assert picture is not None
+    assert ">minutes of the sweep<" in picture[0] or ">seconds of the sweep<" in picture[0]
+    best = record.snapshot.best
+    assert best is not None
+    assert f"best loss so far: {text_number(record.value(best))}" in picture[0]
+    assert picture[0].count("<circle") == len(record.scored()) + 1, "one is of the legend"
+    failed = len(record.snapshot.in_state(TrialState.FAILED))
+    assert picture[0].count("l6,6") == failed + 1
+
+
+def test_of_many_points_those_on_each_other_are_drawn_once() -> None:
+    points = [(i % 100 / 100, i // 100 / 100) for i in range(10_000)]
+    rows = spread(points, 20, 10)
+    assert 200 <= len(rows) <= 21 * 11
+    assert spread(points[:20], 20, 10) == list(range(20))
+    assert spread([(1.0, 2.0)] * 50, 20, 10) == [0]
 
 
 def test_every_figure_is_valid_plotly(runs: str) -> None:

@@ -116,7 +116,10 @@ def test_beliefs_and_transfer_are_recorded_and_told(tmp_path: Path) -> None:
         quadratic, SPACE, trials=6, name="second", beliefs={"momentum": 0.5}, transfer="first", **options
     )
     assert [trial.source for trial in second.trials[:3]] == ["transferred"] * 3
+    with pytest.raises(UsageError, match="no sweep named"):
+        automl.sweep(quadratic, SPACE, trials=6, name="third", transfer="absent", **options)
     ledger = Ledger.open(store, readonly=True)
+    assert [info.name for info in ledger.sweeps()] == ["first", "second"]
     best = ledger.snapshot("first").best
     assert best is not None
     assert second.trials[0].params == best.params
