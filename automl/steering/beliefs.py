@@ -60,6 +60,8 @@ class Belief:
         spread = given.get("spread", SPREAD)
         if isinstance(spread, bool) or not isinstance(spread, int | float) or not 0 < spread <= 1:
             raise UsageError(f"the spread of a belief about {name} is more than 0 and at most 1, got {spread!r}")
+        if given.get("at", True) in ([], ()) or given.get("weights", True) in ({}, None):
+            raise UsageError(f"a belief about {name} names at least one value, got {dict(given)!r}")
         at = given.get("at", ())
         values = tuple(_legal(parameter, value) for value in (at if isinstance(at, list | tuple) else [at]))
         return cls(parameter, values, float(spread), _weights(parameter, given.get("weights", {})))

@@ -64,6 +64,9 @@ def test_a_belief_is_a_density_that_it_draws_from(name: str, given: Any) -> None
         {"optimizer": {"weights": {"adam": -1}}},
         {"optimizer": "adamw"},
         {"optimizer": {"at": "adam", "near": 1}},
+        {"lr": []},
+        {"optimizer": {"weights": {}}},
+        {"momentum": {"at": None}},
     ],
 )
 def test_a_belief_that_does_not_fit_is_refused(given: Any) -> None:
