@@ -132,7 +132,10 @@ class Strategy(ABC):
                 if value.shape != parameter.shape:  # a step count
                     entries[key] = value.to(parameter.device if parameter in fused else "cpu", copy=True)
                 else:
-                    entries[key] = self.scatter(value, parameter, name).clone()
+                    part = self.scatter(value, parameter, name)
+                    # a fused step walks through both in the order of memory: channels_last or not, it must be the same
+                    like = part if is_sharded(part) else parameter.detach()
+                    entries[key] = torch.empty_like(like, dtype=part.dtype).copy_(part)
             if entries:
                 optimizer.state[parameter] = entries
 
