@@ -77,14 +77,15 @@ def while_running(running: Any, ledger: Ledger, out: Path) -> None:
     snapshot = ledger.snapshot(SWEEP)
     ray_dashboard(running, snapshot.dashboard, out / "ray-dashboard.png")
     terminal(ledger.snapshot(SWEEP), out / "terminal.svg")
-    board = Board(ledger, SWEEP)
+    board = Board(ledger, SWEEP).start()
     with serving(board) as server:
         page = running.new_page(viewport={"width": 1200, "height": 1000})
         page.goto(server.address)
-        page.wait_for_selector("body[data-version]", timeout=120_000)
+        page.wait_for_function("+document.body.dataset.version >= 2", timeout=120_000)  # with what was learned
         time.sleep(1)
         page.screenshot(path=str(out / "live-page.png"))
         page.close()
+    board.close()
 
 
 def ray_dashboard(running: Any, address: str, path: Path) -> None:

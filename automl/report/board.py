@@ -34,7 +34,7 @@ class Board:
         self._seen: Any = None
         self._version = 0
         self._closed = threading.Event()
-        self._state = self._draw()
+        self._state = self._draw(quick=True)
         self._thread = threading.Thread(target=self._watch, name="automl-board", daemon=True)
 
     @property
@@ -54,21 +54,23 @@ class Board:
             self._thread.join(timeout=30)
 
     def _watch(self) -> None:
-        while not self._closed.wait(self._interval):
+        while not self._closed.wait(self._interval if self._seen is not None else 0.0):
             try:
                 self._state = self._draw()
             except Exception as error:  # a locked or vanished store must not end the page
-                self._seen = None
+                self._seen = ()
                 self._version += 1
                 self._state = as_json({"version": self._version, "error": f"{type(error).__name__}: {error}"})
 
-    def _draw(self) -> str:
+    def _draw(self, quick: bool = False) -> str:
+        """The newest state; `quick` leaves out what takes seconds to learn, for the next look."""
         snapshot = self._ledger.snapshot(self._sweep)
         seen = _fingerprint(snapshot)
         if seen == self._seen:
             return self._state
         record = Record.read(self._ledger, self._sweep)
-        self._learn(record)
+        if not quick:
+            self._learn(record)
         self._version += 1
         state = {
             "version": self._version,
@@ -78,7 +80,7 @@ class Board:
             "links": links(snapshot),
             "panels": [_panel(draw(record, self._insights)) for draw in PANELS],
         }
-        self._seen = seen
+        self._seen = None if quick else seen
         return as_json(state)
 
     def _learn(self, record: Record) -> None:
