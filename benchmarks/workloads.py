@@ -46,7 +46,7 @@ def speed(given: argparse.Namespace) -> int:
     from workers.workloads import feature_extraction
     from workers.workloads.graph_embedding import trainer
 
-    counts = (4, 2) if given.quick else (12, 5)
+    counts = (4, 2) if given.quick else (12, 9)
     setting = {"torch": torch.__version__, "threads": 1, "cpu": cpu_name(), "quick": given.quick}
     book, within = Book(given.out, {**setting, "real": given.data is not None}), {}
     with cpu_clock(limits, feature_extraction, trainer):

@@ -30,11 +30,15 @@ class PeakMemory:
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
+        self.restart()
+
+    def restart(self) -> None:
+        """Measure from now on: what is there already is nobody's."""
         gc.collect()
-        if device.type == "cuda":
+        if self.device.type == "cuda":
             torch.cuda.empty_cache()
-            torch.cuda.reset_peak_memory_stats(device)
-            self._baseline = torch.cuda.memory_allocated(device)
+            torch.cuda.reset_peak_memory_stats(self.device)
+            self._baseline = torch.cuda.memory_allocated(self.device)
         else:
             trim()
             _reset_high_water()

@@ -12,6 +12,7 @@ import torch
 from automl.config import load
 from search_spaces.errors import DataError, UsageError
 from workers.context import Context, Halted
+from workers.memory import PeakMemory
 from workers.protocol import Assignment, Ending, Halt
 from workers.run import run
 from workers.workloads import WORKLOADS
@@ -65,6 +66,16 @@ def test_work_aside_is_done_in_one_thread_and_given_up_when_the_attempt_is_to_en
             aside(lambda: never.wait(60))
     assert context.noticed is Halt.PAUSE
     never.set()
+
+
+def test_data_that_are_kept_are_no_trials_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[torch.Tensor] = []
+    monkeypatch.setattr(data, "load", lambda section: kept.append(torch.ones(50_000_000)))
+    context = Context(Assignment("s", 0, 1, {}, "sentiment", str(tmp_path)))
+    context.memory = PeakMemory(torch.device("cpu"))
+    Sentiment({}, {}, {}).read(context)
+    assert kept[0].nbytes == 200_000_000
+    assert context.memory.bytes() < 50_000_000
 
 
 def test_fixed_options_of_another_type_are_refused() -> None:

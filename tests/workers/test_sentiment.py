@@ -9,6 +9,9 @@ import pytest
 import torch
 
 from search_spaces.errors import DataError
+from workers.context import Context
+from workers.protocol import Assignment
+from workers.run import run
 from workers.workloads.sentiment import Sentiment, data
 from workers.workloads.sentiment.generated import reviews
 from workers.workloads.sentiment.model import ModelOptions, SentimentModel
@@ -135,3 +138,14 @@ def test_held_out_reviews_are_not_trained_on() -> None:
     train, held = workload.rows
     assert len(held) == 20
     assert not set(train) & set(held)
+
+
+def test_the_export_of_a_bucketed_training_takes_reviews_of_full_length(tmp_path: Path) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    fixed = {**Sentiment.smallest["fixed"], "max_epochs": 1, "length": 200, "batching": "bucketed"}
+    one = Assignment("s", 0, 1, {}, "sentiment", str(tmp_path / "trial"), {"train": 40, "test": 10}, fixed)
+    assert run(Context(one)).failure is None
+    (tmp_path / "model").mkdir()
+    Sentiment({}, one.data, fixed).export(tmp_path / "trial", tmp_path / "model")
+    session = onnxruntime.InferenceSession(str(tmp_path / "model" / "model.onnx"))
+    assert session.get_inputs()[0].shape[1] == 200

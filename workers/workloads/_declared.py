@@ -74,10 +74,12 @@ class Declared(Workload):
         return kind(**{name: self.option(name) for name in names}, **given)
 
     def read(self, context: Context, load: Callable[[], Any] | None = None) -> None:
-        """Load the data set while looking for a request to end.
+        """Load the data set while looking for a request to end; its memory is no trial's, the process keeps it for all.
 
         Raises:
             Halted: there was one; DataError: whatever loading raises.
         """
         with Aside(context) as aside:
             aside(load or self.dataset)
+        if context.memory is not None:
+            context.memory.restart()

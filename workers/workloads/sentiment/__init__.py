@@ -110,11 +110,13 @@ class Sentiment(Classifier):
         return ParallelPlan(embeddings=("embedding",))
 
     def export(self, trial: Path, target: Path) -> Mapping[str, str]:
-        """Beside the weights and ONNX the words, line by line in the order of their ids."""
+        """Beside the weights and ONNX, which takes reviews of the full length, the words in the order of their ids."""
         from workers.export import write_lines
 
         write_lines(target / "vocabulary.txt", self.dataset().vocabulary[: int(self.option("vocabulary"))])
-        return {**super().export(trial, target), "vocabulary.txt": "the words, in the order of their ids"}
+        padded = Sentiment({**self.params, "batching": "padded"}, self.data, self.fixed, seed=self.seed)
+        files = super(Sentiment, padded).export(trial, target)
+        return {**files, "vocabulary.txt": "the words, in the order of their ids"}
 
     def num_examples(self, split: str) -> int:
         """See `Classifier`."""
