@@ -6,6 +6,9 @@
 
 A checkpoint is written beside its place, flushed to disk and renamed, so that one which is there is whole; the last
 two are kept, and one that does not match its hashes is passed over for the one before. Nothing is unpickled.
+
+One that is written because the trial was asked to end waits for no disk, which may take seconds: should the machine
+lose its power then, the hashes tell.
 """
 
 from __future__ import annotations
@@ -50,12 +53,13 @@ class Checkpoint:
     progress: dict[str, Any] = field(default_factory=dict)
 
 
-def save(folder: Path, update: int, checkpoint: Checkpoint, keep: int = 2) -> Path:
+def save(folder: Path, update: int, checkpoint: Checkpoint, keep: int = 2, *, wait: bool = True) -> Path:
     """Write a checkpoint, replace one of the same update, and delete all but the newest `keep`.
 
     Args:
         folder: the trial's folder.
         update: how many updates the run has made; it names the checkpoint.
+        wait: until it is on disk.
 
     Raises:
         OSError: the folder cannot be written; what was there before still is.
@@ -69,11 +73,12 @@ def save(folder: Path, update: int, checkpoint: Checkpoint, keep: int = 2) -> Pa
     hashes = {file: {"sha256": _write(temporary / file, tensors)} for file, tensors in written}
     manifest = {"format": FORMAT, "update": update, "progress": checkpoint.progress, "files": hashes}
     (temporary / "manifest.json").write_text(json.dumps(manifest, indent=1, sort_keys=True))
-    for file in (*_FILES, "manifest.json"):
+    for file in (*_FILES, "manifest.json") if wait else ():
         flush(temporary / file)
     shutil.rmtree(final, ignore_errors=True)
     temporary.rename(final)
-    flush(root)
+    if wait:
+        flush(root)
     for old in list(_newest_first(folder))[keep:]:
         shutil.rmtree(old, ignore_errors=True)
     return final

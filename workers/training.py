@@ -122,7 +122,7 @@ class Trainer:
             self._check(orders)
             if orders.halt:
                 self.context.noticed = orders.halt
-                self._save()
+                self._save(wait=False)
                 return self.metrics
             if orders.evaluate or orders.finish:
                 self._report()
@@ -242,14 +242,14 @@ class Trainer:
             "train_seconds": self.clock.total,
         }
 
-    def _save(self) -> None:
+    def _save(self, *, wait: bool = True) -> None:
         self.optimizer.zero_grad(set_to_none=True)
         state, optimizer = self.strategy.state(), self.strategy.optimizer_state(self.optimizer)
         self.saved_at, self.saved_updates = self.clock.total, self.updates
         if self.context.rank == 0:
             form = self.workload.canonical
             saved = checkpoint.Checkpoint(form(state), checkpoint.by_key(optimizer, form), self._progress())
-            checkpoint.save(self.context.folder, self.updates, saved)
+            checkpoint.save(self.context.folder, self.updates, saved, wait=wait)
 
     def _progress(self) -> dict[str, Any]:
         scaler = self.precision.scaler

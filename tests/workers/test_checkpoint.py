@@ -25,6 +25,17 @@ def test_round_trip(tmp_path):
     assert found.optimizer["a.weight"]["step"].shape == ()
 
 
+def test_one_that_is_written_at_a_request_to_end_waits_for_no_disk(tmp_path, monkeypatch):
+    def slow(path):
+        raise AssertionError(f"waited for {path}")
+
+    monkeypatch.setattr(checkpoint, "flush", slow)
+    checkpoint.save(tmp_path, 1, made(1.0), wait=False)
+    assert checkpoint.load(tmp_path).progress == made(1.0).progress
+    with pytest.raises(AssertionError, match="waited"):
+        checkpoint.save(tmp_path, 2, made(2.0))
+
+
 def test_the_last_two_are_kept(tmp_path):
     for update in (5, 10, 20):
         checkpoint.save(tmp_path, update, made(update))

@@ -23,8 +23,14 @@ from workers.files import flush, sha256
 from .partitions import Partitioning
 
 
-def save_checkpoint(folder: Path, work: Path, relations: dict[str, torch.Tensor], progress: Mapping[str, Any]) -> None:
-    """Write `folder`/graph/<number>, whole or not at all, and delete all but the newest two."""
+def save_checkpoint(
+    folder: Path, work: Path, relations: dict[str, torch.Tensor], progress: Mapping[str, Any], *, wait: bool = True
+) -> None:
+    """Write `folder`/graph/<number>, whole or not at all, and delete all but the newest two.
+
+    Args:
+        wait: until it is on disk, see `workers.checkpoint`.
+    """
     root = folder / "graph"
     numbers = sorted(int(path.name) for path in root.glob("[0-9]*")) if root.is_dir() else []
     number = numbers[-1] + 1 if numbers else 0
@@ -36,7 +42,7 @@ def save_checkpoint(folder: Path, work: Path, relations: dict[str, torch.Tensor]
     save_file({key: tensor.contiguous() for key, tensor in relations.items()}, temporary / "relations.safetensors")
     hashes = {path.name: sha256(path) for path in sorted(temporary.iterdir())}
     (temporary / "manifest.json").write_text(json.dumps({"progress": progress, "sha256": hashes}))
-    for path in temporary.iterdir():
+    for path in temporary.iterdir() if wait else ():
         flush(path)
     temporary.rename(root / str(number))
     for old in numbers[:-1]:

@@ -94,7 +94,7 @@ class Trainer:
         except Halted:
             self.context.noticed = self.context.noticed or self.context.halted() or Halt.INTERRUPT
             if self.context.world_size == 1:  # several ranks stand apart; they go on from the last whole round
-                self._save()
+                self._save(wait=False)
             return self.metrics
         self._save()
         return self.metrics
@@ -239,7 +239,7 @@ class Trainer:
         if self._agreed(time.monotonic() - self.saved > self.options.checkpoint_seconds):
             self._save()
 
-    def _save(self) -> None:
+    def _save(self, *, wait: bool = True) -> None:
         """A checkpoint: links to the partitions' files, which are only ever replaced, and the relations."""
         self.tables.flush()
         self._barrier()
@@ -249,6 +249,7 @@ class Trainer:
                 self.work,
                 {"relations": self.embeddings.relations.cpu(), "relation_state": self.embeddings.state.cpu()},
                 self._progress(),
+                wait=wait,
             )
         self.saved = time.monotonic()
         self._barrier()
