@@ -61,7 +61,8 @@ def doubts(record: Record, insights: Sequence[Insight]) -> Iterator[str]:
             yield f"the surrogate of {found.metric} predicts poorly: what is shown of its parameters may be wrong"
     fallbacks = [note for note in record.notes if note.kind == "fallback"]
     if fallbacks:
-        yield f"the suggester failed {len(fallbacks)} times and another stepped in: {fallbacks[-1].message}"
+        times = "once" if len(fallbacks) == 1 else f"{len(fallbacks)} times"
+        yield f"another suggester stepped in {times}: {fallbacks[-1].message}"
 
 
 def _noise(record: Record, insights: Sequence[Insight]) -> Iterator[str]:

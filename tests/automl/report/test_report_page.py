@@ -87,7 +87,7 @@ def test_what_the_page_says(runs: str) -> None:
     assert best is not None
     assert f"in trial {best.number}" in text
     assert "90% probability between" in text
-    assert "the suggester failed 1 times" in text
+    assert "another suggester stepped in once: the suggester" in text
     assert re.search(r"\d+% of the failures have batch_size", text)
     assert "lr, optimizer, momentum cannot change seconds_per_update" in text
     assert "abc123" in text
