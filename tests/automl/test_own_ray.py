@@ -11,6 +11,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,17 @@ os._exit(130 if snapshot.state == "interrupted" else 0)
 """
 
 
+STARTED: list[subprocess.Popen[str]] = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays() -> Iterator[None]:
+    """A test that fails in the middle leaves no controller behind, which takes its Ray with it."""
+    yield
+    while STARTED:
+        STARTED.pop().kill()
+
+
 class Controller:
     """A controller in a process group of its own, and the Ray that it started."""
 
@@ -60,6 +72,7 @@ class Controller:
             text=True,
             start_new_session=True,
         )
+        STARTED.append(self.process)
 
     def wait_until_it_runs(self) -> str:
         deadline = time.monotonic() + 200
