@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,9 +70,11 @@ def head(tmp_path: Path, environment: dict[str, str]) -> Iterator[str]:
         "--num-cpus=2",
     ]
     options = ["--head", "--block", "--include-dashboard=true", "--node-ip-address=127.0.0.1", "--disable-usage-stats"]
-    folder = f"--temp-dir=/tmp/automl-job-{os.getpid()}"
+    folder = tempfile.mkdtemp(prefix="automl-")  # sockets lie in it, whose paths must be short
     log = (tmp_path / "head.log").open("w")
-    process = subprocess.Popen([*RAY, "start", *options, *ports, folder], env=environment, stdout=log, stderr=log)
+    process = subprocess.Popen(
+        [*RAY, "start", *options, *ports, f"--temp-dir={folder}"], env=environment, stdout=log, stderr=log
+    )
     try:
         deadline = time.monotonic() + 120
         while True:
@@ -86,6 +90,7 @@ def head(tmp_path: Path, environment: dict[str, str]) -> Iterator[str]:
         process.terminate()
         process.wait(timeout=60)
         log.close()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_a_sweep_runs_as_a_ray_job(tmp_path: Path, environment: dict[str, str], head: str) -> None:
