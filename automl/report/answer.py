@@ -28,6 +28,11 @@ def certainty(record: Record, insights: Sequence[Insight]) -> str:
         return str(record.confirmation)
     if best is None or learned is None:
         return ""
+    from automl.suggesters.bayes.diagnosis import calibrate
+
+    if not calibrate(learned.metric, learned.model).believable:
+        confirm = f"automl confirm {record.snapshot.sweep}"
+        return f"What another run of trial {best.number} would reach is not known: {confirm} trains the best again."
     low, middle, high = expected(record, learned, best)
     return (
         f"Going by the surrogate of all trials, another run of trial {best.number} would reach {text.number(middle)}, "
@@ -40,7 +45,8 @@ def expected(record: Record, learned: Learned, trial: Trial) -> tuple[float, flo
     mean, variance = learned.model.predict(learned.encoder(record.space.encode([trial.params])))
     deviation = (variance[:, 0] + learned.model.hyper.noise).sqrt().numpy()
     noise = np.random.default_rng(0).standard_normal((200, len(deviation)))
-    draws = (mean[:, 0].numpy() + deviation * noise).reshape(-1)
+    worst = float(learned.model.y.max())  # beyond it the transformed scale is not to be trusted
+    draws = np.minimum(mean[:, 0].numpy() + deviation * noise, worst).reshape(-1)
     low, middle, high = np.quantile(learned.values(draws), [0.05, 0.5, 0.95])
     if min(learned.values(learned.model.y.numpy().reshape(-1))) >= 0:  # an error or a time is never negative
         low, middle = max(low, 0.0), max(middle, 0.0)

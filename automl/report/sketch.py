@@ -23,13 +23,14 @@ def sketch(record: Record) -> str:
     if len(points) < 2:
         return ""
     end = max(record.snapshot.seconds, points[-1][0])
-    frame = _Frame(0.0, end or 1.0, *window(record, [value for _, value in points]))
+    begun = min([trial.started for trial in record.trials if trial.started is not None], default=0.0)
+    frame = _Frame(begun, max(end, begun + 1e-9), *window(record, [value for _, value in points]))
     goal = escape(record.goal.metric)
     best = sorted((value for _, value in points), key=record.goal.loss)[0]
     label = f"best {goal} so far: {escape(text.number(best))}"
     parts = [
         f'<svg class="sketch" viewBox="0 0 {WIDTH:g} {HEIGHT:g}" role="img" aria-label="{label}" font-size="12">',
-        *_axes(frame, goal, end),
+        *_axes(frame, goal),
         f'<g fill="{GREY}" opacity="0.5">{"".join(_dots(points, frame))}</g>',
         *_failures(ended, frame),
         f'<path d="{_path(record, points, frame)}" fill="none" stroke="{BLUE}" stroke-width="2.5"/>',
@@ -64,14 +65,16 @@ class _Frame:
         return round(HEIGHT - FOOT - (HEIGHT - FOOT - TOP) * share, 1)
 
 
-def _axes(frame: _Frame, goal: str, end: float) -> Iterator[str]:
-    for tick in linear_ticks(frame.low, frame.high):
+def _axes(frame: _Frame, goal: str) -> Iterator[str]:
+    begun, end = frame.first, frame.last
+    for tick in linear_ticks(frame.low, frame.high, 6):
         y = frame.y(tick)
         yield f'<path d="M{LEFT:g},{y} H{WIDTH - RIGHT:g}" stroke="{GRID}"/>'
         yield f'<text x="{LEFT - 8:g}" y="{y + 4:g}" text-anchor="end" fill="{INK}">{text.number(tick)}</text>'
-    unit, name = (3600.0, "hours") if end >= 3 * 3600 else (60.0, "minutes") if end >= 180 else (1.0, "seconds")
-    for tick in linear_ticks(0.0, end / unit, 8):
-        x, anchor = frame.x(tick * unit), "end" if tick * unit > 0.97 * end else "middle"
+    span = end - begun
+    unit, name = (3600.0, "hours") if span >= 3 * 3600 else (60.0, "minutes") if span >= 180 else (1.0, "seconds")
+    for tick in linear_ticks(begun / unit, end / unit, 8):
+        x, anchor = frame.x(tick * unit), "end" if tick * unit > end - 0.03 * span else "middle"
         yield f'<text x="{x}" y="{HEIGHT - FOOT + 17:g}" text-anchor="{anchor}" fill="{INK}">{text.number(tick)}</text>'
     middle = (LEFT + WIDTH - RIGHT) / 2
     yield f'<text x="{middle:g}" y="{HEIGHT - 5:g}" text-anchor="middle" fill="{INK}">{name} of the sweep</text>'

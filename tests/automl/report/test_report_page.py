@@ -7,14 +7,17 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import plotly.graph_objects as go
 import pytest
 from click.testing import CliRunner
-from report_sweeps import write_sweep
+from report_sweeps import SPACE, write_sweep
 
+import automl
 from automl import config
 from automl.cli import cli
 from automl.ledger import Ledger
+from automl.report.answer import certainty, expected
 from automl.report.draw import spread
 from automl.report.effects import study
 from automl.report.figures import PANELS
@@ -92,6 +95,19 @@ def test_what_the_page_says(runs: str) -> None:
     assert "lr, optimizer, momentum cannot change seconds_per_update" in text
     assert "abc123" in text
     assert re.search(r"\d+ of \d+ were estimated within 20% before they ran", text)
+
+
+def test_no_run_is_predicted_to_be_worse_than_all_that_were_seen(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    options: dict[str, Any] = {"suggester": "random", "dispatcher": "inline", "store": str(tmp_path), "trials": 14}
+    result = automl.sweep(lambda trial: {"loss": float(rng.lognormal(0.0, 2.0))}, SPACE, "minimize loss", **options)
+    record = Record.of(result.snapshot)
+    insights = study(record)
+    assert re.search("another run of trial|What another run of trial", certainty(record, insights))
+    best = record.snapshot.best
+    assert best is not None
+    worst = max(value for _, value in record.scored())
+    assert expected(record, insights[0].learned, best)[2] <= worst * (1 + 1e-6)
 
 
 def test_the_first_picture_is_there_without_a_script(runs: str) -> None:
