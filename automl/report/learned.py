@@ -96,7 +96,7 @@ def _fit(
     within: bool = False,
 ) -> Learned | None:
     from automl.suggesters.bayes import reach
-    from automl.suggesters.bayes.fitting import _fitter
+    from automl.suggesters.bayes.fitting import fitter_of
     from automl.suggesters.bayes.suggester import one_thread
     from automl.suggesters.bayes.transforms import Transform
 
@@ -109,7 +109,7 @@ def _fit(
     losses = np.array([sign * scale(value) for _, value in told])
     transform = Transform.fit(losses)
     measures = reach.of_metric(metric, within)
-    fitter: Any = _fitter(space, measures, record.spec.seed, bowl=not log)
+    fitter: Any = fitter_of(space, measures, record.spec.seed, bowl=not log)
     with one_thread():
         model, rows = fitter.fit(space.encode([trial.params for trial, _ in told]), transform(losses))
     names = reach.parameters(space, measures)

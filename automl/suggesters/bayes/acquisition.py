@@ -11,6 +11,8 @@ from .external import External
 from .gp import Ensemble
 from .kernel import Features
 
+HOPELESS = -40.0  # log expected improvement below which vectors are no more told apart
+
 
 def log_h(z: Tensor) -> Tensor:
     """log(phi(z) + z Phi(z)), stable far into the left tail (Ament et al., "Unexpected improvements to EI", 2023)."""
@@ -22,15 +24,21 @@ def log_h(z: Tensor) -> Tensor:
     return torch.where(z > -4.0, near, tail)
 
 
-def log_expected_improvement(model: Ensemble | External, candidates: Features, index: Tensor) -> Tensor:
+def log_expected_improvement(
+    model: Ensemble | External, candidates: Features, index: Tensor, agreed: bool = False
+) -> Tensor:
     """Log of the expected improvement over f(observed[index]), averaged over the ensemble, `m`.
+
+    The mean of the expectations follows the most hopeful of the vectors; where it is `agreed`, the mean of their
+    logarithms is taken, which is large only where hardly any vector sees no hope.
 
     The best configuration's own value is uncertain too: the improvement is the difference of two jointly normal
     values, which under noise does not reward measuring the best one again.
     """
     mean, variance = model.improvement(candidates, index)
     deviation = variance.sqrt()
-    return torch.logsumexp(deviation.log() + log_h(mean / deviation), 0) - math.log(mean.shape[0])
+    each = deviation.log() + log_h(mean / deviation)
+    return each.clamp(min=HOPELESS).mean(0) if agreed else torch.logsumexp(each, 0) - math.log(len(each))
 
 
 def best_predicted(model: Ensemble | External, allowed: Tensor) -> Tensor:

@@ -19,6 +19,9 @@ from .kernel import Features
 from .pareto import log_hypervolume_improvement
 from .transforms import Transform
 
+SKETCHED = 3  # hyperparameter vectors of a first look
+NOISY = 0.1  # of the variance of the standardised losses
+
 
 @dataclass(frozen=True)
 class Belief:
@@ -41,6 +44,10 @@ class Belief:
             return self
         return Belief(self.encoder, self.model.believe(self.encoder(unit)), self.transform, self.rows)
 
+    def sketch(self) -> Belief:
+        """With few of the hyperparameter vectors."""
+        return replace(self, model=self.model.part(SKETCHED)) if isinstance(self.model, Ensemble) else self
+
 
 @dataclass(frozen=True)
 class Beliefs:
@@ -62,15 +69,30 @@ class Beliefs:
         goals = [goal.with_pending(unit) for goal in self.goals]
         return replace(self, goals=goals, limits=[limit.with_pending(unit) for limit in self.limits])
 
-    def score(self, unit: Array) -> Tensor:
-        """Log of the expected gain of `m` candidates, times the probability that it counts."""
+    def sketch(self) -> Beliefs:
+        """The same, roughly: few of the hyperparameter vectors, to tell which candidates are worth a closer look."""
+        goals, limits = ([belief.sketch() for belief in some] for some in (self.goals, self.limits))
+        return replace(self, goals=goals, limits=limits)
+
+    @property
+    def noisy(self) -> bool:
+        """Whether noise makes up more than a small part of the variance of the first goal."""
+        model = self.goals[0].model
+        return isinstance(model, Ensemble) and bool(model.hyper.noise.mean() > NOISY)
+
+    def score(self, unit: Array, *, agreed: bool = False) -> Tensor:
+        """Log of the expected gain of `m` candidates, times the probability that it counts.
+
+        Args:
+            agreed: where there is one goal, whether to take the gain that all of the ensemble expects.
+        """
         total = self.feasibility.log_weight(unit)
         for limit in self.limits:
             mean, variance = limit.model.predict(limit.encoder(unit))
             total = total + torch.special.log_ndtr(-mean / variance.sqrt()).exp().mean(0).clamp(min=1e-300).log()
-        return total + self._gain(unit)
+        return total + self._gain(unit, agreed)
 
-    def _gain(self, unit: Array) -> Tensor:
+    def _gain(self, unit: Array, agreed: bool) -> Tensor:
         first = self.goals[0]
         if not self.holds.any():
             return torch.zeros(len(unit), dtype=torch.float64)
@@ -79,4 +101,5 @@ class Beliefs:
         allowed = torch.from_numpy(self.holds[first.rows])
         if not bool(allowed.any()):
             allowed = torch.ones_like(allowed)
-        return log_expected_improvement(first.model, first.encoder(unit), best_predicted(first.model, allowed))
+        features, index = first.encoder(unit), best_predicted(first.model, allowed)
+        return log_expected_improvement(first.model, features, index, agreed)

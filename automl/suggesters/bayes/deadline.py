@@ -24,7 +24,7 @@ from .encoding import Encoder
 from .gp import Ensemble
 from .kernel import Features
 from .measured import Quantity, exact_fitter
-from .models import Fitter, best_and_random
+from .models import Fitter, best_and_random, milestone, settled
 from .transforms import Transform
 
 MOST_TRIALS = 150  # two points of each
@@ -77,15 +77,16 @@ class Deadline:
     def fit(self, data: Data) -> Belief:
         """What is believed of the goal's transformed loss at the deadline."""
         rows = np.flatnonzero(np.isfinite(data.losses[:, 0]))
-        transform = Transform.fit(data.losses[rows, 0])
+        transform = Transform.fit(settled(data.losses[rows, 0]))
         points, last = _points([data.curves[row] for row in rows.tolist()])
         trial, log_steps, y = points[:, 0].astype(np.intp), np.log(points[:, 1]), transform(points[:, 2])
-        low, high = float(log_steps.min()), float(log_steps.max())
+        count = int((trial < milestone(len(rows))).sum())
+        low, high = float(log_steps[:count].min()), float(log_steps[:count].max())
         encoder = AtDeadline(self.quality.encoder, self._pace(data), float(self.goal.within or 1.0), low, high)
         x = encoder.after(data.unit[rows[trial]], log_steps)
         kept = best_and_random(data.losses[rows, 0], MOST_TRIALS, self.seed)
         order = np.concatenate([last[kept], np.flatnonzero(np.isin(trial, kept) & ~np.isin(np.arange(len(y)), last))])
-        u = self.quality.hyperparameters(x, y)
+        u = self.quality.hyperparameters(x, y, count)
         features = self.quality.encoder(x[order])
         model = Ensemble.condition(features, torch.from_numpy(y[order]), self.quality.prior, u)
         return Belief(encoder, model, transform, rows[kept])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -12,44 +11,55 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from .classifier import Classifier
 from .data import Array
 from .encoding import Encoder
-from .gp import Ensemble
 from .measured import Quantity
-from .models import Fitter
+from .models import MOST_CONDITIONED, best_and_random
 
-TOLERATED = 0.08  # share of the trials that should fail once there is a surrogate
-FIRST, LEAST, MOST = 0.5, 0.3, 0.95  # probability of success to demand: at first, bounds
-STEP = 0.5  # how far a failure moves the logit of that probability
-STEEPNESS = 30.0  # loss of logarithmic value by probability that is missing
+FORGIVEN, SHARE = 1.5, 0.055  # failures that are within budget: so many, and this share of the trials after the start
+RISK, PATIENCE = 0.35, 0.6  # risk that is accepted where the budget is just used up, its factor by each failure beyond
+LEAST, MOST = 0.3, 0.85  # bounds of the probability of success that is demanded
+BARRIER = 1e4  # loss of logarithmic value by probability that is missing
+MOST_COMPARED, REACHED = 64, 0.7  # successes, the newest of them, and the quantile of their probabilities
+WEIGHT = 3.0  # of a measured quantity against a parameter
 
 
 class Feasibility:
     """Probability that none of the kinds of failure seen so far strikes.
 
-    Each kind is a Gaussian process on the labels +1 (succeeded) and -1 (failed so); that the value is positive is
-    the probability. It predicted better than Laplace's approximation with a logistic likelihood, see docs/bayes.md.
+    Each kind has a classifier, see `Classifier`; docs/bayes.md tells what it was chosen from.
     A search that maximises anything picks the candidates whose probability is overestimated, so the probability that
-    it demands follows what happened: up with each failure, down with each success (Gibbs and Candes, "Adaptive
-    conformal inference under distribution shift", 2021). Less is accepted where very much is expected.
+    it demands follows what happened, as the step of an integral controller: it rises with each failure beyond a budget
+    and falls as trials succeed.
 
     Args:
-        fitters: by kind of failure, of the labels; their noise prior says how sharp a boundary is.
-        unit: `n x d`; kinds: `n`, "" where the trial succeeded; num_start: trials that no model chose.
+        encoders: by kind of failure, of the parameters that can bring it about.
+        unit: `n x d`; kinds: `n`, "" where the trial succeeded; num_start: trials that no model chose
+            and that the budget does not count.
         measured: by kind of failure, the quantity whose excess brings it about.
     """
 
     def __init__(
         self,
-        fitters: Mapping[str, Fitter],
+        encoders: Mapping[str, Encoder],
         unit: Array,
         kinds: NDArray[np.str_],
         num_start: int = 0,
         measured: Mapping[str, Quantity] = MappingProxyType({}),
     ) -> None:
-        self.demanded = demanded(kinds[num_start:] != "")
+        chosen = kinds[num_start:]
+        overrun = float((chosen != "").sum()) - FORGIVEN - SHARE * len(chosen)
         seen = sorted(set(kinds.tolist()) - {""})
-        self.parts = [Classifier.fit(fitters[kind], unit, kinds, kind, measured.get(kind)) for kind in seen]
+        self.parts = [Part.fit(encoders[kind], unit, kinds, kind, measured.get(kind)) for kind in seen]
+        self.demanded = min(demanded(overrun), self._reached(unit[kinds == ""]))
+
+    def _reached(self, succeeded: Array) -> float:
+        """The probability that is ascribed to most successes: more cannot be asked where failures are mere chance."""
+        if not self.parts or not len(succeeded):
+            return 1.0
+        newest = succeeded[-MOST_COMPARED:]
+        return float(self.log_probability(newest).exp().quantile(REACHED))
 
     def log_probability(self, unit: Array) -> Tensor:
         """Log probability of success of `m` configurations."""
@@ -61,46 +71,42 @@ class Feasibility:
     def log_weight(self, unit: Array) -> Tensor:
         """What the acquisition adds: the log probability, and a penalty below the one that is demanded."""
         log_probability = self.log_probability(unit)
-        return log_probability - STEEPNESS * (self.demanded - log_probability.exp()).clamp(min=0.0)
+        return log_probability - BARRIER * (self.demanded - log_probability.exp()).clamp(min=0.0)
 
 
-def demanded(failed: NDArray[np.bool_]) -> float:
-    """The probability of success to demand of the next trial, after these (in order)."""
-    low, high = (math.log(p / (1 - p)) for p in (LEAST, MOST))
-    logit = math.log(FIRST / (1 - FIRST))
-    for one in failed.tolist():
-        logit += STEP if one else -STEP * TOLERATED / (1 - TOLERATED)
-        logit = min(max(logit, low), high)
-    return 1 / (1 + math.exp(-logit))
+def demanded(overrun: float) -> float:
+    """The probability of success to demand of the next trial, after so many failures more than the budget has."""
+    return min(max(1.0 - RISK * PATIENCE**overrun, LEAST), MOST)
 
 
 @dataclass(frozen=True)
-class Classifier:
-    """Whether one kind of failure stays away: a model of the labels less their (shrunken) mean `offset`."""
+class Part:
+    """Whether one kind of failure stays away, over the parameters that can bring it about.
+
+    What is expected of `measured`, where that is known, is one more coordinate.
+    """
 
     encoder: Encoder
-    model: Ensemble
-    offset: float
+    model: Classifier
     measured: Quantity | None
 
     @classmethod
-    def fit(
-        cls, fitter: Fitter, unit: Array, kinds: NDArray[np.str_], kind: str, measured: Quantity | None
-    ) -> Classifier:
-        """Learn from successes and failures of this kind; what is expected of `measured` is one more coordinate."""
-        rows = (kinds == "") | (kinds == kind)
-        labels = np.where(kinds[rows] == "", 1.0, -1.0)
-        offset = float(labels.sum()) / (len(labels) + 2.0)
-        newest = np.arange(len(labels), 0, -1.0)
-        model, _ = fitter.fit(_with_column(unit[rows], measured), labels - offset, newest)
-        return cls(fitter.encoder, model, offset, measured)
+    def fit(cls, encoder: Encoder, unit: Array, kinds: NDArray[np.str_], kind: str, measured: Quantity | None) -> Part:
+        """Learn from the successes and the failures of this kind, of many from the newest and some of the others."""
+        rows = np.flatnonzero((kinds == "") | (kinds == kind))
+        rows = rows[best_and_random(-rows.astype(np.float64), MOST_CONDITIONED, 0)]
+        succeeded = torch.from_numpy((kinds[rows] == "").astype(np.float64))
+        return cls(
+            encoder, Classifier.fit(encoder.coordinates(_with_column(unit[rows], measured)), succeeded), measured
+        )
 
     def log_probability(self, unit: Array) -> Tensor:
         """Of `m` configurations."""
-        mean, variance = self.model.predict(self.encoder(_with_column(unit, self.measured)))
-        z = (mean + self.offset) / (variance + self.model.hyper.noise[:, None]).sqrt()
-        return torch.logsumexp(torch.special.log_ndtr(z), 0) - math.log(len(mean))
+        return self.model.log_probability(self.encoder.coordinates(_with_column(unit, self.measured)))
 
 
 def _with_column(unit: Array, measured: Quantity | None) -> Array:
-    return np.column_stack([unit, measured.column(unit) if measured else np.full(len(unit), np.nan)])
+    """Configurations and the column of what is measured, `WEIGHT` times as wide as that of a parameter."""
+    if measured is None:
+        return np.column_stack([unit, np.full(len(unit), np.nan)])
+    return np.column_stack([unit, 0.5 + WEIGHT * (measured.column(unit) - 0.5)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -22,14 +21,13 @@ from .encoding import Encoder
 from .external import Build, External
 from .feasibility import Feasibility
 from .measured import NEARLY_EXACT, Quantity, exact_fitter
-from .models import MOST_CONDITIONED, Fitter, best_and_random
+from .models import MOST_CONDITIONED, Fitter, best_and_random, settled
 from .pareto import front
 from .transforms import Transform, excess_scores
 
 NUM_BEST = 10
 LEAST_MEASURED = 6
 NO_PROGRESS = 0.03  # of the distance from the median to the best loss
-SHARP = (math.log(0.02), 1.0)  # prior of the logarithm of the labels' noise
 
 
 class Surrogates:
@@ -48,11 +46,11 @@ class Surrogates:
         build: Build | None = None,
     ) -> None:
         self.goals, self.constraints, self.build = goals, constraints, build
-        self.goal_fitters = [_fitter(space, reach.of_goal(goal), seed, bowl=True) for goal in goals]
+        self.goal_fitters = [fitter_of(space, reach.of_goal(goal), seed, bowl=True) for goal in goals]
         self.deadline = Deadline(space, goals[0], seed)
-        self.limit_fitters = [_fitter(space, reach.of_metric(c.metric), seed) for c in constraints]
-        self.failure_fitters = {
-            kind: _fitter(space, reach.of_failure(kind), seed, noise=SHARP, extra=1) for kind in FAILURE_KINDS
+        self.limit_fitters = [fitter_of(space, reach.of_metric(c.metric), seed) for c in constraints]
+        self.failure_encoders = {
+            kind: Encoder(space, reach.parameters(space, reach.of_failure(kind)), extra=1) for kind in FAILURE_KINDS
         }
         self.memory_fitter = exact_fitter(space, reach.MEMORY, seed)
 
@@ -77,7 +75,7 @@ class Surrogates:
     def _goal(self, fitter: Fitter, data: Data, column: int, order: Array | None) -> Belief:
         rows = np.flatnonzero(np.isfinite(data.losses[:, column]))
         losses = data.losses[rows, column]
-        transform = Transform.fit(losses)
+        transform = Transform.fit(settled(losses))
         if self.build is not None:
             kept = best_and_random(losses, MOST_CONDITIONED, fitter.seed)
             y = torch.from_numpy(transform(losses[kept]))
@@ -88,7 +86,7 @@ class Surrogates:
 
     def feasibility(self, data: Data, num_start: int = 0) -> Feasibility:
         """What is believed of the failures."""
-        return Feasibility(self.failure_fitters, data.unit, data.kinds, num_start, self._measured(data))
+        return Feasibility(self.failure_encoders, data.unit, data.kinds, num_start, self._measured(data))
 
     def _measured(self, data: Data) -> dict[str, Quantity]:
         """By kind of failure, the quantity that brings it about, where it is known of enough trials."""
@@ -102,10 +100,7 @@ class Surrogates:
         """`n`, which trials reached every goal and satisfy every constraint."""
         good = np.isfinite(data.losses).all(1)
         for i, constraint in enumerate(self.constraints):
-            values = data.others[:, i]
-            good &= np.isfinite(values) & (
-                (values <= constraint.bound) if constraint.upper else (values >= constraint.bound)
-            )
+            good &= _excess(data.others[:, i], constraint) <= 0  # false of NaN
         return np.asarray(good, dtype=bool)
 
     def best_rows(self, data: Data) -> NDArray[np.intp]:
@@ -134,29 +129,29 @@ class Surrogates:
         return [calibrate(n, b.model) for n, b in zip(names, [*beliefs.goals, *beliefs.limits], strict=False)]
 
 
-def _fitter(
+def fitter_of(
     space: Space,
     measures: frozenset[str],
     seed: int,
     *,
-    noise: tuple[float, float] | None = None,
     bowl: bool = False,
-    extra: int = 0,
 ) -> Fitter:
-    encoder = Encoder(space, reach.parameters(space, measures), extra, bowl=bowl)
+    """The fitter of what measures those aspects, over the parameters that reach them.
+
+    Args:
+        bowl: see `Encoder`.
+    """
+    encoder = Encoder(space, reach.parameters(space, measures), bowl=bowl)
     prior = encoder.prior()
-    if noise is None and "quality" not in measures:
-        noise = NEARLY_EXACT
-    return Fitter(encoder, prior.with_noise(*noise) if noise else prior, seed)
+    return Fitter(encoder, prior if "quality" in measures else prior.with_noise(*NEARLY_EXACT), seed)
 
 
 def _limit(fitter: Fitter, data: Data, values: Array, constraint: Constraint) -> Belief:
     rows = np.flatnonzero(np.isfinite(values))
     excess = _excess(values[rows], constraint)
-    model, used = fitter.fit(data.unit[rows], excess_scores(excess), np.abs(excess))
+    model, used = fitter.fit(data.unit[rows], excess_scores(excess, settled(excess)), np.abs(excess))
     return Belief(fitter.encoder, model, None, rows[used])
 
 
 def _excess(values: Array, constraint: Constraint) -> Array:
-    """How far each value is beyond the bound."""
-    return np.asarray(values - constraint.bound if constraint.upper else constraint.bound - values, dtype=np.float64)
+    return np.array([constraint.excess(value) for value in values.tolist()], dtype=np.float64)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
@@ -106,6 +106,12 @@ class Ensemble:
         residual = y - hyper.bowl[:, None] * features.bowl
         alpha = (whiten.transpose(1, 2) @ (whiten @ residual[:, :, None]))[:, :, 0]
         return cls(features, y, prior, u, hyper, whiten, alpha)
+
+    def part(self, count: int) -> Ensemble:
+        """The first `count` of the hyperparameter vectors alone: cheaper, and rougher."""
+        hyper = Hyper(*(getattr(self.hyper, f.name)[:count] for f in fields(self.hyper)))
+        y = self.y[:count] if self.y.dim() > 1 else self.y
+        return replace(self, y=y, u=self.u[:count], hyper=hyper, whiten=self.whiten[:count], alpha=self.alpha[:count])
 
     def predict(self, candidates: Features) -> tuple[Tensor, Tensor]:
         """Means and variances of the noise-free function, `s x m` each."""

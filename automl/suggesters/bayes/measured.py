@@ -13,7 +13,7 @@ from . import reach
 from .data import Array
 from .encoding import Encoder
 from .gp import Ensemble, Sampling
-from .models import Fitter
+from .models import Fitter, settled
 
 MOST_UNEXPLAINED = 0.2
 NEARLY_EXACT = (math.log(1e-4), 2.0)  # of the logarithm of the noise variance
@@ -39,7 +39,8 @@ class Quantity:
     def fit(cls, fitter: Fitter, unit: Array, values: Array) -> Quantity:
         """Learn from `n` configurations and their positive values."""
         y = np.log(values)
-        centre, scale = float(y.mean()), max(float(y.std()), 1e-3)
+        known = settled(y)
+        centre, scale = float(known.mean()), max(float(known.std()), 1e-3)
         model, _ = fitter.fit(unit, (y - centre) / scale)
         return cls(fitter.encoder, model, centre, scale, float(y.max()))
 

@@ -23,10 +23,13 @@ PARTICLES = ((80, 10), (160, 6), (math.inf, 4))  # by trials: the more there are
 
 def milestone(count: int) -> int:
     """How many of `count` trials the hyperparameters are learned from: all of few, then steps of about a tenth."""
-    if count <= 60:
-        return count
-    step = max(5, 1 << int(math.log2(count / 10)))
+    step = max(1, 1 << int(math.log2(max(count, 10) / 10)))
     return count - count % step
+
+
+def settled(values: Array) -> Array:
+    """Those from which the hyperparameters are learned: scales are learned from them too, so that both stay."""
+    return values[: milestone(len(values))]
 
 
 def best_and_random(values: Array, size: int, seed: int) -> NDArray[np.intp]:
@@ -51,9 +54,9 @@ class Fitter:
     sampling: Sampling = field(default_factory=Sampling)
     memory: OrderedDict[bytes, Tensor] = field(default_factory=OrderedDict)
 
-    def hyperparameters(self, unit: Array, y: Array) -> Tensor:
-        """`s x p` standardised hyperparameters learned from the first `milestone` of the rows given."""
-        count = milestone(len(y))
+    def hyperparameters(self, unit: Array, y: Array, count: int | None = None) -> Tensor:
+        """`s x p` standardised hyperparameters learned from the first `count`, else `milestone`, of the rows given."""
+        count = milestone(len(y)) if count is None else count
         unit, y = unit[:count], y[:count]
         rows = best_and_random(y, MOST_FITTED, self.seed)
         unit, y = unit[rows], y[rows]

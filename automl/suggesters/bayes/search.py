@@ -15,6 +15,8 @@ from .data import Array
 
 Score = Callable[[Array], Tensor]
 NUM_EVERYWHERE = 800
+NUM_CLOSER = 300
+REFUSED = -100.0  # only what is likely to fail scores less
 REFINEMENTS = ((0.01, 0.2), (0.003, 0.05), (0.001, 0.02))
 
 
@@ -31,26 +33,27 @@ class Search:
         taken: set[Hashable],
         rng: np.random.Generator,
         only: tuple[int, float] | None = None,
+        *,
+        sketch: Score | None = None,
+        local: bool = False,
     ) -> Params | None:
         """The legal configuration not `taken` with the highest score found; None where the space has no other.
 
         Args:
             best: configurations worth looking around, the best first.
-            only: column and unit value of a parameter that is held.
+            only: column and unit value of a parameter that is held; local: whether to stay near the best.
+            sketch: a cheaper score, by which most candidates are left out at once.
         """
-        pool = np.concatenate(
-            [
-                self.lattice.everywhere(rng, NUM_EVERYWHERE),
-                self.lattice.near(rng, best[:1], 300, (0.003, 0.3)),
-                self.lattice.near(rng, best[:5], 400, (0.01, 0.3)),
-                self.lattice.crossed(rng, best, 100),
-            ]
-        )
+        pool = self.lattice.near(rng, best[:1], 600, (0.003, 0.1)) if local else self._pool(rng, best)
         if only is not None:
             pool = self.lattice.forced(rng, pool, *only)
             if not len(pool):
-                return self.maximise(score, best, taken, rng)
+                return self.maximise(score, best, taken, rng, sketch=sketch)
+        if sketch is not None:
+            pool = pool[np.argsort(-sketch(pool).numpy(), kind="stable")[:NUM_CLOSER]]
         values = score(pool).numpy()
+        if only is not None and float(values.max()) < REFUSED:
+            return self.maximise(score, best, taken, rng, sketch=sketch)
         for scales in REFINEMENTS:
             top = pool[np.argsort(-values, kind="stable")[:4]]
             more = self.lattice.near(rng, top, 150, scales)
@@ -58,6 +61,16 @@ class Search:
                 more = more[more[:, only[0]] == only[1]]
             pool, values = np.concatenate([pool, more]), np.concatenate([values, score(more).numpy()])
         return self.first_new(pool[np.argsort(-values, kind="stable")], taken, rng)
+
+    def _pool(self, rng: np.random.Generator, best: Array) -> Array:
+        return np.concatenate(
+            [
+                self.lattice.everywhere(rng, NUM_EVERYWHERE),
+                self.lattice.near(rng, best[:1], 300, (0.003, 0.3)),
+                self.lattice.near(rng, best[:5], 400, (0.01, 0.3)),
+                self.lattice.crossed(rng, best, 100),
+            ]
+        )
 
     def first_new(self, pool: Array, taken: set[Hashable], rng: np.random.Generator) -> Params | None:
         """The first of the candidates that is legal and not taken; any other where there is none."""

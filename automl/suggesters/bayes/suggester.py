@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 NUM_START = 5
-STALLED, BRANCH_EVERY = 6, 3  # trials without a better one, after which one of so many tries a neglected choice
+STALLED = 6  # trials without a better one
+BRANCH_EVERY = 3  # suggestions of a stalled search: one tries a neglected choice, one stays near the best
+AGREED_EVERY = 2  # suggestions, of which one is where all of the ensemble expects a gain, where there is noise
 FILL_EVERY = 3  # suggestions, where the surrogate cannot be believed
 LEAST_SUCCESSES = 2
 
@@ -58,9 +61,6 @@ class BayesSuggester(Suggester):
     Args:
         space, goals, constraints, seed: see `Suggester`.
         surrogate: makes a BoTorch model of a goal in the place of the ensemble, see `external`.
-
-    Attributes:
-        note: what it did last, in words.
     """
 
     name: ClassVar[str] = "bayes"
@@ -78,7 +78,6 @@ class BayesSuggester(Suggester):
         self.surrogates_ = Surrogates(space, self.goals, self.constraints, seed, surrogate)
         self.search = Search(Lattice(space))
         self.start = Start(self.search.lattice, NUM_START)
-        self.note = "nothing suggested yet"
         self._doubted = False
 
     def suggest(self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1) -> list[Params]:
@@ -115,7 +114,7 @@ class BayesSuggester(Suggester):
             data = self._collect(history)
             if not self.surrogates_.possible(data):
                 return {}
-            beliefs = self.surrogates_.fit(data, self._started(data))
+            beliefs = self.surrogates_.fit(data)
             models = {g.metric: b.model for g, b in zip(self.goals, beliefs.goals, strict=True)}
             return {name: export(m) if isinstance(m, Ensemble) else m.model for name, m in models.items()}
 
@@ -140,30 +139,34 @@ class BayesSuggester(Suggester):
         ahead: Array = self.space.encode(waiting) if waiting else np.empty((0, len(self.space.parameters)))
         if beliefs is None:
             return self._first(data, ahead, taken, rng)
-        doubt = self._doubt(beliefs)
-        self.note = "expected improvement" if doubt is None else f"every third suggestion fills the space: {doubt}"
-        if doubt is not None and len(taken) % FILL_EVERY == 0:
+        if self._doubt(beliefs) is not None and len(taken) % FILL_EVERY == 0:
             return self._fill(data, ahead, beliefs.feasibility, taken, rng)
         best = data.unit[self.surrogates_.best_rows(data)]
         only = self._neglected(data, ahead, len(taken))
-        return self.search.maximise(beliefs.with_pending(ahead).score, best, taken, rng, only)
+        number, current = len(taken), beliefs.with_pending(ahead)
+        agreed = beliefs.noisy and number % AGREED_EVERY == 1
+        score, sketch = partial(current.score, agreed=agreed), partial(current.sketch().score, agreed=agreed)
+        local = number % BRANCH_EVERY == 1 and self._stalled(data)
+        return self.search.maximise(score, best, taken, rng, only, sketch=sketch, local=local)
+
+    def _stalled(self, data: Data) -> bool:
+        return len(data) - self.surrogates_.last_progress(data) >= STALLED
 
     def _neglected(self, data: Data, ahead: Array, number: int) -> tuple[int, float] | None:
         """Where little has improved for long, now and then the choice that was tried least; else None."""
         branches = self.search.lattice.branches()
-        if number % BRANCH_EVERY or not branches or len(data) - self.surrogates_.last_progress(data) < STALLED:
+        if number % BRANCH_EVERY or not branches or not self._stalled(data):
             return None
         known = np.concatenate([data.unit, ahead])
         return min(branches, key=lambda branch: int((np.abs(known[:, branch[0]] - branch[1]) < 1e-9).sum()))
 
     def _first(self, data: Data, ahead: Array, taken: set[Hashable], rng: np.random.Generator) -> Params | None:
         """A configuration of the start."""
-        self.note = "start: configurations that differ in every parameter"
         if not taken:
             middle = self.start.middle(rng)
             if middle is not None:
                 return middle
-        return self._fill(data, ahead, self.surrogates_.feasibility(data), taken, rng)
+        return self._fill(data, ahead, self.surrogates_.feasibility(data, len(data)), taken, rng)
 
     def _fill(
         self, data: Data, ahead: Array, feasibility: Feasibility, taken: set[Hashable], rng: np.random.Generator
@@ -179,7 +182,9 @@ class BayesSuggester(Suggester):
                 found = calibrate(goal.metric, belief.model)
                 if not found.believable:
                     if not self._doubted:
-                        _LOG.warning("the surrogate predicts no better than a constant: %s", found)
+                        _LOG.warning(
+                            "every third suggestion fills the space, for the surrogate predicts badly: %s", found
+                        )
                     self._doubted = True
                     return found
         return None

@@ -52,9 +52,13 @@ class Transform:
         return np.asarray(z * self.spread + self.median, dtype=np.float64)
 
 
-def excess_scores(excess: Array) -> Array:
-    """How far a bound is exceeded, on a scale that is fine near the bound and logarithmic far away; 0 stays 0."""
-    excess = np.clip(excess, -LIMIT, LIMIT)
-    scale = float(np.median(np.abs(excess))) or float(np.abs(excess).max()) or 1.0
-    scores = np.arcsinh(excess / scale)
-    return np.asarray(scores / max(float(np.sqrt(np.mean(scores**2))), 1e-9), dtype=np.float64)
+def excess_scores(excess: Array, known: Array) -> Array:
+    """How far a bound is exceeded, on a scale that is fine near the bound and logarithmic far away; 0 stays 0.
+
+    Args:
+        known: excesses from which the scale is learned.
+    """
+    excess, known = np.clip(excess, -LIMIT, LIMIT), np.clip(known, -LIMIT, LIMIT)
+    scale = float(np.median(np.abs(known))) or float(np.abs(known).max()) or 1.0
+    spread = max(float(np.sqrt(np.mean(np.arcsinh(known / scale) ** 2))), 1e-9)
+    return np.asarray(np.arcsinh(excess / scale) / spread, dtype=np.float64)

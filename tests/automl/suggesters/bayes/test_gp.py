@@ -7,10 +7,13 @@ import pytest
 import torch
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
+from automl.goals import Goal
+from automl.suggesters.bayes import BayesSuggester
 from automl.suggesters.bayes.encoding import Encoder
 from automl.suggesters.bayes.export import export, inputs
 from automl.suggesters.bayes.gp import Ensemble, Sampling, sample_hyperparameters
 from automl.suggesters.bayes.kernel import log_posterior
+from automl.trial import Trial, TrialState
 from search_spaces import Choice, Float, Int, Space
 
 SPACE = Space(
@@ -115,3 +118,26 @@ def test_duplicated_rows_with_tiny_noise_are_conditioned_on(vectors):
     mean, variance = Ensemble.condition(twice, y[:1].expand(7), PRIOR, vectors).predict(features)
     assert mean.isfinite().all()
     assert (variance > 0).all()
+
+
+def test_part_of_an_ensemble_predicts_as_its_vectors_do(vectors):
+    features, y = data(12)
+    candidates = data(5, seed=3)[0]
+    whole = Ensemble.condition(features, y, PRIOR, vectors)
+    mean, variance = whole.predict(candidates)
+    few_mean, few_variance = whole.part(2).predict(candidates)
+    torch.testing.assert_close(few_mean, mean[:2])
+    torch.testing.assert_close(few_variance, variance[:2])
+
+
+def test_hyperparameters_are_kept_until_there_is_a_tenth_more():
+    space = Space(Float("x", 0.0, 1.0), Float("y", 0.0, 1.0))
+    suggester, rng = BayesSuggester(space, [Goal("loss")]), np.random.default_rng(0)
+    history = [
+        Trial(i, p, TrialState.COMPLETED, {"loss": p["x"] ** 2 + 0.1 * i}) for i, p in enumerate(space.sample(rng, 49))
+    ]
+    fitter, learned = suggester.surrogates_.goal_fitters[0], []
+    for size in (44, 45, 47, 48):
+        suggester.suggest(history[:size], [])
+        learned.append(len(fitter.memory))
+    assert learned == [1, 1, 1, 2]

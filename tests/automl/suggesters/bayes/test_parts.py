@@ -47,8 +47,33 @@ def test_a_goal_within_a_deadline_is_composed():
 
 
 def test_demanded_probability_follows_failures():
-    none, one = np.zeros(20, dtype=bool), np.eye(20, dtype=bool)
-    assert demanded(none) < demanded(one[0]) < demanded(one[19]) < demanded(~none) <= 0.96
+    asked = [demanded(overrun) for overrun in (-4.0, -1.0, 0.0, 1.0, 10.0)]
+    assert asked == sorted(asked)
+    assert 0.2 < asked[0] < asked[1] < asked[2] < asked[3] < asked[4] < 1.0
+
+
+def failing(number: int, params: dict, fails: bool) -> Trial:
+    state = TrialState.FAILED if fails else TrialState.COMPLETED
+    return Trial(number, params, state, {} if fails else {"loss": -params["x"]}, "crashed" if fails else None)
+
+
+def test_few_trials_fail_although_the_best_lies_at_the_edge():
+    space = Space(Float("x", 0.0, 1.0), Float("y", 0.0, 1.0))
+    suggester, history = BayesSuggester(space, [Goal("loss")]), []
+    for i in range(40):
+        (params,) = suggester.suggest(history, [])
+        history.append(failing(i, params, fails=params["x"] + params["y"] > 0.8))
+    assert sum(t.failure is not None for t in history) <= 8
+    assert min(t.metrics.get("loss", 0.0) for t in history) < -0.75
+
+
+def test_failures_by_chance_do_not_stop_the_search():
+    space = Space(Float("x", 0.0, 1.0), Float("y", 0.0, 1.0))
+    rng, suggester, history = np.random.default_rng(0), BayesSuggester(space, [Goal("loss")]), []
+    for i in range(30):
+        (params,) = suggester.suggest(history, [])
+        history.append(failing(i, params, fails=rng.random() < 0.5))
+    assert min(t.metrics.get("loss", 0.0) for t in history) < -0.95
 
 
 def test_measured_memory_tells_what_fits():
