@@ -72,7 +72,7 @@ class Beliefs:
     def sketch(self) -> Beliefs:
         """The same, roughly: few of the hyperparameter vectors, to tell which candidates are worth a closer look."""
         goals, limits = ([belief.sketch() for belief in some] for some in (self.goals, self.limits))
-        return replace(self, goals=goals, limits=limits)
+        return replace(self, goals=goals, limits=limits, feasibility=self.feasibility.sketch())
 
     @property
     def noisy(self) -> bool:

@@ -64,19 +64,6 @@ class Encoder:
         scaled = bowl / math.sqrt(max(len(self.columns), 1)) * self.bowl
         return Features(*(torch.from_numpy(a) for a in (np.concatenate(z, 1), np.concatenate(phi, 1), scaled)))
 
-    def coordinates(self, unit: Array) -> Tensor:
-        """`n x c` for a classifier: numbers from -1 to 1, 0 where inactive, and indicators of choices."""
-        columns = []
-        for column, size in zip(self.columns, self.sizes, strict=True):
-            x = unit[:, column]
-            active = ~np.isnan(x)
-            x = np.where(active, x, 0.5)
-            if size:
-                columns.append((np.floor(x[:, None] * size) == np.arange(size)) * active[:, None])
-            else:
-                columns.append(2.0 * x[:, None] - 1.0)
-        return torch.from_numpy(np.concatenate([np.empty((len(unit), 0)), *columns], 1))
-
     def prior(self) -> Prior:
         """Priors scaled to the number of parameters (Hvarfner et al., "Vanilla BO performs great", 2024)."""
         d = len(self.columns)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -11,55 +13,54 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .classifier import Classifier
 from .data import Array
 from .encoding import Encoder
+from .gp import Ensemble
 from .measured import Quantity
-from .models import MOST_CONDITIONED, best_and_random
+from .models import Fitter, settled
 
-FORGIVEN, SHARE = 1.5, 0.055  # failures that are within budget: so many, and this share of the trials after the start
-RISK, PATIENCE = 0.35, 0.6  # risk that is accepted where the budget is just used up, its factor by each failure beyond
-LEAST, MOST = 0.3, 0.85  # bounds of the probability of success that is demanded
+SKETCHED = 3  # hyperparameter vectors of a first look
+FORGIVEN, SHARE = 1.5, 0.08  # failures that are within budget: so many, and this share of the trials
+RISK = 0.3  # probability of a failure that is accepted where the budget is just used up; halved by each one beyond
+LEAST, MOST = 0.3, 0.97  # bounds of the probability of success that is demanded
 BARRIER = 1e4  # loss of logarithmic value by probability that is missing
-MOST_COMPARED, REACHED = 64, 0.7  # successes, the newest of them, and the quantile of their probabilities
-WEIGHT = 3.0  # of a measured quantity against a parameter
+REACHED = 0.5  # quantile of the probabilities that are predicted for successes that are left out
+BLUR = 0.25  # variance of a label that the regression leaves out: fitted to what came of chosen candidates
 
 
 class Feasibility:
     """Probability that none of the kinds of failure seen so far strikes.
 
-    Each kind has a classifier, see `Classifier`; docs/bayes.md tells what it was chosen from.
+    Each kind is a Gaussian process on the labels +1 (succeeded) and -1 (failed so); that the value is positive is
+    the probability. It predicted better than Laplace's approximation with a logistic likelihood, see docs/bayes.md.
     A search that maximises anything picks the candidates whose probability is overestimated, so the probability that
     it demands follows what happened, as the step of an integral controller: it rises with each failure beyond a budget
     and falls as trials succeed.
 
     Args:
-        encoders: by kind of failure, of the parameters that can bring it about.
-        unit: `n x d`; kinds: `n`, "" where the trial succeeded; num_start: trials that no model chose
-            and that the budget does not count.
+        fitters: by kind of failure, of the labels; their noise prior says how sharp a boundary is.
+        unit: `n x d`; kinds: `n`, "" where the trial succeeded.
         measured: by kind of failure, the quantity whose excess brings it about.
     """
 
     def __init__(
         self,
-        encoders: Mapping[str, Encoder],
+        fitters: Mapping[str, Fitter],
         unit: Array,
         kinds: NDArray[np.str_],
-        num_start: int = 0,
         measured: Mapping[str, Quantity] = MappingProxyType({}),
     ) -> None:
-        chosen = kinds[num_start:]
-        overrun = float((chosen != "").sum()) - FORGIVEN - SHARE * len(chosen)
+        overrun = float((kinds != "").sum()) - FORGIVEN - SHARE * len(kinds)
         seen = sorted(set(kinds.tolist()) - {""})
-        self.parts = [Part.fit(encoders[kind], unit, kinds, kind, measured.get(kind)) for kind in seen]
-        self.demanded = min(demanded(overrun), self._reached(unit[kinds == ""]))
+        self.parts = [Classifier.fit(fitters[kind], unit, kinds, kind, measured.get(kind)) for kind in seen]
+        reached = math.prod(part.reached() for part in self.parts)
+        self.demanded = min(demanded(overrun), reached)  # more cannot be asked where failures are mere chance
 
-    def _reached(self, succeeded: Array) -> float:
-        """The probability that is ascribed to most successes: more cannot be asked where failures are mere chance."""
-        if not self.parts or not len(succeeded):
-            return 1.0
-        newest = succeeded[-MOST_COMPARED:]
-        return float(self.log_probability(newest).exp().quantile(REACHED))
+    def sketch(self) -> Feasibility:
+        """The same with few of the hyperparameter vectors, for a first look."""
+        rough = copy(self)
+        rough.parts = [replace(part, model=part.model.part(SKETCHED)) for part in self.parts]
+        return rough
 
     def log_probability(self, unit: Array) -> Tensor:
         """Log probability of success of `m` configurations."""
@@ -76,37 +77,46 @@ class Feasibility:
 
 def demanded(overrun: float) -> float:
     """The probability of success to demand of the next trial, after so many failures more than the budget has."""
-    return min(max(1.0 - RISK * PATIENCE**overrun, LEAST), MOST)
+    return min(max(1.0 - RISK * 0.5**overrun, LEAST), MOST)
 
 
 @dataclass(frozen=True)
-class Part:
-    """Whether one kind of failure stays away, over the parameters that can bring it about.
-
-    What is expected of `measured`, where that is known, is one more coordinate.
-    """
+class Classifier:
+    """Whether one kind of failure stays away: a model of the labels less their (shrunken) mean `offset`."""
 
     encoder: Encoder
-    model: Classifier
+    model: Ensemble
+    offset: float
     measured: Quantity | None
 
     @classmethod
-    def fit(cls, encoder: Encoder, unit: Array, kinds: NDArray[np.str_], kind: str, measured: Quantity | None) -> Part:
-        """Learn from the successes and the failures of this kind, of many from the newest and some of the others."""
-        rows = np.flatnonzero((kinds == "") | (kinds == kind))
-        rows = rows[best_and_random(-rows.astype(np.float64), MOST_CONDITIONED, 0)]
-        succeeded = torch.from_numpy((kinds[rows] == "").astype(np.float64))
-        return cls(
-            encoder, Classifier.fit(encoder.coordinates(_with_column(unit[rows], measured)), succeeded), measured
-        )
+    def fit(
+        cls, fitter: Fitter, unit: Array, kinds: NDArray[np.str_], kind: str, measured: Quantity | None
+    ) -> Classifier:
+        """Learn from successes and failures of this kind; what is expected of `measured` is one more coordinate."""
+        rows = (kinds == "") | (kinds == kind)
+        labels = np.where(kinds[rows] == "", 1.0, -1.0)
+        known = settled(labels)
+        offset = float(known.sum()) / (len(known) + 2.0)
+        newest = np.arange(len(labels), 0, -1.0)
+        model, _ = fitter.fit(_with_column(unit[rows], measured), labels - offset, newest)
+        return cls(fitter.encoder, model, offset, measured)
 
     def log_probability(self, unit: Array) -> Tensor:
         """Of `m` configurations."""
-        return self.model.log_probability(self.encoder.coordinates(_with_column(unit, self.measured)))
+        mean, variance = self.model.predict(self.encoder(_with_column(unit, self.measured)))
+        return self._log_probability(mean, variance + self.model.hyper.noise[:, None])
+
+    def reached(self) -> float:
+        """The probability that the others ascribe to most of the successes; 1 where there is none."""
+        succeeded = self.model.y + self.offset > 0
+        likely = self._log_probability(*self.model.leave_one_out()).exp()[succeeded]
+        return float(likely.quantile(REACHED)) if len(likely) else 1.0
+
+    def _log_probability(self, mean: Tensor, variance: Tensor) -> Tensor:
+        z = (mean + self.offset) / (variance + BLUR).sqrt()
+        return torch.logsumexp(torch.special.log_ndtr(z), 0) - math.log(len(mean))
 
 
 def _with_column(unit: Array, measured: Quantity | None) -> Array:
-    """Configurations and the column of what is measured, `WEIGHT` times as wide as that of a parameter."""
-    if measured is None:
-        return np.column_stack([unit, np.full(len(unit), np.nan)])
-    return np.column_stack([unit, 0.5 + WEIGHT * (measured.column(unit) - 0.5)])
+    return np.column_stack([unit, measured.column(unit) if measured else np.full(len(unit), np.nan)])

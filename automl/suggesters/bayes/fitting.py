@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -27,6 +28,7 @@ from .transforms import Transform, excess_scores
 
 NUM_BEST = 10
 LEAST_MEASURED = 6
+SHARP = (math.log(0.02), 1.0)  # prior of the logarithm of the labels' noise
 NO_PROGRESS = 0.03  # of the distance from the median to the best loss
 
 
@@ -49,8 +51,8 @@ class Surrogates:
         self.goal_fitters = [fitter_of(space, reach.of_goal(goal), seed, bowl=True) for goal in goals]
         self.deadline = Deadline(space, goals[0], seed)
         self.limit_fitters = [fitter_of(space, reach.of_metric(c.metric), seed) for c in constraints]
-        self.failure_encoders = {
-            kind: Encoder(space, reach.parameters(space, reach.of_failure(kind)), extra=1) for kind in FAILURE_KINDS
+        self.failure_fitters = {
+            kind: fitter_of(space, reach.of_failure(kind), seed, noise=SHARP, extra=1) for kind in FAILURE_KINDS
         }
         self.memory_fitter = exact_fitter(space, reach.MEMORY, seed)
 
@@ -58,8 +60,8 @@ class Surrogates:
         """Whether every goal has been reached by at least two trials."""
         return all(int(np.isfinite(data.losses[:, g]).sum()) >= 2 for g in range(len(self.goals)))
 
-    def fit(self, data: Data, num_start: int = 0) -> Beliefs:
-        """Beliefs given all of the data, of which the first `num_start` trials were chosen without any."""
+    def fit(self, data: Data) -> Beliefs:
+        """Beliefs given all of the data."""
         if len(self.goals) == 1 and self.build is None and self.deadline.possible(data):
             goals = [self.deadline.fit(data)]
         else:
@@ -70,7 +72,7 @@ class Surrogates:
             for i, (f, c) in enumerate(zip(self.limit_fitters, self.constraints, strict=True))
             if np.isfinite(data.others[:, i]).any()
         ]
-        return Beliefs(goals, limits, self.feasibility(data, num_start), self.holds(data))
+        return Beliefs(goals, limits, self.feasibility(data), self.holds(data))
 
     def _goal(self, fitter: Fitter, data: Data, column: int, order: Array | None) -> Belief:
         rows = np.flatnonzero(np.isfinite(data.losses[:, column]))
@@ -84,9 +86,9 @@ class Surrogates:
         model, used = fitter.fit(data.unit[rows], transform(losses), None if order is None else order[rows])
         return Belief(fitter.encoder, model, transform, rows[used])
 
-    def feasibility(self, data: Data, num_start: int = 0) -> Feasibility:
+    def feasibility(self, data: Data) -> Feasibility:
         """What is believed of the failures."""
-        return Feasibility(self.failure_encoders, data.unit, data.kinds, num_start, self._measured(data))
+        return Feasibility(self.failure_fitters, data.unit, data.kinds, self._measured(data))
 
     def _measured(self, data: Data) -> dict[str, Quantity]:
         """By kind of failure, the quantity that brings it about, where it is known of enough trials."""
@@ -134,16 +136,20 @@ def fitter_of(
     measures: frozenset[str],
     seed: int,
     *,
+    noise: tuple[float, float] | None = None,
     bowl: bool = False,
+    extra: int = 0,
 ) -> Fitter:
     """The fitter of what measures those aspects, over the parameters that reach them.
 
     Args:
-        bowl: see `Encoder`.
+        noise: prior of the logarithm of the noise variance, else by the aspects; bowl, extra: see `Encoder`.
     """
-    encoder = Encoder(space, reach.parameters(space, measures), bowl=bowl)
+    encoder = Encoder(space, reach.parameters(space, measures), extra, bowl=bowl)
     prior = encoder.prior()
-    return Fitter(encoder, prior if "quality" in measures else prior.with_noise(*NEARLY_EXACT), seed)
+    if noise is None and "quality" not in measures:
+        noise = NEARLY_EXACT
+    return Fitter(encoder, prior.with_noise(*noise) if noise else prior, seed)
 
 
 def _limit(fitter: Fitter, data: Data, values: Array, constraint: Constraint) -> Belief:

@@ -16,7 +16,6 @@ from .data import Array
 Score = Callable[[Array], Tensor]
 NUM_EVERYWHERE = 800
 NUM_CLOSER = 300
-REFUSED = -100.0  # only what is likely to fail scores less
 REFINEMENTS = ((0.01, 0.2), (0.003, 0.05), (0.001, 0.02))
 
 
@@ -52,8 +51,6 @@ class Search:
         if sketch is not None:
             pool = pool[np.argsort(-sketch(pool).numpy(), kind="stable")[:NUM_CLOSER]]
         values = score(pool).numpy()
-        if only is not None and float(values.max()) < REFUSED:
-            return self.maximise(score, best, taken, rng, sketch=sketch)
         for scales in REFINEMENTS:
             top = pool[np.argsort(-values, kind="stable")[:4]]
             more = self.lattice.near(rng, top, 150, scales)

@@ -13,6 +13,7 @@ from .feasibility import Feasibility
 
 POOL = 128
 REACH = (0.05, 0.4)  # of steps away from what succeeded, where something has failed
+CLOSER = 0.8  # factor of the largest step by each failure
 CERTAINTY = 8.0  # how much the logarithm of the probability of success weighs against coverage
 
 
@@ -20,7 +21,7 @@ class Start:
     """Sequential Latin hypercube: each point takes the values that the points before it have left out.
 
     Conditional parameters count only where they are active. Once trials fail, half of the candidates are near those
-    that succeeded, and likely success counts as well.
+    that succeeded, the nearer the more have failed, and all of them where most have; likely success counts as well.
 
     Args:
         lattice: of the space; size: number of points it is meant for, which is how finely each range is divided.
@@ -36,14 +37,17 @@ class Start:
         except SpaceError:
             return None
 
-    def pool(self, known: Array, succeeded: Array, feasibility: Feasibility, rng: np.random.Generator) -> Array:
-        """Candidates, the best first, given the configurations that are known and those of them that succeeded."""
+    def pool(
+        self, known: Array, succeeded: Array, failures: int, feasibility: Feasibility, rng: np.random.Generator
+    ) -> Array:
+        """Candidates, the best first, given the configurations that are known, those of them that succeeded, and how
+        many failed."""
         points = self.lattice.everywhere(rng, POOL)
         if not len(known):
             return points
         if feasibility.parts and len(succeeded):
-            near = self.lattice.near(rng, succeeded, POOL, REACH)
-            points = np.concatenate([points, near])
+            near = self.lattice.near(rng, succeeded, POOL, (REACH[0], max(REACH[1] * CLOSER**failures, 2 * REACH[0])))
+            points = near if failures > len(succeeded) else np.concatenate([points, near])
         value = CERTAINTY * feasibility.log_probability(points).numpy() - self._overlap(points, known)
         return points[np.argsort(-value, kind="stable")]
 

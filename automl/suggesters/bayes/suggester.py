@@ -35,7 +35,7 @@ _LOG = logging.getLogger(__name__)
 NUM_START = 5
 STALLED = 6  # trials without a better one
 BRANCH_EVERY = 3  # suggestions of a stalled search: one tries a neglected choice, one stays near the best
-AGREED_EVERY = 2  # suggestions, of which one is where all of the ensemble expects a gain, where there is noise
+AGREED_EVERY, AGREED_IN_NOISE = 3, 2  # suggestions, of which one is where all of the ensemble expects a gain
 FILL_EVERY = 3  # suggestions, where the surrogate cannot be believed
 LEAST_SUCCESSES = 2
 
@@ -122,16 +122,10 @@ class BayesSuggester(Suggester):
         others = [c.metric for c in self.constraints]
         return collect(self.space, history, self.goals, others)
 
-    def _started(self, data: Data) -> int:
-        """How many trials the start took; all of them while it lasts."""
-        successes = np.cumsum(~data.failed)
-        enough = (np.arange(1, len(data) + 1) >= NUM_START) & (successes >= LEAST_SUCCESSES)
-        return int(np.argmax(enough)) + 1 if enough.any() else len(data)
-
     def _believe(self, data: Data, num_ahead: int) -> Beliefs | None:
         """The surrogates, or None while the start lasts."""
         enough = len(data) + num_ahead >= NUM_START and int((~data.failed).sum()) >= LEAST_SUCCESSES
-        return self.surrogates_.fit(data, self._started(data)) if enough and self.surrogates_.possible(data) else None
+        return self.surrogates_.fit(data) if enough and self.surrogates_.possible(data) else None
 
     def _one(
         self, data: Data, beliefs: Beliefs | None, waiting: list[Params], taken: set[Hashable], rng: np.random.Generator
@@ -144,7 +138,7 @@ class BayesSuggester(Suggester):
         best = data.unit[self.surrogates_.best_rows(data)]
         only = self._neglected(data, ahead, len(taken))
         number, current = len(taken), beliefs.with_pending(ahead)
-        agreed = beliefs.noisy and number % AGREED_EVERY == 1
+        agreed = number % AGREED_EVERY == 2 or (beliefs.noisy and number % AGREED_IN_NOISE == 1)
         score, sketch = partial(current.score, agreed=agreed), partial(current.sketch().score, agreed=agreed)
         local = number % BRANCH_EVERY == 1 and self._stalled(data)
         return self.search.maximise(score, best, taken, rng, only, sketch=sketch, local=local)
@@ -166,13 +160,14 @@ class BayesSuggester(Suggester):
             middle = self.start.middle(rng)
             if middle is not None:
                 return middle
-        return self._fill(data, ahead, self.surrogates_.feasibility(data, len(data)), taken, rng)
+        return self._fill(data, ahead, self.surrogates_.feasibility(data), taken, rng)
 
     def _fill(
         self, data: Data, ahead: Array, feasibility: Feasibility, taken: set[Hashable], rng: np.random.Generator
     ) -> Params | None:
         """A configuration that differs from all others and is likely to succeed."""
-        pool = self.start.pool(np.concatenate([data.unit, ahead]), data.unit[~data.failed], feasibility, rng)
+        known = np.concatenate([data.unit, ahead])
+        pool = self.start.pool(known, data.unit[~data.failed], int(data.failed.sum()), feasibility, rng)
         return self.search.first_new(pool, taken, rng)
 
     def _doubt(self, beliefs: Beliefs) -> Calibration | None:
