@@ -20,11 +20,11 @@ from .measured import Quantity
 from .models import Fitter, settled
 
 SKETCHED = 3  # hyperparameter vectors of a first look
-FORGIVEN, SHARE = 1.5, 0.08  # failures that are within budget: so many, and this share of the trials
+FORGIVEN, SHARE = 1.5, 0.075  # failures that are within budget: so many, and this share of the trials
 RISK = 0.3  # probability of a failure that is accepted where the budget is just used up; halved by each one beyond
 LEAST, MOST = 0.3, 0.97  # bounds of the probability of success that is demanded
 BARRIER = 1e4  # loss of logarithmic value by probability that is missing
-REACHED = 0.5  # quantile of the probabilities that are predicted for successes that are left out
+REACHED = 0.85  # quantile of the probabilities that are predicted for successes that are left out
 BLUR = 0.25  # variance of a label that the regression leaves out: fitted to what came of chosen candidates
 
 
@@ -77,7 +77,7 @@ class Feasibility:
 
 def demanded(overrun: float) -> float:
     """The probability of success to demand of the next trial, after so many failures more than the budget has."""
-    return min(max(1.0 - RISK * 0.5**overrun, LEAST), MOST)
+    return min(max(1.0 - RISK * 0.5**overrun, LEAST), MOST)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
