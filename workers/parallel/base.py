@@ -268,6 +268,13 @@ class ModuleStrategy(Strategy):
         return self.plain if self._replicated() else None
 
 
+def contiguous(model: nn.Module) -> None:
+    """Lay whole parameters out in torch's own order: `fully_shard`, and stages that send, take no channels_last."""
+    for parameter in model.parameters():
+        if not is_sharded(parameter):
+            parameter.data = parameter.data.contiguous()
+
+
 def local(tensor: Tensor) -> Tensor:
     """The part of a tensor that lies on this rank, sharing its memory."""
     return tensor.to_local() if is_sharded(tensor) else tensor

@@ -9,7 +9,7 @@ from typing import Any, cast
 from torch import nn
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
-from workers.parallel.base import ModuleStrategy
+from workers.parallel.base import ModuleStrategy, contiguous
 from workers.parallel.needs import Needs
 
 __all__ = ["FSDP"]
@@ -44,6 +44,7 @@ class FSDP(ModuleStrategy):
         """Shard each layer, then what is left of the model."""
         mesh = self.mesh.device_mesh(self.device)["shard"]
         reshard = bool(self.options.get("reshard_after_forward", True))
+        contiguous(model)
         for name in self.workload.plan(model).layers:
             fully_shard(model.get_submodule(name), mesh=mesh, reshard_after_forward=reshard)
         fully_shard(model, mesh=mesh, reshard_after_forward=reshard)

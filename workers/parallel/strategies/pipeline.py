@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 
 from search_spaces.errors import UsageError
-from workers.parallel.base import Strategy, T, Tensors
+from workers.parallel.base import Strategy, T, Tensors, contiguous
 from workers.parallel.mesh import side_group
 from workers.parallel.needs import Needs
 from workers.precision import Precision
@@ -66,6 +66,7 @@ class Pipeline(Strategy):
         name = str(self.options.get("schedule", "1f1b"))
         if name not in _SCHEDULES:
             raise UsageError(f"schedule is one of {', '.join(_SCHEDULES)}, got {name!r}")
+        contiguous(model)
         axes = self.mesh.device_mesh(self.device)
         self.group, self.data_group = axes["pipeline"].get_group(), axes["data"].get_group()
         self.index, self.schedule = self.mesh.coordinate("pipeline"), _SCHEDULES[name]

@@ -14,7 +14,7 @@ from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_modul
 from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, parallelize_module
 
 from search_spaces.errors import UsageError
-from workers.parallel.base import ModuleStrategy, is_sharded, local
+from workers.parallel.base import ModuleStrategy, contiguous, is_sharded, local
 from workers.parallel.needs import Needs
 
 __all__ = ["TensorParallel"]
@@ -67,6 +67,7 @@ class TensorParallel(ModuleStrategy):
                 model.get_submodule(name).register_forward_hook(_own)
         planned = {parameter for parameter in model.parameters() if is_sharded(parameter.data)}
         if planned != set(model.parameters()):
+            contiguous(model)
             fully_shard(model, mesh=self.axes["tensor"], ignored_params=planned)
         self.model = self.plain = model
 
