@@ -81,7 +81,7 @@ class Counts:
 
 
 def prepare(source: Path, target: Path, folder: Path, recipe: Recipe, valid: tuple[Path, Path] | None = None) -> Counts:
-    """Encode two files of aligned lines, plain or .gz, into `folder`; reads them twice, holds a chunk of them.
+    """Encode two files of aligned lines, plain or .gz, into `folder`; reads them two or three times, holds a chunk.
 
     Pairs with an empty side are skipped and counted. The last pairs, at most 1,000, are the validation split unless
     another pair of files is.
@@ -104,10 +104,8 @@ def prepare(source: Path, target: Path, folder: Path, recipe: Recipe, valid: tup
         _write_shards(source, target, folder, recipe, vocabulary, total - held, counts)
     except OSError as error:
         raise DataError(f"{folder}: cannot be written: {error}") from None
-    if valid:
-        held_out = [pair for pair in _pairs(*valid) if all(pair)]
-    else:
-        held_out = list(islice((pair for pair in _pairs(source, target) if all(pair)), total - held, None))
+    files, begin = (valid, 0) if valid else ((source, target), total - held)
+    held_out = list(islice((pair for pair in _pairs(*files) if all(pair)), begin, None))
     if not held_out or not counts.pairs:
         raise DataError(f"{source}: no {'validation' if counts.pairs else 'training'} pair is left")
     counts.valid = len(held_out)
