@@ -52,8 +52,11 @@ SIZE = """
     --learning-rate-scheduler-type inv-sqrt-decay --decode-and-evaluate 0 --use-cpu
 """
 RATE = ["--learning-rate-warmup", str(WARMUP), "--initial-learning-rate", str(PEAK_RATE * math.sqrt(WARMUP))]
-VARIANTS: dict[str, dict[str, Any]] = {  # of decoding
+VARIANTS: dict[str, dict[str, Any]] = {  # of decoding; a shortlist of so many entries for each source entry
     "sockeye": {},
+    "fp32 shortlist": {"shortlist": 30},
+    "int8 shortlist": {"quantisation": "int8", "shortlist": 30},
+    "ctranslate2 shortlist": {"engine": "ctranslate2", "shortlist": 30},
     "fp32": {},
     "int8": {"quantisation": "int8"},
     "ctranslate2": {"engine": "ctranslate2"},

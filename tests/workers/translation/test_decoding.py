@@ -93,14 +93,14 @@ def coverage(model, source, ids, finished):
     return float(weights.sum(0).clamp(max=1.0).log().sum())
 
 
-def plain_beam(model, source, room, beam, alpha, beta=0.0):
+def plain_beam(model, source, room, beam, alpha, beta=0.0, base=5.0):
     """Keeps the `beam` best by normalised score; finished ones stay."""
     beams = [(0.0, [], False)]
 
     def value(hypothesis):
         score, ids, finished = hypothesis
         bonus = beta * coverage(model, source, ids, finished) if beta else 0.0
-        return score / ((5 + len(ids) + finished) / 6) ** alpha + bonus
+        return score / ((base + len(ids) + finished) / (base + 1)) ** alpha + bonus
 
     for _ in range(room):
         candidates = [h for h in beams if h[2]]
@@ -116,12 +116,12 @@ def plain_beam(model, source, room, beam, alpha, beta=0.0):
     return max([h for h in beams if h[2]] or beams, key=value)[1]
 
 
-@pytest.mark.parametrize("alpha", [0.0, 1.0])
-def test_beam_search_equals_a_plain_one(sharp, sources, alpha):
+@pytest.mark.parametrize(("alpha", "base"), [(0.0, 5.0), (1.0, 5.0), (1.0, 0.0)])
+def test_beam_search_equals_a_plain_one(sharp, sources, alpha, base):
     model = sharp()
-    search = Search(beam=3, length_penalty=alpha, max_ratio=0.0, max_extra=8, batch=5)
+    search = Search(beam=3, length_penalty=alpha, length_base=base, max_ratio=0.0, max_extra=8, batch=5)
     with torch.no_grad():
-        expected = [plain_beam(model, torch.tensor([s]), 8, 3, alpha) for s in sources]
+        expected = [plain_beam(model, torch.tensor([s]), 8, 3, alpha, base=base) for s in sources]
     assert translate(model, sources, search) == expected
     assert expected != translate(model, sources, Search(beam=1, max_ratio=0.0, max_extra=8))
 

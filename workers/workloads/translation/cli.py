@@ -55,6 +55,9 @@ def _translate(arguments: Sequence[str]) -> None:
     parser.add_argument("--model", required=True, type=Path, help="folder that training or a sweep exported")
     parser.add_argument("--beam", type=int, default=5, help="hypotheses kept a sentence (default: %(default)s)")
     parser.add_argument("--length-penalty", type=float, default=1.0, help="0 for none (default: %(default)s)")
+    parser.add_argument(
+        "--length-base", type=float, default=5.0, help="b in ((b + length) / (b + 1))^penalty (default: 5)"
+    )
     parser.add_argument("--coverage-penalty", type=float, default=0.0, help="0 for none (default: %(default)s)")
     parser.add_argument("--shortlist", type=int, metavar="K", help="only the K likeliest translations of each entry")
     parser.add_argument("--batch", type=int, default=64, help="sentences at once (default: %(default)s)")
@@ -62,6 +65,8 @@ def _translate(arguments: Sequence[str]) -> None:
     parser.add_argument("--quantisation", choices=["int8"], help="of the matrices; faster on CPUs")
     parser.add_argument("--nbest", action="store_true", help="a JSON list of [score, text] a line, as long as the beam")
     given = parser.parse_args(arguments)
+    if given.length_base < 0:
+        parser.error("--length-base must be at least 0")
     if min(given.beam, given.batch, given.threads, given.shortlist or 1) < 1 or given.shortlist == 0:
         parser.error("--beam, --batch, --threads and --shortlist must be at least 1")
     import torch
@@ -73,7 +78,9 @@ def _translate(arguments: Sequence[str]) -> None:
     translator = _load(given.model, given.quantisation, given.shortlist, given.threads)
     if given.nbest and not isinstance(translator, Translator):
         raise UsageError("--nbest needs a model that was not converted")
-    search = Search(given.beam, given.length_penalty, given.coverage_penalty, batch=given.batch)
+    search = Search(
+        given.beam, given.length_penalty, given.coverage_penalty, batch=given.batch, length_base=given.length_base
+    )
     lines = iter(sys.stdin.buffer)
     while chunk := [line.decode().rstrip("\r\n") for line in islice(lines, _CHUNK)]:
         if given.nbest and isinstance(translator, Translator):

@@ -1,7 +1,7 @@
 """An exported model in CTranslate2's format (https://opennmt.net/CTranslate2), whose C++ engine decodes in int8.
 
-Needs the extra `ctranslate2`. Weights go over as they are, in fp32 or int8; its beam search divides by length^a where
-ours divides by ((5 + length) / 6)^a, so that beams may rank otherwise; greedy translations are the same.
+Needs the extra `ctranslate2`. Weights go over as they are, in fp32 or int8. Its beam search divides by length^a, which
+ours does with a `Search.length_base` of 0; greedy translations are the same.
 """
 
 from __future__ import annotations

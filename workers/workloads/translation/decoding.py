@@ -27,9 +27,10 @@ class Search:
 
     Args:
         beam: hypotheses kept a sentence; 1 is greedy.
-        length_penalty: a in ((5 + length) / 6)^a, by which a finished hypothesis's log-probability is divided
-            (Wu et al. 2016, https://arxiv.org/abs/1609.08144, section 7); 0 for none.
-        coverage_penalty: b in b * sum over source positions of log(min(attention so far, 1)), which is added to that
+        length_penalty, length_base: a and b in ((b + length) / (b + 1))^a, by which a finished hypothesis's
+            log-probability is divided (Wu et al. 2016, https://arxiv.org/abs/1609.08144, section 7, with a b of 5;
+            Sockeye and CTranslate2 have 0); an a of 0 for none.
+        coverage_penalty: c in c * sum over source positions of log(min(attention so far, 1)), which is added to that
             (ibidem); the attention is the mean of the last layer's heads; 0 for none. Only beams have it.
         max_ratio, max_extra: a translation has at most ratio * source length + extra tokens, EOS included.
         batch: sentences decoded at once.
@@ -41,6 +42,7 @@ class Search:
     max_ratio: float = 2.0
     max_extra: int = 10
     batch: int = 256
+    length_base: float = 5.0
 
     def max_length(self, source_length: int, limit: int) -> int:
         """Most target tokens for a source of that length."""
@@ -239,7 +241,8 @@ class Beams:
         return self.scores / self._penalty(self.lengths) + self.bonus
 
     def _penalty(self, lengths: Tensor) -> Tensor:
-        return ((5.0 + lengths) / 6.0) ** self.search.length_penalty
+        base = self.search.length_base
+        return ((base + lengths) / (base + 1.0)) ** self.search.length_penalty
 
 
 def best_tokens(logs: Tensor, count: int) -> tuple[Tensor, Tensor]:
