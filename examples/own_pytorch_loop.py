@@ -29,7 +29,7 @@ def spirals(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     turn = torch.rand(count, generator=generator).sqrt() * 3 * torch.pi
     angle = turn + label * torch.pi
     points = torch.stack([turn * angle.cos(), turn * angle.sin()], 1) / 5
-    return points + 0.15 * torch.randn(count, 2, generator=generator), label
+    return points + 0.1 * torch.randn(count, 2, generator=generator), label
 
 
 def network(params: dict[str, Any]) -> nn.Module:
