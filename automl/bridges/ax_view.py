@@ -7,6 +7,8 @@ client.get_best_parameterization()
 
 from __future__ import annotations
 
+import json
+import warnings
 from typing import Any
 
 from automl import ranking
@@ -41,10 +43,35 @@ def experiment(sweep: Result | Snapshot) -> Any:
     client.configure_experiment(parameters=parameters, name=snapshot.sweep)
     goals = ", ".join(goal.metric if goal.maximize else f"-{goal.metric}" for goal in snapshot.goals)
     client.configure_optimization(objective=goals, outcome_constraints=[str(c) for c in snapshot.constraints])
+    # Its analyses and suggestions need one; Sobol trials of its own are not wanted where ours are known.
+    client.configure_generation_strategy(initialization_budget=0, initialize_with_center=False)
     for trial in snapshot.trials:
         if trial.state.finished or trial.state is TrialState.RUNNING:
             _attach(client, snapshot, space, trial)
     return client
+
+
+def surfaces(sweep: Result | Snapshot) -> list[dict[str, Any]]:
+    """Ax's plots of the first goal over one and over two parameters, those that matter most, as plotly's plain data.
+
+    Ax fits a model of its own, which takes tens of seconds.
+
+    Raises:
+        UsageError: Ax can make none of these trials: they are too few.
+    """
+    from ax.analysis.plotly.plotly_analysis import PlotlyAnalysisCard
+    from ax.analysis.plotly.top_surfaces import TopSurfacesAnalysis
+
+    client = experiment(sweep)
+    snapshot = sweep.snapshot if isinstance(sweep, Result) else sweep
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        analysis = TopSurfacesAnalysis(metric_name=snapshot.goals[0].metric, top_k=4)
+        cards = client.compute_analyses(analyses=[analysis], display=False)
+    found = [card for group in cards for card in group.flatten() if isinstance(card, PlotlyAnalysisCard)]
+    if not found:
+        raise UsageError("Ax can draw nothing of these trials: they are too few, or all alike")
+    return [{"title": card.title, **json.loads(card.blob)} for card in found]
 
 
 def _attach(client: Any, snapshot: Snapshot, space: Space, trial: Trial) -> None:
