@@ -13,13 +13,15 @@ from .common import opened, store_option, sweep_argument
 @sweep_argument
 @store_option
 @click.option("--output", "-o", metavar="FILE", help="Where to write it.  [default: SWEEP.html]")
-def command(sweep: str, store: str, output: str | None) -> None:
+@click.option("--ax", is_flag=True, help="Add Ax's plots of two parameters together; takes tens of seconds.")
+def command(sweep: str, store: str, output: str | None, ax: bool) -> None:
     """Write what a sweep found as one HTML file that works offline; also while the sweep runs.
 
     \b
     Examples:
       automl report nmt
       automl report nmt -o /tmp/nmt.html
+      automl report nmt --ax
     """
     from automl.report.page import save
     from automl.report.record import Record
@@ -27,5 +29,5 @@ def command(sweep: str, store: str, output: str | None) -> None:
     with opened(store) as ledger:
         record = Record.read(ledger, sweep)
     path = Path(output or f"{sweep}.html")
-    save(record, path)
+    save(record, path, ax=ax)
     click.echo(f"wrote {path} ({path.stat().st_size / 1e6:.1f} MB)")

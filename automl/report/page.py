@@ -25,14 +25,17 @@ from .sketch import sketch
 MOST_ROWS = 200
 
 
-def save(sweep: Snapshot | Record, path: str | os.PathLike[str]) -> None:
+def save(sweep: Snapshot | Record, path: str | os.PathLike[str], *, ax: bool = False) -> None:
     """Write the report; a file that is there is replaced only when the new one is complete.
+
+    Args:
+        ax: whether Ax's plots over two parameters are in it, which take tens of seconds.
 
     Raises:
         UsageError: plotly is not installed, or the file cannot be written.
     """
     record = sweep if isinstance(sweep, Record) else Record.of(sweep)
-    target, page = Path(path), render(record)
+    target, page = Path(path), render(record, [surfaces(record)] if ax else ())
     try:
         with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=target.parent, delete=False) as file:
             file.write(page)
@@ -42,10 +45,10 @@ def save(sweep: Snapshot | Record, path: str | os.PathLike[str]) -> None:
         raise UsageError(f"{target} cannot be written: {error.strerror}") from error
 
 
-def render(record: Record) -> str:
-    """The report as the text of an HTML page."""
+def render(record: Record, more: Sequence[Panel] = ()) -> str:
+    """The report as the text of an HTML page, with `more` panels behind its own."""
     insights = study(record)
-    panels = [draw(record, insights) for draw in PANELS]
+    panels = [*(draw(record, insights) for draw in PANELS), *more]
     parts = {
         "title": f"{escape(record.snapshot.sweep)}: report of a sweep",
         "head": "\n".join(_head(record, insights, panels)),
@@ -75,6 +78,21 @@ def plotly_js() -> str:
         raise UsageError("a report needs plotly: install automl[report]") from error
     # A closing tag inside a script would end it.
     return str(get_plotlyjs()).replace("</script", "<\\/script")
+
+
+def surfaces(record: Record) -> Panel:
+    """What Ax's own model says of one and of two parameters together, which the report does not draw itself."""
+    from automl.bridges import ax_view
+
+    caption = (
+        f"Ax's slices and contours of {record.goal.metric}, of a model of its own: conditional parameters are "
+        "flattened, trials that failed are left out. Contours show what two parameters do together."
+    )
+    figures = []
+    for found in ax_view.surfaces(record.snapshot):
+        layout = {**found["layout"], "height": 440, "title": {"text": escape(found["title"]), "font": {"size": 14}}}
+        figures.append({"data": found["data"], "layout": layout})
+    return Panel("ax", "Two parameters together, by Ax", caption, tuple(figures))
 
 
 def section(panel: Panel) -> Iterator[str]:
