@@ -88,11 +88,18 @@ class SteeredSearch(Search):
         taken: set[Hashable],
         rng: np.random.Generator,
         only: tuple[int, float] | None = None,
+        *,
+        sketch: Score | None = None,
+        local: bool = False,
     ) -> Params | None:
         """See `Search.maximise`."""
-        if self.beliefs and not isinstance(score, _Believed):
-            score = _Believed(score, self.beliefs, self.weight)
-        return super().maximise(score, best, taken, rng, only)
+        cheaper = None if sketch is None else self._believed(sketch)
+        return super().maximise(self._believed(score), best, taken, rng, only, sketch=cheaper, local=local)
+
+    def _believed(self, score: Score) -> Score:
+        if not self.beliefs or isinstance(score, _Believed):
+            return score
+        return _Believed(score, self.beliefs, self.weight)
 
     def first_new(self, pool: Array, taken: set[Hashable], rng: np.random.Generator) -> Params | None:
         """The first of the candidates that may be tried and is not taken; any other where there is none."""
