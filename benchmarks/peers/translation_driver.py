@@ -113,12 +113,13 @@ def translate(options: dict[str, Any]) -> dict[str, Any]:
     if load.get("engine") == "ctranslate2":
         from workers.workloads.translation import ct2
 
-        converted = model.with_name("ctranslate2")
+        short = load.get("shortlist")
+        converted = model.with_name(f"ctranslate2-{short}")
         if not converted.exists():
-            ct2.convert(model, converted)
+            ct2.convert(model, converted, shortlist=short)
         translate = ct2.Engine(converted, options["threads"]).translate
     else:
-        translate = Translator.load(model, load.get("quantisation")).translate
+        translate = Translator.load(model, load.get("quantisation"), load.get("shortlist")).translate
     rows: Rows = [(time.process_time(), time.time(), 0)]
     found = translate(lines, search)
     rows.append((time.process_time(), time.time(), len(lines)))
