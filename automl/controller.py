@@ -64,6 +64,7 @@ class Controller:
         self._ending: Halt | None = None
         self._deadline = math.inf
         self._error: AutomlError | None = None
+        self._satisfied = False  # nothing worth a trial is left
 
     def run(self, start: Callable[[], Dispatcher]) -> Snapshot:
         """Run the sweep until it ends.
@@ -258,6 +259,12 @@ class Controller:
         journal.then(lambda: dispatcher.submit(assignment))
 
     def _trials_left(self) -> int:
+        gain = self._journal.spec.budget.gain
+        if not self._suggestions.worth(gain):
+            if not self._satisfied:
+                self._satisfied = True
+                self._journal.note("end", f"another trial is expected to gain less than {gain or 0.0:g}")
+            return 0
         left = self._journal.accounts.trials_left(len(self._journal.trials))
         return _MANY if left is None else left
 

@@ -10,6 +10,7 @@ from typing import Final
 from search_spaces.errors import AutomlError, SpaceError
 from workers.protocol import Params
 
+from .suggesters._gain import expected_gain
 from .suggesters.base import Suggester
 from .trial import Trial
 
@@ -34,12 +35,14 @@ class Batch:
         seconds: how long it took.
         note: why the suggester could not be used, "" where it could.
         exhausted: the space has no more configurations.
+        gain: that is expected of the first proposal, None where it is not known.
     """
 
     proposals: list[Proposal] = field(default_factory=list)
     seconds: float = 0.0
     note: str = ""
     exhausted: bool = False
+    gain: float | None = None
 
 
 class Proposer:
@@ -49,10 +52,11 @@ class Proposer:
         make: builds a suggester of the name given; called when it is first needed, so that a heavy one is imported
             in the thread that uses it.
         name: of the suggester.
+        gains: whether the expected gain is wanted.
     """
 
-    def __init__(self, make: Callable[[str], Suggester], name: str) -> None:
-        self.name = name
+    def __init__(self, make: Callable[[str], Suggester], name: str, *, gains: bool = False) -> None:
+        self.name, self._gains = name, gains
         self._kit: tuple[Callable[[str], Suggester], dict[str, Suggester]] = (make, {})
         self._failures = 0
         self._instead: Proposer | None = None
@@ -66,11 +70,12 @@ class Proposer:
         begun = time.perf_counter()
         try:
             params = self._ask(self.name, history, pending, count)
+            gain = expected_gain(self._kit[1][self.name], history, params[0]) if self._gains and params else None
         except Exception as error:  # whatever a suggester raises must not end the sweep
             return self._fall_back(error, history, pending, count, begun)
         self._failures = 0
         proposals = [Proposal(item, self.name) for item in params]
-        return Batch(proposals, time.perf_counter() - begun, exhausted=not proposals)
+        return Batch(proposals, time.perf_counter() - begun, exhausted=not proposals, gain=gain)
 
     def change(self, make: Callable[[str], Suggester]) -> None:
         """Build suggesters otherwise from the next suggestion on; may be called from any thread."""

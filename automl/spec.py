@@ -20,12 +20,14 @@ class Budget:
         time: wall-clock seconds of the sweep over all of its runs.
         worker_time: seconds summed over slots.
         target: a value of the first goal that is good enough.
+        gain: of the goal, in its unit: a sweep ends when another trial is expected to gain less (under `bayes`).
     """
 
     trials: int | None = None
     time: float | None = None
     worker_time: float | None = None
     target: float | None = None
+    gain: float | None = None
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from search_spaces import Space
 
@@ -15,6 +16,8 @@ from .proposer import FALLBACK, Batch, Proposal, Proposer
 from .steering.limits import Limits
 from .suggesters.base import Suggester
 from .trial import Trial, TrialState
+
+NUM_GAINS: Final = 3  # suggestions in a row that must expect too little before a sweep ends for it
 
 
 class Suggestions:
@@ -28,6 +31,7 @@ class Suggestions:
         within: makes what builds suggesters that keep within limits.
         seconds: how long each suggestion took.
         state: what is being done, in words.
+        gains: what the latest trials were expected to gain, where that is known.
     """
 
     def __init__(self, proposer: Proposer, num_slots: int = 1) -> None:
@@ -38,6 +42,7 @@ class Suggestions:
         self._exhausted = False
         self.seconds: deque[float] = deque(maxlen=1000)
         self.state = "idle"
+        self.gains: deque[float] = deque(maxlen=NUM_GAINS)
 
     @property
     def exhausted(self) -> bool:
@@ -85,8 +90,14 @@ class Suggestions:
         self._exhausted = batch.exhausted
         if batch.proposals:
             self.seconds.extend([batch.seconds / len(batch.proposals)] * len(batch.proposals))
+        if batch.gain is not None:
+            self.gains.append(batch.gain)
         if batch.note:
             self.note(batch.note)
+
+    def worth(self, gain: float | None) -> bool:
+        """Whether another trial is: the latest few were not all expected to gain less."""
+        return gain is None or len(self.gains) < NUM_GAINS or max(self.gains) >= gain
 
 
 class Ahead(Suggestions):

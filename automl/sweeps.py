@@ -139,6 +139,8 @@ def check(spec: SweepSpec, dispatcher: str, objective: Objective | None) -> None
         raise UsageError(f"sweep {spec.name!r} runs the workload {spec.workload!r}, it takes no objective")
     if spec.workers is not None and spec.workers < 1:
         raise UsageError(f"workers must be at least 1, got {spec.workers}")
+    if spec.budget.gain is not None and (spec.suggester != "bayes" or len(spec.goals) > 1):
+        raise UsageError("a budget of gain needs the suggester 'bayes', which can tell it, and a single goal")
 
 
 def sweep(
@@ -173,7 +175,7 @@ def sweep(
         workers: number of slots; None for as many as the machine has room for.
         seed: of everything random; under `dispatcher="inline"` the same seed tries the same configurations.
         constraints: such as "peak_memory_bytes <= 8e9".
-        budget: a duration ("10m"), or a mapping of `trials`, `time`, `worker_time` and `target`.
+        budget: a duration ("10m"), or a mapping of `trials`, `time`, `worker_time`, `target` and `gain`.
         suggester: "bayes", "ax", "tpe", "optuna-gp", "sobol" or "random"; stopper: "none", "asha", "median", "curve".
         dispatcher: "ray", or "inline" for this process.
         resources: what a slot has: `cpus` and `gpus`.
@@ -264,7 +266,7 @@ def _suggestions(spec: SweepSpec, *, ahead: bool) -> Suggestions:
         sought, known = (spec.space, spec.goals, spec.constraints), spec.beliefs
         return lambda name: make(name, *sought, seed=spec.seed, limits=limits, beliefs=known)
 
-    proposer = Proposer(within({}), spec.suggester)
+    proposer = Proposer(within({}), spec.suggester, gains=spec.budget.gain is not None)
     depth = min(4, num_slots(spec))
     found = Ahead(proposer, spec.space, depth) if ahead else Suggestions(proposer, spec.workers or 1)
     found.within = within
@@ -317,7 +319,9 @@ def read_budget(budget: Budget | Mapping[str, Any] | str | float | None, trials:
     elif isinstance(budget, Mapping):
         unknown = set(budget) - set(vars(Budget()))
         if unknown:
-            raise UsageError(f"a budget has trials, time, worker_time and target, got {', '.join(sorted(unknown))}")
+            raise UsageError(
+                f"a budget has trials, time, worker_time, target and gain, got {', '.join(sorted(unknown))}"
+            )
         times = {key: parse_duration(budget[key]) for key in ("time", "worker_time") if budget.get(key) is not None}
         budget = Budget(**{**budget, **times})
     budget = budget or Budget()
@@ -325,7 +329,7 @@ def read_budget(budget: Budget | Mapping[str, Any] | str | float | None, trials:
         budget = replace(budget, trials=trials)
     if budget.trials is not None and (isinstance(budget.trials, bool) or budget.trials < 1):
         raise UsageError(f"trials must be a whole number of at least 1, got {budget.trials!r}")
-    if budget == Budget():
+    if replace(budget, gain=None) == Budget():
         raise UsageError("a sweep needs an end: give trials=, or budget= with a duration such as '10m'")
     return budget
 

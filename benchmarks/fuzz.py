@@ -2,7 +2,8 @@
 
     python benchmarks/fuzz.py --quick            # 2,000 inputs
     python benchmarks/fuzz.py                    # 100,000 inputs
-    python benchmarks/fuzz.py --keep --inputs 5000 --first 20000    # a piece; kept in benchmarks/results/fuzz.jsonl
+    python benchmarks/fuzz.py --seconds 90       # a piece, which goes on where the last one ended, until all were tried
+    python benchmarks/fuzz.py --table            # the pieces so far, added up
     python benchmarks/fuzz.py --atheris 60       # guided by coverage for so many seconds, where atheris is installed
 
 Counted are: other exceptions than ours, inputs that take over a second of processor time, messages of more than a few
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import random
 import signal
@@ -153,7 +155,7 @@ def attempt(kind: str, seed: int, folder: Path) -> str:
     return "taken"
 
 
-def run(count: int, first: int) -> dict[str, Any]:
+def run(count: int, first: int, limit: float = math.inf) -> dict[str, Any]:
     found: Counter[str] = Counter()
     wrong: list[str] = []
     slowest, begun = 0.0, time.perf_counter()
@@ -167,6 +169,8 @@ def run(count: int, first: int) -> dict[str, Any]:
             (folder / "c.yaml").write_text(text)
             load(folder / "c.yaml", hardware=HARDWARE, objective=None)
         for seed in range(first, first + count):
+            if time.perf_counter() - begun > limit:
+                break
             kind = list(KINDS)[seed % len(KINDS)]
             before = time.process_time()
             outcome = attempt(kind, seed, folder)
@@ -179,7 +183,7 @@ def run(count: int, first: int) -> dict[str, Any]:
         stray = sorted(set(files) - {"in/c.yaml", "in/o.yaml"})
     seconds = time.perf_counter() - begun
     row = {
-        "inputs": count,
+        "inputs": found.total(),
         "first": first,
         "found": dict(sorted(found.items())),
         "slowest_cpu_seconds": round(slowest, 3),
@@ -218,19 +222,40 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--inputs", type=int, default=100_000)
-    parser.add_argument("--first", type=int, default=0, help="seed of the first input")
-    parser.add_argument("--keep", action="store_true")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="end this piece after so long")
+    parser.add_argument("--table", action="store_true")
     parser.add_argument("--atheris", type=int, metavar="SECONDS")
     given = parser.parse_args()
     if given.atheris:
         guided(given.atheris)
         return 0
-    row = run(2_000 if given.quick else given.inputs, given.first)
-    print(json.dumps(row, indent=1))
-    if given.keep:
+    if given.quick:
+        row = run(2_000, 0)
+        print(json.dumps(row, indent=1))
+        return 1 if row["wrong"] or row["files"] else 0
+    done = total()["inputs"]
+    if not given.table and done < given.inputs:
+        row = run(given.inputs - done, done, given.seconds)
         with RESULT.open("a") as file:
             file.write(json.dumps(row) + "\n")
-    return 1 if row["wrong"] or row["files"] else 0
+    whole = total()
+    print(json.dumps(whole, indent=1))
+    return 1 if whole["wrong"] or whole["files"] or whole["inputs"] < given.inputs else 0
+
+
+def total() -> dict[str, Any]:
+    """The pieces that were kept, added up."""
+    rows = [json.loads(line) for line in RESULT.read_text().splitlines()] if RESULT.exists() else []
+    found: Counter[str] = Counter()
+    for row in rows:
+        found.update(row["found"])
+    return {
+        "inputs": sum(row["inputs"] for row in rows),
+        "found": dict(sorted(found.items())),
+        "slowest_cpu_seconds": max([row["slowest_cpu_seconds"] for row in rows], default=0.0),
+        "wrong": [text for row in rows for text in row["wrong"]],
+        "files": [text for row in rows for text in row["files"]],
+    }
 
 
 if __name__ == "__main__":

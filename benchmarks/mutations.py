@@ -1,60 +1,195 @@
 """A mutation run over the trial's state machine and the ledger: changes that no test notices are printed.
 
-    python benchmarks/mutations.py                         # all of it, an hour of two cores
-    python benchmarks/mutations.py "automl.trial*" "automl.events*"
+    python benchmarks/mutations.py --seconds 100        # a piece; goes on where the last one ended
+    python benchmarks/mutations.py --table              # what was found; status 1 unless each survivor is explained
 
-Needs mutmut 3 (`pip install mutmut`). Works on a copy of the tree; a second call with `--folder` goes on with it.
+One process collects the tests, and learns which test calls which function; for each mutant a fork of it changes the
+code of one function and runs the tests that call it, the fastest first, until one fails. That costs a mutant a fraction
+of a second, where starting Python for each takes several. Tables (`schema.py`) are made when they are imported, and
+have files of every released schema as their test. Survivors that change nothing that matters are explained in
+`results/mutations_explained.json`.
 """
 
 from __future__ import annotations
 
 import argparse
-import subprocess
+import importlib
+import json
+import os
+import resource
+import signal
 import sys
-import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
-# Left out: what starts processes or file systems of its own, which no change inside this process reaches.
-SKIP = "not full_disk and not read_only_disk and not nor_ray and not killed and not whatever_bytes"
-SETTINGS = f"""
-[tool.mutmut]
-source_paths = ["automl"]
-only_mutate = ["automl/trial.py", "automl/events.py", "automl/ledger/*.py"]
-pytest_add_cli_args_test_selection = [
-    "tests/automl/test_fold.py", "tests/automl/ledger/test_ledger.py", "tests/automl/ledger/test_migrations.py",
-    "tests/automl/ledger/test_disks.py", "-x", "-k", "{SKIP}",
+sys.path[:0] = [str(ROOT)]
+
+import pytest  # noqa: E402
+
+from benchmarks.mutants import Mutant, mutants_of  # noqa: E402
+
+RESULTS = ROOT / "benchmarks" / "results" / "mutations.json"
+EXPLAINED = RESULTS.with_name("mutations_explained.json")
+TARGETS = [
+    "automl/trial.py",
+    "automl/events.py",
+    *sorted(str(p.relative_to(ROOT)) for p in ROOT.glob("automl/ledger/*.py")),
 ]
-also_copy = ["automl", "workers", "search_spaces", "benchmarks", "tests", "configs"]
-"""
+TESTS = [
+    "tests/automl/test_fold.py",
+    "tests/automl/ledger/test_ledger.py",
+    "tests/automl/ledger/test_migrations.py",
+    "tests/automl/ledger/test_disks.py",
+]
+SLOW = 3.0  # seconds of a test that is left out
+CPU_SECONDS = 20  # of a mutant's tests, after which it hangs
 
 
-def prepare(folder: Path) -> None:
-    """A copy of what is committed, with the settings of mutmut."""
-    folder.mkdir(parents=True, exist_ok=True)
-    archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, check=True, capture_output=True).stdout
-    subprocess.run(["tar", "x", "-C", str(folder)], input=archive, check=True)
-    with (folder / "pyproject.toml").open("a") as file:
-        file.write(SETTINGS)
+class Functions:
+    """The functions of the targets, and how to change their code."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, Any] = {}
+        for target in TARGETS:
+            module = importlib.import_module(target.removesuffix(".py").replace("/", ".").removesuffix(".__init__"))
+            for kind in (module, *(v for v in vars(module).values() if isinstance(v, type))):
+                if getattr(kind, "__module__", module.__name__) == module.__name__:
+                    self._collect(kind, target, module.__name__)
+
+    def _collect(self, kind: Any, target: str, module: str) -> None:
+        for value in list(vars(kind).values()):
+            inner = getattr(value, "fget", None) or getattr(value, "__func__", None) or getattr(value, "func", None)
+            function = inner or value
+            while hasattr(function, "__wrapped__"):
+                function = function.__wrapped__
+            if hasattr(function, "__code__") and function.__module__ == module:
+                self.found[f"{target}:{function.__code__.co_qualname}"] = function
+
+    def change(self, mutant: Mutant) -> None:
+        """Give the function the mutant's code."""
+        self.found[mutant.function].__code__ = mutant.code()
+
+
+class Runner:
+    """A plugin of pytest that runs mutants instead of tests.
+
+    Args:
+        seconds: after which no further mutant is begun.
+        kept: results by mutant, and the tests by function, of earlier pieces.
+    """
+
+    def __init__(self, seconds: float, kept: dict[str, Any]) -> None:
+        self._until = time.monotonic() + seconds
+        self.kept, self._failed = kept, False
+        self.functions = Functions()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Remember that a test has failed."""
+        self._failed |= report.failed
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Learn which test calls what, then try the mutants."""
+        items = {item.nodeid: item for item in session.items}
+        if self.kept.get("tests") != sorted(items):
+            self.kept |= {"tests": sorted(items), "calls": self._learn(session.items)}
+        for mutant in (m for target in TARGETS for m in mutants_of(ROOT, target)):
+            if time.monotonic() > self._until:
+                return True
+            if mutant.function in self.functions.found and self.kept["mutants"].get(mutant.name) in (None, "survived"):
+                tests = sorted(self.kept["calls"].get(mutant.function, []))
+                self._judge(mutant, [items[name] for seconds, name in tests if seconds < SLOW])
+        self.kept["whole"] = True
+        return True
+
+    def _judge(self, mutant: Mutant, items: list[pytest.Item]) -> None:
+        tried = f"{mutant.name} {len(items)}"
+        if self.kept["tried"].get(mutant.name) != tried:
+            self.kept["mutants"][mutant.name] = self._try(mutant, items) if items else "not called"
+            self.kept["tried"][mutant.name] = tried
+
+    def _learn(self, items: list[pytest.Item]) -> dict[str, list[tuple[float, str]]]:
+        """The tests that call each function, and how long each takes."""
+        codes: dict[CodeType, str] = {function.__code__: name for name, function in self.functions.found.items()}
+        calls: dict[str, list[tuple[float, str]]] = {}
+        for item in items:
+            called: set[str] = set()
+
+            def see(frame: FrameType, event: str, _: Any, called: set[str] = called) -> None:
+                if event == "call" and frame.f_code in codes:
+                    called.add(codes[frame.f_code])
+
+            begun = time.process_time()
+            threading.setprofile(see)
+            sys.setprofile(see)
+            failed = self._fails(item)
+            sys.setprofile(None)
+            threading.setprofile(None)
+            if failed:
+                raise pytest.UsageError(f"{item.nodeid} fails without any change")
+            for name in called:
+                calls.setdefault(name, []).append((round(time.process_time() - begun, 3), item.nodeid))
+        return calls
+
+    def _fails(self, item: pytest.Item) -> bool:
+        self._failed = False
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+        return self._failed
+
+    def _try(self, mutant: Mutant, items: list[pytest.Item]) -> str:
+        """What comes of a mutant, found out in a fork."""
+        child = os.fork()
+        if child == 0:
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, 1)
+            os.dup2(null, 2)
+            signal.alarm(120)
+            resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
+            self.functions.change(mutant)
+            os._exit(1 if any(self._fails(item) for item in items) else 0)
+        _, status = os.waitpid(child, 0)
+        return "survived" if status == 0 else "killed"
+
+
+def load() -> dict[str, Any]:
+    """What earlier pieces found."""
+    empty: dict[str, Any] = {"mutants": {}, "tried": {}}
+    return json.loads(RESULTS.read_text()) if RESULTS.exists() else empty
+
+
+def survivors(kept: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Mutants that no test notices, with the explanation of each, "" where there is none."""
+    explained = json.loads(EXPLAINED.read_text()) if EXPLAINED.exists() else {}
+    for name, what in kept["mutants"].items():
+        if what != "killed":
+            yield name, explained.get(name, "")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("mutants", nargs="*", default=["automl.trial*", "automl.events*", "automl.ledger*"])
-    parser.add_argument("--folder", type=Path, default=None)
+    parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--table", action="store_true")
     given = parser.parse_args()
-    folder = given.folder or Path(tempfile.mkdtemp(prefix="automl-mutants-"))
-    if not (folder / "pyproject.toml").exists():
-        prepare(folder)
-    print(f"in {folder}", flush=True)
-    program = Path(sys.executable).with_name("mutmut")
-    subprocess.run([program, "run", "--max-children", "1", *given.mutants], cwd=folder, check=False)
-    shown = subprocess.run([program, "results"], cwd=folder, check=True, capture_output=True, text=True).stdout
-    survivors = [line.split(":")[0].strip() for line in shown.splitlines() if line.strip().endswith(": survived")]
-    for name in survivors:
-        subprocess.run([program, "show", name], cwd=folder, check=False)
-    print(f"{len(survivors)} survivors")
-    return 1 if survivors else 0
+    kept = load()
+    if not given.table:
+        os.chdir(ROOT)
+        import torch
+
+        torch.set_num_threads(1)
+        status = pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:xdist", *TESTS], [Runner(given.seconds, kept)])
+        RESULTS.write_text(json.dumps(kept, indent=0))
+        if status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            return int(status)
+    left = list(survivors(kept))
+    for name, why in left:
+        print(f"{kept['mutants'][name]}: {name}" + (f"\n    {why}" if why else ""))
+    print(dict(Counter(kept["mutants"].values())), "all tried" if kept.get("whole") else "not all tried yet")
+    return 0 if kept.get("whole") and all(why for _, why in left) else 1
 
 
 if __name__ == "__main__":

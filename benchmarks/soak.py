@@ -1,7 +1,7 @@
 """Kill controllers, workers and nodes, over and over, and count what was lost.
 
     python benchmarks/soak.py --quick            # a minute: every failpoint twice
-    python benchmarks/soak.py                    # 500 controllers, 200 workers; goes on where it was interrupted
+    python benchmarks/soak.py                    # 500 controllers, 200 others; goes on where it was interrupted
     python benchmarks/soak.py --only controllers --kills 500
     python benchmarks/soak.py --table            # print the table of what was measured
     python benchmarks/soak.py --check            # fail (status 1) unless the table holds what is promised
@@ -140,6 +140,7 @@ def launch(*arguments: Any) -> Any:
         "automl.sweeps",
         "automl.suggesters.sobol",
         "benchmarks.faults",
+        "automl.report.page",
     ]
     _CONTEXT.set_forkserver_preload(preload)
     process = _CONTEXT.Process(target=control, args=arguments)
@@ -290,6 +291,44 @@ def soak_workers(kills: int, seed: int, folder: Path) -> Count:
     return count
 
 
+def soak_nodes(kills: int, seed: int, folder: Path) -> Count:
+    """A cluster of a head and two nodes of one worker each; one that runs a trial is lost, and another one joins."""
+    from ray.cluster_utils import Cluster
+
+    from automl.dispatch.session import environment
+
+    rng, count = random.Random(seed), Count("nodes")
+    ledger = Ledger.open(folder, create=True)
+    os.environ["SOAK_PAUSE"] = "0.3"
+    with environment():
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+        nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
+        while count.kills.total() < kills:
+            trials = 8
+            name = ledger.create_sweep(make_spec(f"n{seed}-{count.sweeps}", trials, workers=2))
+            child = launch_ray(folder, name, cluster.address)
+            marks, known, last = ledger.folder(name) / "marks", 0, time.monotonic()
+            while child.is_alive():
+                time.sleep(0.02)
+                lines = marks.read_text().splitlines() if marks.exists() else []
+                if len(lines) > known and count.kills.total() < kills:
+                    known, last = len(lines), time.monotonic()
+                    time.sleep(rng.random())
+                    cluster.remove_node(nodes.pop(rng.randrange(2)), allow_graceful=False)
+                    count.kills["node"] += 1
+                    nodes.append(cluster.add_node(num_cpus=1))
+                if time.monotonic() - last > 300:
+                    count.problems.append(f"{name}: nothing has happened for five minutes")
+                    child.terminate()
+                    child.join()
+            child.join()
+            if child.exitcode != 0:
+                count.problems.append(f"{name}: exit status {child.exitcode}")
+            count.finish(ledger, name, trials)
+        cluster.shutdown()
+    return count
+
+
 def launch_ray(folder: Path, name: str, address: str) -> Any:
     """A controller whose Ray is not a daemonic child, so that it ends with it."""
     process = _CONTEXT.Process(target=control_ray, args=(str(folder), name, address), daemon=False)
@@ -406,7 +445,8 @@ def broken() -> list[str]:
 def run(kind: str, kills: int, seed: int) -> None:
     folder = Path(tempfile.mkdtemp(prefix="automl-soak-"))
     try:
-        count = {"controllers": soak_controllers, "workers": soak_workers}[kind](kills, seed, folder)
+        soak = {"controllers": soak_controllers, "workers": soak_workers, "nodes": soak_nodes}[kind]
+        count = soak(kills, seed, folder)
         keep(count.row())
         print(f"{kind}: {count.kills.total()} kills, {count.lost} lost, {count.doubled} doubled", flush=True)
         for problem in count.problems:
@@ -420,16 +460,16 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--table", action="store_true")
-    parser.add_argument("--only", choices=["controllers", "workers", "resume"])
+    parser.add_argument("--only", choices=["controllers", "workers", "nodes", "resume"])
     parser.add_argument("--kills", type=int)
     given = parser.parse_args()
     if not given.table and not given.check:
-        wanted = {"controllers": 500, "workers": 200}
+        wanted = {"controllers": 500, "workers": 180, "nodes": 20}
         for kind, goal in wanted.items():
             if given.only not in (None, kind):
                 continue
             done = totals().get(kind, {"kills": Counter()})["kills"].total()
-            goal = 2 * len(POINTS) if given.quick and kind == "controllers" else 4 if given.quick else goal
+            goal = (2 * len(POINTS) if kind == "controllers" else 4) if given.quick else goal
             left = given.kills or goal - (0 if given.quick else done)
             while left > 0:  # in pieces, so that an interruption loses little
                 piece = min(left, 50 if kind == "controllers" else 10)

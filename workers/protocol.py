@@ -6,8 +6,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -182,18 +180,3 @@ def lost(assignment: Assignment, message: str, *, failure: str = "crashed", seco
 def was_lost(outcome: Outcome) -> bool:
     """Whether an attempt ended with its worker, and not by anything that its own code raised or returned."""
     return outcome.details.get("worker_lost") is True
-
-
-def to_json(message: Assignment | Event) -> str:
-    """The message as one line of JSON; non-finite numbers as the strings "nan", "inf" and "-inf"."""
-    return json.dumps(_plain(dataclasses.asdict(message)), allow_nan=False, sort_keys=True)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return repr(value)
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value

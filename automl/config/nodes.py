@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from automl.errors import ConfigError
 
+MOST_SHOWN: Final = 50  # errors of one file
 Scalar = bool | int | float | str | None
 Location = tuple[str | int, ...]
 
@@ -97,6 +98,8 @@ class Problems:
             return
         lines = [str(p) for p in sorted(self.found, key=lambda p: (p.line == 0, p.line))]
         head = f"{len(lines)} errors in {source}:\n  " if len(lines) > 1 else ""
+        if len(lines) > MOST_SHOWN:
+            lines[MOST_SHOWN:] = [f"and {len(lines) - MOST_SHOWN} more"]
         raise ConfigError(head + "\n  ".join(lines))
 
 

@@ -107,6 +107,7 @@ class BudgetSection(Section):
     time: Seconds | None = None
     worker_time: Seconds | None = None
     target: float | None = None
+    gain: Annotated[float, Field(gt=0)] | None = None
 
 
 class ResourcesSection(Section):

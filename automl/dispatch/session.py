@@ -61,6 +61,7 @@ class Session:
             raise
         self.num_slots = num_slots or _room(resources)
         self.dashboard = _dashboard()
+        self.head: str = ray.get_runtime_context().gcs_address
 
     def close(self) -> None:
         """Leave Ray; end it where it was started here."""
