@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import threading
 import time
 from collections import deque
@@ -17,6 +18,7 @@ from .steering.limits import Limits
 from .suggesters.base import Suggester
 from .trial import Trial, TrialState
 
+SWITCH_SECONDS: Final = 0.0005  # the thread must not keep the controller from its mail for Python's 5 ms at a time
 NUM_GAINS: Final = 3  # suggestions in a row that must expect too little before a sweep ends for it
 
 
@@ -122,6 +124,8 @@ class Ahead(Suggestions):
         self._patience = math.inf
         self._waiting_since: float | None = None
         self._busy = self._closed = False
+        self._switch_interval = sys.getswitchinterval()
+        sys.setswitchinterval(SWITCH_SECONDS)
         self._thread = threading.Thread(target=self._work, name="automl-suggester", daemon=True)
         self._thread.start()
 
@@ -162,6 +166,7 @@ class Ahead(Suggestions):
 
     def close(self) -> None:
         """Let the thread end; one that is in the middle of a suggestion ends after it."""
+        sys.setswitchinterval(self._switch_interval)
         with self._condition:
             self._closed = True
             self._condition.notify()

@@ -232,6 +232,7 @@ _RULES = {
     "model_type": "a mapping of names to values",
     "list_type": "a list",
     "too_short": "at least one item",
+    "greater_than": "more than {gt:g}",
     "greater_than_equal": "{ge:g} or more",
     "less_than": "less than {lt:g}",
     "literal_error": "one of {expected}",
