@@ -22,6 +22,7 @@ WANTED = 95.0
 TESTS = [
     "tests/automl/ledger/test_ledger.py",
     "tests/automl/ledger/test_migrations.py",
+    "tests/automl/ledger/test_troubles.py",
     "tests/automl/ledger/test_disks.py",
     "tests/automl/ledger/test_postgres.py",
     "tests/automl/test_fold.py",

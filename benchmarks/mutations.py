@@ -45,6 +45,7 @@ TESTS = [
     "tests/automl/test_fold.py",
     "tests/automl/ledger/test_ledger.py",
     "tests/automl/ledger/test_migrations.py",
+    "tests/automl/ledger/test_troubles.py",
     "tests/automl/ledger/test_disks.py",
 ]
 SLOW = 3.0  # seconds of a test that is left out

@@ -223,3 +223,34 @@ def test_the_object_that_is_printed() -> None:
         "seconds": 2.0,
         "peak_memory_bytes": 7,
     }
+
+
+def test_an_attempt_that_no_worker_saw_fails_with_its_cause() -> None:
+    trial = running(2)
+    failed = Ended.failed(trial, "out_of_memory", "far too large", 7.0, {"estimated_memory_bytes": 5, "why": "x"})
+    assert (failed.trial, failed.outcome.attempt, failed.outcome.ending) == (0, 2, Ending.FAILED)
+    after = folded(failed, trial=trial)
+    assert (after.state, after.failure, after.message) == (TrialState.FAILED, "out_of_memory", "far too large")
+    assert (after.ended, after.seconds, after.peak_memory_bytes) == (7.0, trial.seconds, None)
+    assert after.details == {**trial.details, "estimated_memory_bytes": 5, "why": "x"}
+    assert after.metrics["estimated_memory_bytes"] == 5.0
+    assert Ended.failed(trial, "crashed", "", 7.0).outcome.details == {}
+
+
+def test_memory_is_the_largest_of_all_attempts() -> None:
+    trial = running()
+    for attempt, peak in ((1, 9), (2, 4), (3, None)):
+        lost = Outcome(0, attempt, Ending.FAILED, failure="crashed", seconds=1.0, peak_memory_bytes=peak)
+        trial = folded(Ended(lost, TrialState.WAITING, None, at=3.0), Begun(0, attempt + 1, 4.0), trial=trial)
+        assert trial.peak_memory_bytes == 9
+    done = folded(ended(4, TrialState.COMPLETED), trial=trial)
+    assert (done.metrics["peak_memory_bytes"], done.metrics["seconds"]) == (9.0, 5.0)
+
+
+def test_a_worker_is_remembered_and_one_without_a_name_is_not() -> None:
+    trial = running()
+    assert folded(Started(0, 1, ""), trial=trial) is trial
+    named = folded(Started(0, 1, "host:7"), trial=trial)
+    assert named.details == {"worker": "host:7"}
+    assert folded(Started(0, 1, "host:7"), trial=named) is named
+    assert folded(Started(0, 2, "other:8"), trial=named) is named

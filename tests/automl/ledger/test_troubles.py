@@ -1,0 +1,148 @@
+"""Where a store is, what is said when it cannot be used, and what is waited for."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from automl.errors import StoreError
+from automl.ledger import store, trouble
+
+
+def test_a_store_is_a_folder_a_file_a_server_or_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "s" / "ledger.sqlite3"
+    assert store.locate("s") == (f"sqlite:///{file}", file, tmp_path / "s")
+    other = tmp_path / "x.db"
+    assert store.locate("sqlite:///x.db") == (f"sqlite:///{other}", other, tmp_path)
+    assert store.locate("sqlite://") == ("sqlite://", None, None)
+    server = "postgresql+psycopg://host/name"
+    assert store.locate("postgresql://host/name") == (server, None, tmp_path / ".automl")
+    assert store.locate("mysql+pymysql://host/name")[0] == "mysql+pymysql://host/name"
+    with pytest.raises(StoreError, match="must have no NUL"):
+        store.locate("a\0b")
+    with pytest.raises(StoreError, match="is a folder or sqlite:///FILE"):
+        store.locate("sqlite:///")
+
+
+@pytest.mark.parametrize(
+    ("url", "found"),
+    [
+        (".automl", False),
+        ("postgresql://u@h/d", False),
+        ("postgresql://u:p@h/d", True),
+        ("postgresql://h/d?password=x", True),
+        ("postgresql://h/d?PassWd=x", True),
+        ("postgresql://h/d?passfile=x", False),
+    ],
+)
+def test_a_password_in_a_url_is_seen_and_never_shown(url: str, found: bool) -> None:
+    assert store.has_password(url) is found
+    if "://" in url:
+        assert store.shown(url) == "postgresql://u:***@h/d".replace(
+            "u:***@", url[13:].split("h/d")[0].replace(":p", ":***")
+        )
+
+
+@pytest.mark.parametrize("url", ["nothing://h/d", "postgresql://h:port/d"])
+def test_what_is_no_url_is_told_without_repeating_it(url: str) -> None:
+    with pytest.raises(StoreError) as caught:
+        store.open_engine(url, create=True, readonly=False)
+    assert "must be a folder or a database URL" in str(caught.value) or "nothing" in str(caught.value)
+
+
+def test_a_kind_of_store_whose_package_is_missing_is_told() -> None:
+    with pytest.raises(StoreError, match="needs the package 'pymssql'"):
+        store.open_engine("mssql+pymssql://h/d", create=True, readonly=False)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("database disk image is malformed", r"the file is damaged \(database disk image is malformed\).*no backup"),
+        ("file is not a database", "the file is damaged"),
+        ("database is locked", "locked by another process for more than 30 s"),
+        ("the server is busy", "locked by another process"),
+        ("database or disk is full", "the disk is full; what was recorded before is kept"),
+        ("disk I/O error", r"cannot be read or written \(disk I/O error\)"),
+        ("attempt to write a readonly database", "cannot be written to, the file or its folder is read-only"),
+        ("  something else ", "^store: something else$"),
+    ],
+)
+def test_what_a_database_says_is_told_in_our_words(said: str, told: str) -> None:
+    with pytest.raises(StoreError, match=told), trouble.translated("store"):
+        raise sa.exc.OperationalError("SELECT 1", {}, sqlite3.OperationalError(said))
+
+
+def test_errors_of_files_and_records_are_the_stores() -> None:
+    with pytest.raises(StoreError, match=r"^store: No space left"), trouble.translated("store"):
+        raise OSError(28, "No space left on device")
+    with pytest.raises(StoreError, match="text that cannot be read"), trouble.translated("store"):
+        b"\xff".decode()
+    with pytest.raises(StoreError, match="a record cannot be read: KeyError: 'loss'"), trouble.decoding("store"):
+        _ = {}["loss"]
+    with pytest.raises(StoreError, match=r"^mine$"), trouble.decoding("store"):
+        raise StoreError("mine")
+
+
+def test_a_damaged_store_names_its_backup(tmp_path: Path) -> None:
+    file = tmp_path / "ledger.sqlite3"
+    kept = tmp_path / "backup" / "ledger.sqlite3"
+    assert trouble.backup_of(file) == kept
+    assert str(trouble.damaged(str(file), "why")).endswith("(why). It was left as it is; there is no backup")
+    kept.parent.mkdir()
+    kept.touch()
+    told = str(trouble.damaged(str(file), "why"))
+    assert f"is {kept}: move {file}* away and copy it to {file}" in told
+
+
+class Lost(Exception):
+    """What a driver raises, with a code of SQLSTATE."""
+
+    def __init__(self, sqlstate: str | None) -> None:
+        self.sqlstate = sqlstate
+
+
+@pytest.mark.parametrize(
+    ("code", "waited_for"),
+    [
+        (None, True),
+        ("08006", True),
+        ("57P01", True),
+        ("40001", True),
+        ("53300", True),
+        ("42P01", False),
+        ("23505", False),
+    ],
+)
+def test_only_what_passes_by_itself_is_tried_again(code: str | None, waited_for: bool) -> None:
+    assert trouble.passing(sa.exc.OperationalError("", {}, Lost(code))) is waited_for
+    assert not trouble.passing(sa.exc.ProgrammingError("", {}, Lost(code)))
+    assert trouble.passing(sa.exc.ProgrammingError("", {}, Lost(code), connection_invalidated=True)) is waited_for
+    assert not trouble.passing(sa.exc.OperationalError("", {}, sqlite3.OperationalError("database is locked")))
+
+
+def test_it_is_tried_again_until_it_works_or_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    now: list[float] = [0.0]
+    monkeypatch.setattr(trouble.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(trouble.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+    tries: list[float] = []
+
+    def fails(until: float, code: str = "08006") -> str:
+        tries.append(now[0])
+        if now[0] < until:
+            raise sa.exc.OperationalError("", {}, Lost(code))
+        return "done"
+
+    assert trouble.persistently(lambda: fails(5.0)) == "done"
+    assert tries[:2] == [0.0, 0.25]
+    with pytest.raises(sa.exc.OperationalError):
+        trouble.persistently(lambda: fails(1000.0), seconds=60.0)
+    assert 64.0 < now[0] < 66.0
+    tries.clear()
+    with pytest.raises(sa.exc.OperationalError):
+        trouble.persistently(lambda: fails(1000.0, "42P01"))
+    assert len(tries) == 1
