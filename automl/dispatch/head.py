@@ -18,20 +18,21 @@ class Head:
     Nothing may be asked of Ray itself once it is not: such calls wait, and then end the process.
 
     Args:
-        address: host and port of its global control store.
+        address: host and port of its global control store; "" for one that is never asked.
     """
 
     def __init__(self, address: str) -> None:
         self._address = address
         host, _, port = address.rpartition(":")
-        self._host, self._port = host.strip("[]"), int(port)
+        self._host, self._port = host.strip("[]"), int(port or 0)
         self._asked = self._answered = time.monotonic()
 
     def answers(self) -> bool:
         """Whether it is there at this moment."""
         self._asked = time.monotonic()
         try:
-            socket.create_connection((self._host, self._port), timeout=ASK_SECONDS).close()
+            if self._address:
+                socket.create_connection((self._host, self._port), timeout=ASK_SECONDS).close()
         except OSError:
             return False
         self._answered = self._asked

@@ -42,6 +42,9 @@ class Session:
 
     Raises:
         UsageError: Ray cannot be reached or started; the message says what to do.
+
+    Attributes:
+        head: host and port of the cluster's head, "" where a client's server stands between.
     """
 
     def __init__(self, address: str | None, num_slots: int | None, resources: Resources) -> None:
@@ -61,7 +64,7 @@ class Session:
             raise
         self.num_slots = num_slots or _room(resources)
         self.dashboard = _dashboard()
-        self.head: str = ray.get_runtime_context().gcs_address
+        self.head: str = "" if (address or "").startswith("ray://") else ray.get_runtime_context().gcs_address
 
     def close(self) -> None:
         """Leave Ray; end it where it was started here."""

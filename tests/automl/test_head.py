@@ -28,3 +28,12 @@ def test_a_head_that_answers_again_in_time_is_not_lost(monkeypatch: pytest.Monke
     now[0] = 51.0
     with pytest.raises(AutomlError, match="has not answered for 20 s"):
         watched.ask()
+
+
+def test_one_that_cannot_be_asked_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(head.time, "monotonic", lambda: now[0])
+    watched = head.Head("")
+    for now[0] in (5.0, 100.0, 100.5):
+        watched.ask()
+        assert watched.answers()
