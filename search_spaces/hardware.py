@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -43,6 +43,7 @@ class Hardware:
         host: name of the machine.
         slow: precision to the reason why it runs here without hardware support, slower than fp32.
         rpc: whether this torch was built with RPC.
+        slots: worker slots among which the ranks of a trial are shared out; 0 for as many as GPUs, else cores.
     """
 
     num_cpus: int
@@ -53,11 +54,36 @@ class Hardware:
     host: str = ""
     slow: Mapping[str, str] = field(default_factory=dict)
     rpc: bool = True
+    slots: int = 0
 
     @property
     def device(self) -> str:
         """What a trial trains on: "cuda" where there is a GPU, else "cpu"."""
         return "cuda" if self.gpus else "cpu"
+
+    @property
+    def num_slots(self) -> int:
+        """`slots`, or as many as there are GPUs, else cores."""
+        return self.slots or len(self.gpus) or self.num_cpus
+
+    def in_slots(self, cpus: int, gpus: float, workers: int | None) -> Hardware:
+        """This machine as trials see it in slots of so many cores and GPUs: without its GPUs where a slot has none.
+
+        Args:
+            workers: the number of slots, None for as many as there is room for.
+        """
+        room = self.num_cpus // max(1, cpus)
+        if not gpus:
+            found = self._without_gpus() if self.gpus else self
+            return replace(found, slots=max(1, workers or room))
+        if gpus < 1:  # NCCL takes one rank a GPU
+            return replace(self, slots=1)
+        return replace(self, slots=max(1, workers or min(room, int(len(self.gpus) / gpus))))
+
+    def _without_gpus(self) -> Hardware:
+        precisions, slow = _cpu_precisions()
+        backends = tuple(backend for backend in self.backends if backend != "nccl")
+        return replace(self, gpus=(), precisions=precisions, slow=slow, backends=backends)
 
     def lacks_precision(self, precision: str) -> str | None:
         """Why a precision cannot be used here; None where it can."""

@@ -60,7 +60,7 @@ class Worker:
         self._arrived = threading.Condition()
         self._halts: dict[tuple[int, int], Halt] = {}
         self._moved, self._steps = time.monotonic(), 0
-        self._meeting: Any = None
+        self._meeting: Any = None  # kept until the next one: other ranks may still leave it
         self._running = self._leaving = False
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self._on_notice)
@@ -97,7 +97,6 @@ class Worker:
             outcome = run(context, self._objective)
         self._running = False
         self._halts.pop(key, None)
-        self._meeting = None
         if self._leaving:
             message = outcome.message or "the machine of its worker is being taken away"
             outcome = replace(outcome, message=message, details={**outcome.details, LEAVING: True})

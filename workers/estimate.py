@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -199,30 +200,32 @@ class _Flow:
         self.precision = Precision(settings.precision, torch.device("cpu"))
         rows = max(1, len(next(iter(batch.values()))) // count)
         self.batch = {key: value[:rows] for key, value in batch.items()}
-        shapes = boundaries([shadow(stage) for stage in stages], self.batch)[part - 1] if part else ()
-        self.shapes = [shape.shape for shape in shapes]
+        between = [[x.shape for x in row] for row in boundaries([shadow(stage) for stage in stages], self.batch)]
+        self.received, self.returned = [[], *between][part], [*between, []][part]
+        self.kept: list[Any] = []
         self.inputs = named(self.module, self.batch)
         self.as_tuple: Callable[[Any], tuple[Tensor, ...]] = as_tuple
 
     def run(self, drop_gradients: bool) -> None:
         """One update's gradients."""
-        buffers = [[torch.empty(shape) for shape in self.shapes] for _ in range(self.count)]
-        cache: list[tuple[Tensor, ...]] = []
+        from .parallel.strategies.pipeline import KEPT
+
+        inputs, gradients = self._buffers(self.received, grad=True), self._buffers(self.returned, grad=False)
+        self.kept = [*self.kept, (inputs, gradients)][-KEPT:]  # a schedule keeps them, and one of another shape too
+        cache: list[tuple[tuple[Tensor, ...], list[Tensor] | None]] = []
         for index in range(self.count):
             if len(cache) == self.flight:
-                self._back(cache.pop(0))
-            received = [buffer.detach().requires_grad_() for buffer in buffers[index]]
+                torch.autograd.backward(*cache.pop(0))
             with self.precision.autocast():
-                output = self.module(*received, **self.inputs)
+                output = self.module(*inputs[index], **self.inputs)
                 result = (self.workload.criterion(output, self.batch),) if self.last else self.as_tuple(output)
-            cache.append(tuple(x.float() for x in result))
-            del output, result, received
+            cache.append((tuple(x.float() for x in result), None if self.last else gradients[index]))
+            del output, result
         while cache:
-            self._back(cache.pop(0))
+            torch.autograd.backward(*cache.pop(0))
 
-    @staticmethod
-    def _back(outputs: tuple[Tensor, ...]) -> None:
-        torch.autograd.backward(outputs, [torch.ones_like(x) for x in outputs])
+    def _buffers(self, shapes: list[torch.Size], *, grad: bool) -> list[list[Tensor]]:
+        return [[torch.empty(shape, requires_grad=grad) for shape in shapes] for _ in range(self.count)]
 
 
 def _dropping(module: nn.Module) -> list[Any]:
@@ -248,6 +251,7 @@ def _bytes(tensors: Any) -> int:
 
 
 def _largest(workload: Trainable) -> Batch:
-    """The batch with most elements among the first ones."""
-    found = (batch for batch, _ in zip(workload.train_batches(0), range(_LOOKED_AT), strict=False))
-    return max(found, key=lambda batch: max(value.numel() for value in batch.values()))
+    """The batch with most elements among the first ones, or among all that the trial will see."""
+    count = min(_LOOKED_AT, Settings.of(workload).max_updates or _LOOKED_AT)
+    found = islice(workload.train_batches(0), count)
+    return max(found, key=lambda batch: sum(value.numel() for value in batch.values()))

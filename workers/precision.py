@@ -1,4 +1,7 @@
-"""Number formats of training: fp32, tf32, bf16 and fp16 with dynamic loss scaling; master weights stay fp32."""
+"""Number formats of training: fp32, tf32, bf16 and fp16 with dynamic loss scaling; master weights stay fp32.
+
+fp64 is no knob: it tells rounding from mistakes (benchmarks/strategies.py).
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from search_spaces.errors import UsageError
 
 _AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
-PRECISIONS = ("fp32", "tf32", *_AUTOCAST)
+PRECISIONS = ("fp32", "tf32", *_AUTOCAST, "fp64")
 MATMUL_PRECISIONS = ("highest", "high", "medium")
 
 
@@ -62,7 +66,6 @@ class Precision:
         if name == "tf32" and (device.type != "cuda" or torch.cuda.get_device_capability(device) < (8, 0)):
             raise UsageError("tf32 needs an NVIDIA GPU of compute capability 8.0 or later")
         self.name, self.device = name, device
-        self.dtype = _AUTOCAST.get(name, torch.float32)
         self.scaler = LossScaler() if name == "fp16" else None
 
     @property
@@ -72,9 +75,25 @@ class Precision:
 
     def autocast(self) -> AbstractContextManager[Any]:
         """The context of the forward pass and the loss."""
-        if self.dtype is torch.float32:
+        if self.name not in _AUTOCAST:
             return nullcontext()
-        return torch.autocast(self.device.type, dtype=self.dtype)
+        return torch.autocast(self.device.type, dtype=_AUTOCAST[self.name])
+
+
+def wide(tensor: Tensor) -> Tensor:
+    """The same numbers in fp32, or in fp64 where they are that already."""
+    return tensor if tensor.dtype is torch.float64 else tensor.float()
+
+
+@contextmanager
+def weights_in(precision: str) -> Iterator[None]:
+    """Build models, and whatever else asks for no format, in fp64 where that is the precision."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64 if precision == "fp64" else torch.float32)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 @contextmanager

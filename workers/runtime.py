@@ -14,7 +14,7 @@ from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selectiv
 from search_spaces.errors import UsageError
 
 from .memory import allocate_by
-from .precision import matmul_precision
+from .precision import matmul_precision, weights_in
 from .settings import Settings
 
 _MATRIX_PRODUCTS = frozenset(
@@ -40,7 +40,7 @@ def switches(settings: Settings, threads: int) -> Iterator[None]:
     if settings.compact_memory:
         allocate_by(1 << 17)
     try:
-        with matmul_precision(settings.precision, settings.matmul_precision):
+        with matmul_precision(settings.precision, settings.matmul_precision), weights_in(settings.precision):
             yield
     finally:
         torch.set_num_threads(before)

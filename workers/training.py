@@ -26,8 +26,9 @@ from .memory import PeakMemory, nbytes, trim
 from .optimizers import build_optimizer, step
 from .parallel import strategy_class
 from .parallel.mesh import Mesh, connect, disconnect
-from .precision import Precision
+from .precision import Precision, weights_in
 from .profiling import profiling
+from .protocol import LEAVING
 from .runtime import recompute, switches
 from .selection import Selection
 from .settings import Settings, options
@@ -90,7 +91,9 @@ class Trainer:
     def _model(self) -> torch.nn.Module:
         torch.manual_seed(self.context.seed)
         form = torch.channels_last if self.settings.memory_format == "channels_last" else torch.contiguous_format
-        model = self.workload.build_model().to(self.device)
+        with weights_in("fp32"):  # the same numbers under every precision
+            model = self.workload.build_model()
+        model.to(self.device, torch.get_default_dtype())
         for parameter in model.parameters():
             if parameter.ndim == 4:
                 parameter.data = parameter.data.contiguous(memory_format=form)
@@ -305,6 +308,8 @@ class Trainer:
         """Free what the strategy started, and tell what was counted."""
         self.context.details["skipped_updates"] = self.skipped
         self.context.details["state_bytes"] = self._held()
+        if self.strategy.spends_process:
+            self.context.details[LEAVING] = True
         found = getattr(self.strategy, "contributions", None)
         if found is not None:
             table = found.table(self.strategy.parameters(), self._state_bytes)

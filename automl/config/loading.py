@@ -79,7 +79,9 @@ class _Checker:
     """Checks what the schema cannot: names of extensions, the space, goals and data."""
 
     def __init__(self, root: Node, document: Document, problems: Problems, hardware: Hardware) -> None:
-        self.root, self.document, self.problems, self.hardware = root, document, problems, hardware
+        self.root, self.document, self.problems = root, document, problems
+        slot = document.resources
+        self.hardware = hardware.in_slots(slot.cpus, slot.gpus, document.workers)
 
     def config(self, path: Path, objective: bool | None) -> Config | None:
         """The configuration; None, with problems, where something is wrong."""

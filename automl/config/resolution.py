@@ -66,6 +66,7 @@ class Resolution:
         self._select(entries)
         if len(self.problems.found) > before:
             return None
+        self._narrow()
         for name in self.explicit:
             self._check_conditions(self.tuned[name])
         self._settle_conditions()
@@ -221,6 +222,24 @@ class Resolution:
                     self._refuse(name, f"{reason}; tune {parent} too, or fix it otherwise")
                     return
         self.dropped.append(Dropped(name, None, reason))
+
+    def _narrow(self) -> None:
+        """Drop the choices that a declared constraint rules out by what is not tuned."""
+        for constraint in self.declaration.constraints:
+            names = [name for name in constraint.names if name in self.tuned]
+            others = {name: self._fixed_value(name) for name in constraint.names if name not in self.tuned}
+            parameter = self.tuned[names[0]] if len(names) == 1 else None
+            if not isinstance(parameter, Choice) or not others or None in others.values():
+                continue
+            bound = constraint.bind(others)  # type: ignore[arg-type]
+            kept = [value for value in parameter.choices if bound.evaluate({parameter.name: value})]
+            if kept and len(kept) < len(parameter.choices):
+                default = parameter.default if parameter.default in kept else kept[0]
+                changed = {**parameter.to_dict(), "choices": kept, "default": default}
+                self.tuned[parameter.name] = parameter_from_dict(changed)
+                given = " and ".join(f"{name} {shown(value)}" for name, value in others.items())
+                gone = [value for value in parameter.choices if value not in kept]
+                self.dropped += [Dropped(parameter.name, value, f"{given}, and {constraint}") for value in gone]
 
     def _declared_constraints(self) -> list[str]:
         """The workload's constraints, with the values of what is not tuned put in."""

@@ -24,6 +24,7 @@ def caveats(snapshot: Snapshot, space: Space) -> Iterator[str]:
     yield from at_bounds(best, space)
     yield from _few(snapshot, space)
     yield from _failing(snapshot, space)
+    yield from _skipping(snapshot)
 
 
 def at_bounds(best: Trial, space: Space) -> Iterator[str]:
@@ -53,6 +54,18 @@ def _failing(snapshot: Snapshot, space: Space) -> Iterator[str]:
         yield f"{len(failed)} of {len(snapshot.trials)} trials failed:{text.reasons(failed)}"
     if culprit := dominating(failed, [t for t in snapshot.trials if t.state.finished and not t.failure], space):
         yield culprit
+
+
+def _skipping(snapshot: Snapshot) -> Iterator[str]:
+    """Updates that were left out because a gradient was not finite."""
+    found = [trial for trial in snapshot.trials if trial.metrics.get("skipped_updates")]
+    if found:
+        most = max(found, key=lambda trial: trial.metrics["skipped_updates"])
+        share = text.number(most.metrics["skipped_updates"])
+        if "updates" in most.metrics:
+            share += f" of {text.number(most.metrics['updates'])}"
+        trials = "1 trial" if len(found) == 1 else f"{len(found)} trials"
+        yield f"{trials} skipped updates whose gradients were not finite, trial {most.number} most: {share}"
 
 
 def dominating(failed: Sequence[Trial], succeeded: Sequence[Trial], space: Space) -> str | None:

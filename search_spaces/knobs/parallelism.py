@@ -118,7 +118,7 @@ class Parallelism(Knob):
         plan: what the workload declares: names, or a mapping or data class whose non-empty fields count.
         values: values of what the workload does not tune, such as {"num_heads": 8}, put into constraints; every
             other name in a constraint must be a parameter of the space.
-        slots: worker slots, by default the GPUs, else the cores.
+        slots: worker slots, by default those of the hardware.
         parallelism, ranks: adjust these parameters (see `Knob`); numbers of ranks are by default the powers of two
             up to the slots, and the slots.
     """
@@ -161,7 +161,7 @@ def _wanted(options: Mapping[str, Any], strategies: Mapping[str, Needs]) -> list
 
 
 def _machine(hardware: Hardware, options: Mapping[str, Any]) -> tuple[_Machine, list[Dropped]]:
-    slots = int(options.get("slots") or len(hardware.gpus) or hardware.num_cpus)
+    slots = int(options.get("slots") or hardware.num_slots)
     given = options.get("ranks", True)
     given = given.get("choices", True) if isinstance(given, Mapping) else given
     counts = list(given) if isinstance(given, list | tuple) else _powers_of_two(slots)

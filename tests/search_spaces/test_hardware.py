@@ -69,3 +69,14 @@ def test_why_a_backend_is_missing() -> None:
 )
 def test_what_every_gpu_can_do(gpus: tuple[Gpu, ...], cuda: bool, precisions: tuple[str, ...]) -> None:
     assert _gpu_precisions(gpus, cuda) == precisions
+
+
+def test_trials_see_what_their_slots_have() -> None:
+    gpus = Hardware(8, 2**34, (A100,) * 4, ("fp32", "tf32", "bf16", "fp16"), ("gloo", "nccl"))
+    assert gpus.in_slots(1, 1.0, None).num_slots == 4
+    assert gpus.in_slots(4, 1.0, None).num_slots == 2
+    assert gpus.in_slots(1, 0.5, 8).num_slots == 1, "ranks do not share a GPU"
+    on_cores = gpus.in_slots(2, 0.0, None)
+    assert (on_cores.device, on_cores.num_slots, on_cores.backends) == ("cpu", 4, ("gloo",))
+    assert on_cores.lacks_precision("tf32")
+    assert Hardware(2, 2**33).in_slots(1, 0.0, 6).num_slots == 6, "a cluster has more than this machine"

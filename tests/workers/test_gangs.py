@@ -63,6 +63,28 @@ def test_a_rank_that_hangs_ends_all(runner, fault):
     assert "in weight" in log or fault == "stop"
 
 
+class Thorough(Toy):
+    """Evaluates for longer than an attempt may stand still."""
+
+    def evaluate(self, model, device):
+        end = time.monotonic() + 10.0
+        while time.monotonic() < end:
+            metrics = super().evaluate(model, device)
+            time.sleep(0.1)
+        return metrics
+
+
+def thorough(context: Context):
+    return Thorough(context.params, {}, context.assignment.fixed, seed=context.seed).run(context)
+
+
+def test_ranks_wait_while_rank_0_evaluates_for_long(runner):
+    """Sockeye's issue 995: what rank 0 does alone is no hang, and no time-out of the others."""
+    runner.objective = thorough
+    outcome = runner(ranks=2, parallelism="ddp", max_updates=2, limits=Limits(timeout_seconds=8.0))
+    assert (outcome.ending, outcome.failure) == (Ending.COMPLETED, None), outcome.message
+
+
 def assert_gone(runner, ranks):
     for rank in range(ranks):
         with pytest.raises(ProcessLookupError):

@@ -22,7 +22,8 @@ TWO = [
 ]
 FOUR = [{"parallelism": "data_tensor"}, {"parallelism": "data_pipeline"}, {"parallelism": "pipeline"}]
 COMMON = {"max_updates": 8, "evaluate_updates": 1, "optimizer": "sgd", "learning_rate": 0.3, "rows": 7}
-BASES = [{}, {"tied": True}, {"precision": "bf16"}, {"accumulation": 2}]
+BASES = [{}, {"tied": True}, {"precision": "bf16"}, {"accumulation": 2}, {"precision": "fp64"}]
+TOLERANCE = {"bf16": 2e-2, "fp64": 1e-12}
 
 
 @pytest.fixture(scope="module")
@@ -54,12 +55,13 @@ def test_losses_and_weights_are_those_of_single(tmp_path, alone, ranks, strategi
         check(alone, base, result, tmp_path / str(index))
 
 
-def test_accumulation_and_bf16_under_every_strategy(tmp_path, alone):
+def test_accumulation_bf16_and_fp64_under_every_strategy(tmp_path, alone):
+    """In fp64, where rounding is out of the question, the curves are the same to the last digits."""
     trials = [{"parallelism": name, **base} for name in sorted({s["parallelism"] for s in TWO}) for base in BASES[2:]]
     results = run_all(tmp_path, [{**COMMON, **trial} for trial in trials], 2)
     for index, (trial, result) in enumerate(zip(trials, results, strict=True)):
         base = {key: value for key, value in trial.items() if key != "parallelism"}
-        check(alone, base, result, tmp_path / str(index), tolerance=2e-2 if "precision" in base else 1e-5)
+        check(alone, base, result, tmp_path / str(index), tolerance=TOLERANCE.get(base.get("precision"), 1e-5))
 
 
 def test_a_run_goes_on_under_any_other_strategy(tmp_path):

@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from workers.context import Context
 from workers.parallel.balance import balanced
+from workers.precision import wide
 from workers.workloads._trained import Trained
 from workers.workloads.base import ParallelPlan
 
@@ -99,7 +100,7 @@ class Toy(Trained):
 
     def criterion(self, output: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
         target = batch["tokens"][:, 1:]
-        return functional.cross_entropy(output.flatten(0, 1).float(), target.flatten(), ignore_index=0, reduction="sum")
+        return functional.cross_entropy(wide(output).flatten(0, 1), target.flatten(), ignore_index=0, reduction="sum")
 
     def weight(self, batch: Mapping[str, Tensor]) -> float:
         return float((batch["tokens"][:, 1:] != 0).sum())

@@ -11,14 +11,16 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 from workers.memory import Contributions
+from workers.precision import wide
 
+from .mesh import side_group
 from .needs import Needs
 
 if TYPE_CHECKING:
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
     from .mesh import Mesh
 
 Tensors = dict[str, Tensor]
-T = TypeVar("T")
 
 
 class Strategy(ABC):
@@ -46,6 +47,8 @@ class Strategy(ABC):
     """
 
     needs: ClassVar[Needs]
+    apart: ClassVar[bool] = False  # whether ranks hold different parameters, which rank 0 must collect
+    spends_process: ClassVar[bool] = False  # whether torch keeps state in it that another attempt cannot use
 
     def __init__(
         self, mesh: Mesh, workload: Trainable, device: torch.device, options: Mapping[str, Any] | None = None
@@ -103,7 +106,11 @@ class Strategy(ABC):
 
     def state(self) -> Tensors:
         """Whole parameters and buffers by canonical name, on the CPU of rank 0; empty on other ranks."""
-        gathered = {name: self.gather(p.detach(), name) for name, p in self.parameters().items()}
+        gathered: Tensors = {}
+        for name, parameter in self.parameters().items():
+            whole = self.gather(parameter.detach(), name)
+            if self._collects:
+                gathered[name] = whole
         gathered |= {name: b.detach().cpu() for name, b in self.buffers().items()}
         return self.merge(gathered)
 
@@ -117,11 +124,17 @@ class Strategy(ABC):
 
     def optimizer_state(self, optimizer: Optimizer) -> dict[str, Tensors]:
         """Whole state tensors by parameter and key, on the CPU of rank 0; empty on other ranks."""
-        result: dict[str, Tensors] = {}
+        flat: Tensors = {}
         for name, parameter in self.parameters().items():
-            entries = sorted((k, v) for k, v in optimizer.state.get(parameter, {}).items() if isinstance(v, Tensor))
-            result[name] = {key: self.gather(value.detach(), name) for key, value in entries}
-        return self.merge(result)
+            for key, value in sorted(optimizer.state.get(parameter, {}).items()):
+                whole = self.gather(value.detach(), name) if isinstance(value, Tensor) else None
+                if whole is not None and self._collects:
+                    flat[f"{name}|{key}"] = whole
+        result: dict[str, Tensors] = {}
+        for joined, tensor in self.merge(flat).items():
+            name, _, key = joined.rpartition("|")
+            result.setdefault(name, {})[key] = tensor
+        return result
 
     def load_optimizer_state(self, optimizer: Optimizer, state: Mapping[str, Mapping[str, Tensor]]) -> None:
         """Overwrite the optimizer's state by whole tensors, which every rank has."""
@@ -139,9 +152,14 @@ class Strategy(ABC):
             if entries:
                 optimizer.state[parameter] = entries
 
-    def merge(self, mine: dict[str, T]) -> dict[str, T]:
+    def merge(self, mine: Tensors) -> Tensors:
         """What all ranks hold by name, on rank 0; empty on other ranks. Here every rank holds everything."""
         return mine if self.mesh.rank == 0 else {}
+
+    @property
+    def _collects(self) -> bool:
+        """Whether what is gathered here is needed: only one whole tensor at a time is kept elsewhere."""
+        return self.mesh.rank == 0 or self.apart
 
     def gather(self, tensor: Tensor, name: str) -> Tensor:
         """The whole of a parameter (or of what is shaped like it) of which this rank holds a part, on the CPU."""
@@ -206,7 +224,7 @@ class Strategy(ABC):
         total = torch.zeros((), device=self.device)
         for copies, grads in by_copies.items():
             norms = torch._foreach_norm(grads)
-            total += torch.stack([norm.float() for norm in norms]).square().sum() / copies
+            total += torch.stack([wide(norm) for norm in norms]).square().sum() / copies
         return total
 
     def copies(self, name: str, parameter: nn.Parameter) -> int:
@@ -240,7 +258,7 @@ class ModuleStrategy(Strategy):
             with self.synchronised(last):
                 with precision.autocast(), self.recording():
                     loss = self.workload.loss(self.model, part)
-                mean = loss.float() / weight if real else loss.float() * 0.0
+                mean = wide(loss) / weight if real else wide(loss) * 0.0
                 (mean * (precision.scale * self.mean_over())).backward()  # type: ignore[no-untyped-call]
             total += mean.detach()
         self.settle()
@@ -273,6 +291,23 @@ def contiguous(model: nn.Module) -> None:
     for parameter in model.parameters():
         if not is_sharded(parameter):
             parameter.data = parameter.data.contiguous()
+
+
+def collected(mine: Tensors) -> Tensors:
+    """The tensors of all ranks by name, on rank 0, one after the other; empty on other ranks."""
+    group, rank = side_group(), dist.get_rank()
+    told: list[Any] | None = [None] * dist.get_world_size() if rank == 0 else None
+    dist.gather_object([(name, t.shape, t.dtype) for name, t in mine.items()], told, dst=0, group=group)
+    if told is None:
+        for tensor in mine.values():
+            dist.send(tensor.contiguous(), dst=0, group=group)
+        return {}
+    found = dict(mine)
+    for source, entries in enumerate(told[1:], 1):
+        for name, shape, dtype in entries:
+            found[name] = torch.empty(shape, dtype=dtype)
+            dist.recv(found[name], src=source, group=group)
+    return found
 
 
 def local(tensor: Tensor) -> Tensor:

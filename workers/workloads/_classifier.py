@@ -105,8 +105,10 @@ class Classifier(Declared, Trained):
         """Summed cross entropy, with `label_smoothing`."""
         from torch.nn import functional
 
+        from workers.precision import wide
+
         smoothing = float(self.option("label_smoothing"))
-        return functional.cross_entropy(output.float(), batch["label"], reduction="sum", label_smoothing=smoothing)
+        return functional.cross_entropy(wide(output), batch["label"], reduction="sum", label_smoothing=smoothing)
 
     def evaluate(self, model: nn.Module, device: torch.device) -> Mapping[str, float]:
         """`accuracy` and `loss` on the held-out part (or the test set), and `test_accuracy`."""

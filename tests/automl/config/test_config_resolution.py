@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from automl.config.declaration import Declaration
@@ -218,3 +220,15 @@ def test_constraints_on_metrics_and_between_parameters_are_told_apart() -> None:
     metrics, expressions = split_constraints(texts, ["width", "num_heads"])
     assert expressions == ["width * num_heads <= 512"]
     assert metrics == ["peak_memory_bytes <= 8e9", "width <= loss", "nonsense"]
+
+
+def test_choices_that_what_is_fixed_rules_out_are_dropped_with_the_reason() -> None:
+    rule = Expression("parallelism != 'ddp' or width >= 64")
+    declaration = replace(TOY, constraints=(rule,), left_out={})
+    space, resolution = resolve("space: {parallelism: auto, ranks: auto}\nfixed: {width: 32}", declaration=declaration)
+    assert space.parameters["parallelism"].choices == ("single",)
+    assert [(d.parameter, d.value) for d in resolution.dropped] == [("parallelism", "ddp"), ("ranks", None)]
+    assert resolution.dropped[0].reason == "width 32, and parallelism != 'ddp' or width >= 64"
+    space, resolution = resolve("space: {parallelism: auto}\nfixed: {width: 64}", declaration=declaration)
+    assert space.parameters["parallelism"].choices == ("single", "ddp")
+    assert not resolution.dropped

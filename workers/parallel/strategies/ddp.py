@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -38,7 +39,7 @@ class DDP(ModuleStrategy):
             find_unused_parameters=bool(self.options.get("unused_parameters", False)),
             static_graph=bool(self.options.get("static_graph", False)),
             gradient_as_bucket_view=True,
-            broadcast_buffers=False,
+            **once(),
         )
 
     def synchronised(self, last: bool) -> AbstractContextManager[Any]:
@@ -47,3 +48,10 @@ class DDP(ModuleStrategy):
 
     def _replicated(self) -> bool:
         return True
+
+
+def once() -> dict[str, Any]:
+    """Have DistributedDataParallel leave buffers alone in forward, under the name that this torch has for it."""
+    new = "forward_sync_buffers"
+    known = inspect.signature(DistributedDataParallel.__init__).parameters
+    return {new if new in known else "broadcast_buffers": False}

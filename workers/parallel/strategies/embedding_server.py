@@ -17,9 +17,12 @@ from torch.distributed.rendezvous import register_rendezvous_handler
 from torch.nn.parallel import DistributedDataParallel
 
 from search_spaces.errors import UsageError
-from workers.parallel.base import Strategy, T, Tensors
+from workers.parallel.base import Strategy, Tensors, collected
 from workers.parallel.mesh import PATIENCE, side_group, side_store
 from workers.parallel.needs import Needs
+from workers.precision import wide
+
+from .ddp import once
 
 if TYPE_CHECKING:
     from workers.precision import Precision
@@ -50,6 +53,8 @@ class EmbeddingServer(Strategy):
         plan=("embeddings",),
         rpc=True,
     )
+    apart = True
+    spends_process = True  # RPC and distributed autograd remember ranks, and hang or refuse where these change
 
     @classmethod
     def degrees(cls, num_ranks: int, options: Mapping[str, Any]) -> dict[str, int]:
@@ -99,7 +104,7 @@ class EmbeddingServer(Strategy):
             setattr(model.get_submodule(parent) if parent else model, child, remote)
         self.plain = model
         devices = [self.device] if self.device.type == "cuda" else None
-        self.model = DistributedDataParallel(model, device_ids=devices, process_group=trainers, broadcast_buffers=False)
+        self.model = DistributedDataParallel(model, device_ids=devices, process_group=trainers, **once())
 
     def _meet(self) -> None:
         """Start RPC among all ranks, which meet where they met before.
@@ -136,7 +141,7 @@ class EmbeddingServer(Strategy):
             with autograd.context() as context:
                 with precision.autocast():
                     loss = self.workload.loss(self.model, part)
-                mean = loss.float() / weight if real else loss.float() * 0.0
+                mean = wide(loss) / weight if real else wide(loss) * 0.0
                 autograd.backward(context, [mean * (precision.scale * self.batch_degree)])
                 found = autograd.get_gradients(context)
                 for parameter in self._parameters.values():
@@ -161,12 +166,9 @@ class EmbeddingServer(Strategy):
         """One embedding, a dense parameter on each trainer."""
         return 1 if self.serves else self.batch_degree
 
-    def merge(self, mine: dict[str, T]) -> dict[str, T]:
+    def merge(self, mine: Tensors) -> Tensors:
         """Rank 0's and the server's, on rank 0."""
-        boxes: list[Any] | None = [None] * self.mesh.world_size if self.mesh.rank == 0 else None
-        content = mine if self.serves or self.mesh.rank == 0 else {}
-        dist.gather_object(content, boxes, dst=0, group=side_group())
-        return {name: value for box in boxes or [] for name, value in box.items()}
+        return collected(mine if self.serves or self.mesh.rank == 0 else {})
 
     def close(self, failed: bool = False) -> None:
         """Leave RPC; together, unless the attempt failed."""

@@ -15,10 +15,9 @@ from torch import Tensor, nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 
 from search_spaces.errors import UsageError
-from workers.parallel.base import Strategy, T, Tensors, contiguous
-from workers.parallel.mesh import side_group
+from workers.parallel.base import Strategy, Tensors, collected, contiguous
 from workers.parallel.needs import Needs
-from workers.precision import Precision
+from workers.precision import Precision, wide
 
 if TYPE_CHECKING:
     from workers.workloads.base import Batch, Trainable
@@ -27,7 +26,7 @@ __all__ = ["Pipeline"]
 
 _SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}
 _PREFIX = "batch_"  # the schedule has keywords of its own
-_KEPT = 16  # schedules of different shapes, each with its receive buffers
+KEPT = 2  # schedules of different shapes: each keeps its receive buffers
 
 
 class Pipeline(Strategy):
@@ -51,6 +50,7 @@ class Pipeline(Strategy):
         ),
         constraints=("num_layers >= ranks",),
     )
+    apart = True
 
     @classmethod
     def degrees(cls, num_ranks: int, options: Mapping[str, Any]) -> dict[str, int]:
@@ -145,10 +145,12 @@ class Pipeline(Strategy):
         self.stage.precision = precision
         one = {key: value[: len(value) // count] for key, value in batch.items()}
         key = (count, *(value.shape for value in one.values()))
-        schedule = self.schedules.pop(key, None) or self._schedule(one, count)
+        schedule = self.schedules.pop(key, None)
+        if schedule is None:
+            while len(self.schedules) >= KEPT:
+                del self.schedules[next(iter(self.schedules))]
+            schedule = self._schedule(one, count)
         self.schedules[key] = schedule
-        while len(self.schedules) > _KEPT:
-            del self.schedules[next(iter(self.schedules))]
         losses: list[Tensor] = []
         settings: dict[str, Any] = {"target": torch.zeros(count), "return_outputs": False}
         settings |= {_PREFIX + key: value for key, value in batch.items()}
@@ -181,13 +183,9 @@ class Pipeline(Strategy):
         """Stages that share it, times replicas."""
         return self.holders[name] * self.mesh.data
 
-    def merge(self, mine: dict[str, T]) -> dict[str, T]:
+    def merge(self, mine: Tensors) -> Tensors:
         """Collect the stages of the first replica on rank 0."""
-        root = self.mesh.rank == 0
-        boxes: list[Any] | None = [None] * self.mesh.world_size if root else None
-        content = mine if self.mesh.coordinate("data") == 0 else {}
-        dist.gather_object(content, boxes, dst=0, group=side_group())
-        return {name: value for box in boxes or [] for name, value in box.items()}
+        return collected(mine if self.mesh.coordinate("data") == 0 else {})
 
 
 class _Stage(nn.Module):
@@ -205,8 +203,8 @@ class _Stage(nn.Module):
         with self.precision.autocast() if self.precision else nullcontext():
             output = self.body(*(() if self.first else arguments), **named(self.body, batch))
             if self.last:
-                return self.workload.criterion(output, batch).float() * self.factor
-        return tuple(x.float() for x in as_tuple(output))
+                return wide(self.workload.criterion(output, batch)) * self.factor
+        return tuple(wide(x) for x in as_tuple(output))
 
 
 def cut(stages: str | None, model: nn.Module, num_stages: int) -> list[nn.Module]:
@@ -246,7 +244,7 @@ def boundaries(shadows: list[nn.Module], batch: Batch) -> list[tuple[Tensor, ...
     with torch.no_grad():
         for stage in shadows[:-1]:
             output = stage(*(found[-1] if found else ()), **named(stage, metas))
-            found.append(tuple(x.float().requires_grad_() for x in as_tuple(output)))
+            found.append(tuple(wide(x).requires_grad_() for x in as_tuple(output)))
     return found
 
 

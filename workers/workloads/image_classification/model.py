@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
 from search_spaces.errors import UsageError
@@ -94,7 +95,7 @@ class Stage(nn.Module):
 
 def scaled(images: Tensor) -> Tensor:
     """Pixels of 0 to 255 as numbers from -1 to 1."""
-    return images.float().mul_(2 / 255).sub_(1)
+    return images.to(torch.get_default_dtype()).mul_(2 / 255).sub_(1)
 
 
 def stages(model: ImageModel, num_stages: int) -> list[nn.Module]:

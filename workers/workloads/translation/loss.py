@@ -16,7 +16,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
-        logs = torch.log_softmax(logits, dim=-1, dtype=torch.float32)
+        logs = torch.log_softmax(logits, dim=-1, dtype=_full(logits))
         ctx.save_for_backward(logs, labels)
         ctx.smoothing, ctx.dtype = smoothing, logits.dtype
         loss = logs.gather(1, labels[:, None]).sum() * (smoothing - 1)
@@ -51,13 +51,14 @@ class _LinearSmoothedCrossEntropy(torch.autograd.Function):
     ) -> Tensor:
         classes = len(weight)
         small, rows = weight.to(dtype), hidden.to(dtype)
-        to_hidden = torch.empty(hidden.shape, dtype=torch.float32, device=hidden.device)
-        to_weight = torch.zeros(weight.shape, dtype=torch.float32, device=weight.device)
-        loss = torch.zeros((), dtype=torch.float32, device=hidden.device)
-        column = weight.float().sum(0) * (smoothing / classes)
+        full = _full(weight)
+        to_hidden = torch.empty(hidden.shape, dtype=full, device=hidden.device)
+        to_weight = torch.zeros(weight.shape, dtype=full, device=weight.device)
+        loss = torch.zeros((), dtype=full, device=hidden.device)
+        column = weight.to(full).sum(0) * (smoothing / classes)
         for begin in range(0, len(hidden), _CHUNK):
             part, label = rows[begin : begin + _CHUNK], labels[begin : begin + _CHUNK, None]
-            logits = torch.mm(part, small.t()).float()
+            logits = torch.mm(part, small.t()).to(full)
             most = logits.amax(1, keepdim=True)
             logits.sub_(most)
             loss += (smoothing - 1) * logits.gather(1, label).sum() + smoothing * most.sum()
@@ -68,14 +69,14 @@ class _LinearSmoothedCrossEntropy(torch.autograd.Function):
             gradient, inverse = logits.to(dtype), 1 / total
             to_hidden[begin : begin + _CHUNK] = torch.mm(gradient, small) * inverse
             scaled = (part * inverse).to(dtype)
-            if dtype == torch.float32:
+            if dtype == full:
                 to_weight.addmm_(gradient.t(), scaled)
             else:
                 to_weight.add_(torch.mm(gradient.t(), scaled))
         if smoothing:  # the share that is spread evenly is the same for every class
-            loss -= (rows.float() @ column).sum()
+            loss -= (rows.to(full) @ column).sum()
             to_hidden.sub_(column)
-            to_weight.sub_(rows.float().sum(0) * (smoothing / classes))
+            to_weight.sub_(rows.to(full).sum(0) * (smoothing / classes))
         ctx.save_for_backward(to_hidden, to_weight)
         ctx.dtypes = hidden.dtype, weight.dtype
         return loss
@@ -95,7 +96,12 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, labels: Tensor, smoothi
     fp32; differentiable once.
     """
     device = hidden.device.type
-    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else torch.float32
+    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else _full(weight)
     with torch.autocast(device, enabled=False):
         loss: Tensor = _LinearSmoothedCrossEntropy.apply(hidden, weight, labels, smoothing, dtype)  # type: ignore[no-untyped-call]
     return loss
+
+
+def _full(tensor: Tensor) -> torch.dtype:
+    """The format that sums are kept in: fp32, or fp64 where the model is in that."""
+    return torch.promote_types(tensor.dtype, torch.float32)
