@@ -40,6 +40,9 @@ events = []
 
 def attempt(trial, strategy, ranks, **params):
     params = {"parallelism": strategy, "max_updates": 3, "evaluate_updates": 1, **params}
+    while dispatcher._starting:
+        dispatcher.poll(events.append, 0.1)
+    nodes = {seat.node for seat in dispatcher._seats}
     dispatcher.submit(Assignment("cluster", trial, 1, params, None, str(folder / str(trial)), num_ranks=ranks, seed=7))
     end = time.monotonic() + 60.0
     while not (done := [e for e in events if isinstance(e, Outcome) and e.trial == trial]):
@@ -49,12 +52,11 @@ def attempt(trial, strategy, ranks, **params):
             sys.exit("".join(log.read_text() for log in (folder / str(trial)).glob("logs/*")))
         dispatcher.poll(events.append, 0.1)
     losses = [e.metrics["train_loss"] for e in events if isinstance(e, Report) and e.trial == trial]
-    told = {"failure": done[0].failure, "message": done[0].message, "losses": losses}
+    told = {"failure": done[0].failure, "message": done[0].message, "losses": losses, "nodes": len(nodes)}
     return {**told, "free": dispatcher.free_slots, "traceback": done[0].details.get("traceback")}
 
 found = [attempt(trial, strategy, ranks, **params) for trial, (strategy, ranks, params) in enumerate(WHAT)]
-nodes = {seat.node for seat in dispatcher._seats}
-Path(folder, "found.json").write_text(json.dumps({"attempts": found, "nodes": len(nodes)}))
+Path(folder, "found.json").write_text(json.dumps(found))
 os._exit(0)
 """
 # A worker that served embeddings is replaced, since RPC remembers ranks; the ranks that follow are others.
@@ -82,11 +84,10 @@ def test_gangs_across_three_nodes_compute_what_one_process_does_and_free_all_whe
     finally:
         _end(process.pid)
     found = json.loads((tmp_path / "found.json").read_text())
-    assert found["nodes"] == 3
-    alone = found["attempts"][0]["losses"]
+    alone = found[0]["losses"]
     assert len(alone) == 3
-    for (_, _, params), attempt in zip(WHAT, found["attempts"], strict=True):
-        assert attempt["free"] == 3
+    for (_, _, params), attempt in zip(WHAT, found, strict=True):
+        assert (attempt["nodes"], attempt["free"]) == (3, 3)
         if params:
             assert attempt["failure"] == "crashed"
             assert attempt["message"].startswith("rank 2: the worker")
