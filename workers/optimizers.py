@@ -13,18 +13,10 @@ from torch.optim import Optimizer
 from search_spaces.errors import UsageError
 
 from .parallel.base import is_sharded
+from .settings import OPTIMIZER_OPTIONS
 
 OPTIMIZERS = ("adamw", "adam", "sgd")
 IMPLEMENTATIONS = ("auto", "for-loop", "foreach", "fused")
-DEFAULTS: Mapping[str, Any] = {
-    "optimizer": "adamw",
-    "optimizer_implementation": "auto",
-    "weight_decay": 0.0,
-    "momentum": 0.9,
-    "beta1": 0.9,
-    "beta2": 0.98,
-    "epsilon": 1e-9,
-}
 
 
 def build_optimizer(parameters: Iterable[nn.Parameter], options: Mapping[str, Any]) -> Optimizer:
@@ -38,7 +30,7 @@ def build_optimizer(parameters: Iterable[nn.Parameter], options: Mapping[str, An
     Raises:
         UsageError: an unknown name.
     """
-    settings = {**DEFAULTS, **options}
+    settings = {**OPTIMIZER_OPTIONS, **options}
     name, implementation = settings["optimizer"], settings["optimizer_implementation"]
     if name not in OPTIMIZERS:
         raise UsageError(f"optimizer is one of {', '.join(OPTIMIZERS)}, got {name!r}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from search_spaces.errors import UsageError
 
@@ -90,6 +90,32 @@ class Settings:
         if settings.train_seconds is settings.max_updates is settings.max_epochs is None:
             return cls(**{**found, "max_epochs": 1})
         return settings
+
+
+OPTIMIZER_OPTIONS: Final[Mapping[str, Any]] = {
+    "optimizer": "adamw",
+    "optimizer_implementation": "auto",
+    "weight_decay": 0.0,
+    "momentum": 0.9,
+    "beta1": 0.9,
+    "beta2": 0.98,
+    "epsilon": 1e-9,
+}
+STRATEGY_OPTIONS: Final[Mapping[str, Any]] = {
+    "ranks": 2,
+    "backend": "",  # of torch.distributed; "" for gloo on CPUs, nccl on GPUs
+    "static_graph": False,  # ddp: all updates have the same graph
+    "unused_parameters": False,  # ddp: some updates do not reach every parameter
+    "reshard_after_forward": True,  # fsdp
+    "schedule": "1f1b",  # pipeline
+    "num_microbatches": 4,  # pipeline
+    "tensor_degree": 2,  # data_tensor
+    "pipeline_degree": 2,  # data_pipeline
+}
+TRAINER_OPTIONS: Final[Mapping[str, Any]] = {
+    **{option.name: option.default for option in fields(Settings)}, **OPTIMIZER_OPTIONS, **STRATEGY_OPTIONS
+}  # fmt: skip
+"""What every workload that is trained takes besides its own options, with the defaults."""
 
 
 def options(workload: Workload) -> Mapping[str, Any]:

@@ -14,6 +14,7 @@ from search_spaces.errors import AutomlError, UsageError
 from search_spaces.plugins import nearest
 
 from .protocol import Assignment, Ending, Halt, Outcome, Report
+from .settings import TRAINER_OPTIONS
 
 _STATUS = {Ending.COMPLETED: 0, Ending.STOPPED: 0, Ending.PAUSED: 130, Ending.INTERRUPTED: 130, Ending.FAILED: 1}
 
@@ -72,7 +73,7 @@ def _assignment(name: str, given: argparse.Namespace) -> Assignment:
             data[key.removeprefix("data.")] = _value(value)
         elif key in space.parameters:
             params[key] = _value(value)
-        elif key in kind.defaults or key in _trainer_options():
+        elif key in kind.defaults or key in TRAINER_OPTIONS:
             fixed[key] = _value(value)
         else:
             raise UsageError(f"unknown setting {key!r}: {nearest(key, [*space.parameters, *kind.defaults])}")
@@ -85,14 +86,6 @@ def _assignment(name: str, given: argparse.Namespace) -> Assignment:
     return Assignment(
         "alone", 0, 1, params, name, folder, data, fixed, given.seed, ranks, given.threads, given.gpus, given.resume
     )
-
-
-def _trainer_options() -> set[str]:
-    from dataclasses import fields
-
-    from .settings import Settings
-
-    return {field.name for field in fields(Settings)}
 
 
 def _value(text: str) -> Any:

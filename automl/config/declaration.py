@@ -12,13 +12,13 @@ from search_spaces.hardware import Hardware
 from search_spaces.knobs import KNOBS
 from search_spaces.parameters import Parameter, Value
 from search_spaces.plugins import nearest
+from workers.settings import TRAINER_OPTIONS
+from workers.workloads.base import Trainable
 
 from .nodes import shown
 
 if TYPE_CHECKING:
     from workers.workloads.base import Workload
-
-COMMON: Mapping[str, Any] = {"profile_updates": 0}  # options of every workload that is trained
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ class Declaration:
         left_out: dict[str, dict[Value, str]] = {}
         for dropped in workload.dropped(hardware):
             left_out.setdefault(dropped.parameter, {})[dropped.value] = dropped.reason
-        return cls(
-            hardware, workload.name, space.parameters, space.constraints, {**COMMON, **workload.defaults}, left_out
-        )
+        common = TRAINER_OPTIONS if issubclass(workload, Trainable) else {}
+        defaults = {**common, **workload.defaults}
+        return cls(hardware, workload.name, space.parameters, space.constraints, defaults, left_out)
 
     def group(self, name: str) -> dict[str, Parameter]:
         """The parameters that a name stands for: itself, or those of the knob of that name; empty where unknown."""
@@ -93,7 +93,7 @@ class Declaration:
         """Why a value under `fixed:` is wrong, None where it is not; numbers may lie outside of what is tuned."""
         if self.workload is None:
             return None
-        known = [*self.parameters, *self.defaults, *self.left_out]
+        known = list(dict.fromkeys([*self.parameters, *self.defaults, *self.left_out]))
         if name not in known:
             return f"unknown option of workload {self.workload}; {nearest(name, known)}"
         unavailable = self.unavailable(name, asked=True)

@@ -16,6 +16,7 @@ from automl.errors import ConfigError
 from search_spaces import Choice, Float, Int, Space
 from search_spaces.expressions import Expression
 from search_spaces.hardware import Hardware
+from workers.workloads import WORKLOADS
 
 PARAMETERS = (
     Choice("precision", ["fp32", "bf16"], default="bf16", affects={"speed", "memory"}),
@@ -232,3 +233,13 @@ def test_choices_that_what_is_fixed_rules_out_are_dropped_with_the_reason() -> N
     space, resolution = resolve("space: {parallelism: auto}\nfixed: {width: 64}", declaration=declaration)
     assert space.parameters["parallelism"].choices == ("single", "ddp")
     assert not resolution.dropped
+
+
+@pytest.mark.parametrize(
+    "name", ["static_graph", "unused_parameters", "backend", "tensor_degree", "patience", "momentum"]
+)
+def test_options_of_the_trainer_and_the_strategies_can_be_fixed(name: str) -> None:
+    hardware = Hardware(2, 8 << 30)
+    trained, other = (Declaration.of(WORKLOADS.get(one), hardware) for one in ("translation", "graph_embedding"))
+    assert trained.refuse_fixed(name, 2) is None
+    assert "unknown option" in str(other.refuse_fixed(name, 2))
