@@ -61,6 +61,7 @@ ON_RANKS: dict[int, list[dict[str, Any]]] = {
         {"parallelism": "fsdp", "reshard_after_forward": True},
         {"parallelism": "fsdp", "reshard_after_forward": False, "accumulation": 3},
         {"parallelism": "tensor"},
+        {"parallelism": "tensor", "sequence_parallel": True},
         {"parallelism": "pipeline", "schedule": "gpipe"},
         {"parallelism": "pipeline", "schedule": "1f1b"},
         {"parallelism": "embedding_server"},
@@ -81,6 +82,13 @@ LACKS = {
     ("image_classification", 4): {"embedding_server", "pipeline"},
 }
 Row = dict[str, Any]
+
+
+def applies(workload: str, ranks: int, strategy: Mapping[str, Any]) -> bool:
+    """Whether the workload can be trained so, and it differs from what another row is about."""
+    if strategy["parallelism"] in LACKS.get((workload, ranks), ()):
+        return False
+    return workload == "translation" or "sequence_parallel" not in strategy  # the image model has no norms
 
 
 def variants(workload: str, updates: int) -> list[dict[str, Any]]:
@@ -172,7 +180,7 @@ def measure(workload: str, updates: int, all_ranks: list[int], known: set[Any]) 
         for strategy in ON_RANKS[ranks]:
             words = " ".join(v if k == "parallelism" else f"{k}={v}" for k, v in strategy.items())
             row: Row = {"workload": workload, "updates": updates, "ranks": ranks, "strategy": words}
-            if strategy["parallelism"] in LACKS.get((workload, ranks), ()) or key_of(row) in known:
+            if not applies(workload, ranks, strategy) or key_of(row) in known:
                 continue
             place = folder / f"{ranks} {words}"
             mine = gang(place, workload, [{**run, **strategy} for run in runs], ranks)

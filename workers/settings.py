@@ -109,6 +109,7 @@ STRATEGY_OPTIONS: Final[Mapping[str, Any]] = {
     "reshard_after_forward": True,  # fsdp
     "schedule": "1f1b",  # pipeline
     "num_microbatches": 4,  # pipeline
+    "sequence_parallel": False,  # tensor, data_tensor: each rank computes the norms of some positions
     "tensor_degree": 2,  # data_tensor
     "pipeline_degree": 2,  # data_pipeline
 }

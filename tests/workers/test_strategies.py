@@ -15,6 +15,7 @@ TWO = [
     {"parallelism": "fsdp", "reshard_after_forward": True},
     {"parallelism": "fsdp", "reshard_after_forward": False},
     {"parallelism": "tensor"},
+    {"parallelism": "tensor", "sequence_parallel": True},
     {"parallelism": "pipeline", "schedule": "gpipe"},
     {"parallelism": "pipeline", "schedule": "1f1b", "num_microbatches": 2},
     {"parallelism": "pipeline", "tied": True},

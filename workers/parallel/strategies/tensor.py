@@ -25,8 +25,8 @@ class TensorParallel(ModuleStrategy):
 
     The workload's plan says what becomes of each module: "column" (rows of the weight are shared out; "column:3"
     where they are three matrices on top of each other, each of which is shared out), "row", "vocabulary" (an
-    embedding by its rows), or "sequence" (a norm computed by positions: Korthikanti et al. 2022,
-    https://arxiv.org/abs/2205.05198). What the plan leaves out is computed on every rank; between updates its
+    embedding by its rows), or "sequence" (a norm computed by positions where option `sequence_parallel` says so:
+    Korthikanti et al. 2022, https://arxiv.org/abs/2205.05198). What the plan leaves out is computed on every rank; between updates its
     parameters and their optimizer state are shared out, as `fsdp` does with all of them.
     """
 
@@ -56,6 +56,8 @@ class TensorParallel(ModuleStrategy):
         self.groups: dict[str, int] = {}  # parameters whose rows are several matrices
         styles: dict[str, ParallelStyle] = {}
         for pattern, kind in plan.tensor.items():
+            if kind == "sequence" and not self.options.get("sequence_parallel", False):
+                continue
             names = [name for name, _ in model.named_modules() if fnmatch.fnmatchcase(name, pattern)]
             if not names:
                 raise UsageError(f"the plan for tensor parallelism names {pattern!r}, which the model has not")

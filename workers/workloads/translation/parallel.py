@@ -28,6 +28,9 @@ def plan(architecture: Architecture) -> ParallelPlan:
             tensor |= _split_attention(attention, a.layout)
     for side in ("encoder", "decoder"):
         tensor |= {f"{side}.layers.*.feed_forward.inner": "column", f"{side}.layers.*.feed_forward.outer": "row"}
+    norms = ["encoder.layers.*.attention_norm", "decoder.layers.*.self_norm", "decoder.layers.*.cross_norm"]
+    norms += [f"{side}.{name}" for side in ("encoder", "decoder") for name in ("layers.*.feed_forward_norm", "norm")]
+    tensor |= dict.fromkeys(norms, "sequence")
     return ParallelPlan(
         layers=tuple(layers),
         tensor=tensor,
