@@ -26,8 +26,8 @@ class TensorParallel(ModuleStrategy):
     The workload's plan says what becomes of each module: "column" (rows of the weight are shared out; "column:3"
     where they are three matrices on top of each other, each of which is shared out), "row", "vocabulary" (an
     embedding by its rows), or "sequence" (a norm computed by positions where option `sequence_parallel` says so:
-    Korthikanti et al. 2022, https://arxiv.org/abs/2205.05198). What the plan leaves out is computed on every rank; between updates its
-    parameters and their optimizer state are shared out, as `fsdp` does with all of them.
+    Korthikanti et al. 2022, https://arxiv.org/abs/2205.05198). What the plan leaves out is computed on every rank;
+    between updates its parameters and their optimizer state are shared out, as `fsdp` does with all of them.
     """
 
     needs = Needs(
