@@ -92,7 +92,7 @@ class Sentiment(Classifier):
         return {
             "precision": {},
             "batch": {"unit": "items"},
-            "parallelism": {"strategies": strategies("single", "ddp"), "plan": ("embeddings",)},
+            "parallelism": {"strategies": strategies("single", "ddp", "embedding_server"), "plan": ("embeddings",)},
             "runtime": {"tune": ["matmul_precision", "optimizer_implementation", "loader_workers", "prefetch"]},
         }
 
