@@ -59,12 +59,10 @@ found = [attempt(trial, strategy, ranks, **params) for trial, (strategy, ranks, 
 Path(folder, "found.json").write_text(json.dumps(found))
 os._exit(0)
 """
-# A worker that served embeddings is replaced, since RPC remembers ranks; the ranks that follow are others.
 WHAT = [
     ("single", 1, {}),
     ("ddp", 3, {}),
     ("ddp", 3, {"dies": 2}),
-    ("embedding_server", 2, {}),
     ("embedding_server", 3, {}),
 ]
 
