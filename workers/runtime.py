@@ -37,16 +37,14 @@ def switches(settings: Settings, threads: int) -> Iterator[None]:
     before, autotune = torch.get_num_threads(), torch.backends.cudnn.benchmark
     torch.set_num_threads(max(1, settings.threads or threads))
     torch.backends.cudnn.benchmark = settings.cudnn_autotune
-    if settings.compact_memory:
-        allocate_by(1 << 17)
+    allocate_by(*((1 << 17, 1 << 18) if settings.compact_memory else (32 << 20, 1 << 30)))
     try:
         with matmul_precision(settings.precision, settings.matmul_precision), weights_in(settings.precision):
             yield
     finally:
         torch.set_num_threads(before)
         torch.backends.cudnn.benchmark = autotune
-        if settings.compact_memory:
-            allocate_by(32 << 20)
+        allocate_by(32 << 20, 64 << 20)
 
 
 def recompute(model: nn.Module, layers: tuple[str, ...], how: str) -> None:
