@@ -35,7 +35,7 @@ _LOG = logging.getLogger(__name__)
 NUM_START = 5
 STALLED = 6  # trials without a better one
 BRANCH_EVERY = 3  # suggestions of a stalled search: one tries a neglected choice, one stays near the best
-AGREED_EVERY, AGREED_IN_NOISE = 3, 2  # suggestions, of which one is where all of the ensemble expects a gain
+AGREED_EVERY = 2  # suggestions under noise, of which one is where all of the ensemble expects a gain
 FILL_EVERY = 3  # suggestions, where the surrogate cannot be believed
 LEAST_SUCCESSES = 2
 
@@ -138,7 +138,7 @@ class BayesSuggester(Suggester):
         best = data.unit[self.surrogates_.best_rows(data)]
         only = self._neglected(data, ahead, len(taken))
         number, current = len(taken), beliefs.with_pending(ahead)
-        agreed = number % AGREED_EVERY == 2 or (beliefs.noisy and number % AGREED_IN_NOISE == 1)
+        agreed = beliefs.noisy and number % AGREED_EVERY == 1
         score, sketch = partial(current.score, agreed=agreed), partial(current.sketch().score, agreed=agreed)
         local = number % BRANCH_EVERY == 1 and self._stalled(data)
         return self.search.maximise(score, best, taken, rng, only, sketch=sketch, local=local)
