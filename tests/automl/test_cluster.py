@@ -40,9 +40,9 @@ events = []
 
 def attempt(trial, strategy, ranks, **params):
     params = {"parallelism": strategy, "max_updates": 3, "evaluate_updates": 1, **params}
-    while dispatcher._starting:
+    while dispatcher._pool.starting:
         dispatcher.poll(events.append, 0.1)
-    nodes = {seat.node for seat in dispatcher._seats}
+    nodes = {seat.node for seat in dispatcher._pool.seats}
     dispatcher.submit(Assignment("cluster", trial, 1, params, None, str(folder / str(trial)), num_ranks=ranks, seed=7))
     end = time.monotonic() + 60.0
     while not (done := [e for e in events if isinstance(e, Outcome) and e.trial == trial]):
