@@ -51,6 +51,8 @@ def attempt(trial, strategy, ranks, **params):
                 gang._dump()
             sys.exit("".join(log.read_text() for log in (folder / str(trial)).glob("logs/*")))
         dispatcher.poll(events.append, 0.1)
+    while dispatcher.free_slots < 3 and time.monotonic() < end:  # workers that are gone are replaced
+        dispatcher.poll(events.append, 0.1)
     losses = [e.metrics["train_loss"] for e in events if isinstance(e, Report) and e.trial == trial]
     told = {"failure": done[0].failure, "message": done[0].message, "losses": losses, "nodes": len(nodes)}
     return {**told, "free": dispatcher.free_slots, "traceback": done[0].details.get("traceback")}
