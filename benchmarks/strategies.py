@@ -43,7 +43,10 @@ WORKLOAD: dict[str, dict[str, Any]] = {
         "width": 64, "num_layers": 2, "num_heads": 4, "batch_tokens": 512, "dropout": 0.0, "learning_rate": 1e-3,
         "warmup_updates": 10, "tied_embeddings": False, "attention_layout": "interleaved",
     },
-    "image_classification": {"batch_size": 16, "learning_rate": 1e-3, "dropout": 0.0, "dense_dropout": 0.0},
+    "image_classification": {
+        "batch_size": 16, "learning_rate": 1e-3, "dropout": 0.0, "dense_dropout": 0.0, "optimized_metric": None,
+        "patience": None, "plateau_evaluations": None, "average_best": 0,
+    },
 }  # fmt: skip
 OWN_RATE = {"translation": 1e-3, "image_classification": 0.01}
 DATA: dict[str, dict[str, Any]] = {
