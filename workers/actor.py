@@ -16,7 +16,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -189,9 +189,24 @@ def _logged(assignment: Assignment, rank: int) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     output, errors = sys.stdout, sys.stderr
     with path.open("a", buffering=1, encoding="utf-8", errors="replace") as log:
+        _show_in_dashboard(path, assignment, rank)
         sys.stdout, sys.stderr = _Tee(output, log), _Tee(errors, log)
         try:
             print(assignment.label, flush=True)
             yield
         finally:
             sys.stdout, sys.stderr = output, errors
+
+
+def _show_in_dashboard(path: Path, assignment: Assignment, rank: int) -> None:
+    """Give the log a name among those that Ray's dashboard lists for this node."""
+    from ray._private import worker
+
+    node = worker._global_node
+    if node is None:  # not in a process of Ray's
+        return
+    name = f"{assignment.sweep}-trial-{assignment.trial}-attempt-{assignment.attempt}-rank-{rank}.log"
+    link = Path(node.get_logs_dir_path(), name)
+    with suppress(OSError):  # a folder that allows no links: the log itself is in the trial's folder
+        link.unlink(missing_ok=True)  # of a sweep of that name in another store
+        link.symlink_to(path)

@@ -51,6 +51,8 @@ def run(ledger: Ledger, spec: SweepSpec, objective: Callable[[Context], Any], **
 
 
 def test_two_workers_share_the_trials_and_stay_warm(ledger: Ledger) -> None:
+    from ray._private.worker import _global_node as node
+
     factor = 2.0  # a closure goes to the workers too
 
     def objective(trial: Context) -> dict[str, float]:
@@ -68,6 +70,8 @@ def test_two_workers_share_the_trials_and_stay_warm(ledger: Ledger) -> None:
     log = (ledger.folder("test") / "trials" / "3" / "logs" / "attempt-1-rank-0.log").read_text()
     assert log.splitlines()[0].startswith("test/3.1 lr=")
     assert "configuration 3" in log
+    listed = Path(node.get_logs_dir_path())  # where Ray's dashboard looks
+    assert (listed / "test-trial-3-attempt-1-rank-0.log").read_text() == log
 
 
 def test_every_report_arrives_in_order(ledger: Ledger) -> None:
