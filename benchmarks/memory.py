@@ -33,7 +33,14 @@ BOUNDS = {"within": 0.9, "correlation": 0.95, "share": 0.6}
 COMMON: dict[str, Any] = {"max_updates": 2, "optimizer": "adam", "compact_memory": True}
 BASE: dict[str, dict[str, Any]] = {
     "translation": {"width": 256, "num_layers": 3, "num_heads": 4, "vocabulary_size": 4000},
-    "image_classification": {"batch_size": 256, "dropout": 0.0},
+    "image_classification": {
+        "batch_size": 256,
+        "dropout": 0.0,
+        "optimized_metric": None,
+        "patience": None,
+        "plateau_evaluations": None,
+        "average_best": 0,
+    },
 }
 DATA: dict[str, dict[str, Any]] = {
     "translation": {"name": "builtin"},
