@@ -225,6 +225,20 @@ class Count:
         file = Path(ledger.name).parent / f"{name}.acknowledged"
         self.acknowledged += len(file.read_text().splitlines())
 
+    def watch(self, child: Any, name: str, last: float) -> None:
+        """End a controller in whose sweep nothing has happened since `last`, for too long."""
+        if time.monotonic() - last > 300:
+            self.problems.append(f"{name}: nothing has happened for five minutes")
+            child.terminate()
+            child.join()
+
+    def end(self, child: Any, ledger: Ledger, name: str, trials: int) -> None:
+        """Wait for a controller, and count what its sweep has come to."""
+        child.join()
+        if child.exitcode != 0:
+            self.problems.append(f"{name}: exit status {child.exitcode}")
+        self.finish(ledger, name, trials)
+
     def problem(self, which: str, text: str) -> None:
         setattr(self, which, getattr(self, which) + 1)
         self.problems.append(text[:2000])
@@ -280,14 +294,8 @@ def soak_workers(kills: int, seed: int, folder: Path) -> Count:
                         count.kills["worker"] += 1
                     except ProcessLookupError:
                         pass
-            if time.monotonic() - last > 300:
-                count.problems.append(f"{name}: nothing has happened for five minutes")
-                child.terminate()
-                child.join()
-        child.join()
-        if child.exitcode != 0:
-            count.problems.append(f"{name}: exit status {child.exitcode}")
-        count.finish(ledger, name, trials)
+            count.watch(child, name, last)
+        count.end(child, ledger, name, trials)
     return count
 
 
@@ -317,14 +325,8 @@ def soak_nodes(kills: int, seed: int, folder: Path) -> Count:
                     cluster.remove_node(nodes.pop(rng.randrange(2)), allow_graceful=False)
                     count.kills["node"] += 1
                     nodes.append(cluster.add_node(num_cpus=1))
-                if time.monotonic() - last > 300:
-                    count.problems.append(f"{name}: nothing has happened for five minutes")
-                    child.terminate()
-                    child.join()
-            child.join()
-            if child.exitcode != 0:
-                count.problems.append(f"{name}: exit status {child.exitcode}")
-            count.finish(ledger, name, trials)
+                count.watch(child, name, last)
+            count.end(child, ledger, name, trials)
         cluster.shutdown()
     return count
 
