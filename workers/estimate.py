@@ -64,7 +64,7 @@ def estimate(workload: Trainable, num_ranks: int = 1, device: str = "cpu") -> Es
         UsageError: an option has no such value.
     """
     settings = Settings.of(workload)
-    rank = _Rank(workload, settings, num_ranks, _largest(workload))
+    rank = _Rank(workload, settings, num_ranks, _largest(workload), device.startswith("cpu"))
     found = max((rank.simulate(part) for part in range(rank.num_parts)), key=lambda e: e.peak_bytes)
     if not device.startswith("cpu"):
         return found
@@ -76,8 +76,9 @@ def estimate(workload: Trainable, num_ranks: int = 1, device: str = "cpu") -> Es
 class _Rank:
     """What one rank of a strategy computes."""
 
-    def __init__(self, workload: Trainable, settings: Settings, num_ranks: int, batch: Batch) -> None:
+    def __init__(self, workload: Trainable, settings: Settings, num_ranks: int, batch: Batch, on_cpu: bool) -> None:
         self.workload, self.settings, self.num_ranks, self.batch = workload, settings, num_ranks, batch
+        self.on_cpu = on_cpu
         self.options = options(workload)
         name = settings.parallelism.replace("-", "_")
         inner = int(self.options.get("tensor_degree" if name == "data_tensor" else "pipeline_degree", 2))
@@ -92,7 +93,7 @@ class _Rank:
         """Peak of pipeline stage `part` (0 without a pipeline)."""
         rows = self._rows()
         weight = int(self.workload.weight(rows))
-        with FakeTensorMode(allow_non_fake_inputs=True) as mode, Ledger(weight) as ledger:
+        with FakeTensorMode(allow_non_fake_inputs=True) as mode, Ledger(weight, self.on_cpu) as ledger:
             fakes = {key: mode.from_tensor(value) for key, value in rows.items()}
             model = self.workload.build_model().train()
             whole = _bytes(model.parameters())
