@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import json
 import warnings
-from typing import Any
+from typing import Any, Protocol
 
 from automl import ranking
 from automl.errors import UsageError
-from automl.result import Result
 from automl.snapshot import Snapshot
 from automl.trial import Trial, TrialState
 from search_spaces import Choice, Int, Space
@@ -21,7 +20,15 @@ from search_spaces.parameters import Parameter
 from workers.protocol import Params
 
 
-def experiment(sweep: Result | Snapshot) -> Any:
+class Swept(Protocol):
+    """What `automl.load` and `automl.sweep` give."""
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The sweep as it was read."""
+
+
+def experiment(sweep: Swept | Snapshot) -> Any:
     """An `ax.Client` that knows every finished trial.
 
     Conditional parameters are flattened: an inactive one is told as its default or the middle of its range. Trials that
@@ -32,7 +39,7 @@ def experiment(sweep: Result | Snapshot) -> Any:
     """
     from ax import Client
 
-    snapshot = sweep.snapshot if isinstance(sweep, Result) else sweep
+    snapshot = sweep if isinstance(sweep, Snapshot) else sweep.snapshot
     if snapshot.spec is None:
         raise UsageError("this sweep does not say what its space is: load it with automl.load")
     space = snapshot.spec.space
@@ -51,7 +58,7 @@ def experiment(sweep: Result | Snapshot) -> Any:
     return client
 
 
-def surfaces(sweep: Result | Snapshot) -> list[dict[str, Any]]:
+def surfaces(sweep: Swept | Snapshot) -> list[dict[str, Any]]:
     """Ax's plots of the first goal over one and over two parameters, those that matter most, as plotly's plain data.
 
     Ax fits a model of its own, which takes tens of seconds.
@@ -63,7 +70,7 @@ def surfaces(sweep: Result | Snapshot) -> list[dict[str, Any]]:
     from ax.analysis.plotly.top_surfaces import TopSurfacesAnalysis
 
     client = experiment(sweep)
-    snapshot = sweep.snapshot if isinstance(sweep, Result) else sweep
+    snapshot = sweep if isinstance(sweep, Snapshot) else sweep.snapshot
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         analysis = TopSurfacesAnalysis(metric_name=snapshot.goals[0].metric, top_k=4)
