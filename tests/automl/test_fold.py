@@ -86,6 +86,27 @@ def test_a_retry_supersedes_the_reports_beyond_its_checkpoint() -> None:
     assert trial.details["retries"] == 1
 
 
+def test_a_retry_forgets_what_only_superseded_reports_said() -> None:
+    first = folded(report(0, 0, loss=3.0), report(1, 10, bleu=9.0), trial=running())
+    waiting = folded(ended(1, TrialState.WAITING, Ending.FAILED, failure="crashed"), trial=first)
+    trial = folded(Begun(0, 2), report(0, 5, attempt=2, loss=2.0), trial=waiting)
+    assert trial.metrics == {"loss": 2.0}
+
+
+def test_retries_are_counted_and_a_lost_worker_is_no_property_of_the_trial() -> None:
+    trial = running()
+    for number in (1, 2):
+        lost = Outcome(0, number, Ending.FAILED, failure="crashed", details={"worker_lost": True, "node": "a"})
+        trial = folded(Ended(lost, TrialState.WAITING), Begun(0, number + 1), trial=trial)
+    assert (trial.details["retries"], trial.details["node"]) == (2, "a")
+    assert "worker_lost" not in trial.details
+
+
+def test_an_attempt_ends_in_no_state_that_cannot_follow() -> None:
+    with pytest.raises(AutomlError, match="from running to"):
+        fold(running(), ended(1, TrialState.RUNNING))
+
+
 @pytest.mark.parametrize(
     "event",
     [

@@ -204,12 +204,13 @@ def test_a_sweep_that_runs_is_backed_up(tmp_path: Path, monkeypatch: pytest.Monk
     assert [path.name for path in (tmp_path / "backup").iterdir()] == [FILE_NAME]
 
 
-def test_a_damaged_file_does_not_replace_a_good_backup(store: Path) -> None:
+def test_a_damaged_file_does_not_replace_a_good_backup(store: Path, caplog: pytest.LogCaptureFixture) -> None:
     good = (store / "backup" / FILE_NAME).read_bytes()
     file = store / FILE_NAME
     data = file.read_bytes()
     file.write_bytes(data[:8192] + os.urandom(4096) + data[12288:])
-    assert not backup.try_back_up(file)
+    assert backup.try_back_up(file) is False
+    assert f"no backup of {file} could be made" in caplog.text
     assert (store / "backup" / FILE_NAME).read_bytes() == good
     assert [path.name for path in (store / "backup").iterdir()] == [FILE_NAME]
 
