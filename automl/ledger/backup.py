@@ -44,14 +44,12 @@ class Backups:
         try_back_up(self._file)
 
 
-def try_back_up(file: Path) -> bool:
+def try_back_up(file: Path) -> None:
     """As `back_up`, but a failure is only logged."""
     try:
         back_up(file)
     except (OSError, sqlite3.Error) as error:
         _LOG.warning("no backup of %s could be made: %s", file, error)
-        return False
-    return True
 
 
 def back_up(file: Path) -> None:

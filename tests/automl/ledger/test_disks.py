@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
+import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -204,12 +205,43 @@ def test_a_sweep_that_runs_is_backed_up(tmp_path: Path, monkeypatch: pytest.Monk
     assert [path.name for path in (tmp_path / "backup").iterdir()] == [FILE_NAME]
 
 
+def test_one_backup_at_a_time_and_the_next_one_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[Path] = []
+    go_on = threading.Event()
+
+    def slow(file: Path) -> None:
+        begun.append(file)
+        go_on.wait(30)
+
+    monkeypatch.setattr(backup, "try_back_up", slow)
+    monkeypatch.setattr(backup, "BACKUP_SECONDS", 0.0)
+    backups = backup.Backups(tmp_path)
+    backups.tick()
+    backups.tick()
+    assert begun == [tmp_path], "one is being made"
+    assert backups._thread.daemon, "a disk that hangs keeps no process alive"  # type: ignore[union-attr]
+    go_on.set()
+    backups._thread.join()  # type: ignore[union-attr]
+    monkeypatch.setattr(backup, "BACKUP_SECONDS", 300.0)
+    for _ in range(3):
+        backups.tick()
+        backups._thread.join()  # type: ignore[union-attr]
+    assert len(begun) == 2, "the third is not due yet"
+
+
+def test_a_backup_is_one_file_without_a_log_beside_it(store: Path) -> None:
+    (store / "backup" / FILE_NAME).unlink()
+    backup.back_up(store / FILE_NAME)
+    header = (store / "backup" / FILE_NAME).read_bytes()[:20]
+    assert header[18:20] == b"\x01\x01", "SQLite's file format says whether a write-ahead log belongs to it"
+
+
 def test_a_damaged_file_does_not_replace_a_good_backup(store: Path, caplog: pytest.LogCaptureFixture) -> None:
     good = (store / "backup" / FILE_NAME).read_bytes()
     file = store / FILE_NAME
     data = file.read_bytes()
     file.write_bytes(data[:8192] + os.urandom(4096) + data[12288:])
-    assert backup.try_back_up(file) is False
+    backup.try_back_up(file)
     assert f"no backup of {file} could be made" in caplog.text
     assert (store / "backup" / FILE_NAME).read_bytes() == good
     assert [path.name for path in (store / "backup").iterdir()] == [FILE_NAME]
