@@ -21,7 +21,8 @@ from .forecasts import Forecasts
 from .journal import Journal
 from .snapshot import Snapshot
 from .steering.wishes import Wishes
-from .stopping.base import Stopper
+from .stopping._probes import Probes
+from .stopping.base import Decision, Stopper
 from .suggestions import Suggestions
 from .trial import Trial, TrialState
 from .verdict import judge
@@ -58,6 +59,7 @@ class Controller:
         self._journal, self._suggestions, self._stopper, self._forecasts = journal, suggestions, stopper, forecasts
         self._assigner, self._attention = assigner, attention
         self._checkpoints = Checkpoints(journal.spec, assigner.folder)
+        self._probes = Probes(journal.spec.goals, journal.spec.constraints)
         self._wishes = Wishes(journal, suggestions)
         self._asked: dict[int, str] = {}  # trials that were asked to end, and why
         self._bypassed: Counter[int] = Counter()  # how often others began before a trial that waits for more slots
@@ -306,7 +308,10 @@ class Controller:
         if trial.number == 0 or trial.number in self._asked:
             return
         self._tell_budget()
-        decision = self._thinking(lambda: self._stopper.decide(trial, self._journal.trials))
+        if reason := self._probes.verdict(trial, self._journal.trials):
+            decision = Decision("stop", reason)
+        else:
+            decision = self._thinking(lambda: self._stopper.decide(trial, self._journal.trials))
         if decision.action != "continue":
             self._journal.note(decision.action, decision.reason, trial.number)
             self._ask(trial, Halt.STOP if decision.action == "stop" else Halt.PAUSE, decision.reason)

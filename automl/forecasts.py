@@ -68,7 +68,8 @@ class Forecasts:
 
     def refusal(self, params: Params, ranks: int) -> str:
         """Why a configuration is not worth dispatching, "" where it is."""
-        found, limit = self.find(params), self.limit(ranks)
+        found = self.find(params)
+        limit = self.limit(ranks) if found is not None else None  # reads files: not where nobody asks
         if found is None or limit is None or found.peak_bytes <= FAR * limit:
             return ""
         each = " a rank" if ranks > 1 else ""

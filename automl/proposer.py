@@ -10,6 +10,7 @@ from typing import Final
 from search_spaces.errors import AutomlError, SpaceError
 from workers.protocol import Params
 
+from .suggesters._draws import keys
 from .suggesters._gain import expected_gain
 from .suggesters.base import Suggester
 from .trial import Trial
@@ -109,7 +110,7 @@ class Proposer:
         answer = suggester.suggest(history, pending, count)
         if not isinstance(answer, list) or len(answer) > count:
             raise SpaceError(f"it must return a list of at most {count} configurations, got {answer!r:.200}")
-        taken = {space.key(trial.params) for trial in pending}
+        taken = keys(space, pending)
         fresh: list[Params] = []
         for params in answer:
             space.check(params)

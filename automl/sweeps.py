@@ -264,7 +264,7 @@ def num_slots(spec: SweepSpec) -> int:
 def _suggestions(spec: SweepSpec, *, ahead: bool) -> Suggestions:
     def within(limits: Limits) -> Callable[[str], Suggester]:
         sought, known = (spec.space, spec.goals, spec.constraints), spec.beliefs
-        return lambda name: make(name, *sought, seed=spec.seed, limits=limits, beliefs=known)
+        return lambda name: make(name, *sought, seed=spec.seed, limits=limits, beliefs=known, budget=spec.budget)
 
     proposer = Proposer(within({}), spec.suggester, gains=spec.budget.gain is not None)
     depth = min(4, num_slots(spec))

@@ -234,11 +234,12 @@ class Structure:
         return len(self.parameters)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Structure) and self._text() == other._text()
+        return isinstance(other, Structure) and self._text == other._text
 
     def __hash__(self) -> int:
-        return hash(self._text())
+        return hash(self._text)
 
+    @cached_property
     def _text(self) -> str:
         return json.dumps(self.to_dict())
 

@@ -27,6 +27,7 @@ class Settings:
         clip_norm: bound on the norm of the gradient; 0 for none.
         train_seconds, max_updates, max_epochs: training ends at whichever comes first; one epoch where none is given.
         evaluate_seconds, evaluate_updates: how often metrics are reported besides at the end.
+        probe_updates: after so many, speed and memory are reported, before an evaluation is paid for; 0 for not.
         checkpoint_seconds, checkpoint_updates: how often a checkpoint is written besides at the end and at a pause.
         optimized_metric: what evaluations are compared by: lower is better for losses and perplexities, else higher.
         patience: training ends after so many evaluations in a row that were no better than the best.
@@ -54,6 +55,7 @@ class Settings:
     max_epochs: int | None = None
     evaluate_seconds: float | None = None
     evaluate_updates: int | None = None
+    probe_updates: int = 0
     checkpoint_seconds: float | None = 60.0
     checkpoint_updates: int | None = None
     optimized_metric: str | None = None

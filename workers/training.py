@@ -86,6 +86,7 @@ class Trainer:
         self.metrics: dict[str, float] = {}
         self.window, self.saved_at, self.saved_updates = Window(self.clock.total), self.clock.total, 0
         self.traced: Callable[[], None] = lambda: None  # at the end of each update, where they are traced
+        self.half = 0.0  # the clock at half of the updates of a probe
         self.share: float | None = None  # this rank's share of the last update's mean loss, until it is agreed on
 
     def _model(self) -> torch.nn.Module:
@@ -140,6 +141,7 @@ class Trainer:
                     self._update(*item)
                 self.traced()
                 item = None
+                self._probe()
 
     def _wishes(self, exhausted: bool) -> Orders:
         """What this rank would do next; only rank 0's clock and requests count."""
@@ -216,6 +218,17 @@ class Trainer:
         if evaluated is not None:
             self.window = Window(self.clock.total)
         self._select(evaluated if self.context.rank == 0 else None)
+
+    def _probe(self) -> None:
+        """After so many updates, report speed (of the second half of them: the first are slower) and memory."""
+        last, context = self.settings.probe_updates, self.context
+        if self.updates == (last + 1) // 2:
+            self.half = self.clock.total
+        if self.updates != last or context.rank or last < 2:
+            return
+        each = (self.clock.total - self.half) / (last - (last + 1) // 2)
+        found = {"seconds_per_update": each, "peak_memory_bytes": float(self.memory.bytes()), "updates": float(last)}
+        context.emit(last, found, self.clock.total - context.assignment.previous_seconds)
 
     def _select(self, evaluated: Mapping[str, float] | None) -> None:
         """Compare an evaluation with those before; None on other ranks, and where it was cut short."""

@@ -1,4 +1,4 @@
-"""The default suggester within limits and with beliefs: other candidates and another start, the same surrogates."""
+"""The default suggester within limits, with beliefs, and by the seconds: other candidates, the same surrogates."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import torch
 from torch import Tensor
 
 from automl.goals import Constraint, Goal
+from automl.spec import Budget
 from automl.suggesters.bayes import BayesSuggester
 from automl.suggesters.bayes.candidates import Lattice
 from automl.suggesters.bayes.search import Score, Search
 from automl.suggesters.bayes.start import Start
+from automl.suggesters.bayes.suggester import one_thread
 from automl.trial import Trial
 from search_spaces import Choice, Int, Space
 from search_spaces.enumeration import enumerate_legal
@@ -21,6 +23,7 @@ from search_spaces.errors import SpaceError
 from workers.protocol import Params
 
 from .beliefs import BETA, Array, Beliefs
+from .cost import Cost
 from .limits import inside
 
 TRIES = 32
@@ -75,10 +78,11 @@ class SteeredLattice(Lattice):
 
 
 class SteeredSearch(Search):
-    """Maximises a score times the belief to the power beta / n."""
+    """Maximises a score times the belief to the power beta / n, for what it costs."""
 
-    def __init__(self, lattice: SteeredLattice) -> None:
+    def __init__(self, lattice: SteeredLattice, cost: Cost | None) -> None:
         super().__init__(lattice)
+        self.cost = cost
         self.narrow, self.beliefs, self.weight = lattice.narrow, lattice.beliefs, BETA
 
     def maximise(
@@ -93,13 +97,13 @@ class SteeredSearch(Search):
         local: bool = False,
     ) -> Params | None:
         """See `Search.maximise`."""
-        cheaper = None if sketch is None else self._believed(sketch)
-        return super().maximise(self._believed(score), best, taken, rng, only, sketch=cheaper, local=local)
+        cheaper = None if sketch is None else self._steered(sketch)
+        return super().maximise(self._steered(score), best, taken, rng, only, sketch=cheaper, local=local)
 
-    def _believed(self, score: Score) -> Score:
-        if not self.beliefs or isinstance(score, _Believed):
+    def _steered(self, score: Score) -> Score:
+        if isinstance(score, _Steered):  # the whole space is searched again, where a part of it has nothing
             return score
-        return _Believed(score, self.beliefs, self.weight)
+        return _Steered(self.cost.per_second(score) if self.cost else score, self.beliefs, self.weight)
 
     def first_new(self, pool: Array, taken: set[Hashable], rng: np.random.Generator) -> Params | None:
         """The first of the candidates that may be tried and is not taken; any other where there is none."""
@@ -119,14 +123,15 @@ class SteeredSearch(Search):
         return params if self.narrow.legal(params) and self.space.key(params) not in taken else None
 
 
-class _Believed:
+class _Steered:
     """Log of the acquisition, and of the belief times its weight."""
 
     def __init__(self, score: Score, beliefs: Beliefs, weight: float) -> None:
         self.score, self.beliefs, self.weight = score, beliefs, weight
 
     def __call__(self, unit: Array) -> Tensor:
-        return self.score(unit) + self.weight * torch.from_numpy(self.beliefs.log_density(unit))
+        value = self.score(unit)
+        return value + self.weight * torch.from_numpy(self.beliefs.log_density(unit)) if self.beliefs else value
 
 
 class SteeredStart(Start):
@@ -155,6 +160,7 @@ class SteeredBayes(BayesSuggester):
     Args:
         narrow: the part of `space` that may be tried.
         beliefs: about good values.
+        budget: of the sweep; where it is one of time, a gain counts by the seconds that it takes.
     """
 
     def __init__(
@@ -166,14 +172,19 @@ class SteeredBayes(BayesSuggester):
         seed: int = 0,
         narrow: Space | None = None,
         beliefs: Beliefs | None = None,
+        budget: Budget | None = None,
     ) -> None:
         super().__init__(space, goals, constraints, seed=seed)
+        self.cost = Cost(space, budget, seed) if budget is not None else None
         narrow, beliefs = narrow or space, beliefs or Beliefs(space, {})
-        self._steered = SteeredSearch(SteeredLattice(space, narrow, beliefs, share=0.5))
+        self._steered = SteeredSearch(SteeredLattice(space, narrow, beliefs, share=0.5), self.cost)
         self.search = self._steered
         self.start = SteeredStart(SteeredLattice(space, narrow, beliefs, share=1.0), self.start.size)
 
     def suggest(self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1) -> list[Params]:
         """See `Suggester.suggest`."""
         self._steered.weight = BETA / max(1, len(history))
+        if self.cost is not None:
+            with one_thread():
+                self.cost.learn(history)
         return super().suggest(history, pending, count)

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from automl.errors import UsageError
 from automl.goals import Constraint, Goal
+from automl.spec import Budget
 from automl.suggesters import SUGGESTERS
 from automl.suggesters.base import Suggester
 from automl.trial import Trial
@@ -28,13 +29,20 @@ def make(
     seed: int = 0,
     limits: Limits | None = None,
     beliefs: Mapping[str, Any] | None = None,
+    budget: Budget | None = None,
 ) -> Suggester:
-    """The suggester of that name, which proposes within the limits, and where it can after the beliefs."""
+    """The suggester of that name, which proposes within the limits, and where it can after the beliefs and by seconds.
+
+    Args:
+        budget: of the sweep; what it says of time makes `bayes` weigh what trials cost.
+    """
     narrow = narrowed(space, limits) if limits else space
-    if name == BELIEVER and (limits or beliefs):
+    timed = budget if budget is not None and (budget.time or budget.worker_time) else None
+    if name == BELIEVER and (limits or beliefs or timed):
         from .bayes import SteeredBayes
 
-        return SteeredBayes(space, goals, constraints, seed=seed, narrow=narrow, beliefs=Beliefs(space, beliefs or {}))
+        steered: dict[str, Any] = {"narrow": narrow, "beliefs": Beliefs(space, beliefs or {}), "budget": timed}
+        return SteeredBayes(space, goals, constraints, seed=seed, **steered)
     inner = SUGGESTERS.get(name)(narrow, goals, constraints, seed=seed)
     return inner if narrow is space else Within(space, inner)
 

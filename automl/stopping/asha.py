@@ -7,7 +7,7 @@ from bisect import bisect_left, insort
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
-from automl.trial import Trial, TrialState
+from automl.trial import ReportPoint, Trial, TrialState
 
 from ._merit import Merit, merit_at, progress, ranked
 from .base import CONTINUE, Decision, Stopper
@@ -80,9 +80,10 @@ class AshaStopper(Stopper):
     def observe(self, trial: Trial) -> None:
         """Enter the trial at the levels that it has newly come to."""
         number, bracket = trial.number, self.bracket(trial.number)
-        if trial.reports:
+        begun = next((point for point in trial.reports if self.goals[0].metric in point.metrics), None)
+        if begun is not None:
             if self._first is None:
-                self._first = self._begin(trial)
+                self._first = self._begin(begun)
             self._climb(trial, bracket)
         level = self._at.get(number)
         if level is not None and (rung := self._rungs.get((bracket, level))) is not None and number in rung.merits:
@@ -153,9 +154,9 @@ class AshaStopper(Stopper):
     def _is_complete(self, trial: Trial) -> bool:
         return self.max_steps is not None and trial.reports[-1].step >= self.max_steps
 
-    def _begin(self, trial: Trial) -> float:
-        """The first level: where the first report came, or the next above it that leads to the last step."""
-        first = max(progress(trial.reports[0], self.goals), 1e-9)
+    def _begin(self, point: ReportPoint) -> float:
+        """The first level: where the first report of a goal came, or the next above it that leads to the last step."""
+        first = max(progress(point, self.goals), 1e-9)
         if self.max_steps is None or any(goal.within is not None for goal in self.goals):
             return first
         return self.max_steps / float(self.factor ** int(math.log(self.max_steps / first, self.factor) + 1e-9))

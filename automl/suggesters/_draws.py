@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Sequence
+from typing import Final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -14,11 +16,21 @@ from workers.protocol import Params
 
 _BATCH = 64
 _TRIES = 32
+_KEYS: Final[WeakKeyDictionary[Space, dict[int, tuple[Params, Hashable]]]] = WeakKeyDictionary()
 
 
 def keys(space: Space, *trials: Sequence[Trial]) -> set[Hashable]:
     """Identities of the configurations of these trials, so that none of them is proposed again."""
-    return {space.key(trial.params) for part in trials for trial in part}
+    known = _KEYS.setdefault(space, {})
+    return {_key(space, trial, known) for part in trials for trial in part}
+
+
+def _key(space: Space, trial: Trial, known: dict[int, tuple[Params, Hashable]]) -> Hashable:
+    """Kept by number, as long as it is the very configuration: a history is read again for each suggestion."""
+    found = known.get(trial.number)
+    if found is None or found[0] is not trial.params:
+        found = known[trial.number] = (trial.params, space.key(trial.params))
+    return found[1]
 
 
 def new_points(space: Space, rng: np.random.Generator, seen: Collection[Hashable], count: int) -> list[Params]:

@@ -23,7 +23,7 @@ class Curve:
     """One trial: where it reported, and the best losses that it had by then.
 
     Args:
-        ats: progress at each report, ascending; losses: the best so far of each goal at each report.
+        ats: progress at each report, ascending, from when every goal has a value; losses: the best so far of each.
         excess: over the constraints, 0 where they hold.
         rate: seconds per unit of progress.
     """
@@ -36,11 +36,18 @@ class Curve:
     excess: float = 0.0
     rate: float = 1.0
     failed: bool = False
+    num_reports: int = 0
+    best: tuple[float, ...] = ()
 
     @property
     def at(self) -> float:
         """How far it is."""
         return self.ats[-1] if self.ats else 0.0
+
+    @property
+    def known(self) -> bool:
+        """Whether it has reported a value for every goal."""
+        return bool(self.losses)
 
 
 class Curves:
@@ -56,9 +63,9 @@ class Curves:
         """Take in a trial that is new or has changed."""
         curve = self.all.setdefault(trial.number, Curve(trial.number, dict(trial.params)))
         curve.state, curve.failed = trial.state, trial.state is TrialState.FAILED
-        if len(trial.reports) < len(curve.ats):
-            curve.ats, curve.losses = [], []  # an attempt began again
-        for point in trial.reports[len(curve.ats) :]:
+        if len(trial.reports) < curve.num_reports:
+            curve.ats, curve.losses, curve.num_reports, curve.best = [], [], 0, ()  # an attempt began again
+        for point in trial.reports[curve.num_reports :]:
             self._add(curve, trial, progress(point, self.goals), point.metrics)
         if trial.reports:
             last = trial.reports[-1]
@@ -69,26 +76,20 @@ class Curves:
 
     def _add(self, curve: Curve, trial: Trial, at: float, metrics: object) -> None:
         assert hasattr(metrics, "get")
-        before = curve.losses[-1] if curve.losses else (math.inf,) * len(self.goals)
+        before = curve.best or (math.inf,) * len(self.goals)
         now = [goal.loss(metrics.get(goal.metric, math.nan)) for goal in self.goals]
-        best = tuple(min(b, n) if math.isfinite(n) else b for b, n in zip(before, now, strict=True))
-        curve.ats.append(max(at, curve.at))
-        curve.losses.append(best)
+        curve.best = tuple(min(b, n) if math.isfinite(n) else b for b, n in zip(before, now, strict=True))
+        if all(map(math.isfinite, curve.best)):
+            curve.ats.append(max(at, curve.at))
+            curve.losses.append(curve.best)
+        curve.num_reports += 1
         known = [c.excess(trial.metrics[c.metric]) for c in self.constraints if c.metric in trial.metrics]
         curve.excess = sum(max(excess, 0.0) for excess in known)
         self.num_reports += 1
 
     def known(self) -> list[Curve]:
         """Those that have reported a value for every goal, by number."""
-        return [c for _, c in sorted(self.all.items()) if c.losses and all(map(math.isfinite, c.losses[-1]))]
-
-    def scale(self, curves: Sequence[Curve], weights: Array) -> Scale:
-        """How losses become targets; `weights` (one a goal) make one number of several goals."""
-        last = np.array([curve.losses[-1] for curve in curves])
-        feasible = np.array([curve.excess <= 0 for curve in curves])
-        low = last[feasible].min(0) if feasible.any() else last.min(0)
-        spread = np.maximum(np.median(last, 0) - low, 1e-12)
-        return Scale(low, spread, weights)
+        return [c for _, c in sorted(self.all.items()) if c.known]
 
 
 @dataclass(frozen=True)
@@ -102,12 +103,21 @@ class Scale:
     spread: Array
     weights: Array
 
-    def targets(self, curve: Curve) -> Array:
-        """One a report."""
-        relative = (np.array(curve.losses) - self.low) / self.spread
+    @classmethod
+    def fit(cls, last: Array, excess: Array, weights: Array) -> Scale:
+        """From the newest losses of each curve (`n x g`) and its excess over the constraints (`n`).
+
+        `weights` (one a goal) make one number of several goals.
+        """
+        feasible = excess <= 0
+        low = last[feasible].min(0) if feasible.any() else last.min(0)
+        return cls(low, np.maximum(np.median(last, 0) - low, 1e-12), weights)
+
+    def targets(self, losses: Array, excess: Array) -> Array:
+        """One a row of losses, `n x g` to `n`."""
+        relative = (losses - self.low) / self.spread
         relative = np.where(relative > HEAVY, HEAVY + np.log1p(np.maximum(relative - HEAVY, 0.0)), relative)
         weighted = relative * self.weights
         joined = weighted.max(1) + 0.05 * weighted.sum(1) if len(self.weights) > 1 else relative[:, 0]
-        if curve.excess > 0:
-            joined = np.maximum(joined, 1.0) + INFEASIBLE
+        joined = np.where(excess > 0, np.maximum(joined, 1.0) + INFEASIBLE, joined)
         return np.where(np.isfinite(joined), joined, HEAVY + 2.0)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -19,13 +20,14 @@ from search_spaces import Space
 from workers.protocol import Params
 
 from . import gp
-from .curves import Array, Curve, Curves
+from .curves import Array, Curve, Curves, Scale
 
 MOST_POINTS: Final = 260
 MOST_FITTED: Final = 130
 NUM_LEADERS: Final = 20
 LEADER_POINTS: Final = 6
-MOST_WEIGHED: Final = 60  # paused curves
+MOST_FORESEEN: Final = 300  # paused curves whose end is looked at
+MOST_WEIGHED: Final = 30  # of them, and as many of the best so far, whose every horizon is
 NUM_NEW: Final = 150
 REFIT: Final = 1.3
 FAILED: Final = 3.0  # the target of a configuration that fails
@@ -59,6 +61,8 @@ class Forecast:
         self._best = 0.0
         self._rates: Tensor | None = None
         self._order: list[Curve] = []
+        self._taken: set[Hashable] = set()
+        self._num_taken = 0
 
     # ------------------------------------------------------------------ the model
 
@@ -70,12 +74,12 @@ class Forecast:
         self._embed([*known, *(c for c in self.curves.all.values() if c.failed or c.state is TrialState.RUNNING)])
         count = len(self.curves.goals)
         weights = rng.dirichlet([1.0] * count) if count > 1 else np.ones(1)
-        scale = self.curves.scale(known, weights)
-        targets = {curve.number: scale.targets(curve) for curve in known}
-        order = sorted(known, key=lambda c: float(targets[c.number][-1]))
-        self._best = min(float(targets[c.number][-1]) for c in known)
-        self._order = order
-        points, y = self._data(order, targets, end)
+        last, excess = np.array([c.losses[-1] for c in known]), np.array([c.excess for c in known])
+        scale = Scale.fit(last, excess, weights)
+        targets = scale.targets(last, excess)
+        self._best = float(targets.min())
+        self._order = [known[i] for i in np.argsort(targets, kind="stable").tolist()]
+        points, y = self._data(scale, end)
         if self._hyper is None or self.curves.num_reports >= self._fitted * REFIT:
             self._fitted = self.curves.num_reports
             rows = torch.arange(len(y))
@@ -92,26 +96,27 @@ class Forecast:
         self._posterior = posterior.believing(self._running(end))
         return True
 
-    def _data(self, order: Sequence[Curve], targets: dict[int, Array], end: float) -> tuple[gp.Points, Tensor]:
+    def _data(self, scale: Scale, end: float) -> tuple[gp.Points, Tensor]:
         """Log-spaced points of the leaders, the newest of some of the others, and what failed."""
-        chosen: list[tuple[Curve, int]] = []
-        for curve in order[:NUM_LEADERS]:
-            chosen += [(curve, i) for i in _spaced(curve.ats, LEADER_POINTS)]
-        rest = list(order[NUM_LEADERS:])
-        room = MOST_POINTS - len(chosen)
-        if len(rest) > room // 2:
-            keep = np.random.default_rng([self.seed, len(rest)]).permutation(len(rest))[: max(room // 2, 1)]
-            rest = [rest[i] for i in np.sort(keep)]
-        for curve in rest:
-            chosen += [(curve, i) for i in _spaced(curve.ats, 2)]
-        ats = [curve.ats[i] for curve, i in chosen]
-        y = [float(targets[curve.number][i]) for curve, i in chosen]
-        numbers = [curve.number for curve, _ in chosen]
+        leaders, rest = self._order[:NUM_LEADERS], self._order[NUM_LEADERS:]
+        chosen = [(curve, i) for curve in leaders for i in _spaced(curve.ats, LEADER_POINTS)]
+        chosen += [(curve, i) for curve in self._some(rest, MOST_POINTS - len(chosen)) for i in _spaced(curve.ats, 2)]
+        losses, excess = np.array([c.losses[i] for c, i in chosen]), np.array([c.excess for c, _ in chosen])
         failed = [c for c in self.curves.all.values() if c.failed][-40:]
-        numbers += [c.number for c in failed]
-        ats += [end] * len(failed)
-        y += [FAILED] * len(failed)
-        return self._points(numbers, ats), torch.tensor(y, dtype=torch.float64)
+        numbers = [c.number for c, _ in chosen] + [c.number for c in failed]
+        ats = [c.ats[i] for c, i in chosen] + [end] * len(failed)
+        y = np.concatenate([scale.targets(losses, excess), np.full(len(failed), FAILED)])
+        return self._points(numbers, ats), torch.from_numpy(y)
+
+    def _some(self, rest: Sequence[Curve], room: int) -> list[Curve]:
+        """As many as have room with two points each: half of them the longest, which know most, half random."""
+        most = max(room // 2, 1)
+        if len(rest) <= most:
+            return list(rest)
+        longest = sorted(rest, key=lambda c: -c.at)
+        kept, others = longest[: most // 2], longest[most // 2 :]
+        order = np.random.default_rng([self.seed, len(others)]).permutation(len(others))
+        return kept + [others[i] for i in np.sort(order[: most - len(kept)]).tolist()]
 
     def _running(self, end: float) -> gp.Points:
         """Where running trials will be soon: others need not look there."""
@@ -159,46 +164,66 @@ class Forecast:
     def best_candidate(
         self, candidates: Sequence[Curve], horizons: Sequence[float], end: float, cooling: float, left: float
     ) -> Worth | None:
-        """The paused curve that is expected to improve on the best by most for its seconds."""
-        assert self._posterior is not None
-        place = {curve.number: i for i, curve in enumerate(self._order)}
-        some = sorted(candidates, key=lambda c: place.get(c.number, 10**9))[:MOST_WEIGHED]
-        pairs = [(c, min(h * c.at, end)) for c in some for h in horizons if c.at < end * (1 - 1e-9)]
-        pairs = [(c, t) for c, t in pairs if (t - c.at) * c.rate <= left or t <= 1.5 * c.at]
-        if not pairs:
+        """The paused curve that is expected to improve on the best by most for its seconds.
+
+        Args:
+            horizons: that are weighed, as factors of a curve's progress; its end is weighed as well.
+        """
+        some = [c for c in candidates if c.at < end * (1 - 1e-9)]
+        if not some:
             return None
-        gain = self._log_gain(self._points([c.number for c, _ in pairs], [t for _, t in pairs]))
-        cost = torch.tensor([math.log((t - c.at) * c.rate) for c, t in pairs], dtype=torch.float64)
-        score = gain - cooling * cost
-        i = int(score.argmax())
-        return Worth(float(score[i]), math.exp(float(gain[i])), pairs[i][1], pairs[i][0])
+        some = self._worth_weighing(some, end, cooling)
+        at, rate = np.array([c.at for c in some])[:, None], np.array([c.rate for c in some])[:, None]
+        upto = np.minimum(at * np.array([*horizons, math.inf]), end)
+        gain = self._log_gains(some, upto)
+        cost = (upto - at) * rate
+        late = torch.from_numpy((cost > left) & (upto > 1.5 * at))
+        score = (gain - cooling * torch.from_numpy(np.log(cost))).masked_fill(late, -torch.inf)
+        i, j = divmod(int(score.argmax()), upto.shape[1])
+        if not math.isfinite(float(score[i, j])):
+            return None
+        return Worth(float(score[i, j]), math.exp(float(gain[i, j])), float(upto[i, j]), some[i])
+
+    def _worth_weighing(self, candidates: Sequence[Curve], end: float, cooling: float) -> list[Curve]:
+        """The best so far, and those that gain most by their end for its cost: curves may cross."""
+        if len(candidates) <= 2 * MOST_WEIGHED:
+            return list(candidates)
+        place = {curve.number: i for i, curve in enumerate(self._order)}
+        ordered = sorted(candidates, key=lambda c: place.get(c.number, len(place)))
+        kept, rest = ordered[:MOST_WEIGHED], ordered[MOST_WEIGHED:]
+        step = -(-len(rest) // MOST_FORESEEN)
+        rest = rest[self.curves.num_reports % step :: step]
+        cost = torch.tensor([math.log((end - c.at) * c.rate) for c in rest], dtype=torch.float64)
+        score = self._log_gains(rest, np.array([[end]]))[:, 0] - cooling * cost
+        return kept + [rest[i] for i in torch.argsort(-score)[:MOST_WEIGHED].tolist()]
+
+    def _log_gains(self, curves: Sequence[Curve], ats: Array) -> Tensor:
+        """Of curves at each of some progresses (`m x h`, or `1 x h`)."""
+        assert self._posterior is not None
+        points = self._points([c.number for c in curves], [c.at for c in curves])
+        mean, variance = self._posterior.predict_grid(points, torch.from_numpy(np.log(ats)))
+        return _log_improvement(self._best, mean, variance)
 
     def best_new(
         self, rng: np.random.Generator, end: float, cooling: float, left: float, *, guided: bool
     ) -> Worth | None:
         """The new configuration that is; on the average over the space where it is not chosen by this model."""
+        assert self._posterior is not None
         unit = self._candidates(rng, local=guided)
         z = self.encoder(unit).z
-        rate = self.rates(z)
-        scores, gains, ats = [], [], []
-        for part in UPTO:
-            at = max(end * part, 1.0)
-            gain = self._log_gain(self._new(z, at))
-            late = (at * rate > left) & (part > UPTO[-1])
-            scores.append((gain - cooling * (at * rate).log()).masked_fill(late, -torch.inf))
-            gains.append(gain)
-            ats.append(at)
-        stacked, expected = torch.stack(scores), torch.stack(gains)
+        ats = torch.tensor([[max(end * part, 1.0) for part in UPTO]], dtype=torch.float64)
+        mean, variance = self._posterior.predict_grid(self._new(z, 1.0), ats.log())
+        gain, cost = _log_improvement(self._best, mean, variance), ats * self.rates(z)[:, None]
+        late = (cost > left) & (ats > ats.min())
+        score = (gain - cooling * cost.log()).masked_fill(late, -torch.inf)
         if not guided:
-            score = torch.logsumexp(stacked, 1) - math.log(len(unit))
-            return Worth(float(score.max()), 0.0, 0.0, Curve(-1, {}))
-        flat = int(stacked.argmax())
-        part_index, i = divmod(flat, len(unit))
-        params = self._first_new(unit, torch.argsort(-stacked[part_index]).tolist())
+            expected = torch.logsumexp(score, 0) - math.log(len(unit))
+            return Worth(float(expected.max()), 0.0, 0.0, Curve(-1, {}))
+        i, j = divmod(int(score.argmax()), len(UPTO))
+        params = self._first_new(unit, torch.argsort(-score[:, j]).tolist())
         if params is None:
             return None
-        gained = math.exp(float(expected[part_index, i]))
-        return Worth(float(stacked[part_index, i]), gained, ats[part_index], Curve(-1, {}), params)
+        return Worth(float(score[i, j]), math.exp(float(gain[i, j])), float(ats[0, j]), Curve(-1, {}), params)
 
     def promising(self, rng: np.random.Generator) -> Params | None:
         """A new configuration by expected improvement at the third-longest progress so far, over what is best there."""
@@ -218,11 +243,9 @@ class Forecast:
         mean, variance = self._posterior.predict(self._points([curve.number], [end]))
         return float(torch.special.ndtr((self._best - mean) / variance.sqrt())[0])
 
-    def _log_gain(self, points: gp.Points, best: float | None = None) -> Tensor:
+    def _log_gain(self, points: gp.Points, best: float) -> Tensor:
         assert self._posterior is not None
-        mean, variance = self._posterior.predict(points)
-        deviation = variance.sqrt()
-        return deviation.log() + log_h(((self._best if best is None else best) - mean) / deviation)
+        return _log_improvement(best, *self._posterior.predict(points))
 
     def _new(self, z: Tensor, at: float) -> gp.Points:
         return gp.Points(z, torch.full((len(z),), math.log(at), dtype=torch.float64), torch.full((len(z),), -1))
@@ -237,10 +260,12 @@ class Forecast:
         return np.concatenate([everywhere, near])
 
     def _first_new(self, unit: Array, order: Sequence[int]) -> Params | None:
-        taken = {self.space.key(c.params) for c in self.curves.all.values()}  # type: ignore[arg-type]
+        for curve in islice(self.curves.all.values(), self._num_taken, None):
+            self._taken.add(self.space.key(curve.params))  # type: ignore[arg-type]
+        self._num_taken = len(self.curves.all)
         for i in order[:50]:
             params = self.space.decode(unit[i : i + 1])[0]
-            if self.space.key(params) not in taken and self.space.legal(params):
+            if self.space.key(params) not in self._taken and self.space.legal(params):
                 return dict(params)
         return None
 
@@ -252,6 +277,11 @@ def _spaced(ats: Sequence[float], most: int) -> list[int]:
     logs = np.log(np.maximum(ats, 1e-9))
     wanted = np.linspace(logs[0], logs[-1], most)
     return sorted({int(np.abs(logs - w).argmin()) for w in wanted} | {len(ats) - 1})
+
+
+def _log_improvement(best: float, mean: Tensor, variance: Tensor) -> Tensor:
+    deviation = variance.sqrt()
+    return deviation.log() + log_h((best - mean) / deviation)
 
 
 def _quadratic(z: Tensor) -> Tensor:

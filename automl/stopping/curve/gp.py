@@ -61,6 +61,18 @@ class Kernel:
         found: Tensor = kx * (a + b * kt) + torch.where(same, c + d * kt, torch.zeros(())) + e * kt
         return found
 
+    def grid(self, one: Points, times: Tensor, other: Points) -> Tensor:
+        """Each of `m` configurations at `h` log progresses (`m x h` or `1 x h`) with `other`: `m x h x n`."""
+        a, b, c, d, e = self.u[:5].exp()
+        length = self.u[7:].exp()[self.groups]
+        kx = _matern52(_distance(one.z / length, other.z / length))[:, None, :]
+        kt = _matern32((times[:, :, None] - other.t).abs() / self.u[6].exp())
+        found = torch.addcmul(e * kt, kx, a + b * kt)
+        if bool((one.curve >= 0).any()):
+            same = (one.curve[:, None] == other.curve) & (one.curve[:, None] >= 0)
+            found += same[:, None, :] * (c + d * kt)
+        return found
+
     def diagonal(self) -> Tensor:
         """The variance of a point of a curve of its own."""
         return self.u[:5].exp().sum()
@@ -122,9 +134,17 @@ class Posterior:
 
     def predict(self, points: Points) -> tuple[Tensor, Tensor]:
         """Mean and variance, `m` each, without noise."""
-        cross = self.kernel(points, self.points)
+        return self._from(self.kernel(points, self.points))
+
+    def predict_grid(self, points: Points, times: Tensor) -> tuple[Tensor, Tensor]:
+        """Of the curves of `m` points, whatever their progress, at `h` others (`m x h` or `1 x h`): `m x h` each."""
+        cross = self.kernel.grid(points, times, self.points)
+        mean, variance = self._from(cross.reshape(-1, len(self.points)))
+        return mean.view(cross.shape[:2]), variance.view(cross.shape[:2])
+
+    def _from(self, cross: Tensor) -> tuple[Tensor, Tensor]:
         solved = torch.linalg.solve_triangular(self.factor, cross.T, upper=False)
-        variance = self.kernel.diagonal() - solved.square().sum(0)
+        variance = self.kernel.diagonal() - solved.square_().sum(0)
         return self.mean + cross @ self.weights, variance.clamp(min=1e-10)
 
     def believing(self, points: Points) -> Posterior:

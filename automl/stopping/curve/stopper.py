@@ -68,6 +68,8 @@ class CurveStopper(Stopper):
     def decide(self, trial: Trial, trials: Sequence[Trial]) -> Decision:
         """Go on to the end of the slice; then pause, unless the trial is the best choice for the next one too."""
         curve = self.curves.all[trial.number]
+        if not curve.known:
+            return CONTINUE  # a probe
         if not self.can_pause:
             return self._judge(curve)
         if curve.at < self._targets.get(trial.number, 0.0) * (1 - 1e-9) or self._is_complete(curve):
@@ -102,7 +104,7 @@ class CurveStopper(Stopper):
         """None for a new trial that the suggester proposes, or where nothing is worth a slice at the end."""
         known = self.curves.known()
         paused = [c for c in known if c.state is TrialState.PAUSED and not self._is_complete(c)]
-        candidates = [*paused, running] if running is not None and running.losses else paused
+        candidates = [*paused, running] if running is not None else paused
         if len(self.curves.all) < NUM_RANDOM and not last:
             return None
         self._num_choices += 1

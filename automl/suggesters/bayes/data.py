@@ -58,9 +58,10 @@ def collect(space: Space, history: Sequence[Trial], goals: Sequence[Goal], other
         found = [loss_of(trial, goal) for goal in goals]
         failed = trial.state is TrialState.FAILED
         if not failed and not any(map(math.isfinite, found)):
-            if trial.state is TrialState.STOPPED:
-                continue  # before it reported anything
-            failed, kind = True, "missing_metric"
+            if trial.state is not TrialState.STOPPED:
+                failed, kind = True, "missing_metric"
+            elif not trial.reports:
+                continue
         rows.append(trial.params)
         losses.append([math.nan if failed else value for value in found])
         values.append([math.nan if failed else _finite(trial.metrics.get(name)) for name in others])
@@ -105,13 +106,15 @@ def _memory(trial: Trial) -> float:
 
 
 def curve_of(trial: Trial, goal: Goal) -> Array:
-    """Steps, seconds and smallest loss so far at each report of the goal's metric, `k x 3`."""
+    """Steps, seconds and smallest loss so far at each report of the goal's metric, `k x 3`; else of the last probe."""
     best, points = math.inf, []
     for report in trial.reports:
         value = report.metrics.get(goal.metric, math.nan)
         if math.isfinite(value) and report.step > 0 and report.seconds > 0:
             best = min(best, goal.loss(value))
             points.append((report.step, report.seconds, best))
+    if not points and trial.reports and trial.reports[-1].step > 0 and trial.reports[-1].seconds > 0:
+        points.append((trial.reports[-1].step, trial.reports[-1].seconds, math.inf))
     return np.array(points, dtype=np.float64).reshape(len(points), 3)
 
 

@@ -72,7 +72,8 @@ class Deadline:
     def possible(self, data: Data) -> bool:
         """Whether every trial with a result has reported how it got there."""
         rows = np.flatnonzero(np.isfinite(data.losses[:, 0]))
-        return self.goal.within is not None and len(rows) >= 2 and all(len(data.curves[i]) for i in rows.tolist())
+        told = [len(data.curves[i]) > 0 and math.isfinite(data.curves[i][-1, 2]) for i in rows.tolist()]
+        return self.goal.within is not None and len(rows) >= 2 and all(told)
 
     def fit(self, data: Data) -> Belief:
         """What is believed of the goal's transformed loss at the deadline."""
