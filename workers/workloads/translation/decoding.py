@@ -10,8 +10,9 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from .inference import Stepper, fast_products
+from .inference import Stepper
 from .model import Transformer
+from .products import fast_products
 from .shortlist import Candidates, Shortlist
 from .vocabulary import BOS, EOS, PAD
 
@@ -128,8 +129,8 @@ def beam_search(stepper: Stepper, source: Tensor, room: int, search: Search, can
         logits = candidates.score(stepper.step(beams.last(), state))
         state.follow(beams.extend(logits, candidates.ids, state.attention))
         done = beams.done(room) if position + 1 < room else torch.ones_like(beams.sentences, dtype=torch.bool)
-        num_done = int(done.sum())
-        if num_done == len(done) or num_done >= (1 - _SHRINK) * len(done):
+        num_done = 0 if done is None else int(done.sum())
+        if done is not None and num_done >= min(len(done), (1 - _SHRINK) * len(done)):
             for i, ranked in beams.ranked(done):
                 results[i] = ranked
             kept = (~done).nonzero()[:, 0]
@@ -157,6 +158,7 @@ class Beams:
     finished: Tensor
     coverage: Tensor
     bonus: Tensor
+    any_finished: bool = False  # as `done` saw it last: no need to look for it at every use
 
     @classmethod
     def start(cls, source: Tensor, search: Search) -> Beams:
@@ -187,24 +189,38 @@ class Beams:
         b, k = self.scores.shape
         logs, columns = (x.view(b, k, -1) for x in best_tokens(logits.log_softmax(-1, dtype=torch.float32), k))
         self._cover(attention)
-        finished = self.finished[..., None]
-        stay = torch.full_like(logs[0, 0], -torch.inf)
-        stay[0] = 0.0  # a finished hypothesis goes on as it is
-        totals = self.scores[..., None] + torch.where(finished, stay, logs)
-        tokens = entries[columns].masked_fill_(finished, EOS)
-        lengths = self.lengths + ~self.finished
-        ranked = totals / self._penalty(lengths)[..., None] + self.bonus[..., None]
+        tokens, lengths = entries[columns], self.lengths + 1
+        if self.any_finished:
+            lengths = self.lengths + ~self.finished
+            self._stay(logs, tokens)
+        totals = logs.add_(self.scores[..., None])
+        ranked = totals
+        if self.any_finished or attention is not None:  # else all are of one length
+            ranked = totals / self._penalty(lengths)[..., None] + self.bonus[..., None]
         best = ranked.flatten(1).topk(k).indices
         parent, token = best // logs.shape[-1], tokens.flatten(1).gather(1, best)
         self.scores, self.lengths = totals.flatten(1).gather(1, best), lengths.gather(1, parent)
-        before = self.finished.gather(1, parent)
-        history = self.ids.gather(1, parent[..., None].expand(-1, -1, self.ids.shape[2]))
-        self.ids = torch.cat([history, token.masked_fill(before, PAD)[..., None]], dim=2)
-        self.finished = before | (token == EOS)
+        self._append(parent, token)
         if attention is not None:
             self.bonus = self.bonus.gather(1, parent)
             self.coverage = self.coverage.gather(1, parent[..., None].expand_as(self.coverage))
         return parent
+
+    def _stay(self, logs: Tensor, tokens: Tensor) -> None:
+        """A finished hypothesis goes on as it is, by the first of its continuations (b, k, k) alone."""
+        finished = self.finished[..., None]
+        logs.masked_fill_(finished, -torch.inf)
+        logs[..., :1].masked_fill_(finished, 0.0)
+        tokens.masked_fill_(finished, EOS)
+
+    def _append(self, parent: Tensor, token: Tensor) -> None:
+        """Tokens (b, k) behind the ids of the hypotheses that they continue."""
+        shown, ended = token, token == EOS
+        if self.any_finished:
+            before = self.finished.gather(1, parent)
+            shown, ended = token.masked_fill(before, PAD), ended | before
+        history = self.ids.gather(1, parent[..., None].expand(-1, -1, self.ids.shape[2]))
+        self.ids, self.finished = torch.cat([history, shown[..., None]], dim=2), ended
 
     def _cover(self, attention: Tensor | None) -> None:
         """Count what the hypotheses attend to; a finished one does no more."""
@@ -213,8 +229,14 @@ class Beams:
             covered = self.coverage.clamp(min=_LEAST, max=1.0).log()
             self.bonus = self.search.coverage_penalty * covered.sum(2)
 
-    def done(self, room: int) -> Tensor:
-        """(b,): whether the best finished hypothesis stays ahead of all that an unfinished one can become."""
+    def done(self, room: int) -> Tensor | None:
+        """(b,): whether the best finished hypothesis stays ahead of all that an unfinished one can become.
+
+        None where no hypothesis of any sentence is finished.
+        """
+        self.any_finished = bool(self.finished.any())
+        if not self.any_finished:
+            return None
         finished = self._value().masked_fill(~self.finished, -torch.inf).amax(1)
         most = self._penalty(torch.full_like(self.lengths, room))
         hoped = (self.scores / most).masked_fill(self.finished, -torch.inf).amax(1)
@@ -258,8 +280,10 @@ def best_tokens(logs: Tensor, count: int) -> tuple[Tensor, Tensor]:
     maxima = torch.unflatten(logs[:, : _BLOCK * blocks], 1, (blocks, _BLOCK)).amax(2)
     chosen = maxima.topk(count).indices
     inside = _BLOCK * chosen[..., None] + torch.arange(_BLOCK, device=logs.device)
-    rest = torch.arange(_BLOCK * blocks, width, device=logs.device).expand(len(logs), -1)
-    index = torch.cat([inside.flatten(1), rest], 1)
+    index = inside.flatten(1)
+    if width % _BLOCK:
+        rest = torch.arange(_BLOCK * blocks, width, device=logs.device).expand(len(logs), -1)
+        index = torch.cat([index, rest], 1)
     values, places = logs.gather(1, index).topk(count)
     return values, index.gather(1, places)
 

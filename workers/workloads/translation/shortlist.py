@@ -7,6 +7,7 @@ al. 2015 (https://arxiv.org/abs/1412.2007, section 4.3).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +25,7 @@ from .batches import Examples, Ids, Sequences
 from .vocabulary import BOS, EOS, PAD
 
 if TYPE_CHECKING:
-    from .inference import Product, Stepper
+    from .inference import Stepper
 
 FILE = "shortlist.safetensors"
 _KEPT, _FREQUENT = 100, 200  # entries a source entry, and entries that every sentence gets
@@ -96,7 +97,7 @@ class Candidates:
     """
 
     ids: Tensor
-    score: Product
+    score: Callable[[Tensor], Tensor]
 
     @classmethod
     def of(cls, stepper: Stepper, source: Tensor, shortlist: Shortlist | None) -> Candidates:
