@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import os
 import resource
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -170,6 +171,16 @@ def allocate_by(threshold: int, kept: int) -> None:
         library = ctypes.CDLL("libc.so.6")
         library.mallopt(-3, threshold)  # M_MMAP_THRESHOLD
         library.mallopt(-1, kept)  # M_TRIM_THRESHOLD
+
+
+def keep_few_kernels(count: int = 128) -> None:
+    """Let oneDNN, and torch's layer over it, keep so many kernels where nothing else was asked for (1,024 each).
+
+    Each is about a megabyte for products of thousands of rows. Where most batches have a shape of their own they are
+    hardly met again, and would come to gigabytes. Both read it once, when the first kernel is made.
+    """
+    for name in ("LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY"):
+        os.environ.setdefault(name, str(count))
 
 
 def _reset_high_water() -> None:

@@ -86,8 +86,11 @@ class Translation(Trained):
 
     def run(self, context: Context) -> Mapping[str, float]:
         """Train, with the trial's folder for what is cached and written."""
+        from workers.memory import keep_few_kernels
+
         from .vocabulary import keep
 
+        keep_few_kernels()  # hardly two batches are of one shape
         self._context = context
         resumes = context.assignment.resume
         keep(self.prepared.vocabulary, context.folder / "vocabulary.model", resumes, writes=context.rank == 0)

@@ -18,7 +18,7 @@ from torch import nn
 
 from search_spaces.errors import DataError, UsageError
 from workers import checkpoint
-from workers.memory import allocate_by
+from workers.memory import allocate_by, keep_few_kernels
 
 from . import layouts
 from .decoding import Search, nbest, translate
@@ -101,6 +101,7 @@ class Translator:
             model.load_state_dict(layouts.native(state, architecture.layout, architecture.head_dim))
         except (RuntimeError, KeyError) as error:
             raise DataError(f"{folder}: the weights do not fit the architecture: {error}") from None
+        keep_few_kernels()
         allocate_by(32 << 20, 64 << 20)  # else each batch takes its keys' memory anew, page by page
         known = None if shortlist is None else Shortlist.load(folder, shortlist, len(vocabulary))
         return cls(quantised(model) if quantisation == "int8" else model.eval(), vocabulary, known)
