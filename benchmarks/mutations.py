@@ -43,6 +43,8 @@ TARGETS = [
 ]
 TESTS = [
     "tests/automl/test_fold.py",
+    "tests/automl/ledger/test_codec.py",
+    "tests/automl/ledger/test_holder.py",
     "tests/automl/ledger/test_ledger.py",
     "tests/automl/ledger/test_migrations.py",
     "tests/automl/ledger/test_troubles.py",

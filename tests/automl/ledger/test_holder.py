@@ -1,0 +1,82 @@
+"""Who holds a sweep, and whether it still runs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from automl.ledger import Ledger, holder, ledger
+from automl.ledger.holder import FileLock, alive, process_started
+
+HERE, ELSEWHERE = socket.gethostname(), "another.host"
+linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+
+@linux
+def test_a_process_with_an_odd_name_began_when_the_kernel_says(tmp_path: Path) -> None:
+    odd = tmp_path / "a ) 1 2"
+    shutil.copy(shutil.which("sleep") or "", odd)
+    with subprocess.Popen([odd, "60"]) as process:
+        found = process_started(process.pid)
+        since_boot = psutil.Process(process.pid).create_time() - psutil.boot_time()
+        process.kill()
+    assert found is not None
+    assert found / os.sysconf("SC_CLK_TCK") == pytest.approx(since_boot, abs=2.0)
+
+
+def test_without_proc_the_process_is_asked_for_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    with subprocess.Popen(["true"]) as gone:
+        pass
+    monkeypatch.setattr(holder, "Path", lambda _: Path("/nowhere/at/all"))
+    assert process_started(os.getpid()) == pytest.approx(psutil.Process().create_time())
+    assert process_started(gone.pid) is None
+
+
+def test_a_holder_on_this_host_is_a_process_that_began_then() -> None:
+    pid, began = os.getpid(), process_started(os.getpid())
+    assert began is not None
+    assert alive(HERE, pid, None, 1e9)
+    assert alive(HERE, pid, began + 1.9, 1e9)
+    assert not alive(HERE, pid, began + 2, 0.0), "another process has got its number"
+    assert not alive(HERE, pid, began - 2.5, 0.0)
+
+
+@pytest.mark.parametrize(("age", "lives"), [(10.0, True), (59.9, True), (60.0, False), (-4.9, True), (-5.0, False)])
+def test_a_holder_on_another_host_is_judged_by_its_last_sign_of_life(age: float, lives: bool) -> None:
+    assert alive(ELSEWHERE, 1, None, age) is lives
+    row = {"host": ELSEWHERE, "pid": 1, "process_started": None, "now": 1000.0, "heartbeat": 1000.0 - age}
+    assert ledger._is_alive(row) is lives
+
+
+def test_a_lock_is_exclusive_and_given_back_once(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        lock = FileLock(tmp_path / "lock")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "lock").stat().st_mode & 0o777 == 0o644
+    other = FileLock(tmp_path / "lock")
+    assert lock.acquire() is True
+    assert other.acquire() is False
+    lock.release()
+    assert other.acquire() is True
+    taken = os.open(tmp_path / "other", os.O_CREAT)  # gets the number that the lock's file had
+    lock.release()
+    os.close(taken)
+    other.release()
+
+
+@linux
+def test_a_ledger_that_is_closed_has_no_file_open(tmp_path: Path) -> None:
+    kept = Ledger.open(tmp_path, create=True)
+    assert kept.sweeps() == []
+    kept.close()
+    opened = {file.path for file in psutil.Process().open_files()}
+    assert not [path for path in opened if path.startswith(str(tmp_path))]
