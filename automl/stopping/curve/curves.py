@@ -57,6 +57,7 @@ class Curves:
         self.goals, self.constraints = goals, constraints
         self.all: dict[int, Curve] = {}
         self.num_reports = 0
+        self.first = 1.0  # where the last new trial reported first
         self.complete = 0.0  # the furthest that a trial which ended by itself has come
 
     def observe(self, trial: Trial) -> Curve:
@@ -80,6 +81,8 @@ class Curves:
         now = [goal.loss(metrics.get(goal.metric, math.nan)) for goal in self.goals]
         curve.best = tuple(min(b, n) if math.isfinite(n) else b for b, n in zip(before, now, strict=True))
         if all(map(math.isfinite, curve.best)):
+            if not curve.losses:
+                self.first = max(at, 1e-9)
             curve.ats.append(max(at, curve.at))
             curve.losses.append(curve.best)
         curve.num_reports += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -29,7 +30,8 @@ LEADER_POINTS: Final = 6
 MOST_FORESEEN: Final = 300  # paused curves whose end is looked at
 MOST_WEIGHED: Final = 30  # of them, and as many of the best so far, whose every horizon is
 NUM_NEW: Final = 150
-REFIT: Final = 1.3
+REFIT: Final = 1.2
+NUM_VECTORS: Final = 3  # of hyperparameters, each learned from points of its own; decisions take turns
 FAILED: Final = 3.0  # the target of a configuration that fails
 UPTO: Final = (1.0, 0.33, 0.1)  # horizons of a new trial, as a part of the longest
 
@@ -55,7 +57,7 @@ class Forecast:
         self.groups = torch.tensor(groups, dtype=torch.long)
         self._z: dict[int, Tensor] = {}
         self._unit: dict[int, Array] = {}
-        self._hyper: Tensor | None = None
+        self._hyper: deque[Tensor] = deque(maxlen=NUM_VECTORS)
         self._fitted = 0
         self._posterior: gp.Posterior | None = None
         self._best = 0.0
@@ -80,17 +82,18 @@ class Forecast:
         self._best = float(targets.min())
         self._order = [known[i] for i in np.argsort(targets, kind="stable").tolist()]
         points, y = self._data(scale, end)
-        if self._hyper is None or self.curves.num_reports >= self._fitted * REFIT:
+        if not self._hyper or self.curves.num_reports >= self._fitted * REFIT:
             self._fitted = self.curves.num_reports
             rows = torch.arange(len(y))
             if len(y) > MOST_FITTED:
-                some = np.random.default_rng([self.seed, len(y)]).permutation(len(y))[:MOST_FITTED]
+                some = np.random.default_rng([self.seed, self._fitted]).permutation(len(y))[:MOST_FITTED]
                 rows = torch.from_numpy(np.sort(some))
             part = gp.Points(points.z[rows], points.t[rows], points.curve[rows])
-            self._hyper = gp.fit(part, y[rows], self.groups)
+            self._hyper.append(gp.fit(part, y[rows], self.groups))
             self._fit_rates(known)
+        hyper = self._hyper[int(rng.integers(len(self._hyper)))]  # a vector that is stuck gets no second turn
         try:
-            posterior = gp.Posterior.condition(gp.Kernel(self._hyper, self.groups), points, y)
+            posterior = gp.Posterior.condition(gp.Kernel(hyper, self.groups), points, y)
         except RuntimeError:  # numerically not positive definite
             return False
         self._posterior = posterior.believing(self._running(end))
@@ -121,7 +124,9 @@ class Forecast:
     def _running(self, end: float) -> gp.Points:
         """Where running trials will be soon: others need not look there."""
         running = [c for c in self.curves.all.values() if c.state is TrialState.RUNNING][:50]
-        return self._points([c.number for c in running], [min(end, max(c.at * 1.35, 1.0)) for c in running])
+        return self._points(
+            [c.number for c in running], [min(end, max(c.at * 1.35, self.curves.first)) for c in running]
+        )
 
     def _embed(self, curves: Sequence[Curve]) -> None:
         fresh = [c for c in curves if c.number not in self._z]
@@ -211,7 +216,7 @@ class Forecast:
         assert self._posterior is not None
         unit = self._candidates(rng, local=guided)
         z = self.encoder(unit).z
-        ats = torch.tensor([[max(end * part, 1.0) for part in UPTO]], dtype=torch.float64)
+        ats = torch.tensor([[max(end * part, self.curves.first) for part in UPTO]], dtype=torch.float64)
         mean, variance = self._posterior.predict_grid(self._new(z, 1.0), ats.log())
         gain, cost = _log_improvement(self._best, mean, variance), ats * self.rates(z)[:, None]
         late = (cost > left) & (ats > ats.min())

@@ -18,7 +18,8 @@ from .forecast import Forecast
 
 NUM_RANDOM: Final = 16  # trials before the model is asked
 HALVING_SHARE: Final = 0.25  # of the decisions
-GROWTH: Final = 1.35  # of a trial's progress in one slice
+SLICE: Final = 0.5  # of the way, in logarithms, to the horizon for which a trial was chosen, before it is weighed again
+GROWTH: Final = 1.35  # of a trial's progress in one slice, at least
 HORIZONS: Final = (1.5, 2.5, 5.0)
 LEAST_GAIN: Final = 0.01  # of the distance from best to median, below which nothing is resumed at the end
 HOPELESS: Final = 0.02  # probability of becoming the best, below which a trial that cannot pause is stopped
@@ -96,6 +97,8 @@ class CurveStopper(Stopper):
     def propose(self, trials: Sequence[Trial]) -> Params | None:
         """The new configuration that was weighed."""
         choice, self._chosen = self._chosen, None
+        if choice is not None and choice.params is not None:
+            self._targets[len(trials)] = choice.target
         return choice.params if choice is not None else None
 
     # ------------------------------------------------------------------ the choice
@@ -138,10 +141,19 @@ class CurveStopper(Stopper):
         else:
             new = self.forecast.best_new(rng, end, cooling, self.seconds_left, guided=self.guided)
             if best is None or (new is not None and new.score > best.score):
-                return Choice(None, 0.0, "", new.params) if new is not None else None
-        target = max(best.curve.at * GROWTH, best.curve.at + 1e-9)
+                return (
+                    Choice(None, self._upto(self.curves.first, new.horizon), "", new.params)
+                    if new is not None
+                    else None
+                )
+        target = max(self._upto(best.curve.at, best.horizon), best.curve.at * GROWTH)
         expected = f"{best.gain:.2g} of the distance to the median by {best.horizon:g}"
         return Choice(best.curve.number, target, f"curve: expected to gain {expected}")
+
+    @staticmethod
+    def _upto(at: float, horizon: float) -> float:
+        """A part of the way to where the gain is expected: to look sooner would only make new ones look better."""
+        return float(at ** (1 - SLICE) * max(horizon, at) ** SLICE)
 
     def _finish(self, candidates: Sequence[Curve], end: float) -> Choice | None:
         """At the very end the best trial is trained to its end."""
