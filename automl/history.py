@@ -29,7 +29,8 @@ class History:
     @property
     def pending(self) -> list[Trial]:
         """Waiting and running trials, by number."""
-        return [trial for _, trial in sorted((self._waiting | self._running).items())]
+        both = self._waiting | self._running
+        return [both[number] for number in sorted(both)]
 
     @property
     def running(self) -> list[Trial]:

@@ -30,7 +30,10 @@ class Probes:
 
     def verdict(self, trial: Trial, trials: Sequence[Trial]) -> str:
         """Why a trial whose newest report is a probe is not worth going on with; "" where it is, or is no probe."""
-        if not trial.reports or any(g.metric in p.metrics for p in trial.reports for g in self._goals):
+        names = [goal.metric for goal in self._goals]
+        if not trial.reports or names[0] in trial.reports[-1].metrics:
+            return ""
+        if any(name in point.metrics for point in trial.reports for name in names):
             return ""
         return self._broken(trial) or self._late(trial, trials)
 

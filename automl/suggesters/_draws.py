@@ -21,16 +21,15 @@ _KEYS: Final[WeakKeyDictionary[Space, dict[int, tuple[Params, Hashable]]]] = Wea
 
 def keys(space: Space, *trials: Sequence[Trial]) -> set[Hashable]:
     """Identities of the configurations of these trials, so that none of them is proposed again."""
-    known = _KEYS.setdefault(space, {})
-    return {_key(space, trial, known) for part in trials for trial in part}
-
-
-def _key(space: Space, trial: Trial, known: dict[int, tuple[Params, Hashable]]) -> Hashable:
-    """Kept by number, as long as it is the very configuration: a history is read again for each suggestion."""
-    found = known.get(trial.number)
-    if found is None or found[0] is not trial.params:
-        found = known[trial.number] = (trial.params, space.key(trial.params))
-    return found[1]
+    known = _KEYS.setdefault(space, {})  # by number, while it is the very configuration: histories are read again
+    found: set[Hashable] = set()
+    for part in trials:
+        for trial in part:
+            entry = known.get(trial.number)
+            if entry is None or entry[0] is not trial.params:
+                entry = known[trial.number] = (trial.params, space.key(trial.params))
+            found.add(entry[1])
+    return found
 
 
 def new_points(space: Space, rng: np.random.Generator, seen: Collection[Hashable], count: int) -> list[Params]:
