@@ -18,6 +18,7 @@ from search_spaces import Space
 from workers.protocol import Params
 
 from .beliefs import Beliefs
+from .bulk import MANY, MOST_PENDING, in_bulk
 from .candidates import Lattice
 from .data import Array, Data, collect
 from .diagnosis import Calibration, calibrate
@@ -88,6 +89,11 @@ class BayesSuggester(Suggester):
             known = [*(t.params for t in history if self.space.legal(t.params)), *waiting]
             taken = {self.space.key(params) for params in known}
             beliefs = self._believe(data, len(waiting))
+            if count > MANY or len(waiting) > MOST_PENDING:
+                best = data.unit[self.surrogates_.best_rows(data)]
+                rng = np.random.default_rng([self.seed, len(history), len(pending)])
+                ahead = self.space.encode(waiting) if waiting else np.empty((0, len(self.space.parameters)))
+                return in_bulk(self.search.lattice, beliefs, best, ahead, taken, count, rng)
             found: list[Params] = []
             for i in range(count):
                 rng = np.random.default_rng([self.seed, len(history), len(pending), i])
