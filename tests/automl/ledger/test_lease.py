@@ -1,0 +1,107 @@
+"""Who may take a sweep of a store whose files cannot be locked, as of a server; here on SQLite, without its lock."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from objectives import make_spec
+
+from automl.errors import StoreError
+from automl.events import Proposed
+from automl.ledger import Ledger
+from automl.ledger import ledger as module
+from automl.ledger.schema import HOLDERS
+
+
+@pytest.fixture
+def stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Ledger, Ledger]:
+    """Two views of one store with one sweep."""
+    monkeypatch.setattr(module, "WATCH_SECONDS", 0.4)
+    both = (Ledger.open(tmp_path, create=True), Ledger.open(tmp_path))
+    for one in both:
+        one._lockable = False
+    both[0].create_sweep(make_spec())
+    return both
+
+
+def change(ledger: Ledger, **values: Any) -> None:
+    with ledger._write() as connection:
+        connection.execute(HOLDERS.update().values(**values))
+
+
+def test_a_holder_that_lives_is_named(stores: tuple[Ledger, Ledger]) -> None:
+    first, second = stores
+    first.acquire("test")
+    with pytest.raises(StoreError, match=f"held by process {os.getpid()} on {socket.gethostname()}"):
+        second.acquire("test")
+    change(first, host="elsewhere")
+    with pytest.raises(StoreError, match="on elsewhere"):
+        second.acquire("test")
+
+
+def test_what_is_given_back_is_free_at_once(stores: tuple[Ledger, Ledger]) -> None:
+    first, second = stores
+    first.acquire("test")
+    first.release("test")
+    change(first, host="elsewhere")
+    second.acquire("test")
+
+
+def test_a_dead_process_of_this_host_needs_no_watching(
+    stores: tuple[Ledger, Ledger], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "WATCH_SECONDS", 1e9)
+    first, second = stores
+    first.acquire("test")
+    change(first, process_started=1.0)  # its number belongs to another process by now
+    second.acquire("test")
+
+
+def test_one_that_should_be_dead_is_watched_for_a_sign_of_life(stores: tuple[Ledger, Ledger]) -> None:
+    first, second = stores
+    recorder = first.acquire("test")
+    change(first, host="elsewhere", heartbeat=time.time() - 3600)
+
+    def live() -> None:
+        recorder.commit()
+        change(first, heartbeat=time.time() - 3600)  # its clock is an hour behind
+
+    timer = threading.Timer(0.1, live)
+    timer.start()
+    with pytest.raises(StoreError, match="on elsewhere"):
+        second.acquire("test")
+    timer.join()
+    change(first, heartbeat=time.time() - 3600)
+    begun = time.monotonic()
+    taken = second.acquire("test")
+    assert time.monotonic() - begun >= 0.4, "as long as it is watched"
+    with pytest.raises(StoreError, match="another controller has taken the sweep over"):
+        recorder.commit()
+    taken.apply(Proposed(0, {"lr": 0.1}, "bayes"))
+    taken.commit()
+    assert len(first.trials("test")) == 1
+
+
+def test_one_that_comes_between_the_look_and_the_hold_wins(
+    stores: tuple[Ledger, Ledger], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = stores
+    first.acquire("test")
+    first.release("test")
+    look = second._left
+
+    def slow(sweep: str, number: int) -> tuple[int, int]:
+        seen = look(sweep, number)
+        first.acquire("test")
+        return seen
+
+    monkeypatch.setattr(second, "_left", slow)
+    with pytest.raises(StoreError, match="held by process"):
+        second.acquire("test")
+    assert "test" not in second._held

@@ -1,0 +1,130 @@
+"""What a commit writes, beside the trials themselves."""
+
+from __future__ import annotations
+
+import logging
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from objectives import make_spec
+
+from automl.errors import StoreError
+from automl.events import Begun, Ended, Moved, Proposed
+from automl.ledger import Ledger
+from automl.ledger.recorder import Recorder
+from automl.ledger.schema import ATTEMPTS, EVENTS, HOLDERS, REPORTS, SWEEPS
+from automl.trial import TrialState
+from workers.protocol import Ending, Outcome, Report, Started
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    kept = Ledger.open(tmp_path, create=True)
+    kept.create_sweep(make_spec())
+    return kept
+
+
+def rows(ledger: Ledger, table: sa.Table) -> list[dict[str, Any]]:
+    with ledger._engine.connect() as connection:
+        return [dict(row) for row in connection.execute(sa.select(table)).mappings()]
+
+
+def test_each_attempt_has_a_row_that_says_how_it_went(ledger: Ledger) -> None:
+    recorder = ledger.acquire("test")
+    assert recorder.trials == []
+    ledger.record("test", Proposed(0, {"lr": 0.1}, "bayes"), Begun(0, 1, 1.5))
+    ledger.record("test", Started(0, 1, "host:7\0"))
+    crash = Outcome(0, 1, Ending.FAILED, failure="crashed", message="signal 9\0", seconds=2.0, peak_memory_bytes=5)
+    ledger.record("test", Ended(crash, TrialState.WAITING, at=3.5), Begun(0, 2, 4.5))
+    assert recorder.begun(recorder.trials[0]) == 4.5
+    ledger.record("test", Moved(0, TrialState.INTERRUPTED, "lost\0", 6.0, seconds=1.0), Moved(0, TrialState.WAITING))
+    ledger.record("test", Begun(0, 3, 7.0), Report(0, 3, 0, 1, {"loss": 1.0}, 1.0))
+    done = Outcome(0, 3, Ending.COMPLETED, {"loss": 1.0}, seconds=3.0)
+    ledger.record("test", Ended(done, TrialState.FAILED, "non_finite", "no", at=9.0))
+    first, second, third = rows(ledger, ATTEMPTS)
+    same = {"sweep": 1, "trial": 0}
+    assert first == same | {
+        "attempt": 1, "worker": "host:7\\x00", "begun": 1.5, "ended": 3.5, "ending": "failed", "failure": "crashed",
+        "message": "signal 9\\x00", "seconds": 2.0, "peak_memory_bytes": 5,
+    }  # fmt: skip
+    lost = {key: second[key] for key in ("attempt", "begun", "ended", "ending", "failure", "message", "seconds")}
+    assert lost == {
+        "attempt": 2, "begun": 4.5, "ended": 6.0, "ending": "lost", "failure": None, "message": "lost\\x00",
+        "seconds": 1.0,
+    }  # fmt: skip
+    assert (third["ending"], third["failure"], third["message"]) == ("completed", "non_finite", "no")
+    assert [row["kind"] for row in rows(ledger, EVENTS)] == [
+        "Proposed", "Begun", "Started", "Ended", "Begun", "Moved", "Moved", "Begun", "Ended",
+    ]  # fmt: skip
+    assert len(rows(ledger, REPORTS)) == 1
+
+
+def test_nothing_is_written_before_the_commit_and_all_of_it_once(ledger: Ledger) -> None:
+    recorder = ledger.acquire("test")
+    assert recorder.uncommitted == 0
+    recorder.apply(Proposed(0, {"lr": 0.1}, "bayes"))
+    assert recorder.apply(Proposed(0, {"lr": 0.2}, "bayes")) is None
+    assert recorder.uncommitted == 1
+    assert rows(ledger, EVENTS) == []
+    with pytest.raises(StoreError, match="the next trial of the sweep is 1, got 5"):
+        recorder.apply(Proposed(5, {"lr": 0.1}, "bayes"))
+    recorder.commit(3.0, state="finished", status={"busy_slots": math.inf})
+    recorder.commit()
+    assert recorder.uncommitted == 0
+    assert len(rows(ledger, EVENTS)) == 1
+    (sweep,), (holder,) = rows(ledger, SWEEPS), rows(ledger, HOLDERS)
+    assert (sweep["seconds"], sweep["state"]) == (3.0, "finished")
+    assert (holder["commits"], holder["status"], holder["held"], holder["fence"]) == (2, '{"busy_slots":"inf"}', 1, 1)
+    ledger.release("test")
+    ledger.acquire("test")
+    (holder,) = rows(ledger, HOLDERS)
+    assert (holder["commits"], holder["status"], holder["held"], holder["fence"]) == (0, "{}", 1, 2)
+
+
+def test_an_attempt_that_is_not_committed_began_never(ledger: Ledger) -> None:
+    recorder = ledger.acquire("test")
+    recorder.apply(Proposed(0, {"lr": 0.1}, "bayes"))
+    trial = recorder.apply(Begun(0, 1, 1.5))
+    assert trial is not None
+    assert recorder.begun(trial) == 0.0
+    recorder.commit()
+    assert recorder.begun(trial) == 1.5
+
+
+def test_a_commit_whose_answer_was_lost_is_made_once(ledger: Ledger) -> None:
+    recorder = ledger.acquire("test")
+    recorder.apply(Proposed(0, {"lr": 0.1}, "bayes"))
+    recorder._commit_once({}, None)  # committed, but nobody heard of it
+    recorder.commit()
+    assert len(rows(ledger, EVENTS)) == 1
+    recorder.commit()
+    with ledger._write() as connection:
+        connection.execute(HOLDERS.update().values(commits=7))
+    with pytest.raises(StoreError, match="another controller has taken the sweep over"):
+        recorder.commit()
+
+
+def test_who_was_fenced_off_frees_nothing(ledger: Ledger) -> None:
+    old = ledger.acquire("test")
+    with ledger._write() as connection:
+        connection.execute(HOLDERS.update().values(fence=9))
+    old.release()
+    assert rows(ledger, HOLDERS)[0]["held"] == 1
+    assert old._connection.closed
+
+
+def test_a_release_that_cannot_be_written_is_told_and_frees_the_lock(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    held = ledger.acquire("test")
+    with ledger._write() as connection:
+        connection.execute(sa.text("DROP TABLE holders"))
+    with caplog.at_level(logging.WARNING):
+        held.release()
+    assert "holders" in caplog.text
+    assert isinstance(held, Recorder)
+    assert held._lock is not None
+    assert held._lock._file == -1

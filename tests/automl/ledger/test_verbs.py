@@ -1,0 +1,115 @@
+"""What is done to whole sweeps: two stand side by side, and only one is touched."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from objectives import make_spec
+
+from automl.errors import StoreError
+from automl.events import Begun, Proposed, Wished
+from automl.ledger import Ledger
+from automl.ledger.schema import ATTEMPTS, EVENTS, HOLDERS, REPORTS, SWEEPS, TRIALS
+from automl.spec import Budget
+from workers.protocol import Report
+
+WISH = Wished("limits", {"lr": [0.1, 0.2]})
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    """Two sweeps, `one` and `two`, each with a trial."""
+    kept = Ledger.open(tmp_path, create=True)
+    for name in ("one", "two"):
+        kept.create_sweep(replace(make_spec(), name=name))
+        recorder = kept.acquire(name)
+        kept.record(name, Proposed(0, {"lr": 0.1}, "bayes"), Begun(0, 1, 4.0), Report(0, 1, 0, 1, {"loss": 1.0}, 1.0))
+        recorder.commit(7.0, status={"suggesting": name})
+    return kept
+
+
+def rows(ledger: Ledger) -> dict[str, int]:
+    with ledger._engine.connect() as connection:
+        tables = (SWEEPS, TRIALS, ATTEMPTS, EVENTS, REPORTS, HOLDERS)
+        return {t.name: connection.scalar(sa.select(sa.func.count()).select_from(t)) or 0 for t in tables}
+
+
+def test_a_deleted_sweep_leaves_nothing_and_the_other_all(ledger: Ledger) -> None:
+    whole = repr(ledger.trials("two"))
+    ledger.release("one")
+    before = rows(ledger)
+    ledger.delete("one")
+    assert rows(ledger) == {name: count // 2 for name, count in before.items()}
+    assert not ledger.folder("one").exists()
+    assert ledger.folder("two").exists()
+    assert repr(ledger.trials("two")) == whole
+    assert [info.name for info in ledger.sweeps()] == ["two"]
+    assert "one" not in ledger._held
+    ledger.release("two")
+    ledger.create_sweep(replace(make_spec(), name="one"))
+    ledger.acquire("one")  # its lock is free
+
+
+def test_a_sweep_that_is_held_is_not_deleted(ledger: Ledger) -> None:
+    before = rows(ledger)
+    with pytest.raises(StoreError, match="'one' is held by process"):
+        Ledger.open(ledger.folder("one").parents[1]).delete("one")
+    assert rows(ledger) == before
+
+
+def test_another_spec_is_kept_for_one_sweep(ledger: Ledger) -> None:
+    ledger.replace_spec("one", replace(ledger.spec("one"), budget=Budget(trials=99)))
+    assert (ledger.spec("one").budget.trials, ledger.spec("two").budget.trials) == (99, make_spec().budget.trials)
+
+
+def test_a_sweep_that_runs_shows_what_its_controller_does(ledger: Ledger) -> None:
+    assert ledger.snapshot("one").state == "running"
+    assert ledger.snapshot("one").suggesting == "one"
+    ledger.release("one")
+    assert ledger.snapshot("one").state == "interrupted"
+    assert ledger.snapshot("one").suggesting == "idle"
+
+
+def test_wishes_reach_their_sweep_once_and_in_order(ledger: Ledger) -> None:
+    one, two = ledger._held["one"], ledger._held["two"]
+    assert one.wishes() == two.wishes() == []
+    second = Wished("enqueue", {"lr": 0.5})
+    ledger.wish("one", WISH, second)
+    assert ledger.wishes("one") == [WISH, second]
+    assert ledger.wishes("two") == []
+    assert one.wishes() == [], "nobody has looked"
+    found = one.wishes(look=True)
+    assert [wish for _, wish in found] == [WISH, second]
+    assert one.wishes(look=True) == []
+    ledger.wish("one", WISH)
+    assert one.commit() is False, "a wish is no stop"
+    assert [wish for _, wish in one.wishes()] == [WISH]
+    assert two.wishes(look=True) == []
+    assert one.fulfilled() == set()
+    number = found[1][0]
+    ledger.record("one", Proposed(1, {"lr": 0.5}, "enqueued", wish=number))
+    assert one.fulfilled() == {number}
+    assert two.fulfilled() == set()
+
+
+def test_a_stop_is_asked_of_one_sweep(ledger: Ledger) -> None:
+    ledger.wish("one", WISH)
+    ledger.request_stop("one")
+    one, two = ledger._held["one"], ledger._held["two"]
+    assert one.commit() is True
+    assert [wish for _, wish in one.wishes()] == [WISH]
+    assert one.commit() is True, "seeing the wish has not undone it"
+    assert two.commit() is False
+    ledger.release("one")
+    assert ledger.acquire("one").commit() is False, "whoever resumes does not stop at once"
+
+
+def test_a_ledger_in_memory_has_a_folder_of_its_own() -> None:
+    one, two = Ledger.open("sqlite://", create=True), Ledger.open("sqlite://", create=True)
+    assert one.folder("a") == one.folder("a") != two.folder("a")
+    assert one.folder("a").parents[1].name.startswith("automl-")
+    one.create_sweep(make_spec())
+    assert one.acquire("test").commit() is False
