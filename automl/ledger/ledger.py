@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -231,7 +232,7 @@ class Ledger:
                 connection.execute(SWEEPS.delete().where(SWEEPS.c.id == row["id"]))
         finally:
             self.release(sweep)
-        with translated(self.name):
+        with translated(self.name), contextlib.suppress(FileNotFoundError):  # nothing of it was ever run
             shutil.rmtree(self.folder(sweep))
 
     def record(self, sweep: str, *events: SweepEvent) -> None:

@@ -105,3 +105,9 @@ def test_one_that_comes_between_the_look_and_the_hold_wins(
     with pytest.raises(StoreError, match="held by process"):
         second.acquire("test")
     assert "test" not in second._held
+
+
+def test_a_sweep_of_which_nothing_ran_is_deleted(stores: tuple[Ledger, Ledger]) -> None:
+    first, second = stores
+    second.delete("test")
+    assert first.sweeps() == []
