@@ -11,7 +11,6 @@ from search_spaces.errors import AutomlError, SpaceError
 from workers.protocol import Params
 
 from .suggesters._draws import keys
-from .suggesters._gain import expected_gain
 from .suggesters.base import Suggester
 from .trial import Trial
 
@@ -71,7 +70,7 @@ class Proposer:
         begun = time.perf_counter()
         try:
             params = self._ask(self.name, history, pending, count)
-            gain = expected_gain(self._kit[1][self.name], history, params[0]) if self._gains and params else None
+            gain = self._kit[1][self.name].expected_gain(history, params[0]) if self._gains and params else None
         except Exception as error:  # whatever a suggester raises must not end the sweep
             return self._fall_back(error, history, pending, count, begun)
         self._failures = 0

@@ -44,3 +44,11 @@ class Suggester(ABC):
         Returns:
             Configurations different from each other and from the pending ones.
         """
+
+    def expected_gain(self, history: Sequence[Trial], params: Params) -> float | None:
+        """The expected improvement of the goal by a trial, in the goal's unit, times the probability that it succeeds.
+
+        Returns:
+            None where the suggester cannot tell: it has no surrogate, too little is known, there are several goals.
+        """
+        return None

@@ -11,7 +11,7 @@ from .external import External
 from .gp import Ensemble
 from .kernel import Features
 
-HOPELESS = -40.0  # log expected improvement below which vectors are no more told apart
+POWER = 0.25  # of the mean over the ensemble: 1 is the arithmetic, near 0 the geometric mean
 
 
 def log_h(z: Tensor) -> Tensor:
@@ -24,13 +24,11 @@ def log_h(z: Tensor) -> Tensor:
     return torch.where(z > -4.0, near, tail)
 
 
-def log_expected_improvement(
-    model: Ensemble | External, candidates: Features, index: Tensor, agreed: bool = False
-) -> Tensor:
+def log_expected_improvement(model: Ensemble | External, candidates: Features, index: Tensor) -> Tensor:
     """Log of the expected improvement over f(observed[index]), averaged over the ensemble, `m`.
 
-    The mean of the expectations follows the most hopeful of the vectors; where it is `agreed`, the mean of their
-    logarithms is taken, which is large only where hardly any vector sees no hope.
+    The average is a power mean: that of the expectations themselves follows the one vector that knows least, and tries
+    far corners for ever; that of their logarithms tries nothing that any vector thinks hopeless.
 
     The best configuration's own value is uncertain too: the improvement is the difference of two jointly normal
     values, which under noise does not reward measuring the best one again.
@@ -38,7 +36,7 @@ def log_expected_improvement(
     mean, variance = model.improvement(candidates, index)
     deviation = variance.sqrt()
     each = deviation.log() + log_h(mean / deviation)
-    return each.clamp(min=HOPELESS).mean(0) if agreed else torch.logsumexp(each, 0) - math.log(len(each))
+    return (torch.logsumexp(POWER * each, 0) - math.log(len(each))) / POWER
 
 
 def best_predicted(model: Ensemble | External, allowed: Tensor) -> Tensor:

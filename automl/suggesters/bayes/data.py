@@ -16,6 +16,7 @@ from automl.trial import Trial, TrialState
 from search_spaces import Space
 
 Array = NDArray[np.float64]
+UNDER_WAY = frozenset({TrialState.WAITING, TrialState.RUNNING})
 BLAMELESS = frozenset({"preempted"})  # failures that say nothing about the configuration
 
 
@@ -45,7 +46,8 @@ class Data:
 
 
 def collect(space: Space, history: Sequence[Trial], goals: Sequence[Goal], others: Sequence[str]) -> Data:
-    """Read finished trials; those of another space, and failures that were nobody's fault, are left out.
+    """Read the trials that are not under way; those of another space, and failures that were nobody's fault, are left
+    out. A trial that was stopped, paused or interrupted says what it had reported by then.
 
     Args:
         goals: whose metrics are taken as losses; others: further metrics, as they are.
@@ -53,12 +55,12 @@ def collect(space: Space, history: Sequence[Trial], goals: Sequence[Goal], other
     rows, losses, values, kinds, memory, estimates, curves = [], [], [], [], [], [], []
     for trial in history:
         kind = trial.failure or ""
-        if not trial.state.finished or kind in BLAMELESS or not space.legal(trial.params):
+        if trial.state in UNDER_WAY or kind in BLAMELESS or not space.legal(trial.params):
             continue
         found = [loss_of(trial, goal) for goal in goals]
         failed = trial.state is TrialState.FAILED
         if not failed and not any(map(math.isfinite, found)):
-            if trial.state is not TrialState.STOPPED:
+            if trial.state is TrialState.COMPLETED:
                 failed, kind = True, "missing_metric"
             elif not trial.reports:
                 continue

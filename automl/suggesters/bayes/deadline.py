@@ -18,7 +18,7 @@ from automl.goals import Goal
 from search_spaces import Space
 
 from . import reach
-from .beliefs import Belief
+from .belief import Belief
 from .data import Array, Data
 from .encoding import Encoder
 from .gp import Ensemble
@@ -47,8 +47,8 @@ class AtDeadline:
     high: float
 
     def __call__(self, unit: Array) -> Features:
-        """Features of `m x d` configurations."""
-        return self.encoder(self.after(unit, math.log(self.seconds) - self.pace(unit)))
+        """Features of `m x d` configurations, as fast as they may well be: what is not known to be slow is tried."""
+        return self.encoder(self.after(unit, math.log(self.seconds) - self.pace.hoped(unit)))
 
     def after(self, unit: Array, log_steps: Array) -> Array:
         """Configurations with the progress of so many steps as a last column, `m x (d + 1)`."""

@@ -15,7 +15,8 @@ from search_spaces import Choice, Space
 from .kernel import Features, Prior
 
 Array = NDArray[np.float64]
-POLYNOMIALS = (1.0, 0.5, 0.25)  # scale of the linear, quadratic and cubic main effect
+WAVES = (1.0, 0.5)  # scale of the waves of two ranges' length and of one, of which a main effect consists
+AMPLITUDE = 0.56  # at which a main effect has as much variance as one of polynomials has on average
 BOWL = 0.6  # a sum of parabolas with uniform minima has 0.9 in standardised losses
 
 
@@ -25,7 +26,7 @@ class Encoder:
     A number is one coordinate of the kernel; an unordered choice of k is k coordinates, any two choices being equally
     far. A parameter that is not active sits in the middle of its range, so that it does not count between
     configurations that both lack it; its parent's choice tells them from those that have it. The additive part gets
-    Legendre polynomials of a number, and an indicator of each choice.
+    waves of a number, and an indicator of each choice.
 
     Args:
         space: of the configurations.
@@ -42,6 +43,8 @@ class Encoder:
         self.sizes = [len(p.choices) if isinstance(p, Choice) and not p.ordered else 0 for _, p in listed]
         self.sizes += [0] * extra
         self.extra, self.bowl, self.num_parameters = extra, bowl, len(space.parameters)
+        active = activity(space)
+        self.num_active = max(1.0, sum(active[p.name] for _, p in listed) + extra)
 
     def __call__(self, unit: Array) -> Features:
         """Features of `n x d` unit-cube configurations."""
@@ -58,25 +61,42 @@ class Encoder:
             else:
                 t = 2.0 * x - 1.0
                 z.append(x[:, None])
-                basis = np.stack([t, 1.5 * t**2 - 0.5, 2.5 * t**3 - 1.5 * t], 1)
-                phi.append(basis * np.array(POLYNOMIALS) * active[:, None])
-                bowl += basis[:, 1] * active * (column < self.num_parameters)
-        scaled = bowl / math.sqrt(max(len(self.columns), 1)) * self.bowl
+                phi.append(_waves(x) * active[:, None])
+                bowl += (1.5 * t**2 - 0.5) * active * (column < self.num_parameters)
+        scaled = bowl / math.sqrt(self.num_active) * self.bowl
         return Features(*(torch.from_numpy(a) for a in (np.concatenate(z, 1), np.concatenate(phi, 1), scaled)))
 
     def prior(self) -> Prior:
-        """Priors scaled to the number of parameters (Hvarfner et al., "Vanilla BO performs great", 2024)."""
+        """Priors scaled to the number of active parameters (Hvarfner et al., "Vanilla BO performs great", 2024)."""
         d = len(self.columns)
         z_group = [j for j, size in enumerate(self.sizes) for _ in range(size or 1)]
-        phi_group = [j for j, size in enumerate(self.sizes) for _ in range(size or len(POLYNOMIALS))]
+        phi_group = [j for j, size in enumerate(self.sizes) for _ in range(size or 2 * len(WAVES))]
         numeric = torch.tensor([size == 0 for size in self.sizes])
-        length = torch.where(numeric, 0.5, 1.0).log() + 0.5 * math.log(max(d, 1))
+        length = torch.where(numeric, 0.5, 1.0).log() + 0.5 * math.log(self.num_active)
         additive = _full([math.log(0.1)] * d)
         if self.extra:  # they are there because they matter
             length[-self.extra :], additive[-self.extra :] = math.log(0.5), 0.0
-        loc = torch.cat([_full([0.0, math.log(1e-3), 0.0, math.log(BOWL)]), length.to(torch.float64), additive])
-        scale = torch.cat([_full([1.0, 2.0, 2.0, 0.7]), _full([1.0] * d), _full([2.0] * d)])
+        loc = torch.cat([_full([0.0, math.log(5e-3), 0.0, math.log(BOWL)]), length.to(torch.float64), additive])
+        scale = torch.cat([_full([1.0, 2.5, 2.0, 0.7]), _full([1.0] * d), _full([2.0] * d)])
         return Prior(loc, scale, torch.tensor(z_group), torch.tensor(phi_group), d)
+
+
+def activity(space: Space) -> dict[str, float]:
+    """Share of random configurations in which each parameter exists, if its parents are independent."""
+    shares: dict[str, float] = {}
+    for name, parameter in space.parameters.items():  # parents first
+        shares[name] = 1.0
+        for parent, values in parameter.when.items():
+            of = space.parameters[parent]
+            shares[name] *= shares[parent] * (len(values) / len(of.choices) if isinstance(of, Choice) else 1.0)
+    return shares
+
+
+def _waves(x: Array) -> Array:
+    """Basis functions of `n` numbers in [0, 1] whose variance is the same everywhere. That of polynomials is largest at
+    the ends of a range, which are then tried in vain again and again."""
+    angles = math.pi * x[:, None] * np.arange(1, len(WAVES) + 1)
+    return AMPLITUDE * np.concatenate([np.cos(angles) * WAVES, np.sin(angles) * WAVES], 1)
 
 
 def _full(values: list[float]) -> Tensor:

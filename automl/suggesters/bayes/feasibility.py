@@ -20,7 +20,8 @@ from .measured import Quantity
 from .models import Fitter, settled
 
 SKETCHED = 3  # hyperparameter vectors of a first look
-FORGIVEN, SHARE = 1.5, 0.075  # failures that are within budget: so many, and this share of the trials
+UNGUIDED, SUCCESSES = 5, 2  # the start: so many trials at least, and until so many succeed; its failures are free
+FORGIVEN, SHARE = 0.5, 0.06  # failures that are within budget: so many, and this share of the trials after the start
 RISK = 0.3  # probability of a failure that is accepted where the budget is just used up; halved by each one beyond
 LEAST, MOST = 0.3, 0.97  # bounds of the probability of success that is demanded
 BARRIER = 1e4  # loss of logarithmic value by probability that is missing
@@ -41,6 +42,7 @@ class Feasibility:
         fitters: by kind of failure, of the labels; their noise prior says how sharp a boundary is.
         unit: `n x d`; kinds: `n`, "" where the trial succeeded.
         measured: by kind of failure, the quantity whose excess brings it about.
+        best: `b x d`, configurations beside which the next trial may be: no more is demanded than they are given.
     """
 
     def __init__(
@@ -49,12 +51,15 @@ class Feasibility:
         unit: Array,
         kinds: NDArray[np.str_],
         measured: Mapping[str, Quantity] = MappingProxyType({}),
+        best: Array | None = None,
     ) -> None:
-        overrun = float((kinds != "").sum()) - FORGIVEN - SHARE * len(kinds)
+        overrun = _overrun(kinds != "")
         seen = sorted(set(kinds.tolist()) - {""})
         self.parts = [Classifier.fit(fitters[kind], unit, kinds, kind, measured.get(kind)) for kind in seen]
         reached = math.prod(part.reached() for part in self.parts)
         self.demanded = min(demanded(overrun), reached)  # more cannot be asked where failures are mere chance
+        if best is not None and len(best) and self.parts:
+            self.demanded = min(self.demanded, float(self.log_probability(best).exp().max()))
 
     def sketch(self) -> Feasibility:
         """The same with few of the hyperparameter vectors, for a first look."""
@@ -73,6 +78,14 @@ class Feasibility:
         """What the acquisition adds: the log probability, and a penalty below the one that is demanded."""
         log_probability = self.log_probability(unit)
         return log_probability - BARRIER * (self.demanded - log_probability.exp()).clamp(min=0.0)
+
+
+def _overrun(failed: NDArray[np.bool_]) -> float:
+    """How many more of the trials have failed than are within budget; those of the start are chance."""
+    succeeded = np.flatnonzero(~failed)
+    start = max(UNGUIDED, int(succeeded[SUCCESSES - 1]) + 1 if len(succeeded) >= SUCCESSES else len(failed))
+    later = failed[start:]
+    return float(later.sum()) - FORGIVEN - SHARE * len(later)
 
 
 def demanded(overrun: float) -> float:

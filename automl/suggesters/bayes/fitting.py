@@ -14,7 +14,8 @@ from automl.goals import Constraint, Goal
 from search_spaces import Space
 
 from . import reach
-from .beliefs import Belief, Beliefs
+from .belief import Belief
+from .beliefs import Beliefs
 from .data import Array, Data
 from .deadline import Deadline
 from .diagnosis import Calibration, calibrate
@@ -27,6 +28,7 @@ from .pareto import front
 from .transforms import Transform, excess_scores
 
 NUM_BEST = 10
+NUM_INCUMBENTS = 10
 LEAST_MEASURED = 6
 SHARP = (math.log(0.02), 1.0)  # prior of the logarithm of the labels' noise
 NO_PROGRESS = 0.03  # of the distance from the median to the best loss
@@ -88,7 +90,8 @@ class Surrogates:
 
     def feasibility(self, data: Data) -> Feasibility:
         """What is believed of the failures."""
-        return Feasibility(self.failure_fitters, data.unit, data.kinds, self._measured(data))
+        best = data.unit[self.best_rows(data)[:NUM_INCUMBENTS]]
+        return Feasibility(self.failure_fitters, data.unit, data.kinds, self._measured(data), best)
 
     def _measured(self, data: Data) -> dict[str, Quantity]:
         """By kind of failure, the quantity that brings it about, where it is known of enough trials."""

@@ -38,6 +38,8 @@ def sample_hyperparameters(
     value, gradient = log_posterior(u, features, y, prior)
     step = torch.full((shape[0],), 0.15, dtype=torch.float64)
     for _ in range(sampling.trajectories):
+        kept = _rejuvenated(value, shape[1])
+        u, value, gradient = u[kept], value[kept], gradient[kept]
         momentum = torch.randn(shape, generator=generator, dtype=torch.float64)
         uniform = torch.rand(shape[0], generator=generator, dtype=torch.float64)
         new, new_value, new_gradient, energy = u, value, gradient, value - 0.5 * (momentum * momentum).sum(-1)
@@ -52,7 +54,20 @@ def sample_hyperparameters(
         value = torch.where(accept, new_value, value)
         gradient = torch.where(accept[:, None], new_gradient, gradient)
         step = torch.where(accept, step * 1.2, step * 0.5)
-    return u
+    return u[_rejuvenated(value, shape[1])]
+
+
+def _rejuvenated(value: Tensor, num_hyperparameters: int) -> Tensor:
+    """Which chain each goes on from: its own, or one of the good ones where it is lost.
+
+    Samples of a posterior of p dimensions lie about p / 2 below its maximum, hardly ever p: a chain that does has not
+    found the mode, and Hamiltonian trajectories along its steep gradient only throw it farther.
+    """
+    order = torch.argsort(-value, stable=True)
+    good = order[: max(1, int((value >= value.max() - num_hyperparameters).sum()))]
+    place = torch.empty_like(order)
+    place[order] = torch.arange(len(order))
+    return torch.where(place < len(good), torch.arange(len(order)), good[place % len(good)])
 
 
 def _ascend(u: Tensor, features: Features, y: Tensor, prior: Prior, steps: int) -> Tensor:

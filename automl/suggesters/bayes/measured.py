@@ -48,6 +48,12 @@ class Quantity:
         """Expected logarithm of `m` configurations."""
         return np.asarray(self.model.mean(self.encoder(unit)).numpy() * self.scale + self.centre)
 
+    def hoped(self, unit: Array) -> Array:
+        """A standard deviation less than the expected logarithm."""
+        mean, variance = self.model.predict(self.encoder(unit))
+        deviation = (variance.mean(0) + mean.var(0, correction=0)).sqrt()
+        return np.asarray((mean.mean(0) - deviation).numpy() * self.scale + self.centre)
+
     @property
     def believable(self) -> bool:
         """Whether left-out values are predicted to a small part of their variance."""

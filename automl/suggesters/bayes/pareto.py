@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -12,10 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .acquisition import log_h
+from .belief import Belief
 from .data import Array
-
-if TYPE_CHECKING:
-    from .beliefs import Belief
 
 MARGIN = 0.1  # of the front's extent: how far beyond its worst point the reference lies
 

@@ -44,7 +44,8 @@ class Search:
             sketch: a cheaper score, by which most candidates are left out at once.
         """
         pool = self.lattice.near(rng, best[:1], 600, (0.003, 0.1)) if local else self._pool(rng, best)
-        if only is not None:
+        if only is not None:  # with the rest as in good ones: elsewhere it would be blamed for what others do
+            pool = np.concatenate([self.lattice.near(rng, best[:n], 300, (0.003, 0.3)) for n in (1, 5)])
             pool = self.lattice.forced(rng, pool, *only)
             if not len(pool):
                 return self.maximise(score, best, taken, rng, sketch=sketch)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
+from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -36,9 +37,11 @@ _LOG = logging.getLogger(__name__)
 NUM_START = 5
 STALLED = 6  # trials without a better one
 BRANCH_EVERY = 3  # suggestions of a stalled search: one tries a neglected choice, one stays near the best
-AGREED_EVERY = 2  # suggestions under noise, of which one is where all of the ensemble expects a gain
+FAIR = 3  # a choice that had this part of an equal share of the trials is not neglected
+HOPELESS = 3  # trials of a choice that all failed, after which it is not tried for its own sake
 FILL_EVERY = 3  # suggestions, where the surrogate cannot be believed
 LEAST_SUCCESSES = 2
+LEAST_TRIALS = 10  # before which the surrogate is not trusted to say that little is left to gain
 
 
 @contextmanager
@@ -124,6 +127,19 @@ class BayesSuggester(Suggester):
             models = {g.metric: b.model for g, b in zip(self.goals, beliefs.goals, strict=True)}
             return {name: export(m) if isinstance(m, Ensemble) else m.model for name, m in models.items()}
 
+    def expected_gain(self, history: Sequence[Trial], params: Params) -> float | None:
+        """See `Suggester.expected_gain`: near the best the surrogate's scale is linear in the goal."""
+        with one_thread():
+            data = self._collect(history)
+            if len(self.goals) > 1 or len(data) < LEAST_TRIALS or not self.surrogates_.possible(data):
+                return None
+            beliefs = self.surrogates_.fit(data)
+            transform = beliefs.goals[0].transform
+            if transform is None or not beliefs.holds.any():
+                return None
+            gain = math.exp(float(beliefs.score(self.space.encode([params]))[0]))
+        return gain * transform.scale * transform.spread
+
     def _collect(self, history: Sequence[Trial]) -> Data:
         others = [c.metric for c in self.constraints]
         return collect(self.space, history, self.goals, others)
@@ -144,21 +160,27 @@ class BayesSuggester(Suggester):
         best = data.unit[self.surrogates_.best_rows(data)]
         only = self._neglected(data, ahead, len(taken))
         number, current = len(taken), beliefs.with_pending(ahead)
-        agreed = beliefs.noisy and number % AGREED_EVERY == 1
-        score, sketch = partial(current.score, agreed=agreed), partial(current.sketch().score, agreed=agreed)
         local = number % BRANCH_EVERY == 1 and self._stalled(data)
-        return self.search.maximise(score, best, taken, rng, only, sketch=sketch, local=local)
+        return self.search.maximise(current.score, best, taken, rng, only, sketch=current.sketch().score, local=local)
 
     def _stalled(self, data: Data) -> bool:
         return len(data) - self.surrogates_.last_progress(data) >= STALLED
 
     def _neglected(self, data: Data, ahead: Array, number: int) -> tuple[int, float] | None:
-        """Where little has improved for long, now and then the choice that was tried least; else None."""
+        """Where little has improved for long, now and then the choice that was tried least, by its share, unless all
+        of its trials have failed; else None."""
         branches = self.search.lattice.branches()
         if number % BRANCH_EVERY or not branches or not self._stalled(data):
             return None
-        known = np.concatenate([data.unit, ahead])
-        return min(branches, key=lambda branch: int((np.abs(known[:, branch[0]] - branch[1]) < 1e-9).sum()))
+        known, options = np.concatenate([data.unit, ahead]), Counter(column for column, _ in branches)
+        failed = np.concatenate([data.failed, np.zeros(len(ahead), dtype=bool)])
+        tried = []
+        for column, value in branches:
+            rows = np.abs(known[:, column] - value) < 1e-9
+            hopeless = rows.sum() >= HOPELESS and failed[rows].all()
+            tried.append(number if hopeless else options[column] * int(rows.sum()))
+        least = int(np.argmin(tried))
+        return branches[least] if tried[least] * FAIR < number else None
 
     def _first(self, data: Data, ahead: Array, taken: set[Hashable], rng: np.random.Generator) -> Params | None:
         """A configuration of the start."""

@@ -108,7 +108,25 @@ def test_irrelevant_parameters_are_found_out():
     y = torch.from_numpy(np.sin(6 * unit[:, 0]))
     u = sample_hyperparameters(encoder(unit), y, encoder.prior(), Sampling(), torch.Generator().manual_seed(0))
     hyper = encoder.prior().values(u)
-    assert (hyper.length[:, 1] > 2 * hyper.length[:, 0]).float().mean() > 0.7
+    assert (hyper.additive[:, 1] < 0.5 * hyper.additive[:, 0]).float().mean() > 0.7
+
+
+def test_noise_is_found_out():
+    rng = np.random.default_rng(0)
+    encoder = Encoder(Space(Float("a", 0.0, 1.0), Float("b", 0.0, 1.0)))
+    unit = rng.random((40, 2))
+    y = torch.from_numpy(0.5 * np.sin(6 * unit[:, 0]) + rng.standard_normal(40))
+    features, prior = encoder(unit), encoder.prior()
+    u = sample_hyperparameters(features, y, prior, Sampling(), torch.Generator().manual_seed(0))
+    value, _ = log_posterior(u, features, y, prior)
+    assert value.max() - value.min() <= u.shape[1]  # no chain was thrown away from the mode
+    assert 0.3 < prior.values(u).noise.median() < 3.0
+
+
+def test_main_effects_are_as_uncertain_everywhere():
+    encoder = Encoder(Space(Float("a", 0.0, 1.0)))
+    phi = encoder(np.linspace(0.0, 1.0, 11)[:, None]).phi
+    torch.testing.assert_close(phi.square().sum(1), phi[:1].square().sum(1).expand(11))
 
 
 def test_duplicated_rows_with_tiny_noise_are_conditioned_on(vectors):

@@ -114,6 +114,20 @@ def test_estimates_stand_in_for_what_could_not_be_measured():
     assert data.memory.tolist() == [100, 200, 300, 1000]
 
 
+def test_trials_that_wait_for_more_steps_say_what_they_reported():
+    space = Space(Float("x", 0.0, 1.0))
+    report = ReportPoint(3, {"loss": 0.7}, 1.0)
+    history = [
+        Trial(0, {"x": 0.1}, TrialState.COMPLETED, {"loss": 0.5}),
+        Trial(1, {"x": 0.2}, TrialState.PAUSED, {"loss": 0.7}, reports=(report,)),
+        Trial(2, {"x": 0.3}, TrialState.INTERRUPTED),
+        Trial(3, {"x": 0.4}, TrialState.RUNNING, {"loss": 0.1}, reports=(report,)),
+    ]
+    data = BayesSuggester(space, [Goal("loss")])._collect(history)
+    assert data.losses[:, 0].tolist() == [0.5, 0.7]
+    assert not data.failed.any()
+
+
 def test_a_surrogate_of_ones_own():
     space = Space(Float("x", 0.0, 1.0), Choice("c", ["a", "b"]))
     built = []
