@@ -55,6 +55,7 @@ RATE = ["--learning-rate-warmup", str(WARMUP), "--initial-learning-rate", str(PE
 VARIANTS: dict[str, dict[str, Any]] = {  # of decoding; a shortlist of so many entries for each source entry
     "sockeye": {},
     "fp32 shortlist": {"shortlist": 30},
+    "bf16 shortlist": {"quantisation": "bf16", "shortlist": 30},
     "int8 shortlist": {"quantisation": "int8", "shortlist": 30},
     "ctranslate2 shortlist": {"engine": "ctranslate2", "shortlist": 30},
     "fp32": {},

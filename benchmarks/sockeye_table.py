@@ -10,7 +10,7 @@ from typing import Any
 
 ROWS = Path(__file__).parent / "results" / "sockeye.jsonl"
 GROUPS = (  # forms of decoding, and how much faster than Sockeye the best of them must be
-    (("fp32", "fp32 shortlist"), 3.0),
+    (("fp32", "fp32 shortlist", "bf16 shortlist"), 3.0),
     (("int8", "int8 shortlist", "ctranslate2", "ctranslate2 shortlist"), 8.0),
 )
 Rows = Mapping[tuple[Any, ...], Mapping[str, Any]]

@@ -62,7 +62,7 @@ def _translate(arguments: Sequence[str]) -> None:
     parser.add_argument("--shortlist", type=int, metavar="K", help="only the K likeliest translations of each entry")
     parser.add_argument("--batch", type=int, default=64, help="sentences at once (default: %(default)s)")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads (default: %(default)s)")
-    parser.add_argument("--quantisation", choices=["int8"], help="of the matrices; faster on CPUs")
+    parser.add_argument("--quantisation", choices=["int8", "bf16"], help="of the matrices; faster on CPUs")
     parser.add_argument("--nbest", action="store_true", help="a JSON list of [score, text] a line, as long as the beam")
     given = parser.parse_args(arguments)
     if given.length_base < 0:

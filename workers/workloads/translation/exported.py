@@ -77,7 +77,8 @@ class Translator:
         """Read an exported folder.
 
         Args:
-            quantisation: "int8" keeps matrices in 8 bits and quantises their inputs as they come, on CPUs.
+            quantisation: "int8" keeps matrices in 8 bits and quantises their inputs as they come, on CPUs; "bf16" keeps
+                them in 16 bits, and so their inputs; sums and all between matrices stay in fp32.
             shortlist: that many entries for each source entry, see `shortlist`.
 
         Raises:
@@ -101,10 +102,11 @@ class Translator:
             model.load_state_dict(layouts.native(state, architecture.layout, architecture.head_dim))
         except (RuntimeError, KeyError) as error:
             raise DataError(f"{folder}: the weights do not fit the architecture: {error}") from None
-        keep_few_kernels()
+        keep_few_kernels(512)  # small ones, and each number of sentences that are left needs some
         allocate_by(32 << 20, 64 << 20)  # else each batch takes its keys' memory anew, page by page
         known = None if shortlist is None else Shortlist.load(folder, shortlist, len(vocabulary))
-        return cls(quantised(model) if quantisation == "int8" else model.eval(), vocabulary, known)
+        forms = {"int8": quantised, "bf16": narrowed}
+        return cls(forms[quantisation](model) if quantisation else model.eval(), vocabulary, known)
 
     def translate(self, lines: list[str], search: Search) -> list[str]:
         """A translation of each line; an empty one of an empty one. Lines longer than the model can read are cut."""
@@ -138,10 +140,7 @@ class Translator:
 
 def quantised(model: Transformer) -> Transformer:
     """The model in eval mode with matrices of 8-bit integers; the inputs are quantised by their range as they come."""
-    weight = model.embedding.tokens.weight
-    if model.projection is None:
-        model.projection = nn.Linear(weight.shape[1], weight.shape[0], bias=False)
-        model.projection.weight = weight
+    _untie(model)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's own notes on its next quantiser
         logging.disable(logging.WARNING)
@@ -152,3 +151,20 @@ def quantised(model: Transformer) -> Transformer:
             logging.disable(logging.NOTSET)
     assert isinstance(result, Transformer)
     return result
+
+
+def narrowed(model: Transformer) -> Transformer:
+    """The model in eval mode with matrices in bf16 but for the embeddings, for `decoding` alone."""
+    _untie(model)
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Linear) and not name.startswith("adaptive"):
+            module.weight = nn.Parameter(module.weight.to(torch.bfloat16), requires_grad=False)
+    return model.eval()
+
+
+def _untie(model: Transformer) -> None:
+    """Give the output a matrix of its own, with the values that it shared with the embedding."""
+    weight = model.embedding.tokens.weight
+    if model.projection is None:
+        model.projection = nn.Linear(weight.shape[1], weight.shape[0], bias=False)
+        model.projection.weight = weight

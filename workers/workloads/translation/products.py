@@ -37,12 +37,13 @@ def product(weight: Tensor, bias: Tensor | None, *, relu: bool = False) -> Produ
     device = weight.device.type
     if torch.is_autocast_enabled(device):  # else each product would convert it anew
         weight = weight.to(torch.get_autocast_dtype(device))
-    if device == "cpu" and weight.dtype == torch.float32 and _packs():
-        return _packed(weight, bias, "relu" if relu else "none")
+    if device == "cpu" and weight.dtype in (torch.float32, torch.bfloat16) and _packs():
+        return (_packed if weight.dtype == torch.float32 else _narrow)(weight, bias, "relu" if relu else "none")
     columns = weight.t().contiguous() if device == "cpu" else weight.t()
 
     def multiply(x: Tensor) -> Tensor:
-        y = torch.mm(x, columns) if bias is None else torch.addmm(bias, x, columns)
+        x = x.to(columns.dtype)
+        y = torch.mm(x, columns) if bias is None else torch.addmm(bias.to(x.dtype), x, columns)
         return y.relu_() if relu else y
 
     return _then_added(multiply)
@@ -59,6 +60,20 @@ def _packed(weight: Tensor, bias: Tensor | None, activation: str) -> Product:
         return found
 
     return multiply
+
+
+def _narrow(weight: Tensor, bias: Tensor | None, activation: str) -> Product:
+    """Of a weight in bf16: sums are in fp32, and so are the results, but for those of a ReLU, which another takes."""
+    bias = None if bias is None else bias.to(weight.dtype)
+    multiply = _packed(weight, bias, activation)
+
+    def narrow(x: Tensor, onto: Tensor | None = None) -> Tensor:
+        y = multiply(x.to(weight.dtype))
+        if onto is not None:
+            return onto + y
+        return y.float() if activation == "none" else y
+
+    return narrow
 
 
 def _then_added(multiply: Callable[[Tensor], Tensor]) -> Product:
