@@ -57,10 +57,11 @@ def test_ctranslate2_translates_the_same(folder, corpus, tmp_path):
     assert share(ct2.Engine(tmp_path / "int8").translate(lines, search), expected) > 0.5
 
 
-def test_a_quantised_model_translates_nearly_the_same(folder, corpus):
+@pytest.mark.parametrize(("form", "least"), [("int8", 0.5), ("bf16", 0.8)])
+def test_a_quantised_model_translates_nearly_the_same(folder, corpus, form, least):
     lines, search = list(corpus.sources[:20]), Search(1, max_ratio=0.0, max_extra=12, batch=8)
-    exact, quantised = Translator.load(folder), Translator.load(folder, "int8")
-    assert share(quantised.translate(lines, search), exact.translate(lines, search)) > 0.5
+    exact, quantised = Translator.load(folder), Translator.load(folder, form)
+    assert share(quantised.translate(lines, search), exact.translate(lines, search)) > least
 
 
 def test_a_shortlist_is_kept_to_in_every_form(listed, corpus, tmp_path):
