@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from .bound import Bound
 from .data import Array
 from .encoding import Encoder
 from .gp import Ensemble
@@ -33,7 +34,8 @@ class Feasibility:
     """Probability that none of the kinds of failure seen so far strikes.
 
     Each kind is a Gaussian process on the labels +1 (succeeded) and -1 (failed so); that the value is positive is
-    the probability. It predicted better than Laplace's approximation with a logistic likelihood, see docs/bayes.md.
+    the probability. It predicted better than Laplace's approximation with a logistic likelihood, see docs. Where
+    the quantity that brings a kind about is measured, that and its limit are modelled instead (`Bound`).
     A search that maximises anything picks the candidates whose probability is overestimated, so the probability that
     it demands follows what happened, as the step of an integral controller: it rises with each failure beyond a budget
     and falls as trials succeed.
@@ -55,8 +57,13 @@ class Feasibility:
     ) -> None:
         overrun = _overrun(kinds != "")
         seen = sorted(set(kinds.tolist()) - {""})
-        self.parts = [Classifier.fit(fitters[kind], unit, kinds, kind, measured.get(kind)) for kind in seen]
-        reached = math.prod(part.reached() for part in self.parts)
+        self.parts: list[Classifier | Bound] = []
+        for kind in seen:
+            if kind in measured and (kinds == "").any():
+                self.parts.append(Bound.fit(measured[kind], unit[kinds == ""], unit[kinds == kind]))
+            else:
+                self.parts.append(Classifier.fit(fitters[kind], unit, kinds, kind))
+        reached = math.prod(part.reached(REACHED) for part in self.parts)
         self.demanded = min(demanded(overrun), reached)  # more cannot be asked where failures are mere chance
         if best is not None and len(best) and self.parts:
             self.demanded = min(self.demanded, float(self.log_probability(best).exp().max()))
@@ -64,7 +71,7 @@ class Feasibility:
     def sketch(self) -> Feasibility:
         """The same with few of the hyperparameter vectors, for a first look."""
         rough = copy(self)
-        rough.parts = [replace(part, model=part.model.part(SKETCHED)) for part in self.parts]
+        rough.parts = [part.sketch() for part in self.parts]
         return rough
 
     def log_probability(self, unit: Array) -> Tensor:
@@ -100,36 +107,33 @@ class Classifier:
     encoder: Encoder
     model: Ensemble
     offset: float
-    measured: Quantity | None
 
     @classmethod
-    def fit(
-        cls, fitter: Fitter, unit: Array, kinds: NDArray[np.str_], kind: str, measured: Quantity | None
-    ) -> Classifier:
-        """Learn from successes and failures of this kind; what is expected of `measured` is one more coordinate."""
+    def fit(cls, fitter: Fitter, unit: Array, kinds: NDArray[np.str_], kind: str) -> Classifier:
+        """Learn from successes and failures of this kind."""
         rows = (kinds == "") | (kinds == kind)
         labels = np.where(kinds[rows] == "", 1.0, -1.0)
         known = settled(labels)
         offset = float(known.sum()) / (len(known) + 2.0)
         newest = np.arange(len(labels), 0, -1.0)
-        model, _ = fitter.fit(_with_column(unit[rows], measured), labels - offset, newest)
-        return cls(fitter.encoder, model, offset, measured)
+        model, _ = fitter.fit(unit[rows], labels - offset, newest)
+        return cls(fitter.encoder, model, offset)
+
+    def sketch(self) -> Classifier:
+        """With few of the hyperparameter vectors."""
+        return replace(self, model=self.model.part(SKETCHED))
 
     def log_probability(self, unit: Array) -> Tensor:
         """Of `m` configurations."""
-        mean, variance = self.model.predict(self.encoder(_with_column(unit, self.measured)))
+        mean, variance = self.model.predict(self.encoder(unit))
         return self._log_probability(mean, variance + self.model.hyper.noise[:, None])
 
-    def reached(self) -> float:
+    def reached(self, quantile: float) -> float:
         """The probability that the others ascribe to most of the successes; 1 where there is none."""
         succeeded = self.model.y + self.offset > 0
         likely = self._log_probability(*self.model.leave_one_out()).exp()[succeeded]
-        return float(likely.quantile(REACHED)) if len(likely) else 1.0
+        return float(likely.quantile(quantile)) if len(likely) else 1.0
 
     def _log_probability(self, mean: Tensor, variance: Tensor) -> Tensor:
         z = (mean + self.offset) / (variance + BLUR).sqrt()
         return torch.logsumexp(torch.special.log_ndtr(z), 0) - math.log(len(mean))
-
-
-def _with_column(unit: Array, measured: Quantity | None) -> Array:
-    return np.column_stack([unit, measured.column(unit) if measured else np.full(len(unit), np.nan)])

@@ -54,7 +54,7 @@ class Surrogates:
         self.deadline = Deadline(space, goals[0], seed)
         self.limit_fitters = [fitter_of(space, reach.of_metric(c.metric), seed) for c in constraints]
         self.failure_fitters = {
-            kind: fitter_of(space, reach.of_failure(kind), seed, noise=SHARP, extra=1) for kind in FAILURE_KINDS
+            kind: fitter_of(space, reach.of_failure(kind), seed, noise=SHARP) for kind in FAILURE_KINDS
         }
         self.memory_fitter = exact_fitter(space, reach.MEMORY, seed)
 
@@ -141,14 +141,13 @@ def fitter_of(
     *,
     noise: tuple[float, float] | None = None,
     bowl: bool = False,
-    extra: int = 0,
 ) -> Fitter:
     """The fitter of what measures those aspects, over the parameters that reach them.
 
     Args:
-        noise: prior of the logarithm of the noise variance, else by the aspects; bowl, extra: see `Encoder`.
+        noise: prior of the logarithm of the noise variance, else by the aspects; bowl: see `Encoder`.
     """
-    encoder = Encoder(space, reach.parameters(space, measures), extra, bowl=bowl)
+    encoder = Encoder(space, reach.parameters(space, measures), bowl=bowl)
     prior = encoder.prior()
     if noise is None and "quality" not in measures:
         noise = NEARLY_EXACT

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from torch import Tensor
 
 from search_spaces import Space
 
@@ -15,7 +16,7 @@ from .encoding import Encoder
 from .gp import Ensemble, Sampling
 from .models import Fitter, settled
 
-MOST_UNEXPLAINED = 0.2
+MOST_UNEXPLAINED = 0.5
 NEARLY_EXACT = (math.log(1e-4), 2.0)  # of the logarithm of the noise variance
 
 
@@ -27,13 +28,12 @@ def exact_fitter(space: Space, measures: frozenset[str], seed: int) -> Fitter:
 
 @dataclass(frozen=True)
 class Quantity:
-    """Surrogate of the logarithm of a quantity; `largest` is that of the largest that was measured."""
+    """Surrogate of the logarithm of a quantity."""
 
     encoder: Encoder
     model: Ensemble
     centre: float
     scale: float
-    largest: float
 
     @classmethod
     def fit(cls, fitter: Fitter, unit: Array, values: Array) -> Quantity:
@@ -42,24 +42,24 @@ class Quantity:
         known = settled(y)
         centre, scale = float(known.mean()), max(float(known.std()), 1e-3)
         model, _ = fitter.fit(unit, (y - centre) / scale)
-        return cls(fitter.encoder, model, centre, scale, float(y.max()))
+        return cls(fitter.encoder, model, centre, scale)
 
     def __call__(self, unit: Array) -> Array:
         """Expected logarithm of `m` configurations."""
         return np.asarray(self.model.mean(self.encoder(unit)).numpy() * self.scale + self.centre)
 
+    def moments(self, unit: Array) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation of the standardised logarithm of `m` configurations."""
+        mean, variance = self.model.predict(self.encoder(unit))
+        return mean.mean(0), (variance.mean(0) + mean.var(0, correction=0)).sqrt()
+
     def hoped(self, unit: Array) -> Array:
         """A standard deviation less than the expected logarithm."""
-        mean, variance = self.model.predict(self.encoder(unit))
-        deviation = (variance.mean(0) + mean.var(0, correction=0)).sqrt()
-        return np.asarray((mean.mean(0) - deviation).numpy() * self.scale + self.centre)
+        mean, deviation = self.moments(unit)
+        return np.asarray((mean - deviation).numpy() * self.scale + self.centre)
 
     @property
     def believable(self) -> bool:
-        """Whether left-out values are predicted to a small part of their variance."""
+        """Whether left-out values are predicted to a part of their variance."""
         mean, _ = self.model.leave_one_out()
         return bool((self.model.y - mean.mean(0)).square().mean() < MOST_UNEXPLAINED * self.model.y.var())
-
-    def column(self, unit: Array) -> Array:
-        """From 0 to 1, one half where as much is expected as was ever measured: finest near the limit."""
-        return np.asarray(1.0 / (1.0 + np.exp(np.clip(-2.0 * (self(unit) - self.largest) / self.scale, -50.0, 50.0))))

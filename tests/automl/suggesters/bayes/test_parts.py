@@ -9,6 +9,7 @@ from botorch.models import SingleTaskGP
 
 from automl.goals import Goal
 from automl.suggesters.bayes import BayesSuggester
+from automl.suggesters.bayes.bound import Bound
 from automl.suggesters.bayes.candidates import Lattice
 from automl.suggesters.bayes.feasibility import demanded
 from automl.suggesters.bayes.start import Start
@@ -88,7 +89,7 @@ def test_measured_memory_tells_what_fits():
         history.append(Trial(i, params, state, metrics, failure, peak_memory_bytes=peak if fits else None))
     suggester = BayesSuggester(space, [Goal("loss")])
     feasibility = suggester.surrogates_.feasibility(suggester._collect(history))
-    assert feasibility.parts[0].measured is not None
+    assert isinstance(feasibility.parts[0], Bound)
     test = space.sample(np.random.default_rng(2), 200)
     fits = np.array([1e6 * 2 ** p["size"] * (1 + p["other"]) < 2e8 for p in test])
     likely = feasibility.log_probability(space.encode(test)).exp().numpy() > 0.5
