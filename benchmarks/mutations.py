@@ -104,10 +104,13 @@ class Runner:
         items = {item.nodeid: item for item in session.items}
         if self.kept.get("tests") != sorted(items):
             self.kept |= {"tests": sorted(items), "calls": self._learn(session.items)}
-        for mutant in (m for target in TARGETS for m in mutants_of(ROOT, target)):
+        mutants = [m for target in TARGETS for m in mutants_of(ROOT, target)]
+        names = {mutant.name for mutant in mutants}
+        self.kept["mutants"] = {name: what for name, what in self.kept["mutants"].items() if name in names}
+        for mutant in mutants:
             if time.monotonic() > self._until:
                 return True
-            if mutant.function in self.functions.found and self.kept["mutants"].get(mutant.name) in (None, "survived"):
+            if mutant.function in self.functions.found and self.kept["mutants"].get(mutant.name) != "killed":
                 tests = sorted(self.kept["calls"].get(mutant.function, []))
                 self._judge(mutant, [items[name] for seconds, name in tests if seconds < SLOW])
         self.kept["whole"] = True
