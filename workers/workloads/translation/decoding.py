@@ -19,7 +19,8 @@ from .vocabulary import BOS, EOS, PAD
 T = TypeVar("T")
 _BLOCK = 64  # columns whose maximum is looked at first
 _LEAST = 1e-9  # attention, whose logarithm is taken
-_SHRINK = 0.75  # a batch is cut down to what is unfinished when no more than that share is left
+_SHRINK = 0.75  # a batch is cut down to what is unfinished when no more than that share is left,
+_STEP = 4  # rounded up to a multiple of this
 
 
 @dataclass(frozen=True)
@@ -109,8 +110,8 @@ def greedy(stepper: Stepper, source: Tensor, room: int, search: Search, candidat
         left = int(going.sum())
         if left == 0:
             break
-        if left <= _SHRINK * len(ids):
-            kept = going.nonzero()[:, 0]
+        if (size := _cut(left, len(ids))) < len(ids):
+            kept = _first(going, size)
             state.keep(kept)
             rows, ids, going = rows[kept], ids[kept], going[kept]
     return [_until_end(row) for row in output.tolist()]
@@ -129,16 +130,29 @@ def beam_search(stepper: Stepper, source: Tensor, room: int, search: Search, can
         logits = candidates.score(stepper.step(beams.last(), state))
         state.follow(beams.extend(logits, candidates.ids, state.attention))
         done = beams.done(room) if position + 1 < room else torch.ones_like(beams.sentences, dtype=torch.bool)
-        num_done = 0 if done is None else int(done.sum())
-        if done is not None and num_done >= min(len(done), (1 - _SHRINK) * len(done)):
+        if done is None:
+            continue
+        left = len(done) - int(done.sum())
+        if (size := _cut(left, len(done))) < len(done):
             for i, ranked in beams.ranked(done):
-                results[i] = ranked
-            kept = (~done).nonzero()[:, 0]
-            if len(kept) == 0:
+                results[i] = results[i] or ranked
+            if left == 0:
                 break
+            kept = _first(~done, size)
             state.keep(kept)
             beams.keep(kept)
     return results
+
+
+def _cut(left: int, size: int) -> int:
+    """To how many sentences a batch of `size` is cut when so many are unfinished; each number needs its own kernels."""
+    few = left if left <= 2 else -(-left // _STEP) * _STEP
+    return few if left <= _SHRINK * size else size
+
+
+def _first(wanted: Tensor, count: int) -> Tensor:
+    """So many rows, the wanted (b,) first."""
+    return wanted.int().argsort(descending=True, stable=True)[:count]
 
 
 @dataclass

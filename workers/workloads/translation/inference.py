@@ -47,7 +47,7 @@ class State:
     @property
     def beams(self) -> int:
         """k."""
-        return len(self.itself)
+        return self.itself.shape[0]
 
     def follow(self, parents: Tensor) -> None:
         """Let hypotheses (b, k) go on from the hypotheses `parents`, 0 to k - 1."""

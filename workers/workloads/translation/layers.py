@@ -83,7 +83,7 @@ class DecoderStep:
 
     def step(self, x: Tensor, state: State, cache: Cache, tree: Tensor) -> tuple[Tensor, Tensor | None]:
         """One position x (b * k, width) of each hypothesis, and attention to the source, as `_attend` has it."""
-        b, k, begin, d = len(tree), state.beams, state.position * state.beams, self.head_dim
+        b, k, begin, d = tree.shape[0], state.beams, state.position * state.beams, self.head_dim
         projected = self.project(norm(self.norms[0], x)).view(b, k, 3, -1, d)
         query, *new = projected.unbind(2)
         for past, one in zip(cache.past, new, strict=True):
