@@ -10,8 +10,12 @@ only what is best. Rows are kept; a run that was interrupted goes on where it st
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import subprocess
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +24,7 @@ import automl
 from benchmarks import store
 from benchmarks.curve_peers import Trajectory, optuna_run
 from benchmarks.curve_problems import NUM_WORKERS, TABLES, Table
+from benchmarks.peers.client import ROOT, environment
 
 ROWS: Final = store.RESULTS / "curves.jsonl"
 PARTS: Final = (1 / 8, 1 / 4, 1 / 2, 1.0)
@@ -30,13 +35,16 @@ OPTUNA: Final = {
     "optuna-tpe+median": "median",
     "optuna-tpe+hyperband": "hyperband",
 }
-CONTESTANTS: Final = ("random", "random+asha", *OPTUNA, "bayes", "bayes+asha", "bayes+curve")
+ELSEWHERE: Final = {"syne-ashabore": "syne", "syne-bohb": "syne", "smac-hyperband": "smac"}
+CONTESTANTS: Final = ("random", "random+asha", *OPTUNA, *ELSEWHERE, "bayes", "bayes+asha", "bayes+curve")
 
 
 def run(table: Table, contestant: str, seed: int) -> Trajectory:
     """The best loss so far over virtual seconds."""
     if contestant in OPTUNA:
         return optuna_run(table, seed, OPTUNA[contestant])
+    if contestant in ELSEWHERE:
+        return _elsewhere(table, contestant, seed)
     suggester, _, stopper = contestant.partition("+")
     found = automl.simulate(
         table.replay,
@@ -49,6 +57,15 @@ def run(table: Table, contestant: str, seed: int) -> Trajectory:
         stopper=stopper or "none",
     )
     return list(found.trajectory)
+
+
+def _elsewhere(table: Table, contestant: str, seed: int) -> Trajectory:
+    """A peer in an environment of its own, in a process of its own; its processor time is not counted."""
+    script = Path(__file__).parent / "peers" / "curves_adapter.py"
+    command = [environment(ELSEWHERE[contestant]), script, contestant, table.name, str(seed)]
+    single = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=single).stdout
+    return [(float(at), float(loss)) for at, loss in json.loads(printed)]
 
 
 def measure(table: Table, contestant: str, seed: int) -> store.Row:

@@ -22,12 +22,16 @@ from automl.trial import Trial
 ROOT = Path(__file__).parents[2]
 ENVS = ROOT / "benchmarks" / ".envs"
 # Arguments of `pip install`, one call after another. HEBO pins a numpy and a pymoo that have no wheel for Python 3.11,
-# and lists GPy and CatBoost, which its default surrogate does not use. Sockeye asks for old torch and numpy, and runs
-# with new ones.
+# and lists GPy and CatBoost, which its default surrogate does not use. Syne Tune asks for xgboost, which brings CUDA.
+# Sockeye asks for old torch and numpy, and runs with new ones.
 HEBO_NEEDS = "torch>=2.10,<2.14 gpytorch pandas<2.3 scikit-learn disjoint-set pymoo==0.6.1.*"
 PEERS = {
     "smac": [["smac==2.4.*"]],
     "hebo": [HEBO_NEEDS.split(), ["--no-deps", "HEBO==0.3.*"]],
+    "syne": [
+        ["dill", "pandas", "sortedcontainers", "statsmodels", "scikit-learn", "tqdm", "psutil", "xgboost-cpu"],
+        ["--no-deps", "syne-tune==0.16.*"],
+    ],
     "sockeye": [["torch>=2.10,<2.14", "pyyaml", "numpy<2.4", "sacrebleu>=2.4"], ["--no-deps", "sockeye==3.1.34"]],
 }
 

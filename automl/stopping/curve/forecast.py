@@ -30,6 +30,7 @@ LEADER_POINTS: Final = 6
 MOST_FORESEEN: Final = 300  # paused curves whose end is looked at
 MOST_WEIGHED: Final = 30  # of them, and as many of the best so far, whose every horizon is
 NUM_NEW: Final = 150
+NUM_FACES: Final = 30  # candidates at an end of a range, where many a best one is and no perturbation ends
 REFIT: Final = 1.2
 NUM_VECTORS: Final = 3  # of hyperparameters, each learned from points of its own; decisions take turns
 FAILED: Final = 3.0  # the target of a configuration that fails
@@ -256,13 +257,15 @@ class Forecast:
         return gp.Points(z, torch.full((len(z),), math.log(at), dtype=torch.float64), torch.full((len(z),), -1))
 
     def _candidates(self, rng: np.random.Generator, *, local: bool) -> Array:
-        """Everywhere, and near the leaders."""
+        """Everywhere, near the leaders, and with some of their parameters at an end of its range."""
         everywhere = self.lattice.everywhere(rng, NUM_NEW)
         if not local:
             return everywhere
         leaders = np.stack([self._unit[c.number] for c in self._order[:5]])
         near = self.lattice.near(rng, leaders, NUM_NEW, (0.01, 0.3))
-        return np.concatenate([everywhere, near])
+        faces = leaders[rng.integers(len(leaders), size=NUM_FACES)]
+        faces = np.where(rng.random(faces.shape) < 1.0 / faces.shape[1], rng.integers(2, size=faces.shape), faces)
+        return np.concatenate([everywhere, near, self.lattice.snap(faces.astype(np.float64))])
 
     def _first_new(self, unit: Array, order: Sequence[int]) -> Params | None:
         for curve in islice(self.curves.all.values(), self._num_taken, None):
