@@ -97,7 +97,8 @@ def _overrun(failed: NDArray[np.bool_]) -> float:
 
 def demanded(overrun: float) -> float:
     """The probability of success to demand of the next trial, after so many failures more than the budget has."""
-    return min(max(1.0 - RISK * 0.5**overrun, LEAST), MOST)  # type: ignore[no-any-return]
+    risk = RISK * math.exp2(min(-overrun, 60.0))  # ten thousand successes must not overflow
+    return min(max(1.0 - risk, LEAST), MOST)
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,7 @@ def test_a_goal_within_a_deadline_is_composed():
 def test_demanded_probability_follows_failures():
     asked = [demanded(overrun) for overrun in (-4.0, -1.0, 0.0, 1.0, 10.0)]
     assert asked == sorted(asked)
+    assert demanded(-1e5) == asked[0], "of very many trials too"
     assert 0.2 < asked[0] < asked[1] < asked[2] < asked[3] < asked[4] < 1.0
 
 
