@@ -102,7 +102,7 @@ class Translator:
             model.load_state_dict(layouts.native(state, architecture.layout, architecture.head_dim))
         except (RuntimeError, KeyError) as error:
             raise DataError(f"{folder}: the weights do not fit the architecture: {error}") from None
-        keep_few_kernels(256)  # small ones, and each number of sentences that are left needs some
+        keep_few_kernels(64)  # those of one batch and its remains
         allocate_by(32 << 20, 64 << 20)  # else each batch takes its keys' memory anew, page by page
         known = None if shortlist is None else Shortlist.load(folder, shortlist, len(vocabulary))
         forms = {"int8": quantised, "bf16": narrowed}
