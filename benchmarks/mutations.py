@@ -55,6 +55,7 @@ TESTS = [
 ]
 SLOW = 3.0  # seconds of a test that is left out
 CPU_SECONDS = 20  # of a mutant's tests, after which it hangs
+PATIENCE, FACTOR = 10, 4.0  # it hangs, too, after ten seconds and four times what its tests took without it
 
 
 class Functions:
@@ -111,15 +112,16 @@ class Runner:
             if time.monotonic() > self._until:
                 return True
             if mutant.function in self.functions.found and self.kept["mutants"].get(mutant.name) != "killed":
-                tests = sorted(self.kept["calls"].get(mutant.function, []))
-                self._judge(mutant, [items[name] for seconds, name in tests if seconds < SLOW])
+                tests = [test for test in sorted(self.kept["calls"].get(mutant.function, [])) if test[0] < SLOW]
+                patience = PATIENCE + int(FACTOR * sum(seconds for seconds, _ in tests))
+                self._judge(mutant, [items[name] for _, name in tests], patience)
         self.kept["whole"] = True
         return True
 
-    def _judge(self, mutant: Mutant, items: list[pytest.Item]) -> None:
+    def _judge(self, mutant: Mutant, items: list[pytest.Item], patience: int) -> None:
         tried = f"{mutant.name} {len(items)}"
         if self.kept["tried"].get(mutant.name) != tried:
-            self.kept["mutants"][mutant.name] = self._try(mutant, items) if items else "not called"
+            self.kept["mutants"][mutant.name] = self._try(mutant, items, patience) if items else "not called"
             self.kept["tried"][mutant.name] = tried
 
     def _learn(self, items: list[pytest.Item]) -> dict[str, list[tuple[float, str]]]:
@@ -150,14 +152,14 @@ class Runner:
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
         return self._failed
 
-    def _try(self, mutant: Mutant, items: list[pytest.Item]) -> str:
-        """What comes of a mutant, found out in a fork."""
+    def _try(self, mutant: Mutant, items: list[pytest.Item], patience: int) -> str:
+        """What comes of a mutant, found out in a fork; one that hangs for so many seconds is noticed."""
         child = os.fork()
         if child == 0:
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, 1)
             os.dup2(null, 2)
-            signal.alarm(120)
+            signal.alarm(patience)
             resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
             self.functions.change(mutant)
             os._exit(1 if any(self._fails(item) for item in items) else 0)
