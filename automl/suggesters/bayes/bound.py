@@ -12,6 +12,7 @@ from .measured import Quantity
 
 NUM_LIMITS = 64
 FLOOR = 0.03  # standard deviation, in those of the logarithm, below which no prediction is believed
+EXCESS = 0.1  # standard deviations by which what failed is taken to have exceeded the limit, at least
 BEYOND = 2.0  # standard deviations beyond what failed that the limit may lie
 
 
@@ -24,22 +25,26 @@ class Bound:
 
     Args:
         limits: `k`, standardised logarithms; log_weights: `k`, of their posterior probabilities.
+        count: how many values were measured; those of what failed come after them.
     """
 
     measured: Quantity
     limits: Tensor
     log_weights: Tensor
+    count: int
 
     @classmethod
     def fit(cls, measured: Quantity, succeeded: Array, failed: Array) -> Bound:
-        """Learn the limit from configurations (`n x d`) that kept it and that did not."""
+        """Learn the limit from configurations (`n x d`) that kept it and that did not; these needed more than that."""
         least = float(measured.moments(succeeded)[0].max())
         mean, deviation = measured.moments(failed)
         deviation = deviation.clamp(min=FLOOR)
         most = max(least + FLOOR, float((mean + BEYOND * deviation).max()))
         limits = torch.linspace(least, most, NUM_LIMITS, dtype=torch.float64)
         likelihood = torch.special.log_ndtr((mean - limits[:, None]) / deviation).sum(1)
-        return cls(measured, limits, likelihood - torch.logsumexp(likelihood, 0))
+        log_weights = likelihood - torch.logsumexp(likelihood, 0)
+        needed = mean.clamp(min=float((log_weights.exp() * limits).sum()) + EXCESS)
+        return cls(measured.told(failed, needed), limits, log_weights, len(measured.model.features))
 
     def sketch(self) -> Bound:
         """The same: it is cheap."""
@@ -53,7 +58,7 @@ class Bound:
         """The probability that the others ascribe to most of what was measured."""
         mean, variance = self.measured.model.leave_one_out()
         spread = (variance.mean(0) + mean.var(0, correction=0)).sqrt()
-        return float(self._kept(mean.mean(0), spread).exp().quantile(quantile))
+        return float(self._kept(mean.mean(0), spread)[: self.count].exp().quantile(quantile))
 
     def _kept(self, mean: Tensor, deviation: Tensor) -> Tensor:
         z = (self.limits[:, None] - mean) / deviation.clamp(min=FLOOR)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from search_spaces import Space
@@ -52,6 +53,13 @@ class Quantity:
         """Mean and standard deviation of the standardised logarithm of `m` configurations."""
         mean, variance = self.model.predict(self.encoder(unit))
         return mean.mean(0), (variance.mean(0) + mean.var(0, correction=0)).sqrt()
+
+    def told(self, unit: Array, values: Tensor) -> Quantity:
+        """Conditioned further, on standardised logarithms of `m` configurations."""
+        features = self.model.features.with_more(self.encoder(unit))
+        vectors = len(self.model.u)
+        y = torch.cat([self.model.y.expand(vectors, -1), values.expand(vectors, -1)], 1)
+        return replace(self, model=Ensemble.condition(features, y, self.model.prior, self.model.u))
 
     def hoped(self, unit: Array) -> Array:
         """A standard deviation less than the expected logarithm."""

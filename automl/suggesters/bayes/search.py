@@ -16,6 +16,7 @@ from .data import Array
 Score = Callable[[Array], Tensor]
 NUM_EVERYWHERE = 800
 NUM_CLOSER = 300
+WORTHLESS = -300.0  # score below which a parameter is not held: nothing is gained, or it is likely to fail
 REFINEMENTS = ((0.01, 0.2), (0.003, 0.05), (0.001, 0.02))
 
 
@@ -52,6 +53,8 @@ class Search:
         if sketch is not None:
             pool = pool[np.argsort(-sketch(pool).numpy(), kind="stable")[:NUM_CLOSER]]
         values = score(pool).numpy()
+        if only is not None and values.max() < WORTHLESS:
+            return self.maximise(score, best, taken, rng, sketch=sketch)
         for scales in REFINEMENTS:
             top = pool[np.argsort(-values, kind="stable")[:4]]
             more = self.lattice.near(rng, top, 150, scales)

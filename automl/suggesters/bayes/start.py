@@ -52,10 +52,11 @@ class Start:
         return points[np.argsort(-value, kind="stable")]
 
     def _overlap(self, points: Array, known: Array) -> Array:
-        """`m`, how often a value of the point has been tried before, summed over its active parameters."""
+        """`m`, how often a value of the point has been tried before, over its active parameters; at most as if by
+        the trials of a start, so that success goes on to count."""
         total = np.zeros(len(points))
         for column, unordered in enumerate(self.lattice.unordered):
             apart = np.abs(points[:, None, column] - known[None, :, column])
             same = apart < 1e-9 if unordered else np.clip(1.0 - self.size * apart, 0.0, 1.0)
             total += np.where(np.isnan(apart), 0.0, same).sum(1)
-        return total
+        return total * min(1.0, self.size / len(known))

@@ -97,6 +97,22 @@ def test_measured_memory_tells_what_fits():
     assert (likely == fits).mean() > 0.9
 
 
+def test_what_failed_is_known_to_need_more_than_the_limit():
+    space = Space(Float("size", 0.0, 1.0), Choice("kind", ["plain", "greedy"]))
+    rows = [({"size": x, "kind": "plain"}, 10.0 ** (6 + x)) for x in np.linspace(0.0, 0.8, 9).tolist()]
+    history = [
+        Trial(i, params, TrialState.COMPLETED, {"loss": 1.0}, peak_memory_bytes=int(peak))
+        for i, (params, peak) in enumerate(rows)
+    ]
+    greedy = {"size": 0.2, "kind": "greedy"}
+    history += [Trial(9, greedy, TrialState.FAILED, {}, "out_of_memory")]
+    suggester = BayesSuggester(space, [Goal("loss")])
+    feasibility = suggester.surrogates_.feasibility(suggester._collect(history))
+    unit = space.encode([{"size": 0.22, "kind": "greedy"}, {"size": 0.22, "kind": "plain"}])
+    greedy_fits, plain_fits = feasibility.log_probability(unit).exp().tolist()
+    assert greedy_fits < 0.5 < 0.9 < plain_fits
+
+
 def test_estimates_stand_in_for_what_could_not_be_measured():
     space = Space(Float("size", 0.0, 10.0))
     done = [
