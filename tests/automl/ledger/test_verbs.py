@@ -113,3 +113,13 @@ def test_a_ledger_in_memory_has_a_folder_of_its_own() -> None:
     assert one.folder("a").parents[1].name.startswith("automl-")
     one.create_sweep(make_spec())
     assert one.acquire("test").commit() is False
+
+
+def test_a_sweep_that_cannot_be_written_is_told(ledger: Ledger) -> None:
+    assert ledger.create_sweep(make_spec()) == "test"
+    assert ledger.sweeps()[-1].state == "interrupted", "until somebody conducts it"
+    ledger.close()
+    with ledger._write() as connection:
+        connection.execute(sa.text("DROP TABLE sweeps"))
+    with pytest.raises(StoreError, match="sweeps"):
+        ledger.create_sweep(make_spec())
