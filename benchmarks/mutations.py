@@ -192,7 +192,9 @@ def main() -> int:
         import torch
 
         torch.set_num_threads(1)
-        status = pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:xdist", *TESTS], [Runner(given.seconds, kept)])
+        status = pytest.main(
+            ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--timeout=0", *TESTS], [Runner(given.seconds, kept)]
+        )
         RESULTS.write_text(json.dumps(kept, indent=0))
         if status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
             return int(status)
