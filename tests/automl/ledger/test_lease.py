@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from objectives import make_spec
 
-from automl.errors import StoreError
+from automl.errors import StoreError, UsageError
 from automl.events import Proposed
 from automl.ledger import Ledger
 from automl.ledger import ledger as module
+from automl.ledger.holder import FileLock
 from automl.ledger.schema import HOLDERS
 
 
@@ -111,3 +112,32 @@ def test_a_sweep_of_which_nothing_ran_is_deleted(stores: tuple[Ledger, Ledger]) 
     first, second = stores
     second.delete("test")
     assert first.sweeps() == []
+
+
+def test_one_that_comes_first_between_the_look_and_the_hold_wins(
+    stores: tuple[Ledger, Ledger], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody has ever held the sweep when the second one looks."""
+    first, second = stores
+    look = second._left
+
+    def slow(sweep: str, number: int) -> tuple[int, int]:
+        seen = look(sweep, number)
+        first.acquire("test")
+        return seen
+
+    monkeypatch.setattr(second, "_left", slow)
+    with pytest.raises(StoreError, match="held by process"):
+        second.acquire("test")
+
+
+def test_a_lock_without_a_name_is_another_process(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path, create=True)
+    with pytest.raises(UsageError, match=r"no sweep named 'test' in .*: it has no sweeps yet"):
+        ledger.trials("test")
+    ledger.create_sweep(make_spec())
+    lock = FileLock(ledger.folder("test") / "controller.lock")
+    assert lock.acquire()
+    with pytest.raises(StoreError, match="'test' is held by another process: wait for it"):
+        ledger.acquire("test")
+    lock.release()

@@ -6,14 +6,17 @@ import json
 import os
 import shutil
 import sqlite3
+import threading
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from automl.errors import StoreError
-from automl.ledger import Ledger
+from automl.ledger import Ledger, migrations, store
 from automl.ledger.codec import dumps, trial_row
 from automl.ledger.holder import FileLock, process_started
 from automl.ledger.schema import METADATA, VERSION
@@ -73,7 +76,9 @@ def test_an_older_file_is_read_as_it_is(released: Path, tmp_path: Path) -> None:
 
 
 def test_an_older_file_is_migrated_on_a_copy_and_kept(released: Path, tmp_path: Path) -> None:
+    (tmp_path / "backup").mkdir()
     check_content(Ledger.open(tmp_path), released)
+    assert (tmp_path / FILE_NAME).read_bytes()[18:20] == b"\x02\x02", "with a write-ahead log"
     check_content(Ledger.open(tmp_path), released)
     Ledger.open(tmp_path / "fresh", create=True).close()
     assert columns(tmp_path / FILE_NAME) == columns(tmp_path / "fresh" / FILE_NAME)
@@ -89,8 +94,6 @@ def test_an_older_file_is_migrated_on_a_copy_and_kept(released: Path, tmp_path: 
 def test_a_migration_that_fails_leaves_the_file_as_it_was(
     released: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from automl.ledger import migrations
-
     def fail(op: Any) -> None:
         op.drop_table("events")
         op.drop_table("absent")
@@ -100,7 +103,7 @@ def test_a_migration_that_fails_leaves_the_file_as_it_was(
         Ledger.open(tmp_path)
     monkeypatch.undo()
     check_content(Ledger.open(tmp_path, readonly=True), released)
-    assert [path.name for path in tmp_path.iterdir() if path.name.endswith(("-wal", "-journal"))] == []
+    assert {path.name for path in tmp_path.iterdir()} == {FILE_NAME, ".migration.lock", "backup"}
 
 
 def test_a_sweep_that_an_older_release_still_runs_keeps_its_file(released: Path, tmp_path: Path) -> None:
@@ -116,8 +119,6 @@ def test_a_sweep_that_an_older_release_still_runs_keeps_its_file(released: Path,
 def test_a_file_that_somebody_has_open_is_not_migrated_under_his_hands(
     released: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from automl.ledger import migrations
-
     monkeypatch.setattr(migrations, "WAIT_SECONDS", 0.2)
     with closing(sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
@@ -131,8 +132,6 @@ def test_a_file_that_somebody_has_open_is_not_migrated_under_his_hands(
 def test_one_that_another_process_migrates_is_waited_for(
     released: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from automl.ledger import migrations
-
     monkeypatch.setattr(migrations, "WAIT_SECONDS", 0.2)
     lock = FileLock(tmp_path / ".migration.lock")
     assert lock.acquire()
@@ -151,3 +150,49 @@ def test_a_newer_file_is_refused(tmp_path: Path) -> None:
         with pytest.raises(StoreError, match=f"schema version {VERSION + 1}, this automl knows up to {VERSION}"):
             Ledger.open(tmp_path, readonly=readonly)
     assert (tmp_path / FILE_NAME).read_bytes() == before
+
+
+def test_a_controller_on_another_host_keeps_its_file_while_it_lives(released: Path, tmp_path: Path) -> None:
+    def held(beat: float) -> None:
+        with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection, connection:
+            connection.execute("UPDATE sweeps SET state = 'running' WHERE name = 'nmt'")
+            connection.execute("UPDATE holders SET held = 1, host = 'elsewhere', heartbeat = ?", [beat])
+
+    held(time.time())
+    with pytest.raises(StoreError, match="on elsewhere still runs a sweep in it"):
+        Ledger.open(tmp_path)
+    held(time.time() - 3600)
+    Ledger.open(tmp_path).close()
+
+
+def test_the_tables_of_a_server_are_migrated_in_place(released: Path, tmp_path: Path) -> None:
+    """On SQLite, whose engine takes the same statements."""
+    engine = store._sqlite_engine(f"sqlite:///{tmp_path / FILE_NAME}", sa.pool.NullPool)
+    with engine.execution_options(write=True).begin() as connection:
+        connection.execute(
+            sa.text("UPDATE holders SET held = 1, host = 'elsewhere', heartbeat = :beat"), {"beat": time.time()}
+        )
+    with pytest.raises(StoreError, match=r"name: its schema is older, and process .* on elsewhere still runs"):
+        migrations.upgrade_server(engine, "name")
+    with engine.execution_options(write=True).begin() as connection:
+        connection.execute(sa.text("UPDATE holders SET heartbeat = heartbeat - 3600"))
+    migrations.upgrade_server(engine, "name")
+    assert store.checked_version(engine, "name") == VERSION
+    migrations.upgrade_server(engine, "name")  # there is nothing left to do
+    with engine.execution_options(write=True).begin() as connection:
+        connection.execute(sa.text("UPDATE holders SET heartbeat = :beat"), {"beat": time.time()})
+    migrations.upgrade_server(engine, "name")
+
+
+def test_who_migrates_is_waited_for_as_long_as_it_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock, mine = FileLock(tmp_path / "lock"), FileLock(tmp_path / "lock")
+    assert lock.acquire()
+    timer = threading.Timer(0.2, lock.release)
+    timer.start()
+    migrations._wait_for(mine, tmp_path / FILE_NAME)
+    timer.join()
+    begun = time.monotonic()
+    monkeypatch.setattr(migrations, "WAIT_SECONDS", 0.3)
+    with pytest.raises(StoreError, match=r"another process is migrating it for more than 0\.3 s"):
+        migrations._wait_for(FileLock(tmp_path / "lock"), tmp_path / FILE_NAME)
+    assert time.monotonic() - begun >= 0.3

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from objectives import make_spec
 
 from automl.errors import StoreError
-from automl.events import Begun, Ended, Moved, Proposed
+from automl.events import Begun, Ended, Moved, Noted, Proposed
 from automl.ledger import Ledger
 from automl.ledger.recorder import Recorder
 from automl.ledger.schema import ATTEMPTS, EVENTS, HOLDERS, REPORTS, SWEEPS
@@ -92,6 +92,15 @@ def test_an_attempt_that_is_not_committed_began_never(ledger: Ledger) -> None:
     assert recorder.begun(trial) == 0.0
     recorder.commit()
     assert recorder.begun(trial) == 1.5
+
+
+def test_each_sweep_has_its_own_attempts_and_notes(ledger: Ledger) -> None:
+    ledger.create_sweep(make_spec())
+    for name, begun in (("test", 1.5), ("test-2", 7.5)):
+        recorder = ledger.acquire(name)
+        ledger.record(name, Proposed(0, {"lr": 0.1}, "bayes"), Begun(0, 1, begun), Noted("fallback", name))
+        assert recorder.begun(recorder.trials[0]) == begun
+        assert [event.message for event in ledger.events(name) if isinstance(event, Noted)] == [name]
 
 
 def test_a_commit_whose_answer_was_lost_is_made_once(ledger: Ledger) -> None:

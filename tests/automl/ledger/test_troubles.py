@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from objectives import make_spec
 
 from automl.errors import StoreError
-from automl.ledger import store, trouble
+from automl.ledger import Ledger, store, trouble
 
 
 def test_a_store_is_a_folder_a_file_a_server_or_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,8 +25,10 @@ def test_a_store_is_a_folder_a_file_a_server_or_memory(tmp_path: Path, monkeypat
     server = "postgresql+psycopg://host/name"
     assert store.locate("postgresql://host/name") == (server, None, tmp_path / ".automl")
     assert store.locate("mysql+pymysql://host/name")[0] == "mysql+pymysql://host/name"
-    with pytest.raises(StoreError, match="must have no NUL"):
-        store.locate("a\0b")
+    assert store.locate("postgresql://me:secret@host/name")[0] == "postgresql+psycopg://me:secret@host/name"
+    for look in (store.locate, lambda name: store.open_engine(name, create=True, readonly=False)):
+        with pytest.raises(StoreError, match="must have no NUL"):
+            look("a\0b")
     with pytest.raises(StoreError, match="is a folder or sqlite:///FILE"):
         store.locate("sqlite:///")
 
@@ -146,3 +151,51 @@ def test_it_is_tried_again_until_it_works_or_the_time_is_over(monkeypatch: pytes
     with pytest.raises(sa.exc.OperationalError):
         trouble.persistently(lambda: fails(1000.0, "42P01"))
     assert len(tries) == 1
+
+
+def test_memory_is_shared_by_threads_and_needs_no_making() -> None:
+    ledger = Ledger.open("sqlite://")
+    ledger.create_sweep(make_spec())
+    found: list[str] = []
+    thread = threading.Thread(target=lambda: found.extend(info.name for info in ledger.sweeps()))
+    thread.start()
+    thread.join()
+    assert found == ["test"]
+    assert Ledger.open("sqlite://", readonly=True).sweeps() == []
+
+
+def test_a_schema_version_that_is_no_number_is_damage(tmp_path: Path) -> None:
+    Ledger.open(tmp_path, create=True).close()
+    with closing(sqlite3.connect(tmp_path / store.FILE_NAME)) as connection, connection:
+        connection.execute("UPDATE meta SET value = 'abc' WHERE key = 'schema_version'")
+    with pytest.raises(StoreError, match="its schema version is 'abc'"):
+        Ledger.open(tmp_path)
+
+
+def test_a_database_that_cannot_be_read_is_not_taken_for_one_without_a_ledger(tmp_path: Path) -> None:
+    with pytest.raises(sa.exc.OperationalError, match="unable to open"):
+        store._version(sa.create_engine(f"sqlite:///{tmp_path}/absent/x.db"))
+    assert store._version(sa.create_engine(f"sqlite:///{tmp_path}/new.db")) is None
+    assert store.is_ledger(f"sqlite:///{tmp_path}/new.db") is False
+    Ledger.open(tmp_path / "deep" / "deeper", create=True).close()
+    assert store.is_ledger(f"sqlite:///{tmp_path}/deep/deeper/{store.FILE_NAME}") is True
+
+
+def test_a_new_file_keeps_a_write_ahead_log(tmp_path: Path) -> None:
+    Ledger.open(tmp_path, create=True).close()
+    assert (tmp_path / store.FILE_NAME).read_bytes()[18:20] == b"\x02\x02"
+
+
+@pytest.mark.parametrize("logged", [False, True])
+@pytest.mark.parametrize("allowed", [{"file", "folder"}, {"file"}, {"folder"}, set()])
+def test_what_cannot_be_written_is_read_without_side_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allowed: set[str], logged: bool
+) -> None:
+    file = tmp_path / "x.db"
+    (tmp_path / "x.db-wal").touch() if logged else None
+    writable = {path for name, path in (("file", file), ("folder", tmp_path)) if name in allowed}
+    monkeypatch.setattr(store.os, "access", lambda path, mode: path in writable)
+    if len(allowed) == 2:
+        assert [store._mode(file, readonly) for readonly in (False, True)] == ["mode=rw&", "mode=ro&"]
+    else:
+        assert store._mode(file, False) == ("mode=ro&" if logged else "mode=ro&immutable=1&")

@@ -95,6 +95,18 @@ def test_wishes_reach_their_sweep_once_and_in_order(ledger: Ledger) -> None:
     assert two.fulfilled() == set()
 
 
+def test_wishes_wait_for_a_controller_and_seeing_one_hides_no_other(ledger: Ledger) -> None:
+    ledger.release("one")
+    ledger.wish("one", WISH)
+    one, two = ledger.acquire("one"), ledger._held["two"]
+    assert [wish for _, wish in one.wishes()] == [WISH], "asked before anybody held the sweep"
+    assert two.wishes() == []
+    ledger.wish("one", WISH)
+    ledger.wish("two", WISH)
+    assert len(one.wishes(look=True)) == 1
+    assert [wish for _, wish in two.wishes(look=True)] == [WISH]
+
+
 def test_a_stop_is_asked_of_one_sweep(ledger: Ledger) -> None:
     ledger.wish("one", WISH)
     ledger.request_stop("one")
