@@ -13,6 +13,7 @@ from .measured import Quantity
 NUM_LIMITS = 64
 FLOOR = 0.03  # standard deviation, in those of the logarithm, below which no prediction is believed
 EXCESS = 0.1  # standard deviations by which what failed is taken to have exceeded the limit, at least
+MOST_FAILED = 100  # that are learned from
 BEYOND = 2.0  # standard deviations beyond what failed that the limit may lie
 
 
@@ -36,7 +37,9 @@ class Bound:
     @classmethod
     def fit(cls, measured: Quantity, succeeded: Array, failed: Array) -> Bound:
         """Learn the limit from configurations (`n x d`) that kept it and that did not; these needed more than that."""
-        least = float(measured.moments(succeeded)[0].max())
+        least = float(measured.mean(succeeded).max())
+        if len(failed) > MOST_FAILED:  # those that seemed to need least say most
+            failed = failed[measured.mean(failed).argsort()[:MOST_FAILED].numpy()]
         mean, deviation = measured.moments(failed)
         deviation = deviation.clamp(min=FLOOR)
         most = max(least + FLOOR, float((mean + BEYOND * deviation).max()))

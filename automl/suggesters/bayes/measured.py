@@ -47,7 +47,11 @@ class Quantity:
 
     def __call__(self, unit: Array) -> Array:
         """Expected logarithm of `m` configurations."""
-        return np.asarray(self.model.mean(self.encoder(unit)).numpy() * self.scale + self.centre)
+        return np.asarray(self.mean(unit).numpy() * self.scale + self.centre)
+
+    def mean(self, unit: Array) -> Tensor:
+        """Mean of the standardised logarithm of `m` configurations."""
+        return self.model.mean(self.encoder(unit))
 
     def moments(self, unit: Array) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation of the standardised logarithm of `m` configurations."""
