@@ -32,8 +32,7 @@ from benchmarks.contestants import make
 import automl.suggesters.base
 torch.set_num_threads(1)
 problem = problems.load({problem!r})
-from automl.suggesters import SUGGESTERS
-SUGGESTERS.get({name!r})
+make({name!r}, problem, 0)
 rng = numpy.random.default_rng(0)
 trials = [problem.trial(i, p, rng) for i, p in enumerate(problem.space.sample(rng, 20))]
 started, cpu = time.perf_counter(), time.process_time()
