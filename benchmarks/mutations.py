@@ -46,6 +46,7 @@ TESTS = [
     "tests/automl/ledger/test_codec.py",
     "tests/automl/ledger/test_holder.py",
     "tests/automl/ledger/test_lease.py",
+    "tests/automl/ledger/test_memory.py",
     "tests/automl/ledger/test_recorder.py",
     "tests/automl/ledger/test_verbs.py",
     "tests/automl/ledger/test_ledger.py",
