@@ -176,7 +176,10 @@ def test_the_tables_of_a_server_are_migrated_in_place(released: Path, tmp_path: 
         migrations.upgrade_server(engine, "name")
     with engine.execution_options(write=True).begin() as connection:
         connection.execute(sa.text("UPDATE holders SET heartbeat = heartbeat - 3600"))
-    migrations.upgrade_server(engine, "name")
+    with pytest.raises(StoreError, match="name: its schema is older; the next"):
+        store._upgrade_server(engine, "name", readonly=True)
+    assert store.checked_version(engine, "name") < VERSION
+    store._upgrade_server(engine, "name", readonly=False)
     assert store.checked_version(engine, "name") == VERSION
     migrations.upgrade_server(engine, "name")  # there is nothing left to do
     with engine.execution_options(write=True).begin() as connection:

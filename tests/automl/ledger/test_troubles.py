@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -199,3 +200,33 @@ def test_what_cannot_be_written_is_read_without_side_files(
         assert [store._mode(file, readonly) for readonly in (False, True)] == ["mode=rw&", "mode=ro&"]
     else:
         assert store._mode(file, False) == ("mode=ro&" if logged else "mode=ro&immutable=1&")
+
+
+@pytest.mark.parametrize("make", [lambda: store._sqlite_engine("sqlite://", sa.pool.StaticPool), store._server_engine])
+def test_what_was_to_be_written_is_in_no_error(make: Callable[..., sa.Engine]) -> None:
+    engine = make("sqlite://") if make is store._server_engine else make()
+    with engine.connect() as connection, pytest.raises(sa.exc.OperationalError) as caught:
+        connection.execute(sa.text("INSERT INTO absent VALUES (:value)"), {"value": "hush"})
+    assert "absent" in str(caught.value)
+    assert "hush" not in str(caught.value)
+
+
+def test_a_writer_takes_the_lock_as_it_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trouble, "BUSY_SECONDS", 0.1)
+    one, two = (store._sqlite_engine(f"sqlite:///{tmp_path}/x.db", sa.pool.NullPool) for _ in range(2))
+    with one.execution_options(write=True).begin() as connection:
+        assert connection.connection.dbapi_connection.isolation_level is None  # type: ignore[union-attr]
+        with two.begin() as reader:
+            assert reader.scalar(sa.text("SELECT 1")) == 1
+        with pytest.raises(sa.exc.OperationalError, match="locked"), two.execution_options(write=True).begin():
+            pass
+
+
+def test_a_store_that_sqlite_cannot_make_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise sqlite3.OperationalError("no room")
+
+    monkeypatch.setattr(store.sqlite3, "connect", refuse)
+    with pytest.raises(StoreError, match=r"the store cannot be made: no room"):
+        Ledger.open(tmp_path / "new", create=True)
+    assert list((tmp_path / "new").iterdir()) == []
