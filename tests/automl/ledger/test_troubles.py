@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -103,6 +104,7 @@ def test_a_damaged_store_names_its_backup(tmp_path: Path) -> None:
     kept.touch()
     told = str(trouble.damaged(str(file), "why"))
     assert f"is {kept}: move {file}* away and copy it to {file}" in told
+    assert re.search(r" The backup of \d{4}-\d\d-\d\d \d\d:\d\d:\d\d is ", told)
 
 
 class Lost(Exception):
@@ -174,8 +176,10 @@ def test_a_schema_version_that_is_no_number_is_damage(tmp_path: Path) -> None:
 
 
 def test_a_database_that_cannot_be_read_is_not_taken_for_one_without_a_ledger(tmp_path: Path) -> None:
-    with pytest.raises(sa.exc.OperationalError, match="unable to open"):
-        store._version(sa.create_engine(f"sqlite:///{tmp_path}/absent/x.db"))
+    with closing(sqlite3.connect(tmp_path / "busy.db", isolation_level=None)) as busy:
+        busy.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(sa.exc.OperationalError, match="locked"):
+            store._version(sa.create_engine(f"sqlite:///{tmp_path}/busy.db", connect_args={"timeout": 0.1}))
     assert store._version(sa.create_engine(f"sqlite:///{tmp_path}/new.db")) is None
     assert store.is_ledger(f"sqlite:///{tmp_path}/new.db") is False
     Ledger.open(tmp_path / "deep" / "deeper", create=True).close()
