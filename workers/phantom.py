@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import weakref
 from typing import Any
 
@@ -46,9 +45,9 @@ class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]
         else:
             if func in _BY_MASK:
                 args = (args[0], self._by_number(args[1]), *args[2:])
-            if self.on_cpu:
-                self.peak = max(self.peak, self.now + _copies(func, args))
             result = func(*args, **kwargs)
+            if self.on_cpu:
+                self.peak = max(self.peak, self.now + _copies(func, args, result))
         for item in tree_iter(result):
             if isinstance(item, Tensor):
                 self._add(item.untyped_storage())
@@ -80,7 +79,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.now -= self.live.pop(key, 0)
 
 
-def _copies(func: Any, args: Any) -> int:
+def _copies(func: Any, args: Any, result: Any) -> int:
     """Bytes that oneDNN needs at the peak of a convolution, results included, or 0.
 
     It computes on copies whose channels are in blocks of 16, unless the channels are last already: forward it holds the
@@ -88,14 +87,10 @@ def _copies(func: Any, args: Any) -> int:
     the input gradient. (Measured by the resident set around single convolutions.)
     """
     if func is _ATEN.convolution.default:
-        source, weight, _, stride, padding, dilation, transposed = args[:7]
-        if transposed or _channels_last(source):
+        transposed = args[6]
+        if transposed or _channels_last(args[0]):
             return 0
-        shape = zip(source.shape[2:], weight.shape[2:], stride, padding, dilation, strict=False)
-        places = math.prod((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in shape)
-        plain: int = source.shape[0] * weight.shape[0] * places * source.element_size()
-        blocked: int = source.shape[0] * _blocks(weight.shape[0]) * places * source.element_size()
-        return max(_blocked(source) + blocked, blocked + plain)
+        return _blocked(result) + max(_blocked(args[0]), int(result.nbytes))
     if func is _ATEN.convolution_backward.default and not _channels_last(args[1]):
         return _blocked(args[0]) + _blocked(args[1]) + (args[1].nbytes if args[-1][0] else 0)
     return 0
@@ -105,10 +100,7 @@ def _channels_last(images: Tensor) -> bool:
     return images.ndim == 4 and not images.is_contiguous() and images.is_contiguous(memory_format=torch.channels_last)
 
 
-def _blocks(channels: int) -> int:
-    return -(-channels // 16) * 16
-
-
 def _blocked(images: Tensor) -> int:
-    size: int = images.nbytes // images.shape[1] * _blocks(images.shape[1])
+    channels = images.shape[1]
+    size: int = images.nbytes // channels * (-(-channels // 16) * 16)
     return size

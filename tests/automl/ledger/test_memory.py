@@ -62,7 +62,8 @@ def test_what_is_its_own() -> None:
     with pytest.raises(UsageError, match="name"):
         ledger.create_sweep(replace(make_spec(), name="../x"))
     ledger.create_sweep(make_spec())
-    ledger.record("test", EVENTS[0]) if ledger.acquire("test") else None
+    ledger.acquire("test")
+    ledger.record("test", EVENTS[0])
     ledger.replace_spec("test", replace(make_spec(), name="other"))
     assert ledger.spec("test").name == "test"
     ledger.create_sweep(make_spec())

@@ -197,7 +197,8 @@ def test_what_cannot_be_written_is_read_without_side_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allowed: set[str], logged: bool
 ) -> None:
     file = tmp_path / "x.db"
-    (tmp_path / "x.db-wal").touch() if logged else None
+    if logged:
+        (tmp_path / "x.db-wal").touch()
     writable = {path for name, path in (("file", file), ("folder", tmp_path)) if name in allowed}
     monkeypatch.setattr(store.os, "access", lambda path, mode: path in writable)
     if len(allowed) == 2:
