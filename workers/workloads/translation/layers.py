@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from .attention import Attention
 from .model import DecoderLayer, EncoderLayer
-from .products import Product, default_products, product, product_of
+from .products import Product, default_products, product, product_of, then_added
 
 if TYPE_CHECKING:
     from .inference import State
@@ -167,9 +167,9 @@ def _scaled(multiply: Product, attention: Attention) -> Product:
     """The same for a quantised module, whose first columns are the queries."""
     scale, rows = 1 / math.sqrt(attention.head_dim), attention.output.in_features
 
-    def scaled(x: Tensor, onto: Tensor | None = None) -> Tensor:
+    def scaled(x: Tensor) -> Tensor:
         y = multiply(x)
         y[:, :rows].mul_(scale)
         return y
 
-    return scaled
+    return then_added(scaled)

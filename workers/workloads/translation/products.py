@@ -13,6 +13,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from workers.precision import matmul_precision
+
 _EXACT = 1e-5
 _LARGE = 200  # elements of a batch's matrix from which oneDNN is faster
 _ROWS = 64  # for so many rows oneDNN chooses how weights are packed
@@ -29,7 +31,7 @@ def product_of(linear: nn.Module, *, relu: bool = False) -> Product:
     """A linear map, under a ReLU where it is asked for; what is no `nn.Linear` (a quantised one) computes by itself."""
     if isinstance(linear, nn.Linear):
         return product(linear.weight, linear.bias, relu=relu)
-    return _then_added(lambda x: linear(x).relu_() if relu else linear(x))
+    return then_added(lambda x: linear(x).relu_() if relu else linear(x))
 
 
 def product(weight: Tensor, bias: Tensor | None, *, relu: bool = False) -> Product:
@@ -46,7 +48,7 @@ def product(weight: Tensor, bias: Tensor | None, *, relu: bool = False) -> Produ
         y = torch.mm(x, columns) if bias is None else torch.addmm(bias.to(x.dtype), x, columns)
         return y.relu_() if relu else y
 
-    return _then_added(multiply)
+    return then_added(multiply)
 
 
 def _packed(weight: Tensor, bias: Tensor | None, activation: str) -> Product:
@@ -76,7 +78,8 @@ def _narrow(weight: Tensor, bias: Tensor | None, activation: str) -> Product:
     return narrow
 
 
-def _then_added(multiply: Callable[[Tensor], Tensor]) -> Product:
+def then_added(multiply: Callable[[Tensor], Tensor]) -> Product:
+    """A product of what cannot add by itself."""
     return lambda x, onto=None: multiply(x) if onto is None else onto + multiply(x)
 
 
@@ -90,29 +93,21 @@ def _packs() -> bool:
 @contextmanager
 def fast_products(device: torch.device) -> Iterator[None]:
     """Compute fp32 products by oneDNN on CPUs where it is as exact as torch's default."""
-    before = torch.get_float32_matmul_precision()
-    if device.type != "cpu" or before == "medium" or not _exact():
+    if device.type != "cpu" or torch.get_float32_matmul_precision() == "medium" or not _exact():
         yield
         return
-    torch.set_float32_matmul_precision("medium")
-    try:
+    with matmul_precision("fp32", "medium"):
         yield
-    finally:
-        torch.set_float32_matmul_precision(before)
 
 
 @contextmanager
 def default_products(device: torch.device, size: int) -> Iterator[None]:
     """Compute batched fp32 products of `size` elements each on CPUs by torch's default where that is faster."""
-    before = torch.get_float32_matmul_precision()
-    if device.type != "cpu" or before == "highest" or size > _LARGE:
+    if device.type != "cpu" or torch.get_float32_matmul_precision() == "highest" or size > _LARGE:
         yield
         return
-    torch.set_float32_matmul_precision("highest")
-    try:
+    with matmul_precision("fp32", "highest"):
         yield
-    finally:
-        torch.set_float32_matmul_precision(before)
 
 
 @lru_cache(maxsize=1)
@@ -121,9 +116,5 @@ def _exact() -> bool:
     generator = torch.Generator().manual_seed(0)
     a, b = (torch.randn(64, 256, generator=generator) for _ in range(2))
     expected = a.double() @ b.double().t()
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("medium")
-    try:
+    with matmul_precision("fp32", "medium"):
         return bool((a @ b.t() - expected).abs().max() < _EXACT * expected.abs().max())
-    finally:
-        torch.set_float32_matmul_precision(before)
