@@ -1,14 +1,8 @@
-"""Layers of encoder and decoder in inference: weights laid out for it once, keys padded and masked.
-
-Shapes: b sentences, k beams, h heads, d head_dim, s source positions; S and n are numbers of keys rounded up to whole
-multiples of 16, of which the last are masked: softmax is some times as fast so.
-"""
+"""Layers of encoder and decoder in inference: weights laid out for it once. Shapes as in `state`."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -17,19 +11,7 @@ from torch.nn import functional
 from .attention import Attention
 from .model import DecoderLayer, EncoderLayer
 from .products import Product, default_products, product, product_of, then_added
-
-if TYPE_CHECKING:
-    from .inference import State
-
-_MULTIPLE = 16  # of the keys
-
-
-@dataclass
-class Cache:
-    """Of a layer: keys and values of the tree (b * h, n, d) and of the source (b * h, S, d), room for more behind."""
-
-    past: tuple[Tensor, Tensor]
-    source: tuple[Tensor, Tensor]
+from .state import Cache, State
 
 
 class EncoderStep:
@@ -126,11 +108,6 @@ def _by_head(projected: Tensor, room: int) -> tuple[Tensor, Tensor]:
 def norm(one: nn.LayerNorm, x: Tensor) -> Tensor:
     """What the module computes, without the cost of calling it."""
     return torch.layer_norm(x, one.normalized_shape, one.weight, one.bias, one.eps)
-
-
-def rounded(count: int) -> int:
-    """The next multiple of 16."""
-    return -(-count // _MULTIPLE) * _MULTIPLE
 
 
 def _inputs(attention: Attention) -> Product:
