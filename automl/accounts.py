@@ -88,8 +88,11 @@ class Accounts:
         """The share of the budget that is used up, from 0 to 1, of the part of it that ends first."""
         budget = self._spec.budget
         worker = self.worker_seconds + now * self.busy_slots - self._offset
-        parts = ((now, budget.time), (worker, budget.worker_time), (num_trials, budget.trials))
-        return min(1.0, max((used / limit for used, limit in parts if limit), default=0.0))
+        spent = 0.0
+        for used, limit in ((now, budget.time), (worker, budget.worker_time), (num_trials, budget.trials)):
+            if limit:
+                spent = max(spent, used / limit)
+        return min(1.0, spent)
 
     def trials_left(self, num_trials: int) -> int | None:
         """How many more trials may be proposed; None for any number."""

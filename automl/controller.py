@@ -150,9 +150,9 @@ class Controller:
 
     def _foresee(self) -> None:
         """Have the memory of what will be dispatched next estimated while workers train, or the dispatcher starts."""
-        first = self._journal.history.next_waiting
-        for params in [first.params] if first else [proposal.params for proposal in self._suggestions.ready][:1]:
-            self._forecasts.settled(params, self._assigner.slots(params))
+        first = self._journal.history.next_waiting or next(iter(self._suggestions.ready), None)
+        if first is not None:
+            self._forecasts.settled(first.params, self._assigner.slots(first.params))
 
     def _fill(self, dispatcher: Dispatcher) -> None:
         """Give the free slots something to do."""

@@ -116,6 +116,7 @@ class Wished:
 
 
 SweepEvent = Proposed | Begun | Started | Report | Ended | Moved | Noted | Wished
+_OF_NO_TRIAL = (Noted, Wished)  # a tuple: asked of every event
 
 
 def fold(trial: Trial | None, event: SweepEvent) -> Trial | None:
@@ -126,7 +127,7 @@ def fold(trial: Trial | None, event: SweepEvent) -> Trial | None:
     """
     if isinstance(event, Proposed):
         return trial or Trial(event.trial, dict(event.params), source=event.source)
-    if isinstance(event, Noted | Wished):
+    if isinstance(event, _OF_NO_TRIAL):
         return trial
     if trial is None:
         raise AutomlError(f"trial {event.trial} was never proposed, got {type(event).__name__}")

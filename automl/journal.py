@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from itertools import islice
 from typing import Any, Final
 
 from .accounts import Accounts
@@ -19,6 +20,7 @@ from .trial import Trial
 
 HEARTBEAT_SECONDS: Final = 1.0
 SHOW_SECONDS: Final = 0.5
+LATEST: Final = 20  # suggestions whose seconds go with every commit
 
 
 class Journal:
@@ -127,25 +129,24 @@ class Journal:
             self.now,
             last_report_counts=spec.last_report_counts,
             spec=spec,
-            **self._status(),
+            **self._status(len(self._suggestions.seconds)),
         )
 
     def _commit(self, state: str | None = None) -> None:
         self._beat = time.monotonic()
-        status = self._status()
-        status["suggestion_seconds"] = status["suggestion_seconds"][-20:]
-        self.stop_requested |= self._recorder.commit(self.now, state=state, status=status)
+        self.stop_requested |= self._recorder.commit(self.now, state=state, status=self._status(LATEST))
 
     def _show(self, changed: bool) -> None:
         if self._on_change and (changed or time.monotonic() - self._shown > SHOW_SECONDS):
             self._shown = time.monotonic()
             self._on_change(self.snapshot())
 
-    def _status(self) -> dict[str, Any]:
+    def _status(self, most: int) -> dict[str, Any]:
+        """What is not an event, with the seconds of so many suggestions."""
         return {
             "num_slots": self.dispatcher.num_slots if self.dispatcher else 0,
             "busy_slots": self.accounts.busy_slots,
             "suggesting": self._suggestions.state,
-            "suggestion_seconds": tuple(self._suggestions.seconds),
+            "suggestion_seconds": tuple(islice(reversed(self._suggestions.seconds), most))[::-1],
             "dashboard": self.dispatcher.dashboard if self.dispatcher else "",
         }

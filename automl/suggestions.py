@@ -86,7 +86,7 @@ class Suggestions:
 
     def _bulk(self, num_trials: int) -> int:
         """Parts of the slots and of the trials, so that the cost of a trial does not grow with either."""
-        return max(1, self._num_slots // 64, min(num_trials // 100, self._num_slots // 8))
+        return max(1, self._num_slots // 64, min(num_trials // 50, self._num_slots // 8))
 
     def _account(self, batch: Batch) -> None:
         self._exhausted = batch.exhausted

@@ -26,6 +26,7 @@ from torch.nn import functional as F
 FOLDER: Final = Path(__file__).parent / "curves_tables"
 Grid = Mapping[str, list[float]]
 Train = Callable[[dict[str, float], dict[str, Tensor]], Iterator[Tensor]]
+Task = tuple[Grid, Train, tuple[str, ...], Callable[[dict[str, float]], float]]  # with what the seconds depend on
 
 DIGITS: Final[Grid] = {
     "lr": [10 ** (-3 + 3.6 * i / 9) for i in range(10)],
@@ -59,15 +60,15 @@ def digits(shape: dict[str, float], each: dict[str, Tensor]) -> Iterator[Tensor]
 
     data = load_digits()
     x, y = torch.tensor(data.data, dtype=torch.float32) / 16 - 0.3, torch.tensor(data.target)
-    order = torch.randperm(len(x), generator=_generator(0))
+    order = torch.randperm(len(x), generator=seeded(0))
     x, y = x[order], y[order]
     count, width, size = len(each["lr"]), int(shape["width"]), int(shape["batch"])
     w = [
-        _normal(count, 64, width, 1 / 8),
-        _normal(count, width, width, width**-0.5),
-        _normal(count, width, 10, width**-0.5),
+        normal(count, 64, width, 1 / 8),
+        normal(count, width, width, width**-0.5),
+        normal(count, width, 10, width**-0.5),
     ]
-    generator = _generator(1)
+    generator = seeded(1)
 
     def loss(rows: Tensor, labels: Tensor) -> Tensor:
         h = torch.relu(torch.einsum("nd,cdh->cnh", rows, w[0]))
@@ -86,10 +87,10 @@ def recurrent(shape: dict[str, float], each: dict[str, Tensor]) -> Iterator[Tens
     """Validation loss of a recurrent network on sequences of a random second-order process, four updates a report."""
     source = np.random.default_rng(5)
     table = torch.tensor(source.dirichlet([0.08] * 12, size=(12, 12)), dtype=torch.float32)
-    generator = _generator(2)
+    generator = seeded(2)
     count, width = len(each["lr"]), int(shape["width"])
-    recur = _scaled(_normal(count, width, width, width**-0.5), each["gain"])
-    w = [_normal(count, 12, width, 0.3), recur, _normal(count, width, 12, width**-0.5)]
+    recur = scaled(normal(count, width, width, width**-0.5), each["gain"])
+    w = [normal(count, 12, width, 0.3), recur, normal(count, width, 12, width**-0.5)]
 
     def draw(number: int) -> Tensor:
         tokens = [torch.randint(12, (number,), generator=generator) for _ in range(2)]
@@ -118,43 +119,35 @@ def recurrent(shape: dict[str, float], each: dict[str, Tensor]) -> Iterator[Tens
 def modular(shape: dict[str, float], each: dict[str, Tensor]) -> Iterator[Tensor]:
     """Validation loss of a network that learns to add modulo 17 by AdamW, 40 updates on everything a report."""
     p, width, count = 17, int(shape["width"]), len(each["lr"])
-    pairs = torch.cartesian_prod(torch.arange(p), torch.arange(p))[torch.randperm(p * p, generator=_generator(3))]
+    pairs = torch.cartesian_prod(torch.arange(p), torch.arange(p))[torch.randperm(p * p, generator=seeded(3))]
     labels, split = pairs.sum(1) % p, int(0.7 * p * p)
     w = [
-        _scaled(_normal(count, p, width, 0.3), each["scale"]),
-        _scaled(_normal(count, p, width, 0.3), each["scale"]),
-        _normal(count, width, p, width**-0.5),
+        scaled(normal(count, p, width, 0.3), each["scale"]),
+        scaled(normal(count, p, width, 0.3), each["scale"]),
+        normal(count, width, p, width**-0.5),
     ]
-    moments = [(torch.zeros_like(v), torch.zeros_like(v)) for v in w]
+    descend = Adam(w, each)
 
     def loss(rows: Tensor, targets: Tensor) -> Tensor:
         h = torch.relu(w[0][:, rows[:, 0]] + w[1][:, rows[:, 1]]) ** 2
         scores = torch.bmm(h, w[2]).flatten(0, 1)
         return F.cross_entropy(scores, targets.repeat(count), reduction="none").view(count, -1).mean(1)
 
-    step = 0
     for _ in range(50):
         for _ in range(40):
-            step += 1
-            grads = torch.autograd.grad(loss(pairs[:split], labels[:split]).sum(), w)
-            for value, grad, (first, second) in zip(w, grads, moments, strict=True):
-                first.mul_(0.9).add_(grad, alpha=0.1)
-                second.mul_(0.98).addcmul_(grad, grad, value=0.02)
-                update = first / (1 - 0.9**step) / ((second / (1 - 0.98**step)).sqrt() + 1e-8)
-                lr, decay = each["lr"].view(-1, 1, 1), each["decay"].view(-1, 1, 1)
-                value.data -= lr * (update + decay * value.data)
+            descend(loss(pairs[:split], labels[:split]))
         with torch.no_grad():
             yield loss(pairs[split:], labels[split:])
 
 
 def factors(shape: dict[str, float], each: dict[str, Tensor]) -> Iterator[Tensor]:
     """Validation error of a factorisation of a noisy matrix of rank 5 by stochastic gradients, 25 updates a report."""
-    generator, count, rank = _generator(4), len(each["lr"]), int(shape["rank"])
+    generator, count, rank = seeded(4), len(each["lr"]), int(shape["rank"])
     truth = torch.randn(90, 5, generator=generator) @ torch.randn(5, 70, generator=generator) / 5**0.5
     noisy = truth + 0.4 * torch.randn(90, 70, generator=generator)
     cells = torch.cartesian_prod(torch.arange(90), torch.arange(70))[torch.randperm(6300, generator=generator)]
     train, held_out = cells[:2000], cells[2000:]
-    w = [_scaled(_normal(count, 90, rank, 1.0), each["scale"]), _scaled(_normal(count, 70, rank, 1.0), each["scale"])]
+    w = [scaled(normal(count, 90, rank, 1.0), each["scale"]), scaled(normal(count, 70, rank, 1.0), each["scale"])]
 
     def loss(rows: Tensor, matrix: Tensor) -> Tensor:
         guess = (w[0][:, rows[:, 0]] * w[1][:, rows[:, 1]]).sum(2)
@@ -168,7 +161,7 @@ def factors(shape: dict[str, float], each: dict[str, Tensor]) -> Iterator[Tensor
             yield loss(held_out, truth).sqrt()
 
 
-TASKS: Final[Mapping[str, tuple[Grid, Train, tuple[str, ...], Callable[[dict[str, float]], float]]]] = {
+TASKS: Final[Mapping[str, Task]] = {
     "digits": (DIGITS, digits, ("width", "batch"), lambda s: 0.5 + s["width"] / 32 + 16 / s["batch"]),
     "recurrent": (RECURRENT, recurrent, ("width",), lambda s: 0.5 + s["width"] / 24),
     "modular": (MODULAR, modular, ("width",), lambda s: 0.5 + s["width"] / 48),
@@ -176,9 +169,9 @@ TASKS: Final[Mapping[str, tuple[Grid, Train, tuple[str, ...], Callable[[dict[str
 }
 
 
-def make(name: str) -> None:
+def make(name: str, task: Task) -> None:
     """Train a grid and write `NAME.npz`: the curves (grid x reports), seconds a report (grid) and the grid itself."""
-    grid, train, shapes, seconds = TASKS[name]
+    grid, train, shapes, seconds = task
     own = [key for key in grid if key not in shapes]
     settings = list(itertools.product(*(grid[key] for key in own)))
     each = {key: torch.tensor([s[i] for s in settings]) for i, key in enumerate(own)}
@@ -210,15 +203,34 @@ def _descend(losses: Tensor, w: list[Tensor], each: dict[str, Tensor]) -> None:
             value.data *= (1 - (each["lr"] * each["decay"]).clamp(max=0.5)).view(-1, 1, 1)
 
 
-def _normal(count: int, rows: int, columns: int, scale: float) -> Tensor:
+class Adam:
+    """AdamW (Loshchilov and Hutter, 2019) of every model by its own rate and decay."""
+
+    def __init__(self, w: list[Tensor], each: dict[str, Tensor]) -> None:
+        self.w, self.step = w, 0
+        self.lr, self.decay = each["lr"].view(-1, 1, 1), each["decay"].view(-1, 1, 1)
+        self.moments = [(torch.zeros_like(v), torch.zeros_like(v)) for v in w]
+
+    def __call__(self, losses: Tensor) -> None:
+        """One update."""
+        self.step += 1
+        grads = torch.autograd.grad(losses.sum(), self.w)
+        for value, grad, (first, second) in zip(self.w, grads, self.moments, strict=True):
+            first.mul_(0.9).add_(grad, alpha=0.1)
+            second.mul_(0.98).addcmul_(grad, grad, value=0.02)
+            update = first / (1 - 0.9**self.step) / ((second / (1 - 0.98**self.step)).sqrt() + 1e-8)
+            value.data -= self.lr * (update + self.decay * value.data)
+
+
+def normal(count: int, rows: int, columns: int, scale: float) -> Tensor:
     return (torch.randn(count, rows, columns) * scale).requires_grad_()
 
 
-def _scaled(values: Tensor, factor: Tensor) -> Tensor:
+def scaled(values: Tensor, factor: Tensor) -> Tensor:
     return (values.detach() * factor.view(-1, 1, 1)).requires_grad_()
 
 
-def _generator(seed: int) -> torch.Generator:
+def seeded(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
@@ -226,5 +238,5 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     for task in sys.argv[1:] or TASKS:
         began = time.time()
-        make(task)
+        make(task, TASKS[task])
         print(f"{task}: {time.time() - began:.0f} s", flush=True)

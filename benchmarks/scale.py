@@ -2,14 +2,16 @@
 
     python -m benchmarks.scale [--suggester random] [--trials 1000 10000 100000] [--workers 10000] [--store memory]
 
-Each size runs in a process of its own. Printed: processor time a trial (replaying is a sum, so nearly all of it is the
-controller's), the peak memory, and the slope of time against trials in logarithms: above 1 means superlinear.
-`--store sqlite` writes to a file, `--store URL` to a server.
+Each size runs in a process of its own; rows are kept. Printed: processor time a trial (replaying is a sum, so nearly
+all is the controller's), the peak memory, and the slope of time against trials in logarithms: above 1 means
+superlinear. `--store sqlite` writes to a file, `--store postgresql` to a server of its own (whose own processor time is
+not counted).
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import resource
 import subprocess
@@ -22,6 +24,7 @@ from typing import Any, Final
 import numpy as np
 
 import automl
+from benchmarks import store as rows_of
 from search_spaces import Choice, Float, Int, Space
 
 SPACE: Final = Space(
@@ -32,6 +35,9 @@ SPACE: Final = Space(
     Float("dropout", 0.0, 0.5),
 )
 NUM_REPORTS: Final = 3
+ROWS: Final = rows_of.RESULTS / "scale.jsonl"
+MOST_MS: Final = {"random": 5.0, "bayes": 50.0}  # a trial, in memory
+MOST_GIB: Final = 4.0
 
 
 def replay(params: Any) -> Iterator[tuple[float, dict[str, float]]]:
@@ -40,25 +46,39 @@ def replay(params: Any) -> Iterator[tuple[float, dict[str, float]]]:
         yield 10.0 + params["width"] / 100 + params["dropout"], {"loss": params["lr"] + 1.0 / step}
 
 
+@contextlib.contextmanager
+def place(store: str) -> Iterator[str | None]:
+    """Where the ledger is."""
+    if store == "postgresql":
+        from tests.automl.postgres import server
+
+        with server() as running:
+            yield running.database()
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            yield None if store == "memory" else folder
+
+
 def one(trials: int, workers: int, suggester: str, stopper: str, store: str) -> dict[str, Any]:
     """A simulation in this process."""
-    began, clock = time.process_time(), time.perf_counter()
-    with tempfile.TemporaryDirectory() as folder:
-        where = None if store == "memory" else folder if store == "sqlite" else store
+    with place(store) as where:
+        began, clock = time.process_time(), time.perf_counter()
         options: dict[str, Any] = {"suggester": suggester, "stopper": stopper, "store": where, "seed": 0}
         result = automl.simulate(replay, SPACE, "minimize loss", workers=workers, trials=trials, **options)
-    took, wall = time.process_time() - began, time.perf_counter() - clock
-    assert len(result.trials) == trials
+        took, wall = time.process_time() - began, time.perf_counter() - clock
+    if len(result.trials) != trials:  # a signal ends a simulation as it ends a sweep
+        raise SystemExit(f"{trials} trials: {result.snapshot.state} after {len(result.trials)}; nothing was measured")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    row = {
-        "trials": trials,
-        "workers": workers,
-        "suggester": suggester,
-        "stopper": stopper,
-        "store": store.split(":")[0],
-    }
+    row = {"trials": trials, "workers": workers, "suggester": suggester, "stopper": stopper, "store": store}
     each = 1000 * took / trials
     return {**row, "cpu": round(took, 1), "wall": round(wall, 1), "ms_a_trial": round(each, 3), "GiB": round(peak, 2)}
+
+
+def verdict(row: dict[str, Any]) -> str:
+    """Whether the row holds what must hold of it."""
+    most = MOST_MS.get(row["suggester"], float("inf")) if row["store"] == "memory" else float("inf")
+    held = row["ms_a_trial"] <= most and row["GiB"] <= MOST_GIB
+    return f"{json.dumps(row)} at most {most:g} ms, {MOST_GIB:g} GiB: {'met' if held else 'NOT met'}"
 
 
 def main() -> None:
@@ -80,7 +100,8 @@ def main() -> None:
         options = [f"--{key}={getattr(arguments, key)}" for key in ("workers", "suggester", "stopper", "store")]
         command = [sys.executable, "-m", "benchmarks.scale", "--one", f"--trials={trials}", *options]
         rows.append(json.loads(subprocess.check_output(command).splitlines()[-1]))
-        print(json.dumps(rows[-1]), flush=True)
+        rows_of.append(ROWS, rows[-1])
+        print(verdict(rows[-1]), flush=True)
     if len(rows) > 1:
         sizes, seconds = (np.log([row[key] for row in rows]) for key in ("trials", "cpu"))
         print(f"slope of log seconds over log trials: {np.polyfit(sizes, seconds, 1)[0]:.2f}")

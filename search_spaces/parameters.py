@@ -37,6 +37,8 @@ __all__ = [
     "parameter_from_dict",
 ]
 
+_SCALARS: Final = (bool, int, float, str)
+
 
 class Float(Parameter):
     """A real number in [low, high], on a logarithmic scale where `log`.
@@ -259,7 +261,7 @@ class Choice(Parameter):
 
     def index(self, value: Value) -> int:
         """Position of the value in the list; raises SpaceError where it is none of it."""
-        found = self._index.get(value) if isinstance(value, bool | int | float | str) else None
+        found = self._index.get(value) if isinstance(value, _SCALARS) else None
         if found is None or isinstance(value, bool) is not isinstance(self.choices[found], bool):
             listed = ", ".join(map(repr, self.choices[:20])) + (", ..." if len(self.choices) > 20 else "")
             raise SpaceError(f"{self.name} must be one of {listed}; got {show(value)}")

@@ -100,16 +100,9 @@ class SimulatedDispatcher(Dispatcher):
         if assignment.num_ranks > len(self._free):
             raise UsageError(f"the attempt needs {assignment.num_ranks} free slots, there are {len(self._free)}")
         slots = [heapq.heappop(self._free) for _ in range(assignment.num_ranks)]
-        rngs = [
-            np.random.default_rng([self._seed, i, assignment.trial, assignment.attempt])
-            for i in range(len(self._faults))
-        ]
-        faulty = list(zip(self._faults, rngs, strict=True))
-        delay = sum(fault.delay(assignment, rng) for fault, rng in faulty)
-        slowness = math.prod(fault.slowness(assignment, rng) for fault, rng in faulty)
+        delay, slowness, life = self._fate(assignment)
         attempt = _Attempt(assignment, slots, self._clock, self._clock + delay, slowness)
         self._attempts[attempt.key] = attempt
-        life = min((fault.lifetime(assignment, rng) for fault, rng in faulty), default=math.inf)
         if life < math.inf:
             self._plan(self._clock + life, lambda: self._crash(attempt, "its worker died"))
         self._news.append((attempt, Started(*attempt.key, f"slot {slots[0]}")))
@@ -162,6 +155,16 @@ class SimulatedDispatcher(Dispatcher):
 
     def _notice(self, event: Event) -> None:
         """For those who watch."""
+
+    def _fate(self, assignment: Assignment) -> tuple[float, float, float]:
+        """Seconds until an attempt begins to work, how many times slower it is, and seconds until its worker dies."""
+        delay, slowness, life = 0.0, 1.0, math.inf
+        for i, fault in enumerate(self._faults):
+            rng = np.random.default_rng([self._seed, i, assignment.trial, assignment.attempt])
+            delay += fault.delay(assignment, rng)
+            slowness *= fault.slowness(assignment, rng)
+            life = min(life, fault.lifetime(assignment, rng))
+        return delay, slowness, life
 
     # ------------------------------------------------------------------ what happens when
 

@@ -22,6 +22,7 @@ from workers.protocol import Params
 
 from . import gp
 from .curves import Array, Curve, Curves, Scale
+from .fitting import fit
 
 MOST_POINTS: Final = 260
 MOST_FITTED: Final = 130
@@ -90,7 +91,7 @@ class Forecast:
                 some = np.random.default_rng([self.seed, self._fitted]).permutation(len(y))[:MOST_FITTED]
                 rows = torch.from_numpy(np.sort(some))
             part = gp.Points(points.z[rows], points.t[rows], points.curve[rows])
-            self._hyper.append(gp.fit(part, y[rows], self.groups))
+            self._hyper.append(fit(part, y[rows], self.groups))
             self._fit_rates(known)
         hyper = self._hyper[int(rng.integers(len(self._hyper)))]  # a vector that is stuck gets no second turn
         try:

@@ -13,10 +13,7 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from scipy.optimize import minimize
 from torch import Tensor
 
 # Logarithms: variances a, b, c, d, e, noise, then the length over time; the lengths over x follow.
@@ -24,6 +21,7 @@ CENTRE: Final = (-0.7, -1.2, -3.0, -3.0, -0.7, -6.5, 0.5)
 WIDTH: Final = (1.0, 1.0, 1.5, 1.5, 1.0, 1.5, 0.7)
 LENGTH_WIDTH: Final = 0.8
 ITERATIONS: Final = 40
+JITTER: Final = 1e-6
 
 
 @dataclass(frozen=True)
@@ -80,7 +78,7 @@ class Kernel:
     @property
     def noise(self) -> Tensor:
         """Variance of a report."""
-        return self.u[5].exp() + 1e-6
+        return self.u[5].exp() + JITTER
 
 
 def prior(groups: Tensor) -> tuple[Tensor, Tensor]:
@@ -90,25 +88,6 @@ def prior(groups: Tensor) -> tuple[Tensor, Tensor]:
     centre = torch.tensor([*CENTRE, *[length] * count], dtype=torch.float64)
     width = torch.tensor([*WIDTH, *[LENGTH_WIDTH] * count], dtype=torch.float64)
     return centre, width
-
-
-def fit(points: Points, y: Tensor, groups: Tensor) -> Tensor:
-    """Hyperparameters of the highest posterior density found, from the prior's mean on."""
-    centre, width = prior(groups)
-
-    def loss(at: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        v = torch.tensor(at, requires_grad=True)
-        try:
-            value = -_log_likelihood(Kernel(centre + width * v, groups), points, y) + 0.5 * v.square().sum()
-        except RuntimeError:  # not positive definite: too far off
-            return 1e10, np.zeros_like(at)
-        (gradient,) = torch.autograd.grad(value, v)
-        return float(value.detach()), gradient.numpy()
-
-    bounds = [(-4.0, 4.0)] * len(centre)
-    options = {"maxiter": ITERATIONS}
-    found = minimize(loss, np.zeros(len(centre)), jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-    return centre + width * torch.from_numpy(found.x)
 
 
 @dataclass(frozen=True)
@@ -161,16 +140,6 @@ class Posterior:
         factor[n:, n:] = torch.linalg.cholesky(inner)
         weights = torch.cat([self.weights, torch.zeros(len(points), dtype=torch.float64)])  # the mean does not change
         return Posterior(self.kernel, join(self.points, points), factor, weights, self.mean)
-
-
-def _log_likelihood(kernel: Kernel, points: Points, y: Tensor) -> Tensor:
-    covariance = kernel(points, points) + kernel.noise * torch.eye(len(y), dtype=torch.float64)
-    factor = torch.linalg.cholesky(covariance)
-    ones = torch.cholesky_solve(torch.ones_like(y)[:, None], factor)[:, 0]
-    centred = y - (ones @ y + 1.0) / (ones.sum() + 1.0)
-    solved = torch.linalg.solve_triangular(factor, centred[:, None], upper=False)
-    found: Tensor = -0.5 * solved.square().sum() - factor.diagonal().log().sum()
-    return found
 
 
 def _distance(one: Tensor, other: Tensor) -> Tensor:
