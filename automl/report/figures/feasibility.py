@@ -53,7 +53,8 @@ class _Probability:
         self.space = record.space
         goals, constraints = record.snapshot.goals, record.snapshot.constraints
         with one_thread():
-            data = collect(self.space, record.trials, goals, [c.metric for c in constraints])
+            legal = [trial for trial in record.trials if self.space.legal(trial.params)]
+            data = collect(self.space, legal, goals, [c.metric for c in constraints])
             self.model = Surrogates(self.space, goals, constraints, record.spec.seed).feasibility(data)
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> NDArray[np.float64]:

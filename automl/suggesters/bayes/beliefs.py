@@ -42,6 +42,10 @@ class Beliefs:
         goals, limits = ([belief.sketch() for belief in some] for some in (self.goals, self.limits))
         return replace(self, goals=goals, limits=limits, feasibility=self.feasibility.sketch())
 
+    def accepting(self, probability: float) -> Beliefs:
+        """The same where no more than that probability of success is demanded."""
+        return replace(self, feasibility=self.feasibility.accepting(probability))
+
     def score(self, unit: Array) -> Tensor:
         """Log of the expected gain of `m` candidates, times the probability that it counts."""
         total = self.feasibility.log_weight(unit)

@@ -46,16 +46,17 @@ class Data:
 
 
 def collect(space: Space, history: Sequence[Trial], goals: Sequence[Goal], others: Sequence[str]) -> Data:
-    """Read the trials that are not under way; those of another space, and failures that were nobody's fault, are left
-    out. A trial that was stopped, paused or interrupted says what it had reported by then.
+    """Read the trials that are not under way; failures that were nobody's fault are left out. A trial that was stopped,
+    paused or interrupted says what it had reported by then.
 
     Args:
+        history: trials that are legal in the space.
         goals: whose metrics are taken as losses; others: further metrics, as they are.
     """
     rows, losses, values, kinds, memory, estimates, curves = [], [], [], [], [], [], []
     for trial in history:
         kind = trial.failure or ""
-        if trial.state in UNDER_WAY or kind in BLAMELESS or not space.legal(trial.params):
+        if trial.state in UNDER_WAY or kind in BLAMELESS:
             continue
         found = [loss_of(trial, goal) for goal in goals]
         failed = trial.state is TrialState.FAILED

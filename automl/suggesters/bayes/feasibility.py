@@ -74,6 +74,12 @@ class Feasibility:
         rough.parts = [part.sketch() for part in self.parts]
         return rough
 
+    def accepting(self, probability: float) -> Feasibility:
+        """The same where no more than that probability of success is demanded."""
+        bold = copy(self)
+        bold.demanded = min(self.demanded, probability)
+        return bold
+
     def log_probability(self, unit: Array) -> Tensor:
         """Log probability of success of `m` configurations."""
         total = torch.zeros(len(unit), dtype=torch.float64)

@@ -109,17 +109,24 @@ class Surrogates:
         return np.asarray(good, dtype=bool)
 
     def best_rows(self, data: Data) -> NDArray[np.intp]:
-        """Up to ten trials worth looking around: the best that satisfy the constraints, or the front of them."""
-        rows = np.flatnonzero(self.holds(data))
-        if not len(rows):
-            rows = np.flatnonzero(np.isfinite(data.losses[:, 0]))
+        """Up to ten trials worth looking around: the best that satisfy the constraints, or the front of them, beginning
+        with another one after each trial."""
+        rows = self._worth(data)
         if len(self.goals) == 1:
             return rows[np.argsort(data.losses[rows, 0], kind="stable")[:NUM_BEST]]
-        chosen = rows[front(data.losses[rows])]
-        return np.concatenate([chosen, chosen])[-2 * NUM_BEST :]
+        return np.roll(rows[front(data.losses[rows])], -len(data))[: 2 * NUM_BEST]
+
+    def _worth(self, data: Data) -> NDArray[np.intp]:
+        """Trials that satisfy the constraints; where there are none, all with a value of the first goal."""
+        rows = np.flatnonzero(self.holds(data))
+        return rows if len(rows) else np.flatnonzero(np.isfinite(data.losses[:, 0]))
 
     def last_progress(self, data: Data) -> int:
-        """The first trial that is as good as the best of the first goal, but for a small part of their spread."""
+        """The first trial that is as good as the best, but for a small part of their spread; of several goals the
+        newest of the front."""
+        if len(self.goals) > 1:
+            rows = self._worth(data)
+            return int(rows[front(data.losses[rows])].max(initial=-1))
         losses = np.where(self.holds(data), data.losses[:, 0], np.inf)
         known = losses[np.isfinite(losses)]
         if not len(known):

@@ -18,11 +18,12 @@ MARGIN = 0.1  # of the front's extent: how far beyond its worst point the refere
 
 
 def front(losses: Array) -> NDArray[np.intp]:
-    """Rows of `n x g` losses that no other row dominates, the first of equal ones."""
-    as_good = (losses[:, None, :] <= losses[None, :, :]).all(-1)
-    better = as_good & (losses[:, None, :] < losses[None, :, :]).any(-1)
-    same_before = as_good & as_good.T & (np.arange(len(losses))[:, None] < np.arange(len(losses))[None, :])
-    return np.flatnonzero(~(better | same_before).any(0))
+    """Rows of `n x g` losses that no other row dominates, the first of equal ones, ascending; O(n k) for k of n."""
+    kept: list[int] = []
+    for row in np.lexsort(losses.T[::-1]).tolist():  # stable: what dominates a row comes before it
+        if not (losses[kept] <= losses[row]).all(1).any():
+            kept.append(row)
+    return np.sort(np.array(kept, dtype=np.intp))
 
 
 def reference_point(losses: Array, rows: NDArray[np.intp]) -> Array:

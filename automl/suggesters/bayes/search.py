@@ -16,6 +16,7 @@ from .data import Array
 Score = Callable[[Array], Tensor]
 NUM_EVERYWHERE = 800
 NUM_CLOSER = 300
+NUM_COPIES = 10  # of each good configuration, for what becomes active with a choice
 WORTHLESS = -300.0  # score below which a parameter is not held: nothing is gained, or it is likely to fail
 REFINEMENTS = ((0.01, 0.2), (0.003, 0.05), (0.001, 0.02))
 
@@ -37,7 +38,8 @@ class Search:
         sketch: Score | None = None,
         local: bool = False,
     ) -> Params | None:
-        """The legal configuration not `taken` with the highest score found; None where the space has no other.
+        """The legal configuration not `taken` with the highest score found; None where the space has no other, or where
+        nothing is gained with the parameter that is held.
 
         Args:
             best: configurations worth looking around, the best first.
@@ -49,12 +51,12 @@ class Search:
             pool = np.concatenate([self.lattice.near(rng, best[:n], 300, (0.003, 0.3)) for n in (1, 5)])
             pool = self.lattice.forced(rng, pool, *only)
             if not len(pool):
-                return self.maximise(score, best, taken, rng, sketch=sketch)
+                return None
         if sketch is not None:
             pool = pool[np.argsort(-sketch(pool).numpy(), kind="stable")[:NUM_CLOSER]]
         values = score(pool).numpy()
         if only is not None and values.max() < WORTHLESS:
-            return self.maximise(score, best, taken, rng, sketch=sketch)
+            return None
         for scales in REFINEMENTS:
             top = pool[np.argsort(-values, kind="stable")[:4]]
             more = self.lattice.near(rng, top, 150, scales)
@@ -62,6 +64,19 @@ class Search:
                 more = more[more[:, only[0]] == only[1]]
             pool, values = np.concatenate([pool, more]), np.concatenate([values, score(more).numpy()])
         return self.first_new(pool[np.argsort(-values, kind="stable")], taken, rng)
+
+    def changed(
+        self, score: Score, best: Array, taken: set[Hashable], rng: np.random.Generator, only: tuple[int, float]
+    ) -> Params | None:
+        """The most promising of the `best` with one parameter changed and nothing else but what exists with it, so that
+        the trial tells about that one; None where nothing is gained by it."""
+        pool = self.lattice.forced(rng, np.repeat(best, NUM_COPIES, axis=0), *only)
+        values = score(pool).numpy() if len(pool) else np.empty(0)
+        order = np.argsort(-values, kind="stable")
+        for params in self.space.decode(pool[order[values[order] > WORTHLESS]]):
+            if self.space.key(params) not in taken and self.space.legal(params):
+                return params
+        return None
 
     def _pool(self, rng: np.random.Generator, best: Array) -> Array:
         return np.concatenate(

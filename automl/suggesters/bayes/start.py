@@ -48,10 +48,10 @@ class Start:
         if feasibility.parts and len(succeeded):
             near = self.lattice.near(rng, succeeded, POOL, (REACH[0], max(REACH[1] * CLOSER**failures, 2 * REACH[0])))
             points = near if failures > len(succeeded) else np.concatenate([points, near])
-        value = CERTAINTY * feasibility.log_probability(points).numpy() - self._overlap(points, known)
+        value = CERTAINTY * feasibility.log_probability(points).numpy() - self.overlap(points, known)
         return points[np.argsort(-value, kind="stable")]
 
-    def _overlap(self, points: Array, known: Array) -> Array:
+    def overlap(self, points: Array, known: Array) -> Array:
         """`m`, how often a value of the point has been tried before, over its active parameters; at most as if by
         the trials of a start, so that success goes on to count."""
         total = np.zeros(len(points))
@@ -59,4 +59,4 @@ class Start:
             apart = np.abs(points[:, None, column] - known[None, :, column])
             same = apart < 1e-9 if unordered else np.clip(1.0 - self.size * apart, 0.0, 1.0)
             total += np.where(np.isnan(apart), 0.0, same).sum(1)
-        return total * min(1.0, self.size / len(known))
+        return total * min(1.0, self.size / max(len(known), 1))

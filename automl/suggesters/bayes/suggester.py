@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 import math
-from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from automl.goals import Constraint, Goal
+from automl.suggesters._draws import keys
 from automl.suggesters.base import Suggester
 from automl.trial import Trial
 from search_spaces import Space
@@ -27,6 +28,7 @@ from .external import Build
 from .feasibility import Feasibility
 from .fitting import Surrogates
 from .gp import Ensemble
+from .neglect import NEGLECTED_EVERY, Neglected, among, neglected
 from .search import Search
 from .start import Start
 
@@ -36,9 +38,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 NUM_START = 5
 STALLED = 6  # trials without a better one
-BRANCH_EVERY = 3  # suggestions of a stalled search: one tries a neglected choice, one stays near the best
-FAIR = 3  # a choice that had this part of an equal share of the trials is not neglected
-HOPELESS = 3  # trials of a choice that all failed, after which it is not tried for its own sake
+BOLD = 0.1  # probability of success that is demanded of a choice of which all trials failed
 FILL_EVERY = 3  # suggestions, where the surrogate cannot be believed
 LEAST_SUCCESSES = 2
 LEAST_TRIALS = 10  # before which the surrogate is not trusted to say that little is left to gain
@@ -87,16 +87,17 @@ class BayesSuggester(Suggester):
     def suggest(self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1) -> list[Params]:
         """See `Suggester.suggest`."""
         with one_thread():
-            data = self._collect(history)
-            waiting = [t.params for t in pending if self.space.legal(t.params)]
-            known = [*(t.params for t in history if self.space.legal(t.params)), *waiting]
-            taken = {self.space.key(params) for params in known}
+            legal = self._legal(history)
+            data = self._collect(legal)
+            ahead = self._legal(pending)
+            waiting = [trial.params for trial in ahead]
+            taken = keys(self.space, legal, ahead)
             beliefs = self._believe(data, len(waiting))
             if count > MANY or len(waiting) > MOST_PENDING:
                 best = data.unit[self.surrogates_.best_rows(data)]
                 rng = np.random.default_rng([self.seed, len(history), len(pending)])
-                ahead = self.space.encode(waiting) if waiting else np.empty((0, len(self.space.parameters)))
-                return in_bulk(self.search.lattice, beliefs, best, ahead, taken, count, rng)
+                unit = self.space.encode(waiting) if waiting else np.empty((0, len(self.space.parameters)))
+                return in_bulk(self.search.lattice, beliefs, best, unit, taken, count, rng)
             found: list[Params] = []
             for i in range(count):
                 rng = np.random.default_rng([self.seed, len(history), len(pending), i])
@@ -112,7 +113,7 @@ class BayesSuggester(Suggester):
     def diagnose(self, history: Sequence[Trial]) -> list[Calibration]:
         """Leave-one-out calibration of the surrogate of every goal and constraint; empty before there is one."""
         with one_thread():
-            data = self._collect(history)
+            data = self._collect(self._legal(history))
             return self.surrogates_.calibrations(data) if self.surrogates_.possible(data) else []
 
     def surrogates(self, history: Sequence[Trial]) -> dict[str, EnsembleGP | Any]:
@@ -120,7 +121,7 @@ class BayesSuggester(Suggester):
         from .export import export
 
         with one_thread():
-            data = self._collect(history)
+            data = self._collect(self._legal(history))
             if not self.surrogates_.possible(data):
                 return {}
             beliefs = self.surrogates_.fit(data)
@@ -130,7 +131,7 @@ class BayesSuggester(Suggester):
     def expected_gain(self, history: Sequence[Trial], params: Params) -> float | None:
         """See `Suggester.expected_gain`: near the best the surrogate's scale is linear in the goal."""
         with one_thread():
-            data = self._collect(history)
+            data = self._collect(self._legal(history))
             if len(self.goals) > 1 or len(data) < LEAST_TRIALS or not self.surrogates_.possible(data):
                 return None
             beliefs = self.surrogates_.fit(data)
@@ -139,6 +140,10 @@ class BayesSuggester(Suggester):
                 return None
             gain = math.exp(float(beliefs.score(self.space.encode([params]))[0]))
         return gain * transform.scale * transform.spread
+
+    def _legal(self, trials: Sequence[Trial]) -> list[Trial]:
+        """Without those of another space."""
+        return [trial for trial in trials if self.space.legal(trial.params)]
 
     def _collect(self, history: Sequence[Trial]) -> Data:
         others = [c.metric for c in self.constraints]
@@ -158,29 +163,34 @@ class BayesSuggester(Suggester):
         if self._doubt(beliefs) is not None and len(taken) % FILL_EVERY == 0:
             return self._fill(data, ahead, beliefs.feasibility, taken, rng)
         best = data.unit[self.surrogates_.best_rows(data)]
-        only = self._neglected(data, ahead, len(taken))
         number, current = len(taken), beliefs.with_pending(ahead)
-        local = number % BRANCH_EVERY == 1 and self._stalled(data)
-        return self.search.maximise(current.score, best, taken, rng, only, sketch=current.sketch().score, local=local)
+        stalled = len(data) - self.surrogates_.last_progress(data) >= STALLED
+        choice = neglected(self.search.lattice, data, ahead, number, stalled=stalled)
+        found = self._try(choice, data, current, best, taken, rng) if choice is not None else None
+        if found is not None:
+            return found
+        local = stalled and number % NEGLECTED_EVERY == 1
+        return self.search.maximise(current.score, best, taken, rng, sketch=current.sketch().score, local=local)
 
-    def _stalled(self, data: Data) -> bool:
-        return len(data) - self.surrogates_.last_progress(data) >= STALLED
+    def _try(
+        self,
+        choice: Neglected,
+        data: Data,
+        beliefs: Beliefs,
+        best: Array,
+        taken: set[Hashable],
+        rng: np.random.Generator,
+    ) -> Params | None:
+        """A promising configuration with that choice; where all with it failed, one that has little else of theirs."""
+        held = (choice.column, choice.value)
+        if not choice.in_vain:
+            return self.search.maximise(beliefs.score, best, taken, rng, held, sketch=beliefs.sketch().score)
+        met, bold = data.unit[among(data.unit, *held)], beliefs.accepting(BOLD)
 
-    def _neglected(self, data: Data, ahead: Array, number: int) -> tuple[int, float] | None:
-        """Where little has improved for long, now and then the choice that was tried least, by its share, unless all
-        of its trials have failed; else None."""
-        branches = self.search.lattice.branches()
-        if number % BRANCH_EVERY or not branches or not self._stalled(data):
-            return None
-        known, options = np.concatenate([data.unit, ahead]), Counter(column for column, _ in branches)
-        failed = np.concatenate([data.failed, np.zeros(len(ahead), dtype=bool)])
-        tried = []
-        for column, value in branches:
-            rows = np.abs(known[:, column] - value) < 1e-9
-            hopeless = rows.sum() >= HOPELESS and failed[rows].all()
-            tried.append(number if hopeless else options[column] * int(rows.sum()))
-        least = int(np.argmin(tried))
-        return branches[least] if tried[least] * FAIR < number else None
+        def score(unit: Array) -> Tensor:
+            return bold.score(unit) - torch.from_numpy(self.start.overlap(unit, met))
+
+        return self.search.changed(score, best, taken, rng, held)
 
     def _first(self, data: Data, ahead: Array, taken: set[Hashable], rng: np.random.Generator) -> Params | None:
         """A configuration of the start."""
