@@ -150,8 +150,9 @@ class SteeredStart(Start):
         except SpaceError:
             return None
 
-    def _overlap(self, points: Array, known: Array) -> Array:
-        return super()._overlap(points, known) - self.beliefs.log_density(points)
+    def overlap(self, points: Array, known: Array) -> Array:
+        """How often its values were tried, less the log of the belief in it."""
+        return super().overlap(points, known) - self.beliefs.log_density(points)
 
 
 class SteeredBayes(BayesSuggester):

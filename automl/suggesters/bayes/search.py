@@ -73,10 +73,8 @@ class Search:
         pool = self.lattice.forced(rng, np.repeat(best, NUM_COPIES, axis=0), *only)
         values = score(pool).numpy() if len(pool) else np.empty(0)
         order = np.argsort(-values, kind="stable")
-        for params in self.space.decode(pool[order[values[order] > WORTHLESS]]):
-            if self.space.key(params) not in taken and self.space.legal(params):
-                return params
-        return None
+        decoded = self.space.decode(pool[order[values[order] > WORTHLESS]])
+        return next((new for params in decoded if (new := self._new(params, taken)) is not None), None)
 
     def _pool(self, rng: np.random.Generator, best: Array) -> Array:
         return np.concatenate(
@@ -92,6 +90,10 @@ class Search:
         """The first of the candidates that is legal and not taken; any other where there is none."""
         for start in range(0, len(pool), 32):
             for params in self.space.decode(pool[start : start + 32]):
-                if self.space.key(params) not in taken and self.space.legal(params):
-                    return params
+                if (new := self._new(params, taken)) is not None:
+                    return new
         return next(iter(new_points(self.space, rng, taken, 1)), None)
+
+    def _new(self, params: Params, taken: set[Hashable]) -> Params | None:
+        """The configuration where it is legal and not taken."""
+        return params if self.space.key(params) not in taken and self.space.legal(params) else None
