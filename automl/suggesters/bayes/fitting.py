@@ -22,8 +22,9 @@ from .diagnosis import Calibration, calibrate
 from .encoding import Encoder
 from .external import Build, External
 from .feasibility import Feasibility
+from .gp import Sampling
 from .measured import NEARLY_EXACT, Quantity, exact_fitter
-from .models import MOST_CONDITIONED, Fitter, best_and_random, settled
+from .models import MOST_CONDITIONED, THOROUGH, Fitter, best_and_random, settled
 from .pareto import front
 from .transforms import Transform, excess_scores
 
@@ -152,13 +153,14 @@ def fitter_of(
     """The fitter of what measures those aspects, over the parameters that reach them.
 
     Args:
-        noise: prior of the logarithm of the noise variance, else by the aspects; bowl: see `Encoder`.
+        noise: prior of the logarithm of the noise variance, else by the aspects; bowl: of a goal, see `Encoder`.
     """
     encoder = Encoder(space, reach.parameters(space, measures), bowl=bowl)
     prior = encoder.prior()
     if noise is None and "quality" not in measures:
         noise = NEARLY_EXACT
-    return Fitter(encoder, prior.with_noise(*noise) if noise else prior, seed)
+    sampling = THOROUGH if bowl else Sampling()
+    return Fitter(encoder, prior.with_noise(*noise) if noise else prior, seed, sampling)
 
 
 def _limit(fitter: Fitter, data: Data, values: Array, constraint: Constraint) -> Belief:

@@ -18,6 +18,7 @@ from .kernel import Prior
 
 MOST_CONDITIONED = 300
 MOST_FITTED = 128
+THOROUGH = Sampling(ascent=20)  # of goals; twice as long as what has only to be avoided or kept
 PARTICLES = ((80, 10), (160, 6), (math.inf, 4))  # by trials: the more there are, the less the vectors differ
 
 

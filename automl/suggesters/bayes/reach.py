@@ -16,9 +16,14 @@ SPEED_WORDS: Final = ("second", "latency", "throughput", "step_time", "duration"
 
 
 def of_metric(metric: str, within: bool = False) -> frozenset[str]:
-    """What a metric measures, by its name; `within` a deadline quality depends on speed too."""
+    """What a metric measures, by its name.
+
+    Quality depends on speed too `within` a deadline, and so does the time to a quality, such as `seconds_to_target`.
+    """
     if "memory" in metric or "bytes" in metric:
         return MEMORY
+    if "time_to_" in metric or "seconds_to_" in metric:
+        return QUALITY | SPEED
     if any(word in metric for word in SPEED_WORDS):
         return SPEED
     return QUALITY | SPEED if within else QUALITY

@@ -10,6 +10,7 @@ from automl.goals import Goal
 from automl.suggesters.bayes import BayesSuggester
 from automl.suggesters.bayes.neglect import neglected
 from automl.suggesters.bayes.pareto import front
+from automl.suggesters.bayes.reach import of_goal, parameters
 from automl.trial import Trial, TrialState
 from search_spaces import Choice, Float, Space
 
@@ -108,3 +109,16 @@ def test_what_joins_the_front_is_progress_and_each_of_it_is_looked_around():
     assert surrogates.last_progress(data) == 2, "neither of the last two, the best of the first goal is trial 0"
     leaders = [surrogates.best_rows(suggester._collect(trials[:n]))[0] for n in (3, 4, 5)]
     assert sorted(leaders) == [0, 1, 2]
+
+
+def test_the_time_to_a_quality_depends_on_what_affects_either():
+    space = Space(
+        Float("rate", 0.0, 1.0, affects={"quality"}),
+        Choice("layout", ["slow", "fast"], affects={"speed"}),
+        Choice("offload", [False, True], affects={"memory"}),
+    )
+    assert parameters(space, of_goal(Goal("seconds_to_target"))) == ("rate", "layout")
+    assert parameters(space, of_goal(Goal("time_to_accuracy"))) == ("rate", "layout")
+    assert parameters(space, of_goal(Goal("seconds_per_step"))) == ("layout",)
+    assert parameters(space, of_goal(Goal("accuracy"))) == ("rate",)
+    assert parameters(space, of_goal(Goal("accuracy", within=60.0))) == ("rate", "layout")
