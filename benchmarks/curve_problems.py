@@ -17,6 +17,7 @@ from search_spaces import Float, Space
 
 FOLDER: Final = Path(__file__).parent / "curves_tables"
 TABLES: Final = ("digits", "recurrent", "modular", "factors")
+UNSEEN: Final = ("graph",)  # nothing was ever changed for
 NUM_WORKERS: Final = 8
 NUM_TRAININGS: Final = 100  # full ones that fit into the budget
 Array = NDArray[np.float64]

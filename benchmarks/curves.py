@@ -4,7 +4,7 @@
 
 Normalised regret (0 the best of the grid, 1 the median configuration) after 1/8, 1/4, 1/2 and all of the budget, the
 share of the budget that each needs to reach what random search has at its end, and the hindsight oracle, which trains
-only what is best. Rows are kept; a run that was interrupted goes on where it stopped.
+only what is best; then what must hold. Rows are kept; a run that was interrupted goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ OPTUNA: Final = {
     "optuna-tpe+hyperband": "hyperband",
 }
 ELSEWHERE: Final = {"syne-ashabore": "syne", "syne-bohb": "syne", "smac-hyperband": "smac"}
-CONTESTANTS: Final = ("random", "random+asha", *OPTUNA, *ELSEWHERE, "bayes", "bayes+asha", "bayes+curve")
+OURS: Final = "bayes+curve"
+LEAST_SHARE: Final = 0.09
+CONTESTANTS: Final = ("random", "random+asha", *OPTUNA, *ELSEWHERE, "bayes", "bayes+asha", OURS)
 
 
 def run(table: Table, contestant: str, seed: int) -> Trajectory:
@@ -89,30 +91,68 @@ def report(tables: Sequence[str], contestants: Sequence[str]) -> None:
         oracle = [table.oracle(part * table.seconds) for part in PARTS]
         print(f"{name:10} {'oracle':22} " + "".join(f"{max(r, 0):8.3f}" for r in oracle))
         for contestant in contestants:
-            mine = [row for row in rows.values() if (row["table"], row["contestant"]) == (name, contestant)]
+            mine = _own(rows, name, contestant)
             if mine:
                 _line(name, contestant, mine, _goal(rows, name))
     print()
+    curves, shares = _means(rows, tables, contestants)
+    for contestant, curve in curves.items():
+        at = "".join(f"{_at(curve, part):8.3f}" for part in PARTS)
+        print(f"{'all':10} {contestant:22} {at}   share {shares[contestant]:.3f}")
+    peers = {name: curve for name, curve in curves.items() if "bayes" not in name}
+    if OURS in curves and peers:
+        _verdict(curves[OURS], peers, shares)
+
+
+def _means(
+    rows: dict[tuple[Any, ...], store.Row], tables: Sequence[str], contestants: Sequence[str]
+) -> tuple[dict[str, Any], dict[str, float]]:
+    """Mean curves and shares over the tables, of those that were measured on all of them."""
+    curves, shares = {}, {}
     for contestant in contestants:
-        some = [row for row in rows.values() if row["contestant"] == contestant and row["table"] in tables]
-        if {row["table"] for row in some} == set(tables):
-            means = [_shares(rows, name, contestant) for name in tables]
-            curve = np.mean([m for m, _ in means], axis=0)
-            share = float(np.mean([s for _, s in means]))
-            print(f"{'all':10} {contestant:22} " + "".join(f"{v:8.3f}" for v in curve) + f"   share {share:.3f}")
+        mine = [_own(rows, name, contestant) for name in tables]
+        if all(mine):
+            own = [np.mean([row["regrets"] for row in some], axis=0) for some in mine]
+            curves[contestant] = np.mean(own, axis=0)
+            goals = [_goal(rows, name) for name in tables]
+            shares[contestant] = float(np.mean([_reached(c, goal) for c, goal in zip(own, goals, strict=True)]))
+    return curves, shares
+
+
+def _verdict(ours: Any, peers: dict[str, Any], shares: dict[str, float]) -> None:
+    """What must hold: half of the best peer's regret at each point, half of its share, twice as fast to its end."""
+    for part in PARTS:
+        best = min(peers, key=lambda name: _at(peers[name], part))
+        _say(f"regret after {part:g} of the budget", _at(ours, part), _at(peers[best], part) / 2, best)
+    best = min(peers, key=lambda name: shares[name])
+    _say("share", shares[OURS], min(shares[best] / 2, LEAST_SHARE), best)
+    best = min(peers, key=lambda name: peers[name][-1])
+    final = peers[best][-1]
+    _say(f"share to {final:.3f}", _reached(ours, final), _reached(peers[best], final) / 2, best)
+
+
+def _say(what: str, ours: float, wanted: float, peer: str) -> None:
+    held = "met" if ours <= wanted else "NOT met"
+    print(f"{what}: {ours:.3f}, at most {wanted:.3f} ({peer}): {held}")
+
+
+def _own(rows: dict[tuple[Any, ...], store.Row], table: str, contestant: str) -> list[store.Row]:
+    return [row for row in rows.values() if (row["table"], row["contestant"]) == (table, contestant)]
+
+
+def _at(curve: Any, part: float) -> float:
+    return float(curve[int(part * len(POINTS)) - 1])
+
+
+def _reached(curve: Any, goal: float) -> float:
+    """The share of the budget after which a curve is as low as the goal; 1 where it never is."""
+    places = np.nonzero(curve <= goal)[0]
+    return float(POINTS[places[0]]) if len(places) else 1.0
 
 
 def _goal(rows: dict[tuple[Any, ...], store.Row], table: str) -> float:
-    ends = [row["regrets"][-1] for row in rows.values() if (row["table"], row["contestant"]) == (table, "random")]
+    ends = [row["regrets"][-1] for row in _own(rows, table, "random")]
     return float(np.mean(ends)) if ends else 0.0
-
-
-def _shares(rows: dict[tuple[Any, ...], store.Row], table: str, contestant: str) -> tuple[Any, float]:
-    mine = [row for row in rows.values() if (row["table"], row["contestant"]) == (table, contestant)]
-    curve = np.mean([row["regrets"] for row in mine], axis=0)
-    reached = np.nonzero(curve <= _goal(rows, table))[0]
-    at = [curve[int(part * len(POINTS)) - 1] for part in PARTS]
-    return at, float(POINTS[reached[0]]) if len(reached) else 1.0
 
 
 def _line(table: str, contestant: str, mine: list[store.Row], goal: float) -> None:
@@ -120,7 +160,7 @@ def _line(table: str, contestant: str, mine: list[store.Row], goal: float) -> No
     ends = np.array([row["regrets"][-1] for row in mine])
     reached = np.nonzero(curve <= goal)[0]
     share = f"{POINTS[reached[0]]:.3f}" if len(reached) else "  -  "
-    at = "".join(f"{curve[int(part * len(POINTS)) - 1]:8.3f}" for part in PARTS)
+    at = "".join(f"{_at(curve, part):8.3f}" for part in PARTS)
     error = ends.std() / max(1, len(ends) - 1) ** 0.5
     cpu = np.mean([row["cpu"] for row in mine])
     print(f"{table:10} {contestant:22} {at}   share {share}  +- {error:.3f} at the end, {len(mine)} seeds, {cpu:.0f} s")

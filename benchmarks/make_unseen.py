@@ -1,14 +1,13 @@
-"""Two more learning-curve tables, made when the stopper was finished and never used to change it.
+"""A learning-curve table that was made when the stopper was finished and never used to change it.
 
-    python -m benchmarks.make_unseen [graph recall]
+    python -m benchmarks.make_unseen
 
-Embeddings of a graph of relations (few free parameters fit it, many overfit), and a head of attention that looks up
-what follows a symbol (slow at first, then quick). The rest is as in `benchmarks.make_curves`.
+Embeddings of a graph of relations, where few free parameters fit and many overfit. The rest is as in
+`benchmarks.make_curves`.
 """
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 from collections.abc import Iterator
@@ -26,13 +25,7 @@ GRAPH: Final[Grid] = {
     "scale": [0.1, 0.3, 1.0],
     "width": [4, 8, 16, 32],
 }
-RECALL: Final[Grid] = {
-    "lr": [10 ** (-3.5 + 2.5 * i / 7) for i in range(8)],
-    "decay": [1e-3, 1e-2, 1e-1],
-    "gain": [0.3, 1.0, 3.0],
-    "width": [8, 16, 32],
-}
-ENTITIES, RELATIONS, SYMBOLS, PAIRS = 60, 6, 12, 6
+ENTITIES, RELATIONS = 60, 6
 
 
 def graph(shape: dict[str, float], each: dict[str, Tensor]) -> Iterator[Tensor]:
@@ -65,40 +58,8 @@ def _facts(random: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
     return triples[:, 0], triples[:, 1], triples[:, 2]
 
 
-def recall(shape: dict[str, float], each: dict[str, Tensor]) -> Iterator[Tensor]:
-    """Validation cross-entropy of what stood behind a symbol earlier in the sequence, 8 updates a report."""
-    random, count, width = seeded(12), len(each["lr"]), int(shape["width"])
-    w = [normal(count, 2 * SYMBOLS, width, 1.0) for _ in range(2)]
-    w += [scaled(normal(count, width, width, width**-0.5), each["gain"]) for _ in range(2)]
-    w += [normal(count, width, SYMBOLS, width**-0.5)]
-    descend = Adam(w, each)
-
-    def draw(number: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        keys = torch.rand(number, SYMBOLS, generator=random).argsort(1)[:, :PAIRS]
-        values = torch.randint(SYMBOLS, (number, PAIRS), generator=random)
-        place = torch.randint(PAIRS, (number, 1), generator=random)
-        return keys, values, keys.gather(1, place)[:, 0], values.gather(1, place)[:, 0]
-
-    def loss(batch: tuple[Tensor, Tensor, Tensor, Tensor]) -> Tensor:
-        keys, values, asked, answers = batch
-        seen = w[0][:, keys] + w[1][:, values + SYMBOLS]  # c x n x pairs x width
-        query = torch.bmm(w[0][:, asked], w[2])  # c x n x width
-        weights = torch.softmax(torch.einsum("cnd,cnpd->cnp", query, seen) / math.sqrt(width), 2)
-        read = torch.bmm(torch.einsum("cnp,cnpd->cnd", weights, seen), w[3])
-        scores = torch.bmm(torch.relu(read), w[4]).flatten(0, 1)
-        return F.cross_entropy(scores, answers.repeat(count), reduction="none").view(count, -1).mean(1)
-
-    held_out = draw(300)
-    for _ in range(50):
-        for _ in range(8):
-            descend(loss(draw(64)))
-        with torch.no_grad():
-            yield loss(held_out)
-
-
 TASKS: Final[dict[str, Task]] = {
     "graph": (GRAPH, graph, ("width",), lambda s: 0.5 + s["width"] / 16),
-    "recall": (RECALL, recall, ("width",), lambda s: 0.5 + s["width"] / 16),
 }
 
 

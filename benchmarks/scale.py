@@ -1,6 +1,6 @@
 """What the controller itself costs: 100,000 simulated trials on 10,000 workers.
 
-    python -m benchmarks.scale [--suggester random] [--trials 1000 10000 100000] [--workers 10000] [--store memory]
+    python -m benchmarks.scale [--suggester random] [--trials 1000 10000 30000 100000] [--workers 10000] [--store ...]
 
 Each size runs in a process of its own; rows are kept. Printed: processor time a trial (replaying is a sum, so nearly
 all is the controller's), the peak memory, and the slope of time against trials in logarithms: above 1 means
@@ -81,10 +81,24 @@ def verdict(row: dict[str, Any]) -> str:
     return f"{json.dumps(row)} at most {most:g} ms, {MOST_GIB:g} GiB: {'met' if held else 'NOT met'}"
 
 
+def print_slopes(rows: list[dict[str, Any]], workers: int) -> None:
+    """Of all rows; and of what comes after the first trial of every worker, which all begin together at once."""
+    sizes, seconds = (np.array([row[key] for row in rows], dtype=float) for key in ("trials", "cpu"))
+    print(f"slope of log seconds over log trials: {_slope(sizes, seconds)}")
+    if workers in sizes:
+        later = sizes > workers
+        first = float(seconds[sizes == workers][0])
+        print(f"after the first {workers} trials: {_slope(sizes[later] - workers, seconds[later] - first)}")
+
+
+def _slope(sizes: Any, seconds: Any) -> str:
+    return f"{np.polyfit(np.log(sizes), np.log(seconds), 1)[0]:.2f}" if len(sizes) > 1 else "one size has none"
+
+
 def main() -> None:
     """Every size in a process of its own; then the slope."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trials", type=int, nargs="+", default=[1000, 10_000, 100_000])
+    parser.add_argument("--trials", type=int, nargs="+", default=[1000, 10_000, 30_000, 100_000])
     parser.add_argument("--workers", type=int, default=10_000)
     parser.add_argument("--suggester", default="random")
     parser.add_argument("--stopper", default="none")
@@ -102,9 +116,7 @@ def main() -> None:
         rows.append(json.loads(subprocess.check_output(command).splitlines()[-1]))
         rows_of.append(ROWS, rows[-1])
         print(verdict(rows[-1]), flush=True)
-    if len(rows) > 1:
-        sizes, seconds = (np.log([row[key] for row in rows]) for key in ("trials", "cpu"))
-        print(f"slope of log seconds over log trials: {np.polyfit(sizes, seconds, 1)[0]:.2f}")
+    print_slopes(rows, arguments.workers)
 
 
 if __name__ == "__main__":

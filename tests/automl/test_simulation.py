@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -133,6 +134,7 @@ def test_what_replays_may_not_yield() -> None:
     def negative(params: Any) -> Iterator[tuple[float, dict[str, float]]]:
         yield -1.0, {"loss": 1.0}
 
+    before = gc.get_threshold()
     with pytest.raises(UsageError, match="not negative"):
         simulate(negative)
     with pytest.raises(UsageError, match=r"yields \(seconds, metrics\)"):
@@ -141,6 +143,7 @@ def test_what_replays_may_not_yield() -> None:
         simulate(seconds=None)
     with pytest.raises(UsageError, match="positive"):
         simulate(seconds=-1.0)
+    assert gc.get_threshold() == before  # which a simulation raises while it runs
 
 
 def test_a_sweep_ends_when_another_trial_is_expected_to_gain_too_little() -> None:
