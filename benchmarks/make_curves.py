@@ -234,9 +234,14 @@ def seeded(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-if __name__ == "__main__":
+def make_those(tasks: Mapping[str, Task]) -> None:
+    """Make the tables that the command line names, or all."""
     torch.set_num_threads(1)
-    for task in sys.argv[1:] or TASKS:
+    for name in sys.argv[1:] or tasks:
         began = time.time()
-        make(task, TASKS[task])
-        print(f"{task}: {time.time() - began:.0f} s", flush=True)
+        make(name, tasks[name])
+        print(f"{name}: {time.time() - began:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    make_those(TASKS)

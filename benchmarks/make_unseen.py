@@ -8,8 +8,6 @@ Embeddings of a graph of relations, where few free parameters fit and many overf
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Iterator
 from typing import Final
 
@@ -17,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from benchmarks.make_curves import Adam, Grid, Task, make, normal, scaled, seeded
+from benchmarks.make_curves import Adam, Grid, make_those, normal, scaled, seeded
 
 GRAPH: Final[Grid] = {
     "lr": [10 ** (-3 + 2.5 * i / 7) for i in range(8)],
@@ -58,14 +56,5 @@ def _facts(random: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
     return triples[:, 0], triples[:, 1], triples[:, 2]
 
 
-TASKS: Final[dict[str, Task]] = {
-    "graph": (GRAPH, graph, ("width",), lambda s: 0.5 + s["width"] / 16),
-}
-
-
 if __name__ == "__main__":
-    torch.set_num_threads(1)
-    for task in sys.argv[1:] or TASKS:
-        began = time.time()
-        make(task, TASKS[task])
-        print(f"{task}: {time.time() - began:.0f} s", flush=True)
+    make_those({"graph": (GRAPH, graph, ("width",), lambda s: 0.5 + s["width"] / 16)})

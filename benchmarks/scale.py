@@ -104,7 +104,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=10_000)
     parser.add_argument("--suggester", default="random")
     parser.add_argument("--stopper", default="none")
-    parser.add_argument("--store", default="memory")
+    parser.add_argument("--store", choices=["memory", "sqlite", "postgresql"], default="memory")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
