@@ -149,7 +149,8 @@ def _one(name: str, parameter: Any, trial: Any) -> Any:
 
 
 def tune_run(spec: SweepSpec, folder: Path) -> list[float]:
-    """ASHA over random configurations."""
+    """ASHA over random configurations, on a Ray of its own: Tune would join whatever ran here last, alive or not."""
+    import ray
     from ray import tune
     from ray.tune.schedulers import ASHAScheduler
 
@@ -167,13 +168,13 @@ def tune_run(spec: SweepSpec, folder: Path) -> list[float]:
             train(own, params, Path(tempfile.mkdtemp(dir=folder)), goes_on)
 
     folder.mkdir(parents=True)
+    ray.init(address="local", num_cpus=WORKERS, include_dashboard=False)
     domains = {name: _domain(parameter, tune) for name, parameter in spec.space.parameters.items()}
     settings = tune.TuneConfig(
         metric="bleu",
         mode="max",
         num_samples=-1,
         time_budget_s=spec.budget.time,
-        max_concurrent_trials=WORKERS,
         scheduler=ASHAScheduler(max_t=EVALUATIONS, grace_period=1, reduction_factor=3),
         reuse_actors=True,
     )
@@ -183,6 +184,7 @@ def tune_run(spec: SweepSpec, folder: Path) -> list[float]:
         tune_config=settings,
         run_config=tune.RunConfig(storage_path=str(folder), verbose=0),
     ).fit()
+    ray.shutdown()
     frames = [result.metrics_dataframe for result in results]
     return [float(frame["bleu"].max()) for frame in frames if frame is not None and "bleu" in frame]
 
