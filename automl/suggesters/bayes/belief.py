@@ -14,8 +14,6 @@ from .gp import Ensemble
 from .kernel import Features
 from .transforms import Transform
 
-SKETCHED = 3  # hyperparameter vectors of a first look
-
 
 @dataclass(frozen=True)
 class Belief:
@@ -40,4 +38,4 @@ class Belief:
 
     def sketch(self) -> Belief:
         """With few of the hyperparameter vectors."""
-        return replace(self, model=self.model.part(SKETCHED)) if isinstance(self.model, Ensemble) else self
+        return replace(self, model=self.model.sketch()) if isinstance(self.model, Ensemble) else self

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from .acquisition import best_predicted, log_expected_improvement
 from .belief import Belief
 from .data import Array
 from .feasibility import Feasibility
+from .gp import Ensemble
 from .pareto import log_hypervolume_improvement
 
 
@@ -46,6 +48,16 @@ class Beliefs:
         """The same where no more than that probability of success is demanded."""
         return replace(self, feasibility=self.feasibility.accepting(probability))
 
+    def smoothed(self, count: int) -> Array | None:
+        """What the surrogate makes of the loss of each of `count` trials, transformed, infinite where it was not
+        conditioned on; None of several goals, or of a surrogate of another kind."""
+        first = self.goals[0]
+        if len(self.goals) > 1 or not isinstance(first.model, Ensemble):
+            return None
+        found = np.full(count, np.inf)
+        found[first.rows] = first.model.mean(first.model.features[slice(0, len(first.rows))]).numpy()
+        return found
+
     def score(self, unit: Array) -> Tensor:
         """Log of the expected gain of `m` candidates, times the probability that it counts."""
         total = self.feasibility.log_weight(unit)
@@ -60,8 +72,13 @@ class Beliefs:
             return torch.zeros(len(unit), dtype=torch.float64)
         if len(self.goals) > 1:
             return log_hypervolume_improvement(self.goals, self.holds, unit)
+        return log_expected_improvement(first.model, first.encoder(unit), self._incumbents)
+
+    @cached_property
+    def _incumbents(self) -> Tensor:
+        """What each hyperparameter vector takes for the best."""
+        first = self.goals[0]
         allowed = torch.from_numpy(self.holds[first.rows])
         if not bool(allowed.any()):
             allowed = torch.ones_like(allowed)
-        features, index = first.encoder(unit), best_predicted(first.model, allowed)
-        return log_expected_improvement(first.model, features, index)
+        return best_predicted(first.model, allowed)

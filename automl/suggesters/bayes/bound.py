@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -50,8 +50,8 @@ class Bound:
         return cls(measured.told(failed, needed), limits, log_weights, len(measured.model.features))
 
     def sketch(self) -> Bound:
-        """The same: it is cheap."""
-        return self
+        """With few of the hyperparameter vectors."""
+        return replace(self, measured=self.measured.sketch())
 
     def log_probability(self, unit: Array) -> Tensor:
         """Of `m` configurations to keep the limit."""

@@ -121,8 +121,9 @@ class Lattice:
         return self._legal(self.snap(points))
 
     def branches(self) -> list[tuple[int, float]]:
-        """Column and unit value of every choice of the unordered parameters, binary ones left out."""
-        listed = [(j, c) for j, c in enumerate(self.cells) if self.unordered[j] and c is not None and len(c) > 2]
+        """Column and unit value of every option of the choices, ordered ones too, binary ones left out."""
+        choices = [j for j, parameter in enumerate(self.parameters) if isinstance(parameter, Choice)]
+        listed = [(j, c) for j in choices if (c := self.cells[j]) is not None and len(c) > 2]
         return [(j, float(value)) for j, centres in listed for value in centres]
 
     def crossed(self, rng: np.random.Generator, bases: Array, count: int) -> Array:

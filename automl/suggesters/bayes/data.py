@@ -14,6 +14,7 @@ from automl.goals import Goal
 from automl.ranking import value
 from automl.trial import Trial, TrialState
 from search_spaces import Space
+from workers.protocol import Params
 
 Array = NDArray[np.float64]
 UNDER_WAY = frozenset({TrialState.WAITING, TrialState.RUNNING})
@@ -45,6 +46,85 @@ class Data:
         return len(self.unit)
 
 
+@dataclass(frozen=True)
+class Reading:
+    """What one trial says: a row of `Data`, before memory is completed by `estimate`."""
+
+    losses: list[float]
+    others: list[float]
+    kind: str
+    memory: float
+    estimate: float
+    curve: Array
+
+
+class Reader:
+    """Reads trials as `collect` does, each only once: a history is read again for every suggestion.
+
+    Args:
+        space, goals, others: see `collect`.
+    """
+
+    def __init__(self, space: Space, goals: Sequence[Goal], others: Sequence[str]) -> None:
+        self.space, self.goals, self.others = space, goals, others
+        self._lawful: dict[int, tuple[Params, bool]] = {}  # by number, while it is the very configuration
+        self._known: dict[int, tuple[Trial, Reading | None]] = {}
+
+    def legal(self, trials: Sequence[Trial]) -> list[Trial]:
+        """Without those of another space."""
+        return [trial for trial in trials if self._is_legal(trial)]
+
+    def _is_legal(self, trial: Trial) -> bool:
+        entry = self._lawful.get(trial.number)
+        if entry is None or entry[0] is not trial.params:
+            entry = self._lawful[trial.number] = (trial.params, self.space.legal(trial.params))
+        return entry[1]
+
+    def __call__(self, history: Sequence[Trial]) -> Data:
+        """The trials that are not under way."""
+        found = [(trial.params, reading) for trial in history if (reading := self._reading(trial)) is not None]
+        rows, read = [params for params, _ in found], [reading for _, reading in found]
+        kinds = np.array([reading.kind for reading in read], dtype=np.str_)
+        memory = np.array([reading.memory for reading in read], dtype=np.float64)
+        estimates = np.array([reading.estimate for reading in read], dtype=np.float64)
+        return Data(
+            self.space.encode(rows) if rows else np.empty((0, len(self.space.parameters))),
+            np.array([reading.losses for reading in read], dtype=np.float64).reshape(len(rows), len(self.goals)),
+            np.array([reading.others for reading in read], dtype=np.float64).reshape(len(rows), len(self.others)),
+            kinds != "",
+            kinds,
+            _completed(memory, estimates),
+            [reading.curve for reading in read],
+        )
+
+    def _reading(self, trial: Trial) -> Reading | None:
+        entry = self._known.get(trial.number)
+        if entry is None or entry[0] is not trial:
+            entry = self._known[trial.number] = (trial, self._read(trial))
+        return entry[1]
+
+    def _read(self, trial: Trial) -> Reading | None:
+        """None where the trial says nothing (yet)."""
+        kind = trial.failure or ""
+        if trial.state in UNDER_WAY or kind in BLAMELESS:
+            return None
+        losses = [loss_of(trial, goal) for goal in self.goals]
+        failed = trial.state is TrialState.FAILED
+        if not failed and not any(map(math.isfinite, losses)):
+            if trial.state is TrialState.COMPLETED:
+                failed, kind = True, "missing_metric"
+            elif not trial.reports:
+                return None
+        return Reading(
+            [math.nan if failed else value for value in losses],
+            [math.nan if failed else _finite(trial.metrics.get(name)) for name in self.others],
+            (kind or "crashed") if failed else "",
+            _memory(trial),
+            _estimated(trial),
+            curve_of(trial, self.goals[0]),
+        )
+
+
 def collect(space: Space, history: Sequence[Trial], goals: Sequence[Goal], others: Sequence[str]) -> Data:
     """Read the trials that are not under way; failures that were nobody's fault are left out. A trial that was stopped,
     paused or interrupted says what it had reported by then.
@@ -53,35 +133,7 @@ def collect(space: Space, history: Sequence[Trial], goals: Sequence[Goal], other
         history: trials that are legal in the space.
         goals: whose metrics are taken as losses; others: further metrics, as they are.
     """
-    rows, losses, values, kinds, memory, estimates, curves = [], [], [], [], [], [], []
-    for trial in history:
-        kind = trial.failure or ""
-        if trial.state in UNDER_WAY or kind in BLAMELESS:
-            continue
-        found = [loss_of(trial, goal) for goal in goals]
-        failed = trial.state is TrialState.FAILED
-        if not failed and not any(map(math.isfinite, found)):
-            if trial.state is TrialState.COMPLETED:
-                failed, kind = True, "missing_metric"
-            elif not trial.reports:
-                continue
-        rows.append(trial.params)
-        losses.append([math.nan if failed else value for value in found])
-        values.append([math.nan if failed else _finite(trial.metrics.get(name)) for name in others])
-        kinds.append((kind or "crashed") if failed else "")
-        memory.append(_memory(trial))
-        estimates.append(_estimated(trial))
-        curves.append(curve_of(trial, goals[0]))
-    kind_array = np.array(kinds, dtype=np.str_)
-    return Data(
-        space.encode(rows) if rows else np.empty((0, len(space.parameters))),
-        np.array(losses, dtype=np.float64).reshape(len(rows), len(goals)),
-        np.array(values, dtype=np.float64).reshape(len(rows), len(others)),
-        kind_array != "",
-        kind_array,
-        _completed(np.array(memory, dtype=np.float64), np.array(estimates, dtype=np.float64)),
-        curves,
-    )
+    return Reader(space, goals, others)(history)
 
 
 def _completed(memory: Array, estimates: Array) -> Array:

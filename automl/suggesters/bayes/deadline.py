@@ -89,7 +89,7 @@ class Deadline:
         order = np.concatenate([last[kept], np.flatnonzero(np.isin(trial, kept) & ~np.isin(np.arange(len(y)), last))])
         u = self.quality.hyperparameters(x, y, count)
         features = self.quality.encoder(x[order])
-        model = Ensemble.condition(features, torch.from_numpy(y[order]), self.quality.prior, u)
+        model = Ensemble.condition(features, torch.from_numpy(y[order]), self.quality.prior_of(count), u)
         return Belief(encoder, model, transform, rows[kept])
 
     def _pace(self, data: Data) -> Quantity:

@@ -17,6 +17,7 @@ from .kernel import Features, Prior
 Array = NDArray[np.float64]
 WAVES = (1.0, 0.5)  # scale of the waves of two ranges' length and of one, of which a main effect consists
 AMPLITUDE = 0.56  # at which a main effect has as much variance as one of polynomials has on average
+DIRECTION = 2.0  # scale of the weights of a direction, as large as those of the lengthscales
 BOWL = 0.6  # a sum of parabolas with uniform minima has 0.9 in standardised losses
 
 
@@ -32,7 +33,7 @@ class Encoder:
         space: of the configurations.
         names: the parameters that can change the metric; all others are left out.
         extra: how many columns of numbers in [0, 1] follow those of the space, which are no parameters.
-        bowl: whether the metric is a loss, believed to be lower inside the ranges.
+        bowl: whether the metric is a goal's loss, believed to be lower inside the ranges, and to have ridges.
     """
 
     def __init__(
@@ -76,9 +77,13 @@ class Encoder:
         additive = _full([math.log(0.1)] * d)
         if self.extra:  # they are there because they matter
             length[-self.extra :], additive[-self.extra :] = math.log(0.5), 0.0
-        loc = torch.cat([_full([0.0, math.log(5e-3), 0.0, math.log(BOWL)]), length.to(torch.float64), additive])
-        scale = torch.cat([_full([1.0, 2.5, 2.0, 0.7]), _full([1.0] * d), _full([2.0] * d)])
-        return Prior(loc, scale, torch.tensor(z_group), torch.tensor(phi_group), d)
+        numbers = [i for i, j in enumerate(z_group) if not self.sizes[j]] if self.bowl else []
+        weights = _full([DIRECTION / math.sqrt(self.num_active)] * len(numbers))
+        start = _full([0.0, math.log(5e-3), 0.0, math.log(BOWL)])
+        loc = torch.cat([start, length.to(torch.float64), additive, torch.zeros_like(weights)])
+        scale = torch.cat([_full([1.0, 2.5, 2.0, 0.7]), _full([1.0] * d), _full([2.0] * d), weights])
+        columns = torch.tensor(numbers, dtype=torch.long)
+        return Prior(loc, scale, torch.tensor(z_group), torch.tensor(phi_group), d, columns)
 
 
 def activity(space: Space) -> dict[str, float]:

@@ -42,6 +42,7 @@ class MixedKernel(Kernel):  # type: ignore[misc]
         for name in ("full", "pair", "length", "additive"):
             values = getattr(hyper, name).clone().log()
             self.register_parameter(f"log_{name}", torch.nn.Parameter(values))
+        self.register_parameter("direction", torch.nn.Parameter(hyper.direction.clone()))
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **_: Any) -> Tensor:
         """Covariances `s x n x m`, or their diagonal."""
@@ -51,11 +52,18 @@ class MixedKernel(Kernel):  # type: ignore[misc]
         z1, z2 = x1[..., :c] / length, x2[..., :c] / length
         main = (x1[..., c:-1] * weight) @ x2[..., c:-1].transpose(-1, -2)
         difference = z1.unsqueeze(-2) - z2.unsqueeze(-3)
-        scaled = (5.0 * difference.square().sum(-1)).clamp(min=1e-30).sqrt()
+        along1, along2 = self._along(x1), self._along(x2)
+        squared = difference.square().sum(-1) + (along1 - along2.transpose(-1, -2)).square()
+        scaled = (5.0 * squared).clamp(min=1e-30).sqrt()
         matern = (1.0 + scaled + scaled.square() / 3.0) * torch.exp(-scaled)
         full, pair = self.log_full.exp()[:, None, None], self.log_pair.exp()[:, None, None]
         covariance = full * matern + main + pair * main.square() + MEAN_VARIANCE
         found: Tensor = covariance.diagonal(dim1=-2, dim2=-1) if diag else covariance
+        return found
+
+    def _along(self, x: Tensor) -> Tensor:
+        """Projections on the direction, `s x n x 1`."""
+        found: Tensor = x[..., self.prior.numbers] @ self.direction[:, :, None]
         return found
 
 

@@ -20,7 +20,6 @@ from .gp import Ensemble
 from .measured import Quantity
 from .models import Fitter, settled
 
-SKETCHED = 3  # hyperparameter vectors of a first look
 UNGUIDED, SUCCESSES = 5, 2  # the start: so many trials at least, and until so many succeed; its failures are free
 FORGIVEN, SHARE = 0.5, 0.06  # failures that are within budget: so many, and this share of the trials after the start
 RISK = 0.3  # probability of a failure that is accepted where the budget is just used up; halved by each one beyond
@@ -128,7 +127,7 @@ class Classifier:
 
     def sketch(self) -> Classifier:
         """With few of the hyperparameter vectors."""
-        return replace(self, model=self.model.part(SKETCHED))
+        return replace(self, model=self.model.sketch())
 
     def log_probability(self, unit: Array) -> Tensor:
         """Of `m` configurations."""

@@ -109,12 +109,17 @@ class Surrogates:
             good &= _excess(data.others[:, i], constraint) <= 0  # false of NaN
         return np.asarray(good, dtype=bool)
 
-    def best_rows(self, data: Data) -> NDArray[np.intp]:
+    def best_rows(self, data: Data, smoothed: Array | None = None) -> NDArray[np.intp]:
         """Up to ten trials worth looking around: the best that satisfy the constraints, or the front of them, beginning
-        with another one after each trial."""
+        with another one after each trial.
+
+        Args:
+            smoothed: losses to go by, else those observed; under noise the best of these is luck.
+        """
         rows = self._worth(data)
         if len(self.goals) == 1:
-            return rows[np.argsort(data.losses[rows, 0], kind="stable")[:NUM_BEST]]
+            losses = data.losses[:, 0] if smoothed is None else smoothed
+            return rows[np.argsort(losses[rows], kind="stable")[:NUM_BEST]]
         return np.roll(rows[front(data.losses[rows])], -len(data))[: 2 * NUM_BEST]
 
     def _worth(self, data: Data) -> NDArray[np.intp]:
@@ -122,13 +127,17 @@ class Surrogates:
         rows = np.flatnonzero(self.holds(data))
         return rows if len(rows) else np.flatnonzero(np.isfinite(data.losses[:, 0]))
 
-    def last_progress(self, data: Data) -> int:
+    def last_progress(self, data: Data, smoothed: Array | None = None) -> int:
         """The first trial that is as good as the best, but for a small part of their spread; of several goals the
-        newest of the front."""
+        newest of the front.
+
+        Args:
+            smoothed: see `best_rows`; what was lucky is hardly ever beaten.
+        """
         if len(self.goals) > 1:
             rows = self._worth(data)
             return int(rows[front(data.losses[rows])].max(initial=-1))
-        losses = np.where(self.holds(data), data.losses[:, 0], np.inf)
+        losses = np.where(self.holds(data), data.losses[:, 0] if smoothed is None else smoothed, np.inf)
         known = losses[np.isfinite(losses)]
         if not len(known):
             return len(data)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from .kernel import JITTER, Features, Hyper, Prior, cross, diagonal, log_posterior
 
+SKETCHED = 3  # hyperparameter vectors of a first look, at most
 CHUNK = 64  # candidates a pass: their covariances stay in the processor's cache
 
 
@@ -127,6 +128,10 @@ class Ensemble:
         hyper = Hyper(*(getattr(self.hyper, f.name)[:count] for f in fields(self.hyper)))
         y = self.y[:count] if self.y.dim() > 1 else self.y
         return replace(self, y=y, u=self.u[:count], hyper=hyper, whiten=self.whiten[:count], alpha=self.alpha[:count])
+
+    def sketch(self) -> Ensemble:
+        """With half of the vectors and no more than three, to tell which candidates are worth a closer look."""
+        return self.part(min(SKETCHED, (len(self.u) + 1) // 2))
 
     def predict(self, candidates: Features) -> tuple[Tensor, Tensor]:
         """Means and variances of the noise-free function, `s x m` each."""

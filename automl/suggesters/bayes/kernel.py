@@ -6,11 +6,15 @@
 and the noise variance where a trial meets itself. The mean is `v_bowl * bowl(x)`: losses are lower inside a range than
 at its ends more often than not, and without that belief the first suggestions are corners, where nothing is known.
 
-`z` embeds a configuration so that one matrix product gives all distances. A is an additive part, one main effect a
+`z` embeds a configuration so that one matrix product gives all distances. Of a goal it has one coordinate more, the
+projection w . x of the numbers on a direction that is learned (the factor analysis distance of Rasmussen and Williams,
+"Gaussian processes for machine learning", 2006, 5.1): settings are traded for each other along products and quotients,
+such as rate and batch size, and a good one is a narrow ridge across both. A is an additive part, one main effect a
 parameter, and its square all pairwise interactions of them (Duvenaud et al., "Additive Gaussian processes", 2011);
 both extrapolate from few trials.
-Everything that is learned is the logarithm of a positive number with a normal prior, and is kept standardised:
-`u = (log value - prior mean) / prior scale`, so that the prior of `u` is N(0, I) whatever the space.
+Everything else that is learned is the logarithm of a positive number with a normal prior, and is kept standardised:
+`u = (log value - prior mean) / prior scale`, so that the prior of `u` is N(0, I) whatever the space; w is a multiple of
+u |u|, near 0 more often than not.
 """
 
 from __future__ import annotations
@@ -57,9 +61,9 @@ class Prior:
 
     Args:
         loc, scale: `p`, in the order full variance, noise variance, pair variance, scale of the bowl, lengthscales
-            (d), additive variances (d).
+            (d), additive variances (d), direction (k).
         z_group: `c`, the parameter of each coordinate; phi_group: `f`, that of each basis function.
-        num_parameters: d.
+        num_parameters: d; numbers: `k`, columns of z that the direction is of.
     """
 
     loc: Tensor
@@ -67,13 +71,22 @@ class Prior:
     z_group: Tensor
     phi_group: Tensor
     num_parameters: int
+    numbers: Tensor
 
     def values(self, u: Tensor) -> Hyper:
-        """Positive hyperparameters of standardised vectors `u` (`s x p`)."""
-        value = torch.exp(self.loc + self.scale * u.clamp(-6.0, 6.0))
-        d = self.num_parameters
+        """Hyperparameters of standardised vectors `u` (`s x p`)."""
+        u, d = u.clamp(-6.0, 6.0), self.num_parameters
+        split = 4 + 2 * d
+        value = torch.exp(self.loc[:split] + self.scale[:split] * u[:, :split])
         full, noise, pair, bowl = value[:, :4].unbind(1)
-        return Hyper(full, noise, pair, bowl, value[:, 4 : 4 + d], value[:, 4 + d :])
+        direction = self.scale[split:] * u[:, split:] * u[:, split:].abs()
+        return Hyper(full, noise, pair, bowl, value[:, 4 : 4 + d], value[:, 4 + d :], direction)
+
+    def straight(self) -> Prior:
+        """The same prior without a direction."""
+        scales = self.scale.clone()
+        scales[4 + 2 * self.num_parameters :] = 0.0
+        return replace(self, scale=scales)
 
     def with_noise(self, loc: float, scale: float) -> Prior:
         """The same prior with another belief about the logarithm of the noise variance."""
@@ -84,7 +97,8 @@ class Prior:
 
 @dataclass(frozen=True)
 class Hyper:
-    """A batch of `s` hyperparameter vectors: `full`, `noise`, `pair`, `bowl` (`s`), `length`, `additive` (`s x d`)."""
+    """A batch of `s` hyperparameter vectors: `full`, `noise`, `pair`, `bowl` (`s`), `length`, `additive` (`s x d`),
+    `direction` (`s x k`)."""
 
     full: Tensor
     noise: Tensor
@@ -92,11 +106,13 @@ class Hyper:
     bowl: Tensor
     length: Tensor
     additive: Tensor
+    direction: Tensor
 
 
 def _scaled(features: Features, hyper: Hyper, prior: Prior) -> tuple[Tensor, Tensor]:
-    """`z / l` (`s x n x c`) and `phi * sqrt(v)` (`s x n x f`)."""
-    z = features.z / hyper.length[:, None, prior.z_group]
+    """`z / l` and the projection (`s x n x (c + 1)`), and `phi * sqrt(v)` (`s x n x f`)."""
+    along = hyper.direction @ features.z[:, prior.numbers].T
+    z = torch.cat([features.z / hyper.length[:, None, prior.z_group], along[:, :, None]], 2)
     phi = features.phi * hyper.additive[:, None, prior.phi_group].sqrt()
     return z, phi
 
@@ -153,12 +169,13 @@ def log_posterior(u: Tensor, features: Features, y: Tensor, prior: Prior) -> tup
     gradient[:, 1] = hyper.noise * outer.diagonal(dim1=1, dim2=2).sum(-1)
     gradient[:, 2] = hyper.pair * (outer * main.square()).sum((1, 2))
     gradient[:, 3] = hyper.bowl * (alpha @ features.bowl)
-    d = prior.num_parameters
+    d, c = prior.num_parameters, len(prior.z_group)
     slope = outer * decay.mul_(scaled.add_(1.0)).mul_(5.0 / 6.0)  # minus d value / d squared distance
-    columns = 4.0 * z * (slope.sum(-1)[:, :, None] * z - torch.bmm(slope, z))
-    gradient[:, 4 : 4 + d] = _by_group(columns.sum(1), prior.z_group, d)
+    pulled = 4.0 * (slope.sum(-1)[:, :, None] * z - torch.bmm(slope, z))  # minus d value / d z
+    gradient[:, 4 : 4 + d] = _by_group((z * pulled)[:, :, :c].sum(1), prior.z_group, d)
+    gradient[:, 4 + 2 * d :] = -pulled[:, :, c] @ features.z[:, prior.numbers] * 2.0 * u[:, 4 + 2 * d :].abs()
     outer = outer.mul_(main.mul_(2.0 * hyper.pair[:, None, None]).add_(1.0))
-    gradient[:, 4 + d :] = _by_group((phi * torch.bmm(outer, phi)).sum(1), prior.phi_group, d)
+    gradient[:, 4 + d : 4 + 2 * d] = _by_group((phi * torch.bmm(outer, phi)).sum(1), prior.phi_group, d)
     value = value - 0.5 * (u * u).sum(-1)
     gradient = gradient * prior.scale - u
     bad = failed | ~torch.isfinite(value) | ~torch.isfinite(gradient).all(-1)

@@ -58,6 +58,10 @@ class Quantity:
         mean, variance = self.model.predict(self.encoder(unit))
         return mean.mean(0), (variance.mean(0) + mean.var(0, correction=0)).sqrt()
 
+    def sketch(self) -> Quantity:
+        """With few of the hyperparameter vectors."""
+        return replace(self, model=self.model.sketch())
+
     def told(self, unit: Array, values: Tensor) -> Quantity:
         """Conditioned further, on standardised logarithms of `m` configurations."""
         features = self.model.features.with_more(self.encoder(unit))

@@ -19,6 +19,7 @@ from .kernel import Prior
 MOST_CONDITIONED = 300
 MOST_FITTED = 128
 THOROUGH = Sampling(ascent=20)  # of goals; twice as long as what has only to be avoided or kept
+DIRECTED = 20  # trials from which a direction is learned: of fewer it only widens what is believed
 PARTICLES = ((80, 10), (160, 6), (math.inf, 4))  # by trials: the more there are, the less the vectors differ
 
 
@@ -67,10 +68,15 @@ class Fitter:
             particles = next(size for most, size in PARTICLES if count <= most)
             sampling = replace(self.sampling, num_particles=min(particles, self.sampling.num_particles))
             targets = torch.from_numpy(y)
-            self.memory[key] = sample_hyperparameters(self.encoder(unit), targets, self.prior, sampling, generator)
+            prior = self.prior_of(count)
+            self.memory[key] = sample_hyperparameters(self.encoder(unit), targets, prior, sampling, generator)
             while len(self.memory) > 8:
                 self.memory.popitem(last=False)
         return self.memory[key]
+
+    def prior_of(self, count: int) -> Prior:
+        """The prior of hyperparameters that are learned from so many rows."""
+        return self.prior if count >= DIRECTED else self.prior.straight()
 
     def fit(self, unit: Array, y: Array, order: Array | None = None) -> tuple[Ensemble, NDArray[np.intp]]:
         """Condition on at most `MOST_CONDITIONED` of the targets (standardised), the best by `order` (by default y).
@@ -78,6 +84,6 @@ class Fitter:
         Returns:
             The ensemble, and the rows that it is conditioned on, ascending.
         """
-        u = self.hyperparameters(unit, y)
+        u, prior = self.hyperparameters(unit, y), self.prior_of(milestone(len(y)))
         rows = best_and_random(y if order is None else order, MOST_CONDITIONED, self.seed)
-        return Ensemble.condition(self.encoder(unit[rows]), torch.from_numpy(y[rows]), self.prior, u), rows
+        return Ensemble.condition(self.encoder(unit[rows]), torch.from_numpy(y[rows]), prior, u), rows

@@ -22,7 +22,7 @@ from workers.protocol import Params
 from .beliefs import Beliefs
 from .bulk import MANY, MOST_PENDING, in_bulk
 from .candidates import Lattice
-from .data import Array, Data, collect
+from .data import Array, Data, Reader
 from .diagnosis import Calibration, calibrate
 from .external import Build
 from .feasibility import Feasibility
@@ -80,6 +80,7 @@ class BayesSuggester(Suggester):
     ) -> None:
         super().__init__(space, goals, constraints, seed=seed)
         self.surrogates_ = Surrogates(space, self.goals, self.constraints, seed, surrogate)
+        self.reader = Reader(space, self.goals, [c.metric for c in self.constraints])
         self.search = Search(Lattice(space))
         self.start = Start(self.search.lattice, NUM_START)
         self._doubted = False
@@ -143,11 +144,10 @@ class BayesSuggester(Suggester):
 
     def _legal(self, trials: Sequence[Trial]) -> list[Trial]:
         """Without those of another space."""
-        return [trial for trial in trials if self.space.legal(trial.params)]
+        return self.reader.legal(trials)
 
     def _collect(self, history: Sequence[Trial]) -> Data:
-        others = [c.metric for c in self.constraints]
-        return collect(self.space, history, self.goals, others)
+        return self.reader(history)
 
     def _believe(self, data: Data, num_ahead: int) -> Beliefs | None:
         """The surrogates, or None while the start lasts."""
@@ -162,9 +162,10 @@ class BayesSuggester(Suggester):
             return self._first(data, ahead, taken, rng)
         if self._doubt(beliefs) is not None and len(taken) % FILL_EVERY == 0:
             return self._fill(data, ahead, beliefs.feasibility, taken, rng)
-        best = data.unit[self.surrogates_.best_rows(data)]
+        smoothed = beliefs.smoothed(len(data))
+        best = data.unit[self.surrogates_.best_rows(data, smoothed)]
         number, current = len(taken), beliefs.with_pending(ahead)
-        stalled = len(data) - self.surrogates_.last_progress(data) >= STALLED
+        stalled = len(data) - self.surrogates_.last_progress(data, smoothed) >= STALLED
         choice = neglected(self.search.lattice, data, ahead, number, stalled=stalled)
         found = self._try(choice, data, current, best, taken, rng) if choice is not None else None
         if found is not None:

@@ -58,6 +58,17 @@ def test_a_choice_of_which_all_trials_failed_is_tried_again_until_it_is_hopeless
     assert chosen([t for t in history(2) if t.failure is None], 24) is None, "where nothing fails nothing forbids it"
 
 
+def test_ordered_choices_are_neglected_too_but_not_binary_ones():
+    space = Space(Choice("patch", [4, 8, 16], ordered=True), Choice("fast", [False, True]), Float("x", 0.0, 1.0))
+    suggester = BayesSuggester(space, [Goal("loss")])
+    tried = [{"patch": [8, 16][i % 2], "fast": False, "x": 0.01 * i} for i in range(24)]
+    trials = [Trial(i, p, TrialState.COMPLETED, {"loss": p["x"]}) for i, p in enumerate(tried)]
+    data = suggester._collect(trials)
+    found = neglected(suggester.search.lattice, data, np.empty((0, 3)), 24, stalled=True)
+    assert (found.column, found.in_vain) == (0, False)
+    assert space.parameters["patch"].from_unit(found.value) == 4
+
+
 def test_only_the_choice_is_changed_of_a_configuration_that_succeeded():
     suggester = BayesSuggester(SPACE, [Goal("loss")])
     trials = history(2)
@@ -109,6 +120,22 @@ def test_what_joins_the_front_is_progress_and_each_of_it_is_looked_around():
     assert surrogates.last_progress(data) == 2, "neither of the last two, the best of the first goal is trial 0"
     leaders = [surrogates.best_rows(suggester._collect(trials[:n]))[0] for n in (3, 4, 5)]
     assert sorted(leaders) == [0, 1, 2]
+
+
+def test_under_noise_progress_is_what_the_surrogate_makes_of_it():
+    """Losses fall with x, but for noise; an early one was lucky."""
+    suggester, rng = BayesSuggester(Space(Float("x", 0.0, 1.0)), [Goal("loss")]), np.random.default_rng(0)
+    x = np.linspace(0.0, 0.9, 30)
+    losses = 2.0 - 2.0 * x + 0.3 * rng.standard_normal(30)
+    losses[10] = -0.5
+    trials = [
+        Trial(i, {"x": float(a)}, TrialState.COMPLETED, {"loss": float(b)})
+        for i, (a, b) in enumerate(zip(x, losses, strict=True))
+    ]
+    data = suggester._collect(trials)
+    smoothed = suggester.surrogates_.fit(data).smoothed(len(data))
+    assert suggester.surrogates_.last_progress(data) == 10
+    assert suggester.surrogates_.last_progress(data, smoothed) > 20
 
 
 def test_the_time_to_a_quality_depends_on_what_affects_either():

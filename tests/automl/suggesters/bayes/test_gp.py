@@ -55,11 +55,13 @@ def test_likelihood_and_gradient_equal_gpytorch(vectors):
     ours = value + 0.5 * vectors.square().sum(-1) - 0.5 * len(y) * np.log(2 * np.pi)
     torch.testing.assert_close(likelihood * len(y), ours, atol=1e-6, rtol=1e-6)
     (likelihood.sum() * len(y)).backward()
-    d = PRIOR.num_parameters
+    d, end = PRIOR.num_parameters, 4 + 2 * PRIOR.num_parameters
     learned = (gradient + vectors) / PRIOR.scale
     torch.testing.assert_close(model.mean_module.log_bowl.grad, learned[:, 3], atol=1e-6, rtol=1e-6)
     torch.testing.assert_close(model.covar_module.log_length.grad, learned[:, 4 : 4 + d], atol=1e-6, rtol=1e-6)
-    torch.testing.assert_close(model.covar_module.log_additive.grad, learned[:, 4 + d :], atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(model.covar_module.log_additive.grad, learned[:, 4 + d : end], atol=1e-6, rtol=1e-6)
+    direction = model.covar_module.direction.grad * 2.0 * vectors[:, end:].abs()
+    torch.testing.assert_close(direction, learned[:, end:], atol=1e-6, rtol=1e-6)
 
 
 def test_prediction_equals_gpytorch(vectors):
@@ -109,6 +111,19 @@ def test_irrelevant_parameters_are_found_out():
     u = sample_hyperparameters(encoder(unit), y, encoder.prior(), Sampling(), torch.Generator().manual_seed(0))
     hyper = encoder.prior().values(u)
     assert (hyper.additive[:, 1] < 0.5 * hyper.additive[:, 0]).float().mean() > 0.7
+
+
+def test_a_ridge_is_found_out():
+    rng = np.random.default_rng(0)
+    encoder = Encoder(Space(Float("a", 0.0, 1.0), Float("b", 0.0, 1.0), Float("c", 0.0, 1.0)), bowl=True)
+    unit = rng.random((40, 3))
+    y = torch.from_numpy(np.tanh(10 * (unit[:, 0] + unit[:, 1] - 0.9)) ** 2)
+    found = []
+    for prior in (encoder.prior(), encoder.prior().straight()):
+        generator = torch.Generator().manual_seed(0)
+        u = sample_hyperparameters(encoder(unit), y, prior, Sampling(ascent=20), generator)
+        found.append(float(Ensemble.condition(encoder(unit), y, prior, u).leave_one_out_density().mean()))
+    assert found[0] > found[1] + 0.3
 
 
 def test_noise_is_found_out():

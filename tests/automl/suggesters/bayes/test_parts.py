@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -144,6 +146,19 @@ def test_trials_that_wait_for_more_steps_say_what_they_reported():
     data = BayesSuggester(space, [Goal("loss")])._collect(history)
     assert data.losses[:, 0].tolist() == [0.5, 0.7]
     assert not data.failed.any()
+
+
+def test_a_trial_is_read_again_when_it_is_another():
+    space = Space(Float("x", 0.0, 1.0))
+    suggester = BayesSuggester(space, [Goal("loss")])
+    waiting = Trial(0, {"x": 0.5}, TrialState.RUNNING)
+    assert len(suggester._collect([waiting])) == 0
+    ended = replace(waiting, state=TrialState.COMPLETED, metrics={"loss": 2.0})
+    assert suggester._collect([ended]).losses.tolist() == [[2.0]]
+    assert suggester._collect([ended]).losses.tolist() == [[2.0]]
+    failed = replace(ended, state=TrialState.FAILED, failure="crashed")
+    assert suggester._collect([failed]).kinds.tolist() == ["crashed"]
+    assert suggester._legal([ended, replace(ended, params={"x": 2.0})]) == [ended]
 
 
 def test_a_surrogate_of_ones_own():
