@@ -1,6 +1,8 @@
 """Time to quality on learning curves: 8 workers on a virtual clock, a budget of 100 full trainings.
 
-    python -m benchmarks.curves [--tables digits ...] [--contestants bayes+curve ...] [--seeds 5] [--report]
+    python -m benchmarks.curves [--tables digits ...] [--contestants bayes+curve ...] [--seeds 5]
+    python -m benchmarks.curves --quick [--check]      ours with one seed, kept nowhere, beside the peers' rows
+    python -m benchmarks.curves --report [--check]     the kept rows; --check: exit status 1 where a bound is not held
 
 Normalised regret (0 the best of the grid, 1 the median configuration) after 1/8, 1/4, 1/2 and all of the budget, the
 share of the budget that each needs to reach what random search has at its end, and the hindsight oracle, which trains
@@ -13,6 +15,7 @@ import argparse
 import json
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +25,7 @@ import numpy as np
 
 import automl
 from benchmarks import store
+from benchmarks.bounds import Verdict, at_most, conclude
 from benchmarks.curve_peers import Trajectory, optuna_run
 from benchmarks.curve_problems import NUM_WORKERS, TABLES, Table
 from benchmarks.peers.client import ROOT, environment
@@ -38,6 +42,9 @@ OPTUNA: Final = {
 ELSEWHERE: Final = {"syne-ashabore": "syne", "syne-bohb": "syne", "smac-hyperband": "smac"}
 OURS: Final = "bayes+curve"
 LEAST_SHARE: Final = 0.09
+SEEDS: Final = 20
+KEYS: Final = ("table", "contestant", "seed")
+Rows = dict[tuple[Any, ...], store.Row]
 CONTESTANTS: Final = ("random", "random+asha", *OPTUNA, *ELSEWHERE, "bayes", "bayes+asha", OURS)
 
 
@@ -83,9 +90,12 @@ def measure(table: Table, contestant: str, seed: int) -> store.Row:
     return {"table": table.name, "contestant": contestant, "seed": seed, "regrets": regrets, "cpu": round(took, 1)}
 
 
-def report(tables: Sequence[str], contestants: Sequence[str]) -> None:
-    """Means over tables and seeds; the share is of the budget, to random search's mean regret at its end."""
-    rows = store.load(ROWS, "table", "contestant", "seed")
+def report(rows: Rows, tables: Sequence[str], contestants: Sequence[str]) -> list[Verdict]:
+    """Means over tables and seeds; the share is of the budget, to random search's mean regret at its end.
+
+    Returns:
+        What must hold.
+    """
     for name in tables:
         table = Table.load(name)
         oracle = [table.oracle(part * table.seconds) for part in PARTS]
@@ -100,13 +110,10 @@ def report(tables: Sequence[str], contestants: Sequence[str]) -> None:
         at = "".join(f"{_at(curve, part):8.3f}" for part in PARTS)
         print(f"{'all':10} {contestant:22} {at}   share {shares[contestant]:.3f}")
     peers = {name: curve for name, curve in curves.items() if "bayes" not in name}
-    if OURS in curves and peers:
-        _verdict(curves[OURS], peers, shares)
+    return _verdicts(curves[OURS], peers, shares) if OURS in curves and peers else []
 
 
-def _means(
-    rows: dict[tuple[Any, ...], store.Row], tables: Sequence[str], contestants: Sequence[str]
-) -> tuple[dict[str, Any], dict[str, float]]:
+def _means(rows: Rows, tables: Sequence[str], contestants: Sequence[str]) -> tuple[dict[str, Any], dict[str, float]]:
     """Mean curves and shares over the tables, of those that were measured on all of them."""
     curves, shares = {}, {}
     for contestant in contestants:
@@ -119,24 +126,34 @@ def _means(
     return curves, shares
 
 
-def _verdict(ours: Any, peers: dict[str, Any], shares: dict[str, float]) -> None:
-    """What must hold: half of the best peer's regret at each point, half of its share, twice as fast to its end."""
+def _verdicts(ours: Any, peers: dict[str, Any], shares: dict[str, float]) -> list[Verdict]:
+    """Half of the best peer's regret at each point, half of its share, twice as fast to its end."""
+    found = []
     for part in PARTS:
         best = min(peers, key=lambda name: _at(peers[name], part))
-        _say(f"regret after {part:g} of the budget", _at(ours, part), _at(peers[best], part) / 2, best)
+        name = f"regret after {part:g} of the budget, half of the best peer's"
+        found.append(at_most(name, _at(ours, part), _at(peers[best], part) / 2, best))
     best = min(peers, key=lambda name: shares[name])
-    _say("share", shares[OURS], min(shares[best] / 2, LEAST_SHARE), best)
+    share = min(shares[best] / 2, LEAST_SHARE)
+    found.append(at_most("share to what random search has at its end", shares[OURS], share, best))
     best = min(peers, key=lambda name: peers[name][-1])
     final = peers[best][-1]
-    _say(f"share to {final:.3f}", _reached(ours, final), _reached(peers[best], final) / 2, best)
+    name = f"share to the best peer's end ({final:.3f})"
+    return [*found, at_most(name, _reached(ours, final), _reached(peers[best], final) / 2, best)]
 
 
-def _say(what: str, ours: float, wanted: float, peer: str) -> None:
-    held = "met" if ours <= wanted else "NOT met"
-    print(f"{what}: {ours:.3f}, at most {wanted:.3f} ({peer}): {held}")
+def _measured(rows: Rows, tables: Sequence[str]) -> list[Verdict]:
+    """Whether every peer was measured on every table, and ours with as many seeds as are asked for."""
+    asked = ("random+asha", "random+asha-stop", "optuna-tpe", "optuna-tpe+median", "optuna-tpe+hyperband", *ELSEWHERE)
+    none = [name for name in asked if not all(_own(rows, table, name) for table in tables)]
+    seeds = min(len(_own(rows, table, OURS)) for table in tables)
+    covered = Verdict(
+        "every peer measured on every table", None if none else True, f"none of {none}" if none else "all"
+    )
+    return [covered, Verdict("seeds of ours", True if seeds >= SEEDS else None, f"{seeds}, {SEEDS} asked")]
 
 
-def _own(rows: dict[tuple[Any, ...], store.Row], table: str, contestant: str) -> list[store.Row]:
+def _own(rows: Rows, table: str, contestant: str) -> list[store.Row]:
     return [row for row in rows.values() if (row["table"], row["contestant"]) == (table, contestant)]
 
 
@@ -150,7 +167,7 @@ def _reached(curve: Any, goal: float) -> float:
     return float(POINTS[places[0]]) if len(places) else 1.0
 
 
-def _goal(rows: dict[tuple[Any, ...], store.Row], table: str) -> float:
+def _goal(rows: Rows, table: str) -> float:
     ends = [row["regrets"][-1] for row in _own(rows, table, "random")]
     return float(np.mean(ends)) if ends else 0.0
 
@@ -166,23 +183,36 @@ def _line(table: str, contestant: str, mine: list[store.Row], goal: float) -> No
     print(f"{table:10} {contestant:22} {at}   share {share}  +- {error:.3f} at the end, {len(mine)} seeds, {cpu:.0f} s")
 
 
-def main() -> None:
+def main() -> int:
     """Measure what is missing, then report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tables", nargs="+", default=list(TABLES))
     parser.add_argument("--contestants", nargs="+", default=list(CONTESTANTS))
-    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--again", action="store_true", help="measure what has a row already, too")
     parser.add_argument("--report", action="store_true", help="measure nothing")
-    arguments = parser.parse_args()
-    for seed in range(0 if arguments.report else arguments.seeds):
-        known = store.load(ROWS, "table", "contestant", "seed")
-        for name in arguments.tables:
-            for contestant in arguments.contestants:
-                if arguments.again or (name, contestant, seed) not in known:
+    for flag in ("quick", "check"):
+        parser.add_argument(f"--{flag}", action="store_true")
+    given = parser.parse_args()
+    rows = store.load(ROWS, *KEYS)
+    if given.quick:
+        rows = {key: row for key, row in rows.items() if row["contestant"] != OURS}
+        rows |= {(name, OURS, 0): measure(Table.load(name), OURS, 0) for name in given.tables}
+    elif not given.report:
+        _measure_missing(given)
+        rows = store.load(ROWS, *KEYS)
+    found = report(rows, given.tables, given.contestants)
+    return conclude([*found, *([] if given.quick else _measured(rows, given.tables))]) if given.check else 0
+
+
+def _measure_missing(given: argparse.Namespace) -> None:
+    known = store.load(ROWS, *KEYS)
+    for seed in range(given.seeds):
+        for name in given.tables:
+            for contestant in given.contestants:
+                if given.again or (name, contestant, seed) not in known:
                     store.append(ROWS, measure(Table.load(name), contestant, seed))
-    report(arguments.tables, arguments.contestants)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -2,7 +2,8 @@
 
     python -m benchmarks.head_to_head --data ../shared/data/multi30k     # 8 minutes a run, 3 seeds; goes on
     python -m benchmarks.head_to_head --minutes 1 --within 10 --seeds 1 --contestants automl optuna
-    python -m benchmarks.head_to_head --report
+    python -m benchmarks.head_to_head --quick --data ...         # ours for half as long, kept nowhere, beside the rows
+    python -m benchmarks.head_to_head --report [--check]         # the rows; exit status 1 where a peer is as good
 
 Translation on two workers of one core each, `maximize bleu within 45s` a trial; every contestant searches the same
 space from the same data. Ray Tune needs `pip install "ray[tune]"`. Printed: the best BLEU of each run,
@@ -14,9 +15,12 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import shutil
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +29,7 @@ import numpy as np
 from automl.config import load
 from automl.spec import SweepSpec
 from benchmarks import store
+from benchmarks.bounds import at_least, conclude
 from search_spaces import Choice, Float, Int, Space
 from workers.context import Context
 from workers.protocol import Assignment, Halt, Limits, Outcome, Report
@@ -60,12 +65,13 @@ def train(spec: SweepSpec, params: Mapping[str, Any], folder: Path, goes_on: Cal
 # ---------------------------------------------------------------------- the contestants
 
 
-def automl_run(spec: SweepSpec, folder: Path) -> list[float]:
+def automl_run(spec: SweepSpec, folder: Path, stopper: str = "none") -> list[float]:
     """This project, as `automl sweep` would."""
     from automl import sweeps
     from automl.ledger import Ledger
 
     ledger = Ledger.open(folder, create=True)
+    spec = replace(spec, stopper=stopper)
     ledger.create_sweep(spec)
     snapshot = sweeps.run(spec, ledger=ledger, objective=None, dispatcher="ray")
     ledger.close()
@@ -199,9 +205,13 @@ def _domain(parameter: Any, tune: Any) -> Any:
 
 CONTESTANTS: Final[dict[str, Callable[[SweepSpec, Path], list[float]]]] = {
     "automl": automl_run,
+    "automl+median": partial(automl_run, stopper="median"),
+    "automl+curve": partial(automl_run, stopper="curve"),
     "optuna": optuna_run,
     "ray-tune": tune_run,
 }
+KEYS: Final = ("contestant", "seed", "within", "minutes", "data")
+USUAL: Final = ("automl", "optuna", "ray-tune")
 
 
 def measure(contestant: str, seed: int, within: float, minutes: float, data: str | None) -> store.Row:
@@ -221,29 +231,52 @@ def measure(contestant: str, seed: int, within: float, minutes: float, data: str
     return {**row, "best": max(found, default=0.0), "trials": len(found), "wall": round(time.perf_counter() - begun, 1)}
 
 
-def main() -> None:
+def main() -> int:
     """Measure what is missing, then print the means."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--contestants", nargs="+", default=list(CONTESTANTS), choices=list(CONTESTANTS))
+    parser.add_argument("--contestants", nargs="+", default=USUAL, choices=list(CONTESTANTS))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--minutes", type=float, default=8.0)
     parser.add_argument("--within", type=float, default=45.0)
     parser.add_argument("--data", help="folder of Multi30k; the built-in data without")
+    parser.add_argument("--quick", action="store_true")
     parser.add_argument("--report", action="store_true", help="measure nothing")
+    parser.add_argument("--check", action="store_true")
     given = parser.parse_args()
-    key = ("contestant", "seed", "within", "minutes", "data")
-    name = Path(given.data or "built-in").name
-    for seed in range(0 if given.report else given.seeds):
-        for contestant in given.contestants:
-            if (contestant, seed, given.within, given.minutes, name) not in store.load(ROWS, *key):
-                store.append(ROWS, measure(contestant, seed, given.within, given.minutes, given.data))
-    rows = store.load(ROWS, *key)
+    if given.quick:
+        print(f"quick: {measure('automl', 0, given.within, given.minutes / 2, given.data)}")
+    elif not given.report:
+        _measure_missing(given)
+    rows = store.load(ROWS, *KEYS)
     for about in sorted({(k[0], *k[2:]) for k in rows}):
-        mine = [row for k, row in rows.items() if (k[0], *k[2:]) == about]
-        best = [row["best"] for row in mine]
-        trials = np.mean([row["trials"] for row in mine])
+        best = [row["best"] for k, row in rows.items() if (k[0], *k[2:]) == about]
+        trials = np.mean([row["trials"] for k, row in rows.items() if (k[0], *k[2:]) == about])
         print(f"{about}: best BLEU {np.mean(best):.2f}, spread {np.std(best):.2f}, {trials:.0f} trials, {best}")
+    return _check(rows.values(), given) if given.check else 0
+
+
+def _measure_missing(given: argparse.Namespace) -> None:
+    name = Path(given.data or "built-in").name
+    for seed in range(given.seeds):
+        for contestant in given.contestants:
+            if (contestant, seed, given.within, given.minutes, name) not in store.load(ROWS, *KEYS):
+                store.append(ROWS, measure(contestant, seed, given.within, given.minutes, given.data))
+
+
+def _check(rows: Iterable[store.Row], given: argparse.Namespace) -> int:
+    """The mean of our best BLEU is more than that of each peer, over the seeds that both have."""
+    best: dict[str, dict[int, float]] = {}
+    for row in rows:
+        if (row["within"], row["minutes"], row["data"]) == (given.within, given.minutes, "multi30k"):
+            best.setdefault(row["contestant"], {})[row["seed"]] = row["best"]
+    ours, found = best.get("automl", {}), []
+    for peer in USUAL[1:]:
+        both = sorted(ours.keys() & best.get(peer, {}).keys())
+        measured, limit = (float(np.mean([runs[s] for s in both])) if both else None for runs in (ours, best.get(peer)))
+        found.append(at_least(f"best BLEU beside {peer}", measured, limit or 0.0, f"{len(both)} seeds"))
+        found.append(at_least(f"seeds beside {peer}", float(len(both)), given.seeds))
+    return conclude(found)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

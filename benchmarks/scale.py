@@ -2,6 +2,9 @@
 
     python -m benchmarks.scale [--suggester random] [--trials 1000 10000 30000 100000] [--workers 10000] [--store ...]
 
+    python -m benchmarks.scale --quick [--check]     1,000 and 10,000 trials of `random`, kept nowhere
+    python -m benchmarks.scale --table [--check]     the kept rows; --check: exit status 1 where a bound is broken
+
 Each size runs in a process of its own; rows are kept. Printed: processor time a trial (replaying is a sum, so nearly
 all is the controller's), the peak memory, and the slope of time against trials in logarithms: above 1 means
 superlinear. `--store sqlite` writes to a file, `--store postgresql` to a server of its own (whose own processor time is
@@ -25,6 +28,7 @@ import numpy as np
 
 import automl
 from benchmarks import store as rows_of
+from benchmarks.bounds import at_most, conclude
 from search_spaces import Choice, Float, Int, Space
 
 SPACE: Final = Space(
@@ -38,6 +42,9 @@ NUM_REPORTS: Final = 3
 ROWS: Final = rows_of.RESULTS / "scale.jsonl"
 MOST_MS: Final = {"random": 5.0, "bayes": 50.0}  # a trial, in memory
 MOST_GIB: Final = 4.0
+MOST_SLOPE: Final = 1.0
+KEYS: Final = ("trials", "workers", "suggester", "stopper", "store")
+QUICK: Final = (1000, 10_000)  # trials
 
 
 def replay(params: Any) -> Iterator[tuple[float, dict[str, float]]]:
@@ -74,30 +81,25 @@ def one(trials: int, workers: int, suggester: str, stopper: str, store: str) -> 
     return {**row, "cpu": round(took, 1), "wall": round(wall, 1), "ms_a_trial": round(each, 3), "GiB": round(peak, 2)}
 
 
-def verdict(row: dict[str, Any]) -> str:
-    """Whether the row holds what must hold of it; nothing must of a database, whose row stands beside."""
-    if row["store"] != "memory" or row["suggester"] not in MOST_MS:
-        return json.dumps(row)
-    most = MOST_MS[row["suggester"]]
-    held = row["ms_a_trial"] <= most and row["GiB"] <= MOST_GIB
-    return f"{json.dumps(row)} at most {most:g} ms, {MOST_GIB:g} GiB: {'met' if held else 'NOT met'}"
-
-
 def print_slopes(rows: list[dict[str, Any]], workers: int) -> None:
     """Of all rows; and of what comes after the first trial of every worker, which all begin together at once."""
-    sizes, seconds = (np.array([row[key] for row in rows], dtype=float) for key in ("trials", "cpu"))
-    print(f"slope of log seconds over log trials: {_slope(sizes, seconds)}")
+    sizes, seconds = _sizes(rows)
+    print(f"slope of log seconds over log trials: {_slope(sizes, seconds):.2f}")
     later = sizes > workers
     if workers in sizes and later.sum() > 1:
         first = float(seconds[sizes == workers][0])
-        print(f"after the first {workers} trials: {_slope(sizes[later] - workers, seconds[later] - first)}")
+        print(f"after the first {workers} trials: {_slope(sizes[later] - workers, seconds[later] - first):.2f}")
 
 
-def _slope(sizes: Any, seconds: Any) -> str:
-    return f"{np.polyfit(np.log(sizes), np.log(seconds), 1)[0]:.2f}"
+def _sizes(rows: list[rows_of.Row]) -> tuple[Any, Any]:
+    return np.array([row["trials"] for row in rows], dtype=float), np.array([row["cpu"] for row in rows], dtype=float)
 
 
-def main() -> None:
+def _slope(sizes: Any, seconds: Any) -> float:
+    return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
+
+
+def main() -> int:
     """Every size in a process of its own; then the slope."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, nargs="+", default=[1000, 10_000, 30_000, 100_000])
@@ -106,21 +108,47 @@ def main() -> None:
     parser.add_argument("--stopper", default="none")
     parser.add_argument("--store", choices=["memory", "sqlite", "postgresql"], default="memory")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
+    for flag in ("quick", "table", "check"):
+        parser.add_argument(f"--{flag}", action="store_true")
     arguments = parser.parse_args()
     if arguments.one:
         row = one(arguments.trials[0], arguments.workers, arguments.suggester, arguments.stopper, arguments.store)
         print(json.dumps(row))
-        return
+        return 0
+    rows = list(rows_of.load(ROWS, *KEYS).values()) if arguments.table else _measured(arguments)
+    if arguments.table:
+        print("\n".join(map(json.dumps, rows)))
+    return _check(rows) if arguments.check else 0
+
+
+def _measured(given: argparse.Namespace) -> list[rows_of.Row]:
+    """Every size in a process of its own."""
     rows = []
-    for trials in arguments.trials:
-        options = [f"--{key}={getattr(arguments, key)}" for key in ("workers", "suggester", "stopper", "store")]
+    for trials in QUICK if given.quick else given.trials:
+        options = [f"--{key}={getattr(given, key)}" for key in ("workers", "suggester", "stopper", "store")]
         command = [sys.executable, "-m", "benchmarks.scale", "--one", f"--trials={trials}", *options]
         rows.append(json.loads(subprocess.check_output(command).splitlines()[-1]))
-        rows_of.append(ROWS, rows[-1])
-        print(verdict(rows[-1]), flush=True)
+        if not given.quick:
+            rows_of.append(ROWS, rows[-1])
+        print(json.dumps(rows[-1]), flush=True)
     if len(rows) > 1:
-        print_slopes(rows, arguments.workers)
+        print_slopes(rows, given.workers)
+    return rows
+
+
+def _check(rows: list[rows_of.Row]) -> int:
+    """Nothing must hold of a database, whose rows stand beside."""
+    found = []
+    for suggester, most in MOST_MS.items():
+        mine = [row for row in rows if (row["suggester"], row["store"]) == (suggester, "memory")]
+        if mine or len(rows) > len(QUICK):
+            slowest = max((row["ms_a_trial"] for row in mine), default=None)
+            found.append(at_most(f"milliseconds a trial with {suggester}", slowest, most))
+            found.append(at_most(f"GiB with {suggester}", max((row["GiB"] for row in mine), default=None), MOST_GIB))
+    sized = [row for row in rows if (row["suggester"], row["store"]) == ("random", "memory")]
+    slope = _slope(*_sizes(sized)) if len(sized) > 1 else None
+    return conclude([*found, at_most("slope of log seconds over log trials with random", slope, MOST_SLOPE)])
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

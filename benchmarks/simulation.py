@@ -1,6 +1,8 @@
 """How long a simulated sweep takes under `bayes` + `curve`: at least 500 trials with 5,000 reports, on one thread.
 
     python -m benchmarks.simulation [--tables digits ...] [--factor 1.6] [--trials 500] [--every 2]
+    python -m benchmarks.simulation --quick [--check]     one such simulation, kept nowhere
+    python -m benchmarks.simulation --table [--check]     the kept rows; --check: exit status 1 where one took longer
 
 A learning-curve table of `benchmarks.curves` with a budget of so many times the usual, or of so many trials; where only
 every other report is made, there are half as many a trial. Printed: trials, reports and the seconds of the processor
@@ -10,6 +12,7 @@ and of the clock, for which 60 are allowed.
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,9 +22,13 @@ import torch
 
 import automl
 from benchmarks import store
+from benchmarks.bounds import at_most, conclude
 from benchmarks.curve_problems import NUM_WORKERS, TABLES, Table
 
 ROWS = store.RESULTS / "simulation.jsonl"
+KEYS = ("table", "trials", "reports", "seed")
+TRIALS, REPORTS, SECONDS = 500, 5000, 60.0
+QUICK_EVERY = 4  # makes somewhat more than the 5,000 reports
 
 
 @dataclass(frozen=True)
@@ -49,7 +56,7 @@ def measure(name: str, budget: dict[str, float], every: int, seed: int) -> dict[
     return {"table": name, "every": every, "seed": seed, "trials": len(found.trials), "reports": reports, **took}
 
 
-def main() -> None:
+def main() -> int:
     """One line a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tables", nargs="+", default=list(TABLES))
@@ -57,14 +64,28 @@ def main() -> None:
     parser.add_argument("--trials", type=int, help="in place of a budget of time")
     parser.add_argument("--every", type=int, default=1, help="so many steps a report")
     parser.add_argument("--seed", type=int, default=0)
+    for flag in ("quick", "table", "check"):
+        parser.add_argument(f"--{flag}", action="store_true")
     given = parser.parse_args()
     torch.set_num_threads(1)
-    for name in given.tables:
+    if given.quick:
+        given.tables, given.trials, given.every = ["digits"], TRIALS, QUICK_EVERY
+    rows = list(store.load(ROWS, *KEYS).values()) if given.table else []
+    for name in () if given.table else given.tables:
         budget = {"trials": given.trials} if given.trials else {"seconds": given.factor * Table.load(name).seconds}
-        row = measure(name, budget, given.every, given.seed)
-        store.append(ROWS, row)
-        print(row, flush=True)
+        rows.append(measure(name, budget, given.every, given.seed))
+        if not given.quick:
+            store.append(ROWS, rows[-1])
+    print("\n".join(map(str, rows)))
+    return _check(rows) if given.check else 0
+
+
+def _check(rows: list[store.Row]) -> int:
+    """The longest of those of about the size for which the seconds are said."""
+    sized = [row for row in rows if row["trials"] >= TRIALS and REPORTS <= row["reports"] <= 2 * REPORTS]
+    slowest = max((row["cpu"] for row in sized), default=None)
+    return conclude([at_most(f"seconds of {TRIALS} trials with {REPORTS} reports", slowest, SECONDS)])
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

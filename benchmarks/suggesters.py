@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks import problems, report, store
 from benchmarks.aggregate import KINDS, select
+from benchmarks.bounds import conclude
 from benchmarks.contestants import ALL_NAMES, fingerprint
 from benchmarks.loop import run
 from benchmarks.peers.client import CannotInstall
@@ -161,12 +162,7 @@ def finish(rows: list[Row], names: list[str], options: argparse.Namespace) -> in
         print("\n" + report.speed_table(speed))
     if not options.check:
         return 0
-    found = verdicts(rows, speed, names)
-    print("\n" + "\n".join(map(str, found)))
-    missed = [verdict for verdict in found if not verdict.holds]
-    figures = "; ".join(map(str, missed))
-    print(f"NOT HELD {len(missed)} of {len(found)}: {figures}" if missed else f"HELD: all {len(found)}")
-    return 1 if missed else 0
+    return conclude(verdicts(rows, speed, names))
 
 
 if __name__ == "__main__":

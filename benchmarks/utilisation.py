@@ -1,6 +1,8 @@
 """How busy two Ray workers are while `bayes` proposes short trials; beside what Ray Tune was measured at.
 
-    python -m benchmarks.utilisation [--repeats N]
+    python -m benchmarks.utilisation [--repeats N]        measure, keep the rows
+    python -m benchmarks.utilisation --quick [--check]    once, kept nowhere
+    python -m benchmarks.utilisation --table [--check]    the kept rows; --check: exit status 1 where one is idle
 
 The busy share is the ideal time (trials times seconds over workers) over the time from the first worker's first trial
 to the end of the last; trials import torch, as almost every objective does.
@@ -9,16 +11,17 @@ to the end of the last; trials import torch, as almost every objective does.
 from __future__ import annotations
 
 import argparse
-import json
+import sys
 import tempfile
 import time
-from pathlib import Path
 from typing import Any, Final
 
 import automl
+from benchmarks import store
+from benchmarks.bounds import at_least, conclude
 from search_spaces import Choice, Float, Int, Space
 
-ROWS: Final = Path(__file__).parent / "results" / "utilisation.jsonl"
+ROWS: Final = store.RESULTS / "utilisation.jsonl"
 WORKERS: Final = 2
 CASES: Final = ((40, 1.0, 0.95), (60, 0.1, 0.7))  # trials, seconds each, the least busy share
 RAY_TUNE: Final = {1.0: "0.19, with reuse_actors 0.77", 0.1: "0.05"}  # the same machine, quiet
@@ -49,9 +52,9 @@ class Objective:
 
 def measure(trials: int, seconds: float) -> dict[str, float]:
     """One sweep."""
-    with tempfile.TemporaryDirectory() as store:
+    with tempfile.TemporaryDirectory() as folder:
         result = automl.sweep(
-            Objective(seconds), SPACE, "minimize loss", trials=trials, workers=WORKERS, seed=0, store=store
+            Objective(seconds), SPACE, "minimize loss", trials=trials, workers=WORKERS, seed=0, store=folder
         )
     done = [trial.metrics for trial in result.trials if "ended" in trial.metrics]
     first = min(metrics["began"] for metrics in done)
@@ -71,25 +74,37 @@ def measure(trials: int, seconds: float) -> dict[str, float]:
     }
 
 
-def main() -> None:
+def main() -> int:
     """Measure, keep the rows, print them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=1)
-    arguments = parser.parse_args()
-    for _ in range(arguments.repeats):
-        for trials, seconds, wanted in CASES:
-            row = measure(trials, seconds)
-            ROWS.parent.mkdir(exist_ok=True)
-            with ROWS.open("a") as file:
-                file.write(json.dumps(row) + "\n")
-            verdict = "met" if row["share"] >= wanted else "NOT met"
-            print(
-                f"{trials} trials of {seconds} s: busy share {row['share']:.2f} (at least {wanted}: {verdict}); "
-                f"{row['wall']} s, {row['by_bayes']} proposed by bayes, {row['suggestion']} s a suggestion; "
-                f"Ray Tune {RAY_TUNE[seconds]}",
-                flush=True,
-            )
+    for flag in ("quick", "table", "check"):
+        parser.add_argument(f"--{flag}", action="store_true")
+    given = parser.parse_args()
+    rows = {} if given.quick else store.load(ROWS, "trials", "seconds")
+    for _ in range(0 if given.table else given.repeats):
+        for trials, seconds, _ in CASES:
+            rows[trials, seconds] = measure(trials, seconds)
+            if not given.quick:
+                store.append(ROWS, rows[trials, seconds])
+            print(_line(rows[trials, seconds]), flush=True)
+    if given.table:
+        print("\n".join(map(_line, rows.values())))
+    return _check(rows) if given.check else 0
+
+
+def _line(row: store.Row) -> str:
+    return (
+        f"{row['trials']} trials of {row['seconds']} s: busy share {row['share']:.2f}; {row['wall']} s, "
+        f"{row['by_bayes']} proposed by bayes, {row['suggestion']} s a suggestion; Ray Tune {RAY_TUNE[row['seconds']]}"
+    )
+
+
+def _check(rows: dict[tuple[Any, ...], store.Row]) -> int:
+    shares = {key: row["share"] for key, row in rows.items()}
+    name = "busy share of two workers, {} trials of {:g} s"
+    return conclude([at_least(name.format(*case[:2]), shares.get(case[:2]), case[2]) for case in CASES])
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from benchmarks import problems
 from benchmarks.aggregate import KINDS, by_problem, contestants, mean, ranks, stale
+from benchmarks.bounds import Verdict
 from benchmarks.contestants import OWN
 from benchmarks.store import Row
 
@@ -19,19 +19,6 @@ FIRST_SECONDS = 3.0
 STUCK = 0.3
 RIVALS = ("tpe", "optuna-gp", "smac", "ax", "hebo")
 SEEDS = 20
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """One thing that must hold: whether it does, and the figures; None where it was not measured."""
-
-    name: str
-    holds: bool | None
-    figures: str
-
-    def __str__(self) -> str:
-        mark = {True: "ok", False: "MISSED", None: "not measured"}[self.holds]
-        return f"{mark}: {self.name}: {self.figures}"
 
 
 def verdicts(rows: Sequence[Row], speed: dict[tuple[Any, ...], Row], only: Sequence[str]) -> list[Verdict]:
