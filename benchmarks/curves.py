@@ -144,7 +144,7 @@ def _verdicts(ours: Any, peers: dict[str, Any], shares: dict[str, float]) -> lis
 
 def _measured(rows: Rows, tables: Sequence[str]) -> list[Verdict]:
     """Whether every peer was measured on every table, and ours with as many seeds as are asked for."""
-    asked = ("random+asha", "random+asha-stop", "optuna-tpe", "optuna-tpe+median", "optuna-tpe+hyperband", *ELSEWHERE)
+    asked = ("random+asha", *OPTUNA, *ELSEWHERE)
     none = [name for name in asked if not all(_own(rows, table, name) for table in tables)]
     seeds = min(len(_own(rows, table, OURS)) for table in tables)
     covered = Verdict(
@@ -206,8 +206,8 @@ def main() -> int:
 
 
 def _measure_missing(given: argparse.Namespace) -> None:
-    known = store.load(ROWS, *KEYS)
     for seed in range(given.seeds):
+        known = store.load(ROWS, *KEYS)
         for name in given.tables:
             for contestant in given.contestants:
                 if given.again or (name, contestant, seed) not in known:

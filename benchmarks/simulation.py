@@ -76,7 +76,9 @@ def main() -> int:
         rows.append(measure(name, budget, given.every, given.seed))
         if not given.quick:
             store.append(ROWS, rows[-1])
-    print("\n".join(map(str, rows)))
+        print(rows[-1], flush=True)
+    if given.table:
+        print("\n".join(map(str, rows)))
     return _check(rows) if given.check else 0
 
 
