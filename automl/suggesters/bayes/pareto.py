@@ -14,7 +14,8 @@ from .acquisition import log_h
 from .belief import Belief
 from .data import Array
 
-MARGIN = 0.1  # of the front's extent: how far beyond its worst point the reference lies
+MARGIN = 0.1  # of the front's extent: how far beyond its worst point the reference lies, at least
+LEAST_MARGIN = 0.05  # of the standard deviation of all losses, likewise
 
 
 def front(losses: Array) -> NDArray[np.intp]:
@@ -27,11 +28,14 @@ def front(losses: Array) -> NDArray[np.intp]:
 
 
 def reference_point(losses: Array, rows: NDArray[np.intp]) -> Array:
-    """Somewhat worse than the worst of the front in every goal; of all trials where the front is one point."""
+    """The worst of all trials in every goal (transformed, so that an outlier is near), and somewhat beyond the front.
+
+    From a point that is near the front nothing is gained by extending its ends: one that is short stays so (see
+    Ishibuchi et al., "How to specify a reference point in hypervolume calculation", 2018).
+    """
     worst, best = losses[rows].max(0), losses[rows].min(0)
-    extent = worst - best
-    spread = np.maximum(losses.std(0), 1e-6)
-    return np.asarray(worst + np.where(extent > 1e-9, np.maximum(MARGIN * extent, 0.05 * spread), spread))
+    margin = np.maximum(MARGIN * (worst - best), LEAST_MARGIN * losses.std(0))
+    return np.asarray(np.maximum(losses.max(0), worst + np.maximum(margin, 1e-6)))
 
 
 def log_expected_shortfall(threshold: Tensor, mean: Tensor, deviation: Tensor) -> Tensor:

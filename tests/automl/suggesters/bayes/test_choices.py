@@ -9,7 +9,7 @@ import torch
 from automl.goals import Goal
 from automl.suggesters.bayes import BayesSuggester
 from automl.suggesters.bayes.neglect import neglected
-from automl.suggesters.bayes.pareto import front
+from automl.suggesters.bayes.pareto import expected_hypervolume, front, reference_point
 from automl.suggesters.bayes.reach import of_goal, parameters
 from automl.trial import Trial, TrialState
 from search_spaces import Choice, Float, Space
@@ -120,6 +120,20 @@ def test_what_joins_the_front_is_progress_and_each_of_it_is_looked_around():
     assert surrogates.last_progress(data) == 2, "neither of the last two, the best of the first goal is trial 0"
     leaders = [surrogates.best_rows(suggester._collect(trials[:n]))[0] for n in (3, 4, 5)]
     assert sorted(leaders) == [0, 1, 2]
+
+
+def test_a_short_front_gains_more_by_a_longer_end_than_by_another_point_of_it():
+    losses = np.array([[0.0, 1.0], [0.1, 0.9], [1.5, 1.4], [0.9, 1.8]])
+    rows = front(losses)
+    assert rows.tolist() == [0, 1]
+    reference = reference_point(losses, rows)
+    assert (reference >= losses.max(0)).all()
+    candidates = torch.tensor([[0.05, 0.95], [1.0, 0.2]])
+    moments = [(candidates[None, :, g], torch.full((1, 2), 1e-3)) for g in range(2)]
+    inside, beyond = expected_hypervolume(torch.from_numpy(losses[rows]), torch.from_numpy(reference), moments)
+    assert beyond > 100 * inside > 0
+    single = reference_point(losses[:1], np.array([0]))
+    assert (single > losses[0]).all(), "of one trial too"
 
 
 def test_under_noise_progress_is_what_the_surrogate_makes_of_it():
