@@ -14,7 +14,6 @@ from automl.goals import Goal
 from automl.ranking import value
 from automl.trial import Trial, TrialState
 from search_spaces import Space
-from workers.protocol import Params
 
 Array = NDArray[np.float64]
 UNDER_WAY = frozenset({TrialState.WAITING, TrialState.RUNNING})
@@ -58,6 +57,15 @@ class Reading:
     curve: Array
 
 
+@dataclass(frozen=True)
+class Seen:
+    """A trial, whether its configuration is of the space, and what it says, if anything (yet)."""
+
+    trial: Trial
+    legal: bool
+    reading: Reading | None
+
+
 class Reader:
     """Reads trials as `collect` does, each only once: a history is read again for every suggestion.
 
@@ -67,22 +75,15 @@ class Reader:
 
     def __init__(self, space: Space, goals: Sequence[Goal], others: Sequence[str]) -> None:
         self.space, self.goals, self.others = space, goals, others
-        self._lawful: dict[int, tuple[Params, bool]] = {}  # by number, while it is the very configuration
-        self._known: dict[int, tuple[Trial, Reading | None]] = {}
+        self._seen: dict[int, Seen] = {}  # by number, while it is the very trial
 
     def legal(self, trials: Sequence[Trial]) -> list[Trial]:
         """Without those of another space."""
-        return [trial for trial in trials if self._is_legal(trial)]
-
-    def _is_legal(self, trial: Trial) -> bool:
-        entry = self._lawful.get(trial.number)
-        if entry is None or entry[0] is not trial.params:
-            entry = self._lawful[trial.number] = (trial.params, self.space.legal(trial.params))
-        return entry[1]
+        return [trial for trial in trials if self._look(trial).legal]
 
     def __call__(self, history: Sequence[Trial]) -> Data:
-        """The trials that are not under way."""
-        found = [(trial.params, reading) for trial in history if (reading := self._reading(trial)) is not None]
+        """The trials of this space that are not under way."""
+        found = [(trial.params, reading) for trial in history if (reading := self._look(trial).reading) is not None]
         rows, read = [params for params, _ in found], [reading for _, reading in found]
         kinds = np.array([reading.kind for reading in read], dtype=np.str_)
         memory = np.array([reading.memory for reading in read], dtype=np.float64)
@@ -97,11 +98,13 @@ class Reader:
             [reading.curve for reading in read],
         )
 
-    def _reading(self, trial: Trial) -> Reading | None:
-        entry = self._known.get(trial.number)
-        if entry is None or entry[0] is not trial:
-            entry = self._known[trial.number] = (trial, self._read(trial))
-        return entry[1]
+    def _look(self, trial: Trial) -> Seen:
+        entry = self._seen.get(trial.number)
+        if entry is None or entry.trial is not trial:
+            same = entry is not None and entry.trial.params is trial.params
+            legal = entry.legal if entry is not None and same else self.space.legal(trial.params)
+            entry = self._seen[trial.number] = Seen(trial, legal, self._read(trial) if legal else None)
+        return entry
 
     def _read(self, trial: Trial) -> Reading | None:
         """None where the trial says nothing (yet)."""
@@ -130,7 +133,7 @@ def collect(space: Space, history: Sequence[Trial], goals: Sequence[Goal], other
     paused or interrupted says what it had reported by then.
 
     Args:
-        history: trials that are legal in the space.
+        history: trials; those of another space are left out.
         goals: whose metrics are taken as losses; others: further metrics, as they are.
     """
     return Reader(space, goals, others)(history)
