@@ -9,6 +9,7 @@ from typing import ClassVar, Final
 
 from automl.trial import ReportPoint, Trial, TrialState
 
+from ._informative import Informative
 from ._merit import Merit, merit_at, progress, ranked
 from .base import CONTINUE, Decision, Stopper
 
@@ -73,12 +74,14 @@ class AshaStopper(Stopper):
 
     def __init__(self, *args: object, **options: object) -> None:
         super().__init__(*args, **options)  # type: ignore[arg-type]
+        self.informative = Informative(self.goals)
         self._first: float | None = None
         self._rungs: dict[tuple[int, int], Rung] = {}  # by bracket and level
         self._at: dict[int, int] = {}  # the highest level that each trial came to
 
     def observe(self, trial: Trial) -> None:
         """Enter the trial at the levels that it has newly come to."""
+        self.informative.observe(trial)
         number, bracket = trial.number, self.bracket(trial.number)
         begun = next((point for point in trial.reports if self.goals[0].metric in point.metrics), None)
         if begun is not None:
@@ -99,6 +102,7 @@ class AshaStopper(Stopper):
             or number not in rung.merits
             or number in rung.gone
             or self._is_complete(trial)
+            or self._is_early(level)
         ):
             return CONTINUE
         quota, place = len(rung.merits) // self.factor, rung.place(number)
@@ -113,7 +117,7 @@ class AshaStopper(Stopper):
         for bracket, level in sorted(self._rungs, key=lambda key: -key[1]):
             rung = self._rungs[bracket, level]
             number = rung.best_paused()
-            if number is None:
+            if number is None or (self._is_early(level) and not last):
                 continue
             quota, place = len(rung.merits) // self.factor, rung.place(number)
             if place < quota or (last and not rung.gone and (bracket, level + 1) not in self._rungs):
@@ -124,8 +128,9 @@ class AshaStopper(Stopper):
 
     def waiting(self, number: int) -> Rung | None:
         """The rung that a running trial has come to, where it now counts among those that wait; None elsewhere."""
-        rung = self._rungs.get((self.bracket(number), self._at.get(number, -1)))
-        if rung is None or number not in rung.merits or number in rung.gone:
+        level = self._at.get(number, -1)
+        rung = self._rungs.get((self.bracket(number), level))
+        if rung is None or number not in rung.merits or number in rung.gone or self._is_early(level):
             return None
         rung.pause(number, True)
         return rung
@@ -150,6 +155,10 @@ class AshaStopper(Stopper):
             if position < 0:
                 return bracket
         return self.num_brackets - 1
+
+    def _is_early(self, level: int) -> bool:
+        """Whether what trials had there says nothing."""
+        return self.level(level) < self.informative.since
 
     def _is_complete(self, trial: Trial) -> bool:
         return self.max_steps is not None and trial.reports[-1].step >= self.max_steps

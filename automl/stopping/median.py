@@ -8,6 +8,7 @@ from typing import Final
 
 from automl.trial import Trial
 
+from ._informative import Informative
 from ._merit import Merit, merit, merit_at, progress, ranked
 from .base import CONTINUE, Decision, Stopper
 
@@ -28,9 +29,11 @@ class MedianStopper(Stopper):
     def __init__(self, *args: object, **options: object) -> None:
         super().__init__(*args, **options)  # type: ignore[arg-type]
         self._curves: dict[int, tuple[list[float], list[Merit | None]]] = {}
+        self._informative = Informative(self.goals)
 
     def observe(self, trial: Trial) -> None:
         """Keep the trial's running merit at each of its reports."""
+        self._informative.observe(trial)
         ats, merits = self._curves.setdefault(trial.number, ([], []))
         if len(ats) == len(trial.reports) - 1:  # one more
             metrics = [p.metrics for p in trial.reports]
@@ -44,7 +47,7 @@ class MedianStopper(Stopper):
         """Stop below the median."""
         ats, merits = self._curves[trial.number]
         mine = merits[-1]
-        if len(ats) < LEAST_REPORTS or mine is None:
+        if len(ats) < LEAST_REPORTS or mine is None or ats[-1] < self._informative.since:
             return CONTINUE
         others: list[Merit] = []
         for number in reversed(self._curves):

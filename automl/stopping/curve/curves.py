@@ -58,6 +58,7 @@ class Curves:
         self.all: dict[int, Curve] = {}
         self.num_reports = 0
         self.first = 1.0  # where the last new trial reported first
+        self.since = 0.0  # reports before say nothing of the end
         self.complete = 0.0  # the furthest that a trial which ended by itself has come
 
     def observe(self, trial: Trial) -> Curve:
@@ -90,9 +91,13 @@ class Curves:
         curve.excess = sum(max(excess, 0.0) for excess in known)
         self.num_reports += 1
 
-    def known(self) -> list[Curve]:
+    def begun(self) -> list[Curve]:
         """Those that have reported a value for every goal, by number."""
         return [c for _, c in sorted(self.all.items()) if c.known]
+
+    def known(self) -> list[Curve]:
+        """Those of them that have come to where reports say something."""
+        return [c for c in self.begun() if c.at >= self.since]
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -75,7 +76,7 @@ class Forecast:
         known = self.curves.known()
         if len(known) < 3:
             return False
-        self._embed([*known, *(c for c in self.curves.all.values() if c.failed or c.state is TrialState.RUNNING)])
+        self._embed(list(self.curves.all.values()))
         count = len(self.curves.goals)
         weights = rng.dirichlet([1.0] * count) if count > 1 else np.ones(1)
         last, excess = np.array([c.losses[-1] for c in known]), np.array([c.excess for c in known])
@@ -104,14 +105,18 @@ class Forecast:
     def _data(self, scale: Scale, end: float) -> tuple[gp.Points, Tensor]:
         """Log-spaced points of the leaders, the newest of some of the others, and what failed."""
         leaders, rest = self._order[:NUM_LEADERS], self._order[NUM_LEADERS:]
-        chosen = [(curve, i) for curve in leaders for i in _spaced(curve.ats, LEADER_POINTS)]
-        chosen += [(curve, i) for curve in self._some(rest, MOST_POINTS - len(chosen)) for i in _spaced(curve.ats, 2)]
+        chosen = [(curve, i) for curve in leaders for i in self._spaced(curve, LEADER_POINTS)]
+        chosen += [(curve, i) for curve in self._some(rest, MOST_POINTS - len(chosen)) for i in self._spaced(curve, 2)]
         losses, excess = np.array([c.losses[i] for c, i in chosen]), np.array([c.excess for c, _ in chosen])
         failed = [c for c in self.curves.all.values() if c.failed][-40:]
         numbers = [c.number for c, _ in chosen] + [c.number for c in failed]
         ats = [c.ats[i] for c, i in chosen] + [end] * len(failed)
         y = np.concatenate([scale.targets(losses, excess), np.full(len(failed), FAILED)])
         return self._points(numbers, ats), torch.from_numpy(y)
+
+    def _spaced(self, curve: Curve, most: int) -> list[int]:
+        begin = bisect_left(curve.ats, self.curves.since)
+        return [begin + i for i in _spaced(curve.ats[begin:], most)]
 
     def _some(self, rest: Sequence[Curve], room: int) -> list[Curve]:
         """As many as have room with two points each: half of them the longest, which know most, half random."""
@@ -126,9 +131,12 @@ class Forecast:
     def _running(self, end: float) -> gp.Points:
         """Where running trials will be soon: others need not look there."""
         running = [c for c in self.curves.all.values() if c.state is TrialState.RUNNING][:50]
-        return self._points(
-            [c.number for c in running], [min(end, max(c.at * 1.35, self.curves.first)) for c in running]
-        )
+        least = self._least()
+        return self._points([c.number for c in running], [min(end, max(c.at * 1.35, least)) for c in running])
+
+    def _least(self) -> float:
+        """The progress that anything new needs to say something."""
+        return max(self.curves.first, self.curves.since)
 
     def _embed(self, curves: Sequence[Curve]) -> None:
         fresh = [c for c in curves if c.number not in self._z]
@@ -181,7 +189,7 @@ class Forecast:
             return None
         some = self._worth_weighing(some, end, cooling)
         at, rate = np.array([c.at for c in some])[:, None], np.array([c.rate for c in some])[:, None]
-        upto = np.minimum(at * np.array([*horizons, math.inf]), end)
+        upto = np.minimum(np.maximum(at * np.array([*horizons, math.inf]), self.curves.since), end)
         gain = self._log_gains(some, upto)
         cost = (upto - at) * rate
         late = torch.from_numpy((cost > left) & (upto > 1.5 * at))
@@ -218,7 +226,7 @@ class Forecast:
         assert self._posterior is not None
         unit = self._candidates(rng, local=guided)
         z = self.encoder(unit).z
-        ats = torch.tensor([[max(end * part, self.curves.first) for part in UPTO]], dtype=torch.float64)
+        ats = torch.tensor([[max(end * part, self._least()) for part in UPTO]], dtype=torch.float64)
         mean, variance = self._posterior.predict_grid(self._new(z, 1.0), ats.log())
         gain, cost = _log_improvement(self._best, mean, variance), ats * self.rates(z)[:, None]
         late = (cost > left) & (ats > ats.min())

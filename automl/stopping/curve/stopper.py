@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
@@ -17,6 +18,8 @@ from .curves import Curve, Curves
 from .forecast import Forecast
 
 NUM_RANDOM: Final = 16  # trials before the model is asked
+NUM_KNOWN: Final = 8  # of them so far that their reports say something
+RANDOM_SHARE: Final = 1 / 8  # of the budget, after which it is asked in any case
 HALVING_SHARE: Final = 0.25  # of the decisions
 SLICE: Final = 0.5  # of the way, in logarithms, to the horizon for which a trial was chosen, before it is weighed again
 GROWTH: Final = 1.35  # of a trial's progress in one slice, at least
@@ -65,12 +68,13 @@ class CurveStopper(Stopper):
         """Keep the curve."""
         self.curves.observe(trial)
         self._asha.observe(trial)
+        self.curves.since = self._asha.informative.since
 
     def decide(self, trial: Trial, trials: Sequence[Trial]) -> Decision:
         """Go on to the end of the slice; then pause, unless the trial is the best choice for the next one too."""
         curve = self.curves.all[trial.number]
-        if not curve.known:
-            return CONTINUE  # a probe
+        if not curve.known or curve.at < self.curves.since:
+            return CONTINUE  # it says nothing yet
         if not self.can_pause:
             return self._judge(curve)
         if curve.at < self._targets.get(trial.number, 0.0) * (1 - 1e-9) or self._is_complete(curve):
@@ -105,11 +109,13 @@ class CurveStopper(Stopper):
 
     def _choose(self, running: Curve | None, *, last: bool = False) -> Choice | None:
         """None for a new trial that the suggester proposes, or where nothing is worth a slice at the end."""
-        known = self.curves.known()
-        paused = [c for c in known if c.state is TrialState.PAUSED and not self._is_complete(c)]
+        paused = [c for c in self.curves.begun() if c.state is TrialState.PAUSED and not self._is_complete(c)]
         candidates = [*paused, running] if running is not None else paused
-        if len(self.curves.all) < NUM_RANDOM and not last:
-            return None
+        if self.spent < RANDOM_SHARE and not last:
+            if len(self.curves.all) < NUM_RANDOM:
+                return None
+            if len(self.curves.known()) < NUM_KNOWN:
+                return self._early(paused)
         self._num_choices += 1
         rng = np.random.default_rng([self.seed, self._num_choices])
         halving = rng.random() < HALVING_SHARE
@@ -118,6 +124,13 @@ class CurveStopper(Stopper):
         if halving and not last:
             return self._halve(running, rng, guided=self.guided, last=last)
         return self._gain(candidates, rng, last)
+
+    def _early(self, paused: Sequence[Curve]) -> Choice | None:
+        """Those that were paused before anybody knew that reports say nothing there."""
+        early = next((c for c in paused if c.at < self.curves.since), None)
+        if early is None or self.curves.since == math.inf:
+            return None
+        return Choice(early.number, self.curves.since, "curve: its reports say nothing yet")
 
     def _halve(self, running: Curve | None, rng: np.random.Generator, *, guided: bool, last: bool) -> Choice | None:
         rung = self._asha.waiting(running.number) if running is not None else None
@@ -179,13 +192,20 @@ class CurveStopper(Stopper):
 
     def longest(self) -> float:
         """How far a trial can go: what is known, or the furthest of those that have ended by themselves, or a guess."""
-        if self.max_steps is not None and not any(goal.within is not None for goal in self.goals):
-            return float(self.max_steps)
+        last = self._last()
+        if last is not None:
+            return float(last)
         furthest = max((curve.at for curve in self.curves.all.values()), default=1.0)
         return self.curves.complete if self.curves.complete >= furthest else furthest * 3.0
 
     def _is_complete(self, curve: Curve) -> bool:
-        return self.max_steps is not None and curve.at >= self.max_steps * (1 - 1e-9)
+        last = self._last()
+        return last is not None and curve.at >= last * (1 - 1e-9)
+
+    def _last(self) -> float | None:
+        """The progress at which a trial ends, where that is known in advance."""
+        within = [goal.within for goal in self.goals if goal.within is not None]
+        return max(within) if within else self.max_steps
 
     def _is_possible(self, choice: Choice) -> bool:
         return choice.number is None or self.curves.all[choice.number].state is TrialState.PAUSED
