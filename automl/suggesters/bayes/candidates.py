@@ -121,10 +121,10 @@ class Lattice:
         return self._legal(self.snap(points))
 
     def branches(self) -> list[tuple[int, float]]:
-        """Column and unit value of every option of the choices, ordered ones too, binary ones left out."""
-        choices = [j for j, parameter in enumerate(self.parameters) if isinstance(parameter, Choice)]
-        listed = [(j, c) for j in choices if (c := self.cells[j]) is not None and len(c) > 2]
-        return [(j, float(value)) for j, centres in listed for value in centres]
+        """Column and unit value of every option of the unordered choices, binary ones left out: of an ordered one the
+        neighbours of an option tell about it."""
+        listed = [(j, c) for j in np.flatnonzero(self.unordered) if (c := self.cells[j]) is not None and len(c) > 2]
+        return [(int(j), float(value)) for j, centres in listed for value in centres]
 
     def crossed(self, rng: np.random.Generator, bases: Array, count: int) -> Array:
         """Each coordinate from one of two of the `bases`."""

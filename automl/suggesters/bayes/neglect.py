@@ -53,3 +53,13 @@ def neglected(lattice: Lattice, data: Data, ahead: Array, number: int, *, stalle
         if wanted and options[column] * tried * FAIR < number:
             found.append((options[column] * tried, Neglected(column, value, in_vain)))
     return min(found, key=lambda item: item[0])[1] if found else None
+
+
+def leaders(lattice: Lattice, data: Data, column: int) -> Array:
+    """The best trial with each option of the other choices: what fails may be a combination with one of them, which all
+    of the best ones may have in common. Of several goals that with the smallest sum of ranks."""
+    rows = np.flatnonzero(np.isfinite(data.losses).all(1))
+    ranks = data.losses[rows].argsort(0).argsort(0).sum(1)
+    unit = data.unit[rows[np.argsort(ranks, kind="stable")]]
+    others = [(j, value) for j, value in lattice.branches() if j != column]
+    return np.concatenate([unit[:0], *(unit[among(unit, j, value)][:1] for j, value in others)])

@@ -28,7 +28,7 @@ from .external import Build
 from .feasibility import Feasibility
 from .fitting import Surrogates
 from .gp import Ensemble
-from .neglect import NEGLECTED_EVERY, Neglected, among, neglected
+from .neglect import NEGLECTED_EVERY, Neglected, among, leaders, neglected
 from .search import Search
 from .start import Start
 
@@ -39,6 +39,7 @@ _LOG = logging.getLogger(__name__)
 NUM_START = 5
 STALLED = 6  # trials without a better one
 BOLD = 0.1  # probability of success that is demanded of a choice of which all trials failed
+APART = 4.0  # how much it weighs, in log improvement, that a value is not one with which these trials failed
 FILL_EVERY = 3  # suggestions, where the surrogate cannot be believed
 LEAST_SUCCESSES = 2
 LEAST_TRIALS = 10  # before which the surrogate is not trusted to say that little is left to gain
@@ -191,9 +192,10 @@ class BayesSuggester(Suggester):
         met, bold = data.unit[among(data.unit, *held)], beliefs.accepting(BOLD)
 
         def score(unit: Array) -> Tensor:
-            return bold.score(unit) - torch.from_numpy(self.start.overlap(unit, met))
+            return bold.score(unit) - APART * torch.from_numpy(self.start.overlap(unit, met))
 
-        return self.search.changed(score, best, taken, rng, held)
+        bases = np.concatenate([best, leaders(self.search.lattice, data, choice.column)])
+        return self.search.changed(score, bases, taken, rng, held)
 
     def _first(self, data: Data, ahead: Array, taken: set[Hashable], rng: np.random.Generator) -> Params | None:
         """A configuration of the start."""

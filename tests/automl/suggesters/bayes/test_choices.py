@@ -8,7 +8,7 @@ import torch
 
 from automl.goals import Goal
 from automl.suggesters.bayes import BayesSuggester
-from automl.suggesters.bayes.neglect import neglected
+from automl.suggesters.bayes.neglect import leaders, neglected
 from automl.suggesters.bayes.pareto import expected_hypervolume, front, reference_point
 from automl.suggesters.bayes.reach import of_goal, parameters
 from automl.trial import Trial, TrialState
@@ -58,13 +58,17 @@ def test_a_choice_of_which_all_trials_failed_is_tried_again_until_it_is_hopeless
     assert chosen([t for t in history(2) if t.failure is None], 24) is None, "where nothing fails nothing forbids it"
 
 
-def test_ordered_choices_are_neglected_too_but_not_binary_ones():
-    space = Space(Choice("patch", [4, 8, 16], ordered=True), Choice("fast", [False, True]), Float("x", 0.0, 1.0))
+@pytest.mark.parametrize("ordered", [False, True])
+def test_neither_ordered_choices_nor_binary_ones_are_neglected(ordered):
+    space = Space(Choice("patch", [4, 8, 16], ordered=ordered), Choice("fast", [False, True]), Float("x", 0.0, 1.0))
     suggester = BayesSuggester(space, [Goal("loss")])
     tried = [{"patch": [8, 16][i % 2], "fast": False, "x": 0.01 * i} for i in range(24)]
     trials = [Trial(i, p, TrialState.COMPLETED, {"loss": p["x"]}) for i, p in enumerate(tried)]
     data = suggester._collect(trials)
     found = neglected(suggester.search.lattice, data, np.empty((0, 3)), 24, stalled=True)
+    if ordered:
+        assert found is None
+        return
     assert (found.column, found.in_vain) == (0, False)
     assert space.parameters["patch"].from_unit(found.value) == 4
 
@@ -78,6 +82,23 @@ def test_only_the_choice_is_changed_of_a_configuration_that_succeeded():
         t.failure is None and t.params["fast"] == found["fast"] and abs(t.params["x"] - found["x"]) < 1e-9
         for t in trials
     )
+
+
+def test_the_best_with_each_option_of_the_other_choices_is_worth_a_change_too():
+    layouts = ["rows", "columns", "tiles"]
+    space = Space(Choice("backend", ["a", "b", "c"]), Choice("layout", layouts), Float("x", 0.0, 1.0))
+    suggester = BayesSuggester(space, [Goal("first"), Goal("second")])
+
+    def run(number: int, layout: str, x: float) -> Trial:
+        config = {"backend": "ab"[number % 2], "layout": layout, "x": x}
+        if x > 0.8:
+            return Trial(number, config, TrialState.FAILED, failure="crashed")
+        both = {"first": x + layouts.index(layout), "second": 2 * x}
+        return Trial(number, config, TrialState.COMPLETED, both)
+
+    trials = [run(i, layout, x) for i, (layout, x) in enumerate((a, b) for b in (0.9, 0.5, 0.3) for a in layouts[:2])]
+    found = space.decode(leaders(suggester.search.lattice, suggester._collect(trials), 0))
+    assert [(params["layout"], round(params["x"], 6)) for params in found] == [("rows", 0.3), ("columns", 0.3)]
 
 
 def test_nothing_is_changed_where_that_was_tried():
