@@ -60,11 +60,11 @@ class Beliefs:
 
     def score(self, unit: Array) -> Tensor:
         """Log of the expected gain of `m` candidates, times the probability that it counts."""
-        total = self.feasibility.log_weight(unit)
+        total = self._gain(unit)
         for limit in self.limits:
             mean, variance = limit.model.predict(limit.encoder(unit))
             total = total + torch.special.log_ndtr(-mean / variance.sqrt()).exp().mean(0).clamp(min=1e-300).log()
-        return total + self._gain(unit)
+        return self.feasibility.weighed(total, unit)
 
     def _gain(self, unit: Array) -> Tensor:
         first = self.goals[0]

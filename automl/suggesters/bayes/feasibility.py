@@ -21,10 +21,13 @@ from .measured import Quantity
 from .models import Fitter, settled
 
 UNGUIDED, SUCCESSES = 5, 2  # the start: so many trials at least, and until so many succeed; its failures are free
-FORGIVEN, SHARE = 0.5, 0.06  # failures that are within budget: so many, and this share of the trials after the start
+FORGIVEN, SHARE = 0.5, 0.05  # failures that are within budget: so many, and this share of the trials after the start
 RISK = 0.3  # probability of a failure that is accepted where the budget is just used up; halved by each one beyond
 LEAST, MOST = 0.3, 0.97  # bounds of the probability of success that is demanded
 BARRIER = 1e4  # loss of logarithmic value by probability that is missing
+PRICE = 1.0  # of a failure, in standardised losses, where the budget is just used up; doubled by each one beyond
+UNPAYABLE = 1e30
+LEAST_WORTH = -200.0  # logarithm of a gain for which no failure is risked
 REACHED = 0.85  # quantile of the probabilities that are predicted for successes that are left out
 BLUR = 0.25  # variance of a label that the regression leaves out: fitted to what came of chosen candidates
 
@@ -62,6 +65,8 @@ class Feasibility:
                 self.parts.append(Bound.fit(measured[kind], unit[kinds == ""], unit[kinds == kind]))
             else:
                 self.parts.append(Classifier.fit(fitters[kind], unit, kinds, kind))
+        exact = any(isinstance(part, Bound) for part in self.parts)  # no blurred labels: the edge is where it seems
+        self.price = UNPAYABLE if exact else price(overrun)
         reached = math.prod(part.reached(REACHED) for part in self.parts)
         self.demanded = min(demanded(overrun), reached)  # more cannot be asked where failures are mere chance
         if best is not None and len(best) and self.parts:
@@ -86,10 +91,15 @@ class Feasibility:
             total += part.log_probability(unit)
         return total
 
-    def log_weight(self, unit: Array) -> Tensor:
-        """What the acquisition adds: the log probability, and a penalty below the one that is demanded."""
+    def weighed(self, log_gain: Tensor, unit: Array) -> Tensor:
+        """Log of what `m` candidates are worth that would gain so much: the gain times the probability of success, less
+        the price of the probability that is missing from the one demanded; far below all others where that is more."""
         log_probability = self.log_probability(unit)
-        return log_probability - BARRIER * (self.demanded - log_probability.exp()).clamp(min=0.0)
+        worth = log_gain + log_probability
+        missing = (self.demanded - log_probability.exp()).clamp(min=0.0)
+        spent = self.price * missing / worth.clamp(min=LEAST_WORTH).exp()
+        bought = torch.where(spent < 1.0, worth + torch.log1p(-spent.clamp(max=1.0)), -math.inf)
+        return torch.maximum(worth - BARRIER * missing, bought)
 
 
 def _overrun(failed: NDArray[np.bool_]) -> float:
@@ -104,6 +114,11 @@ def demanded(overrun: float) -> float:
     """The probability of success to demand of the next trial, after so many failures more than the budget has."""
     risk = RISK * math.exp2(min(-overrun, 60.0))  # ten thousand successes must not overflow
     return min(max(1.0 - risk, LEAST), MOST)
+
+
+def price(overrun: float) -> float:
+    """What a failure costs after so many more than the budget has, in standardised losses."""
+    return PRICE * math.exp2(max(min(overrun, 60.0), -10.0))
 
 
 @dataclass(frozen=True)

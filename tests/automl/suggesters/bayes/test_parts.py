@@ -13,7 +13,7 @@ from automl.goals import Goal
 from automl.suggesters.bayes import BayesSuggester
 from automl.suggesters.bayes.bound import Bound
 from automl.suggesters.bayes.candidates import Lattice
-from automl.suggesters.bayes.feasibility import demanded
+from automl.suggesters.bayes.feasibility import demanded, price
 from automl.suggesters.bayes.start import Start
 from automl.trial import ReportPoint, Trial, TrialState
 from search_spaces import Choice, Float, Int, Space
@@ -54,6 +54,25 @@ def test_demanded_probability_follows_failures():
     assert asked == sorted(asked)
     assert demanded(-1e5) == asked[0], "of very many trials too"
     assert 0.2 < asked[0] < asked[1] < asked[2] < asked[3] < asked[4] < 1.0
+
+
+def test_a_failure_is_risked_where_more_is_gained_than_it_costs():
+    space = Space(Float("x", 0.0, 1.0))
+    x = np.linspace(0.02, 0.98, 12)
+    trials = [failing(i, {"x": float(a)}, a > 0.5) for i, a in enumerate(x)]
+    suggester = BayesSuggester(space, [Goal("loss")])
+    known = suggester.surrogates_.feasibility(suggester._collect(trials))
+    unit = np.linspace(0.1, 0.9, 33)[:, None]
+    probability = known.log_probability(unit).exp()
+    edge = int((probability - known.demanded + 0.1).abs().argmin())
+    gains = torch.tensor([-8.0, -2.0, 3.0, 6.0], dtype=torch.float64)
+    worth = torch.stack([known.weighed(gain.expand(len(unit)), unit) for gain in gains])
+    assert probability[edge] < known.demanded < probability[0]
+    assert (worth[:, 0] - gains - probability[0].log()).abs().max() < 1e-9, "what is safe is worth its gain"
+    assert worth[0, edge] < worth[0, 0] - 300, "nothing is risked for little"
+    assert worth[3, edge] > worth[1, 0], "but for much"
+    assert (worth[:, -1] < worth[:, 0]).all()
+    assert 0 < price(-1e5) < price(0.0) < price(2.0) < price(1e5) < np.inf
 
 
 def failing(number: int, params: dict, fails: bool) -> Trial:
