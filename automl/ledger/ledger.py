@@ -29,7 +29,7 @@ from .folders import refuse_links
 from .holder import FileLock, alive
 from .recorder import Recorder, clock, hold
 from .schema import ATTEMPTS, EVENTS, HOLDERS, REPORTS, STOP, SWEEPS, TRIALS, WISHED
-from .trouble import decoding, translated
+from .trouble import decoding, reading, translated
 
 WATCH_SECONDS: Final = 5.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -298,8 +298,8 @@ class Ledger:
             connection.execute(SWEEPS.update().where(SWEEPS.c.id == row["id"]).values(values))
 
     def _rows(self, query: sa.Select[Any]) -> list[Mapping[str, Any]]:
-        with translated(self.name), self._engine.connect() as connection:
-            return [dict(row) for row in connection.execute(query).mappings()]
+        rows = reading(self._engine, self.name, lambda connection: connection.execute(query).mappings().all())
+        return [dict(row) for row in rows]
 
     def _row(self, sweep: str) -> Mapping[str, Any]:
         rows = self._rows(sa.select(SWEEPS).where(SWEEPS.c.name == sweep))
@@ -314,8 +314,7 @@ class Ledger:
     def _holder(self, sweep_id: int, connection: sa.Connection | None = None) -> Mapping[str, Any] | None:
         """The holder's row, with the time `now` on the clock of its `heartbeat`."""
         if connection is None:
-            with translated(self.name), self._engine.connect() as connection:
-                return self._holder(sweep_id, connection)
+            return reading(self._engine, self.name, lambda connection: self._holder(sweep_id, connection))
         now = sa.literal(clock(connection)) if isinstance(clock(connection), float) else clock(connection)
         query = sa.select(HOLDERS, now.label("now")).where(HOLDERS.c.sweep == sweep_id)
         found = connection.execute(query).mappings().first()
@@ -336,13 +335,17 @@ class Ledger:
         key = (REPORTS.c.trial, REPORTS.c.attempt, REPORTS.c.sequence)
         reports = sa.select(*columns, REPORTS.c.metrics).where(REPORTS.c.sweep == sweep_id).order_by(*key)
         trials = sa.select(TRIALS).where(TRIALS.c.sweep == sweep_id).order_by(TRIALS.c.number)
-        points: dict[int, tuple[ReportPoint, ...]] = {}
-        with translated(self.name), decoding(self.name), self._engine.connect() as connection:
+
+        def read(connection: sa.Connection) -> list[Trial]:
+            points: dict[int, tuple[ReportPoint, ...]] = {}
             rows = [dict(row) for row in connection.execute(trials).mappings()]
             for trial, attempt, sequence, step, seconds, metrics in connection.execute(reports):
                 point = ReportPoint(step, codec.metrics_of(metrics), seconds, attempt, sequence)
                 points[trial] = lineage(points.get(trial, ()), point)
             return [codec.trial_of(row, points.get(row["number"], ())) for row in rows]
+
+        with decoding(self.name):
+            return reading(self._engine, self.name, read)
 
 
 def check_name(name: str) -> None:

@@ -7,8 +7,8 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
@@ -21,9 +21,10 @@ from . import codec
 from .backup import Backups
 from .holder import FileLock, process_started
 from .schema import ATTEMPTS, EVENTS, HOLDERS, REPORTS, STOP, SWEEPS, TRIALS, WISHED
-from .trouble import persistently, translated
+from .trouble import persistently, reading, translated
 
 _LOG = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 class Recorder:
@@ -107,8 +108,7 @@ class Recorder:
         """When the trial's last attempt began, as it is committed; 0 where it is not."""
         key = (ATTEMPTS.c.sweep == self._sweep) & (ATTEMPTS.c.trial == trial.number)
         query = sa.select(ATTEMPTS.c.begun).where(key & (ATTEMPTS.c.attempt == trial.attempts))
-        with translated(self._store), self._engine.connect() as connection:
-            return float(connection.scalar(query) or 0.0)
+        return float(self._read(lambda connection: connection.scalar(query)) or 0.0)
 
     def wishes(self, *, look: bool = False) -> list[tuple[int, Wished]]:
         """What people have asked of the sweep that was not taken up before: identity and wish, in order.
@@ -118,16 +118,15 @@ class Recorder:
         """
         if look and not self._wished:
             query = sa.select(SWEEPS.c.stop_requested).where(SWEEPS.c.id == self._sweep)
-            with translated(self._store), self._engine.connect() as connection:
-                self._wished = bool((connection.scalar(query) or 0) & WISHED)
+            self._wished = bool((self._read(lambda connection: connection.scalar(query)) or 0) & WISHED)
         if not self._wished:
             return []
         mine, known = EVENTS.c.sweep == self._sweep, self._known_wishes
         with translated(self._store):
             persistently(self._mark_seen)  # before they are read: one that comes between is seen again
-            query = sa.select(EVENTS.c.id, EVENTS.c.payload).where(mine, EVENTS.c.kind == Wished.__name__)
-            with self._engine.connect() as connection:
-                rows = [row for row in connection.execute(query.order_by(EVENTS.c.id)) if row.id not in known]
+        wished = sa.select(EVENTS.c.id, EVENTS.c.payload).where(mine, EVENTS.c.kind == Wished.__name__)
+        found = self._read(lambda connection: connection.execute(wished.order_by(EVENTS.c.id)).all())
+        rows = [row for row in found if row.id not in known]
         self._wished = False
         known.update(row.id for row in rows)
         return [(row.id, Wished(**json.loads(row.payload))) for row in rows]
@@ -140,9 +139,9 @@ class Recorder:
     def fulfilled(self) -> set[int]:
         """Which wishes have become trials."""
         query = sa.select(EVENTS.c.payload).where(EVENTS.c.sweep == self._sweep, EVENTS.c.kind == Proposed.__name__)
-        with translated(self._store), self._engine.connect() as connection:
-            wishes = (json.loads(payload).get("wish") for (payload,) in connection.execute(query))
-            return {wish for wish in wishes if wish is not None}
+        rows = self._read(lambda connection: connection.execute(query).all())
+        wishes = (json.loads(row.payload).get("wish") for row in rows)
+        return {wish for wish in wishes if wish is not None}
 
     def release(self) -> None:
         """Let another controller hold the sweep; where that cannot be written, its lock or lease runs out."""
@@ -158,6 +157,9 @@ class Recorder:
                 self._lock.release()
         if self._backups:
             self._backups.close()
+
+    def _read(self, read: Callable[[sa.Connection], T]) -> T:
+        return reading(self._engine, self._store, read)
 
     def _commit_once(self, values: Mapping[str, Any], status: Mapping[str, Any] | None) -> bool:
         """One try at a commit; whether somebody asked the sweep to stop."""

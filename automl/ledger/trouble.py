@@ -74,6 +74,21 @@ def persistently(action: Callable[[], T], seconds: float = PATIENCE_SECONDS) -> 
         time.sleep(_PAUSE_SECONDS)
 
 
+def reading(engine: sa.Engine, name: str, read: Callable[[sa.Connection], T]) -> T:
+    """What is read from a store that was opened before; a server that is away meanwhile is waited for.
+
+    Raises:
+        StoreError: the store cannot be read, or its server stayed away.
+    """
+
+    def once() -> T:
+        with engine.connect() as connection:
+            return read(connection)
+
+    with translated(name):
+        return persistently(once)
+
+
 def passing(error: sa.exc.DBAPIError) -> bool:
     """Whether the same may succeed in a moment; SQLite has waited already when it gives up."""
     if not isinstance(error, sa.exc.OperationalError) and not error.connection_invalidated:

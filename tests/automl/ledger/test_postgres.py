@@ -217,11 +217,12 @@ def test_a_server_that_is_restarted_again_and_again_costs_a_sweep_nothing(server
     spec = make_spec(trials=6)
     ledger = Ledger.open(url, create=True)
     ledger.create_sweep(spec)
-    done = threading.Event()
+    done, reported = threading.Event(), threading.Event()
     restarts = 0
 
     def restart() -> None:
         nonlocal restarts
+        reported.wait(60)
         while restarts < 2 and not done.wait(0.2):
             server.stop()
             server.start()
@@ -231,6 +232,7 @@ def test_a_server_that_is_restarted_again_and_again_costs_a_sweep_nothing(server
         for step in range(8):
             time.sleep(0.02)
             trial.report(step=step, loss=loss_of(trial.params, step))
+            reported.set()
         return {"loss": loss_of(trial.params, 8)}
 
     thread = threading.Thread(target=restart)
@@ -248,6 +250,35 @@ def test_a_server_that_is_restarted_again_and_again_costs_a_sweep_nothing(server
     assert all([p.step for p in trial.reports] == list(range(8)) for trial in kept.trials("test"))
     assert all(trial.attempts == 1 for trial in kept.trials("test"))
     assert len([event for event in kept.events("test") if isinstance(event, Begun)]) == 6
+
+
+READS: dict[str, Callable[[Ledger, Recorder], Any]] = {
+    "wishes": lambda ledger, recorder: [wish.kind for _, wish in recorder.wishes(look=True)] == ["enqueue"],
+    "fulfilled": lambda ledger, recorder: recorder.fulfilled() == set(),
+    "begun": lambda ledger, recorder: recorder.begun(recorder.trials[0]) > 0,
+    "snapshot": lambda ledger, recorder: ledger.snapshot("test").state == "running",
+    "events": lambda ledger, recorder: any(isinstance(event, Begun) for event in ledger.events("test")),
+}
+
+
+@pytest.mark.parametrize("read", READS)
+def test_what_a_sweep_reads_while_its_server_is_away_is_waited_for(
+    server: postgres.Server, url: str, read: str
+) -> None:
+    ledger = Ledger.open(url, create=True)
+    ledger.create_sweep(make_spec())
+    recorder = ledger.acquire("test")
+    ledger.record("test", Proposed(0, {"lr": 0.1}, "bayes"), Begun(0, 1, time.time()))
+    recorder.wishes()
+    Ledger.open(url).wish("test", Wished("enqueue", {"lr": 0.5}))
+    server.stop()
+    again = threading.Timer(0.3, server.start)
+    again.start()
+    try:
+        assert READS[read](ledger, recorder)
+    finally:
+        again.join()
+        ledger.release("test")
 
 
 def test_a_commit_whose_answer_is_lost_is_not_made_twice(url: str) -> None:
