@@ -57,6 +57,15 @@ def test_where_curves_fall_at_once_nothing_changes(stopper: str, monkeypatch: py
     assert found == simulate(falling, stopper).decisions
 
 
+def test_no_trial_is_paused_at_what_is_known_to_be_its_end() -> None:
+    """Its length is not told: where completed ones have ended, a pause would only keep it from counting."""
+    options: Any = {"workers": 8, "seconds": STEPS * 60 / 8, "stopper": "curve"}
+    result = automl.simulate(falling, SPACE, "minimize loss", **options)
+    paused = [note.message for note in result.decisions if note.kind == "pause"]
+    assert paused
+    assert not [message for message in paused if message.endswith(f"go on from {STEPS}")]
+
+
 def test_completed_trials_tell_where_the_order_is_that_of_the_end() -> None:
     """Trial 0 improves from the first report on, but until step 8 those that are ahead are behind at the end."""
     informative = Informative(parse_goals("minimize loss"))

@@ -77,7 +77,7 @@ class CurveStopper(Stopper):
             return CONTINUE  # it says nothing yet
         if not self.can_pause:
             return self._judge(curve)
-        if curve.at < self._targets.get(trial.number, 0.0) * (1 - 1e-9) or self._is_complete(curve):
+        if curve.at < self._targets.get(trial.number, 0.0) * (1 - 1e-9) or self._at_end(curve):
             return CONTINUE
         choice = self._choose(curve)
         if choice is not None and choice.number == trial.number:
@@ -201,6 +201,10 @@ class CurveStopper(Stopper):
     def _is_complete(self, curve: Curve) -> bool:
         last = self._last()
         return last is not None and curve.at >= last * (1 - 1e-9)
+
+    def _at_end(self, curve: Curve) -> bool:
+        """Whether it is as far as trials go, as far as is known: a pause would save nothing, and it would not count."""
+        return self._is_complete(curve) or 0.0 < self.curves.complete <= curve.at * (1 + 1e-9)
 
     def _last(self) -> float | None:
         """The progress at which a trial ends, where that is known in advance."""
