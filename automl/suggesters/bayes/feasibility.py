@@ -21,7 +21,7 @@ from .measured import Quantity
 from .models import Fitter, settled
 
 UNGUIDED, SUCCESSES = 5, 2  # the start: so many trials at least, and until so many succeed; its failures are free
-FORGIVEN, SHARE = 0.5, 0.05  # failures that are within budget: so many, and this share of the trials after the start
+FORGIVEN, SHARE = 0.5, 0.04  # failures that are within budget: so many, and this share of the trials after the start
 RISK = 0.3  # probability of a failure that is accepted where the budget is just used up; halved by each one beyond
 LEAST, MOST = 0.3, 0.97  # bounds of the probability of success that is demanded
 BARRIER = 1e4  # loss of logarithmic value by probability that is missing
