@@ -9,6 +9,7 @@ import pytest
 
 import automl
 from automl.goals import parse_goals
+from automl.stopping import STOPPERS as STOPPERS_BY_NAME
 from automl.stopping._informative import Informative
 from automl.trial import ReportPoint, Trial, TrialState
 from search_spaces import Float, Space
@@ -64,6 +65,20 @@ def test_no_trial_is_paused_at_what_is_known_to_be_its_end() -> None:
     paused = [note.message for note in result.decisions if note.kind == "pause"]
     assert paused
     assert not [message for message in paused if message.endswith(f"go on from {STEPS}")]
+
+
+@pytest.mark.parametrize(("num_reports", "action"), [(STEPS - 1, "stop"), (STEPS, "continue")])
+def test_a_hopeless_trial_that_cannot_pause_is_stopped_unless_it_is_at_its_end(num_reports: int, action: str) -> None:
+    stopper = STOPPERS_BY_NAME.get("curve")(parse_goals("minimize loss"), space=SPACE, can_pause=False)
+    trials = []
+    for number in range(13):
+        params = {"x": 0.3 + 0.01 * number if number < 12 else 1.0, "y": 0.6}
+        points = list(falling(params))[: STEPS if number < 12 else num_reports]
+        reports = tuple(ReportPoint(i + 1, metrics, i + 1.0) for i, (_, metrics) in enumerate(points))
+        state = TrialState.COMPLETED if number < 12 else TrialState.RUNNING
+        trials.append(Trial(number, params, state, attempts=1, reports=reports))
+        stopper.observe(trials[-1])
+    assert stopper.decide(trials[-1], trials).action == action
 
 
 def test_completed_trials_tell_where_the_order_is_that_of_the_end() -> None:

@@ -75,9 +75,11 @@ class CurveStopper(Stopper):
         curve = self.curves.all[trial.number]
         if not curve.known or curve.at < self.curves.since:
             return CONTINUE  # it says nothing yet
+        if self._at_end(curve):
+            return CONTINUE
         if not self.can_pause:
             return self._judge(curve)
-        if curve.at < self._targets.get(trial.number, 0.0) * (1 - 1e-9) or self._at_end(curve):
+        if curve.at < self._targets.get(trial.number, 0.0) * (1 - 1e-9):
             return CONTINUE
         choice = self._choose(curve)
         if choice is not None and choice.number == trial.number:
@@ -177,7 +179,7 @@ class CurveStopper(Stopper):
 
     def _judge(self, curve: Curve) -> Decision:
         """For trials that cannot pause: stop one that will hardly become the best."""
-        if len(self.curves.known()) < NUM_RANDOM // 2 or self._is_complete(curve) or not curve.losses:
+        if len(self.curves.known()) < NUM_RANDOM // 2:
             return CONTINUE
         if curve.at < self._targets.get(curve.number, 0.0):
             return CONTINUE
@@ -203,7 +205,7 @@ class CurveStopper(Stopper):
         return last is not None and curve.at >= last * (1 - 1e-9)
 
     def _at_end(self, curve: Curve) -> bool:
-        """Whether it is as far as trials go, as far as is known: a pause would save nothing, and it would not count."""
+        """Whether it is as far as trials are known to go: to end it there saves nothing, and it would not count."""
         return self._is_complete(curve) or 0.0 < self.curves.complete <= curve.at * (1 + 1e-9)
 
     def _last(self) -> float | None:
