@@ -27,7 +27,7 @@ __all__ = [
 
 # Imported when they are first asked for: `automl status` must not wait for torch and Ray.
 _LAZY = {
-    "BayesSampler": "bridges.sampler",
+    "BayesSampler": "integrations.optuna_sampler",
     "Optimizer": "optimizer",
     "Result": "result",
     "load": "sweeps",

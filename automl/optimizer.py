@@ -12,20 +12,20 @@ from typing import Any
 from search_spaces import Space
 from workers.protocol import Ending, Metrics, Outcome, Params, Report
 
-from .environment import describe
+from .control.outcome_policy import judge
+from .core.environment import describe
+from .core.events import Begun, Ended, Moved, Noted, Proposed, SweepEvent, final_metrics
+from .core.goals import Constraint, Goal, parse_constraints, parse_goals
+from .core.ranking import best, pareto
+from .core.spec import SweepSpec
+from .core.trial import Trial, TrialState
+from .core.trial_index import History
 from .errors import FAILURE_KINDS, AutomlError, UsageError
-from .events import Begun, Ended, Moved, Noted, Proposed, SweepEvent, final_metrics
-from .goals import Constraint, Goal, parse_constraints, parse_goals
-from .history import History
 from .ledger import Ledger
-from .ledger.store import IN_MEMORY
-from .proposer import Proposal, Proposer
-from .ranking import best, pareto
-from .spec import SweepSpec
-from .steering.suggester import check_beliefs, make
+from .ledger.sql import IN_MEMORY
 from .suggesters import SUGGESTERS
-from .trial import Trial, TrialState
-from .verdict import judge
+from .suggesters.make import check_beliefs, make
+from .suggesters.proposer import Proposal, Proposer
 
 
 class Optimizer:
@@ -80,9 +80,13 @@ class Optimizer:
             raise UsageError(f"sweep {name!r} searches another space: choose another name")
         self._recorder = self._ledger.acquire(name)
         self._history = History(self._recorder.trials)
-        self._proposer = Proposer(lambda wanted: make(wanted, *sought, seed=seed, beliefs=known), suggester)
+        self._proposer = Proposer(
+            lambda wanted: make(wanted, *sought, seed=seed, beliefs=known), suggester
+        )
         for trial in self._history.running:  # asked for in a process that is gone
-            self._apply(Moved(trial.number, TrialState.WAITING, "asked for by a process that has ended"))
+            self._apply(
+                Moved(trial.number, TrialState.WAITING, "asked for by a process that has ended")
+            )
         self._recorder.commit()
 
     @property
@@ -122,7 +126,9 @@ class Optimizer:
             numbers = _numbers(metrics)
             seconds = numbers.get("seconds", time.monotonic() - self._begun[current.number])
             sequence = len([p for p in current.reports if p.attempt == current.attempts])
-            self._apply(Report(current.number, current.attempts, sequence, int(step), numbers, seconds))
+            self._apply(
+                Report(current.number, current.attempts, sequence, int(step), numbers, seconds)
+            )
             self._recorder.commit(self._now())
 
     def tell(self, trial: Trial | int, metrics: Mapping[str, float] | None = None) -> Trial:
@@ -140,7 +146,13 @@ class Optimizer:
         with self._lock:
             return self._end(self._running(trial), Ending.FAILED, {}, failure, message)
 
-    def add(self, params: Params, metrics: Mapping[str, float] | None = None, *, failure: str | None = None) -> Trial:
+    def add(
+        self,
+        params: Params,
+        metrics: Mapping[str, float] | None = None,
+        *,
+        failure: str | None = None,
+    ) -> Trial:
         """Take in a finished trial from elsewhere, with its metrics or its failure.
 
         Raises:
@@ -151,7 +163,9 @@ class Optimizer:
             _check_failure(failure)
         elif metrics is None:
             raise UsageError("a trial from elsewhere has metrics or a failure, got neither")
-        plain = {key: value.item() if hasattr(value, "item") else value for key, value in params.items()}
+        plain = {
+            key: value.item() if hasattr(value, "item") else value for key, value in params.items()
+        }
         self._space.check(plain)
         numbers = _numbers(metrics or {})
         if failure is None:
@@ -172,13 +186,18 @@ class Optimizer:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
     def _propose(self) -> Trial:
         number, default = len(self._recorder.trials), self._space.default()
-        if default is not None and not any(trial.source != "added" for trial in self._recorder.trials):
+        if default is not None and not any(
+            trial.source != "added" for trial in self._recorder.trials
+        ):
             proposal = Proposal(default, "default")
         else:
             batch = self._proposer.propose(self._history.known, self._history.pending, 1)
@@ -190,7 +209,12 @@ class Optimizer:
         return self._apply(Proposed(number, proposal.params, proposal.source, self._now()))
 
     def _end(
-        self, trial: Trial, ending: Ending, metrics: Metrics, failure: str | None = None, message: str = ""
+        self,
+        trial: Trial,
+        ending: Ending,
+        metrics: Metrics,
+        failure: str | None = None,
+        message: str = "",
     ) -> Trial:
         now = time.monotonic()
         seconds = metrics.get("seconds", now - self._begun.get(trial.number, now))
@@ -208,7 +232,9 @@ class Optimizer:
         if ending is Ending.COMPLETED:
             self._check_goals(final_metrics(trial, outcome))
         verdict = judge(trial, outcome, self._goals, max_retries=0)
-        after = self._apply(Ended(outcome, verdict.state, verdict.failure, verdict.message, self._now()))
+        after = self._apply(
+            Ended(outcome, verdict.state, verdict.failure, verdict.message, self._now())
+        )
         self._recorder.commit(self._now())
         self._begun.pop(trial.number, None)
         return after
@@ -226,14 +252,18 @@ class Optimizer:
             raise UsageError(f"there is no trial {number}: there are {len(self._recorder.trials)}")
         current = self._recorder.trials[number]
         if current.state is not TrialState.RUNNING:
-            raise UsageError(f"trial {number} is {current.state}: only a trial that was asked for can be told, once")
+            raise UsageError(
+                f"trial {number} is {current.state}: only a trial that was asked for can be told, once"
+            )
         return current
 
     def _check_goals(self, metrics: Metrics) -> None:
         missing = [goal.metric for goal in self._goals if goal.metric not in metrics]
         if missing:
             came = ", ".join(sorted(metrics)) or "none"
-            raise UsageError(f"no value for the goal {', '.join(map(repr, missing))}; metrics given: {came}")
+            raise UsageError(
+                f"no value for the goal {', '.join(map(repr, missing))}; metrics given: {came}"
+            )
 
     def _now(self) -> float:
         return time.monotonic() - self._clock

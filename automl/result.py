@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .core.snapshot import Snapshot
+from .core.trial import Trial
 from .errors import UsageError
-from .snapshot import Snapshot
-from .trial import Trial
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,7 +64,11 @@ class Result:
             raise UsageError("to_pandas needs pandas: install automl[report]") from error
         rows = []
         for trial in self.trials:
-            row = {key: value for key, value in trial.summary().items() if key not in ("params", "metrics")}
+            row = {
+                key: value
+                for key, value in trial.summary().items()
+                if key not in ("params", "metrics")
+            }
             row |= {f"params.{key}": value for key, value in trial.params.items()}
             row |= {f"metrics.{key}": value for key, value in trial.metrics.items()}
             rows.append(row)
@@ -73,7 +77,9 @@ class Result:
     def save_report(self, path: str | os.PathLike[str]) -> None:
         """Write the report of the sweep as one HTML file."""
         record = import_module("automl.report.record").Record
-        found = record.stored(self._store, self.snapshot) if self._store else record.of(self.snapshot)
+        found = (
+            record.stored(self._store, self.snapshot) if self._store else record.of(self.snapshot)
+        )
         import_module("automl.report.page").save(found, path)
 
     def figure(self, name: str) -> Any:

@@ -12,17 +12,17 @@ from typing import Any, Final
 from search_spaces import Space
 from workers.protocol import Assignment, Event, Report
 
+from .core.events import Noted
+from .core.goals import Constraint, Goal, parse_constraints, parse_goals
+from .core.snapshot import Snapshot
+from .core.spec import Budget, SweepSpec
 from .dispatch.base import Dispatcher
-from .dispatch.faults import Fault
-from .dispatch.simulated import Replay, SimulatedDispatcher
+from .dispatch.simulated.dispatcher import Replay, SimulatedDispatcher
+from .dispatch.simulated.faults import Fault
 from .errors import UsageError
-from .events import Noted
-from .goals import Constraint, Goal, parse_constraints, parse_goals
 from .ledger import Ledger, MemoryLedger
 from .result import Result
-from .snapshot import Snapshot
-from .spec import Budget, SweepSpec
-from .steering.suggester import check_beliefs
+from .suggesters.make import check_beliefs
 from .sweeps import check, conduct, read_budget
 
 SELDOM: Final = (50_000, 20, 100)  # thresholds of Python's search for cycles
@@ -38,7 +38,10 @@ class Simulation(Result):
     """
 
     def __init__(
-        self, snapshot: Snapshot, trajectory: Sequence[tuple[float, float]], decisions: Sequence[Noted] = ()
+        self,
+        snapshot: Snapshot,
+        trajectory: Sequence[tuple[float, float]],
+        decisions: Sequence[Noted] = (),
     ) -> None:
         super().__init__(snapshot)
         self.trajectory, self.decisions = list(trajectory), list(decisions)
@@ -67,7 +70,9 @@ class _Watched(SimulatedDispatcher):
             known.update(event.metrics)
             if not all(c.holds(known) for c in self._constraints):
                 return
-        if math.isfinite(value) and (not self.trajectory or self._goal.better(value, self.trajectory[-1][1])):
+        if math.isfinite(value) and (
+            not self.trajectory or self._goal.better(value, self.trajectory[-1][1])
+        ):
             self.trajectory.append((self.now(), value))
 
 
@@ -105,7 +110,7 @@ def simulate(
         max_retries: attempts after the first that a trial gets when the configuration was not to blame.
         max_steps: the length of a curve, where it is known in advance.
         charge_suggestions: the real time that suggesting and deciding take passes on the virtual clock.
-        faults: what goes wrong (`automl.dispatch.faults`): stragglers, dying workers, lost nodes.
+        faults: what goes wrong (`automl.dispatch.simulated.faults`): stragglers, dying workers, lost nodes.
         store: folder or URL of a ledger to write to; None keeps everything in memory.
         beliefs: about good values, as in `sweep`.
 
@@ -137,7 +142,12 @@ def simulate(
     made: list[_Watched] = []
 
     def start() -> Dispatcher:
-        options = {"max_steps": max_steps, "charged": charge_suggestions, "faults": faults, "seed": seed}
+        options = {
+            "max_steps": max_steps,
+            "charged": charge_suggestions,
+            "faults": faults,
+            "seed": seed,
+        }
         made.append(_Watched(spec, replay, workers, **options))
         return made[0]
 
@@ -163,7 +173,9 @@ def _collecting_seldom() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-def _budget(budget: Budget | Mapping[str, Any] | None, seconds: float | None, trials: int | None) -> Budget:
+def _budget(
+    budget: Budget | Mapping[str, Any] | None, seconds: float | None, trials: int | None
+) -> Budget:
     if seconds is None:
         return read_budget(budget, trials)
     if not (math.isfinite(seconds) and seconds > 0):

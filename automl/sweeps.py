@@ -10,28 +10,28 @@ from typing import Any
 from search_spaces import Space
 from search_spaces.hardware import count_cpus, detect
 
-from .assignments import Assigner
-from .attention import Attention
-from .controller import Controller
+from .control.assignments import Assigner
+from .control.controller import Controller
+from .control.journal import Journal
+from .control.memory_guard import Forecasts
+from .control.signals import Attention
+from .core.environment import describe
+from .core.goals import Constraint, Goal, parse_constraints, parse_duration, parse_goals
+from .core.snapshot import Snapshot
+from .core.spec import Budget, Resources, SweepSpec
 from .dispatch import DISPATCHERS
 from .dispatch.base import Dispatcher
-from .environment import describe
 from .errors import StoreError, StoreFailure, UsageError
-from .forecasts import Forecasts
-from .goals import Constraint, Goal, parse_constraints, parse_duration, parse_goals
-from .journal import Journal
 from .ledger import Ledger, check_name
-from .proposer import Proposer
 from .result import Result
-from .snapshot import Snapshot
-from .spec import Budget, Resources, SweepSpec
-from .steering.limits import Limits
-from .steering.suggester import check_beliefs, make
-from .steering.transfer import transfer as begin_with
 from .stopping import STOPPERS
 from .suggesters import SUGGESTERS
 from .suggesters.base import Suggester
-from .suggestions import Ahead, Suggestions
+from .suggesters.domain import Limits
+from .suggesters.make import check_beliefs, make
+from .suggesters.proposer import Proposer
+from .suggesters.queue import Ahead, Suggestions
+from .workflows.transfer import transfer as begin_with
 
 Objective = Callable[[Any], Any]
 reading: Path | None = None  # the file of an objective that the command line imports now
@@ -74,7 +74,9 @@ def run(
         return _dispatcher(kind, spec, objective, ray_address)
 
     watch = _measured(spec.name, on_change) if dispatcher == "ray" else on_change
-    return conduct(spec, ledger, kind, start, on_change=watch, resume=resume, local=ray_address is None)
+    return conduct(
+        spec, ledger, kind, start, on_change=watch, resume=resume, local=ray_address is None
+    )
 
 
 def conduct(
@@ -95,7 +97,9 @@ def conduct(
     recorder = ledger.acquire(spec.name)
     try:
         if recorder.trials and not resume:
-            raise UsageError(f"sweep {spec.name!r} has run before: resume it, or choose another name")
+            raise UsageError(
+                f"sweep {spec.name!r} has run before: resume it, or choose another name"
+            )
         seconds = ledger.snapshot(spec.name).seconds if recorder.trials else 0.0
         ledger.replace_spec(spec.name, spec)
         suggestions = _suggestions(spec, ahead=kind.suggests_ahead)
@@ -119,11 +123,15 @@ def conduct(
                 return made
 
             forecasts = Forecasts(spec, kind.estimates, local)
-            return Controller(journal, suggestions, stopper, assigner, attention, forecasts).run(listening)
+            return Controller(journal, suggestions, stopper, assigner, attention, forecasts).run(
+                listening
+            )
     except KeyboardInterrupt:
         return ledger.snapshot(spec.name)
     except StoreError as error:
-        raise StoreFailure(f"{error}. To go on with the sweep: automl resume {spec.name}") from error
+        raise StoreFailure(
+            f"{error}. To go on with the sweep: automl resume {spec.name}"
+        ) from error
     finally:
         ledger.release(spec.name)
 
@@ -131,16 +139,26 @@ def conduct(
 def check(spec: SweepSpec, dispatcher: str, objective: Objective | None) -> None:
     """Raise UsageError where something that the spec names does not exist; imports no suggester."""
     check_name(spec.name)
-    for registry, name in ((SUGGESTERS, spec.suggester), (STOPPERS, spec.stopper), (DISPATCHERS, dispatcher)):
+    for registry, name in (
+        (SUGGESTERS, spec.suggester),
+        (STOPPERS, spec.stopper),
+        (DISPATCHERS, dispatcher),
+    ):
         registry.require(name)
     if spec.workload is None and objective is None:
-        raise UsageError(f"sweep {spec.name!r} runs an objective of your own: give it as `objective`")
+        raise UsageError(
+            f"sweep {spec.name!r} runs an objective of your own: give it as `objective`"
+        )
     if spec.workload is not None and objective is not None:
-        raise UsageError(f"sweep {spec.name!r} runs the workload {spec.workload!r}, it takes no objective")
+        raise UsageError(
+            f"sweep {spec.name!r} runs the workload {spec.workload!r}, it takes no objective"
+        )
     if spec.workers is not None and spec.workers < 1:
         raise UsageError(f"workers must be at least 1, got {spec.workers}")
     if spec.budget.gain is not None and (spec.suggester != "bayes" or len(spec.goals) > 1):
-        raise UsageError("a budget of gain needs the suggester 'bayes', which can tell it, and a single goal")
+        raise UsageError(
+            "a budget of gain needs the suggester 'bayes', which can tell it, and a single goal"
+        )
 
 
 def sweep(
@@ -197,7 +215,9 @@ def sweep(
         StoreError: the store cannot be used.
     """
     if reading is not None:
-        raise UsageError(f"{reading.name} begins a sweep when it is imported: put that under if __name__ == '__main__'")
+        raise UsageError(
+            f"{reading.name} begins a sweep when it is imported: put that under if __name__ == '__main__'"
+        )
     spec = SweepSpec(
         name=name or "sweep",
         space=space,
@@ -221,7 +241,9 @@ def sweep(
 
         with shown(progress) as show:
             where: dict[str, Any] = {"dispatcher": dispatcher, "on_change": show, "resume": resume}
-            return Result(run(spec, ledger=ledger, objective=objective, **where), store or ".automl")
+            return Result(
+                run(spec, ledger=ledger, objective=objective, **where), store or ".automl"
+            )
     finally:
         ledger.close()
 
@@ -264,22 +286,28 @@ def num_slots(spec: SweepSpec) -> int:
 def _suggestions(spec: SweepSpec, *, ahead: bool) -> Suggestions:
     def within(limits: Limits) -> Callable[[str], Suggester]:
         sought, known = (spec.space, spec.goals, spec.constraints), spec.beliefs
-        return lambda name: make(name, *sought, seed=spec.seed, limits=limits, beliefs=known, budget=spec.budget)
+        return lambda name: make(
+            name, *sought, seed=spec.seed, limits=limits, beliefs=known, budget=spec.budget
+        )
 
     proposer = Proposer(within({}), spec.suggester, gains=spec.budget.gain is not None)
     depth = min(4, num_slots(spec))
-    found = Ahead(proposer, spec.space, depth) if ahead else Suggestions(proposer, spec.workers or 1)
+    found = (
+        Ahead(proposer, spec.space, depth) if ahead else Suggestions(proposer, spec.workers or 1)
+    )
     found.within = within
     return found
 
 
-def _measured(sweep: str, on_change: Callable[[Snapshot], None] | None) -> Callable[[Snapshot], None]:
+def _measured(
+    sweep: str, on_change: Callable[[Snapshot], None] | None
+) -> Callable[[Snapshot], None]:
     """`on_change`, and Ray's metrics from when Ray is there."""
     metrics: list[Callable[[Snapshot], None]] = []
 
     def watch(snapshot: Snapshot) -> None:
         if not metrics and snapshot.num_slots:
-            from .bridges.ray_metrics import RayMetrics
+            from .integrations.ray_metrics import RayMetrics
 
             metrics.append(RayMetrics(sweep))
         for each in (*metrics, *([on_change] if on_change else [])):
@@ -295,11 +323,16 @@ def _dispatcher(
 
     if kind is InlineDispatcher:
         return InlineDispatcher(num_slots(spec), objective)
-    from .dispatch.ray import RayDispatcher
+    from .dispatch.ray.dispatcher import RayDispatcher
 
     slots = spec.workers if ray_address else num_slots(spec)
     return RayDispatcher(
-        spec.name, slots, spec.resources, objective=objective, workload=spec.workload, address=ray_address
+        spec.name,
+        slots,
+        spec.resources,
+        objective=objective,
+        workload=spec.workload,
+        address=ray_address,
     )
 
 
@@ -307,12 +340,16 @@ def _enlist(ledger: Ledger, spec: SweepSpec, *, fixed_name: bool, resume: bool) 
     """The spec under the name that its sweep has in the ledger."""
     if resume and spec.name in {info.name for info in ledger.sweeps()}:
         if ledger.spec(spec.name).space.to_dict() != spec.space.to_dict():
-            raise UsageError(f"sweep {spec.name!r} searches another space: choose another name to begin a new sweep")
+            raise UsageError(
+                f"sweep {spec.name!r} searches another space: choose another name to begin a new sweep"
+            )
         return spec
     return replace(spec, name=ledger.create_sweep(spec, describe(), rename=not fixed_name))
 
 
-def read_budget(budget: Budget | Mapping[str, Any] | str | float | None, trials: int | None) -> Budget:
+def read_budget(
+    budget: Budget | Mapping[str, Any] | str | float | None, trials: int | None
+) -> Budget:
     """A budget as people write it; raises UsageError where it is malformed or no end at all."""
     if isinstance(budget, str | int | float):
         budget = Budget(time=parse_duration(budget))
@@ -322,7 +359,11 @@ def read_budget(budget: Budget | Mapping[str, Any] | str | float | None, trials:
             raise UsageError(
                 f"a budget has trials, time, worker_time, target and gain, got {', '.join(sorted(unknown))}"
             )
-        times = {key: parse_duration(budget[key]) for key in ("time", "worker_time") if budget.get(key) is not None}
+        times = {
+            key: parse_duration(budget[key])
+            for key in ("time", "worker_time")
+            if budget.get(key) is not None
+        }
         budget = Budget(**{**budget, **times})
     budget = budget or Budget()
     if trials is not None:
@@ -330,7 +371,9 @@ def read_budget(budget: Budget | Mapping[str, Any] | str | float | None, trials:
     if budget.trials is not None and (isinstance(budget.trials, bool) or budget.trials < 1):
         raise UsageError(f"trials must be a whole number of at least 1, got {budget.trials!r}")
     if replace(budget, gain=None) == Budget():
-        raise UsageError("a sweep needs an end: give trials=, or budget= with a duration such as '10m'")
+        raise UsageError(
+            "a sweep needs an end: give trials=, or budget= with a duration such as '10m'"
+        )
     return budget
 
 
@@ -340,7 +383,9 @@ def _resources(resources: Resources | Mapping[str, Any] | None) -> Resources:
     try:
         made = Resources(**(resources or {}))
     except TypeError as error:
-        raise UsageError(f"resources are cpus, gpus and memory, got {dict(resources or {})!r}") from error
+        raise UsageError(
+            f"resources are cpus, gpus and memory, got {dict(resources or {})!r}"
+        ) from error
     if made.cpus < 1 or made.gpus < 0:
         raise UsageError(f"a slot has at least 1 CPU and no negative number of GPUs, got {made}")
     return made

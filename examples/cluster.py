@@ -27,7 +27,10 @@ def objective(trial: Any) -> dict[str, float]:
 
 
 def main(
-    trials: int = 40, address: str | None = None, workers: int | None = None, dispatcher: str = "ray"
+    trials: int = 40,
+    address: str | None = None,
+    workers: int | None = None,
+    dispatcher: str = "ray",
 ) -> automl.Result:
     """Use the cluster at `address`; without one, a Ray of its own on this machine."""
     if address is not None:
@@ -50,7 +53,9 @@ def main(
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--trials", type=int, default=40)
     parser.add_argument("--address", help="of the cluster's head, or 'auto'")
     parser.add_argument("--workers", type=int)

@@ -47,7 +47,9 @@ def objective(trial: Any) -> dict[str, float]:
     (x, y), (x_valid, y_valid) = spirals(600, 0), spirals(400, 1)
     model = network(params)
     if params["optimizer"] == "sgd":
-        optimizer: torch.optim.Optimizer = torch.optim.SGD(model.parameters(), params["lr"], params["momentum"])
+        optimizer: torch.optim.Optimizer = torch.optim.SGD(
+            model.parameters(), params["lr"], params["momentum"]
+        )
     else:
         optimizer = torch.optim.Adam(model.parameters(), params["lr"])
     error = 1.0
@@ -66,7 +68,14 @@ def objective(trial: Any) -> dict[str, float]:
 def main(trials: int = 25, dispatcher: str = "ray") -> automl.Result:
     """Tune it, and say what came of it."""
     result = automl.sweep(
-        objective, SPACE, "minimize error", trials=trials, workers=2, dispatcher=dispatcher, name="spirals", resume=True
+        objective,
+        SPACE,
+        "minimize error",
+        trials=trials,
+        workers=2,
+        dispatcher=dispatcher,
+        name="spirals",
+        resume=True,
     )
     assert result.best is not None
     print(f"error {result.best.metrics['error']:.3f} with {result.best.params}")

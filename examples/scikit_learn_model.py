@@ -31,7 +31,9 @@ def objective(trial: Any) -> dict[str, float]:
     if p["model"] == "svm":
         model = make_pipeline(StandardScaler(), SVC(C=p["c"], gamma=p["gamma"]))
     else:
-        model = RandomForestClassifier(p["trees"], max_depth=p["max_depth"], random_state=trial.seed % 2**31)
+        model = RandomForestClassifier(
+            p["trees"], max_depth=p["max_depth"], random_state=trial.seed % 2**31
+        )
     features, labels = load_digits(return_X_y=True)
     scores = cross_val_score(model, features[:900], labels[:900], cv=3)
     return {"accuracy": float(scores.mean()), "spread": float(scores.std())}

@@ -24,10 +24,16 @@ def objective(trial: Any) -> dict[str, float]:
     x = rng.uniform(-1, 1, p["num_points"])
     y = np.sin(4 * x) + 0.1 * rng.standard_normal(len(x))
     powers = np.vander(x, p["degree"] + 1)
-    weights = np.linalg.solve(powers.T @ powers + p["ridge"] * np.eye(powers.shape[1]), powers.T @ y)
+    weights = np.linalg.solve(
+        powers.T @ powers + p["ridge"] * np.eye(powers.shape[1]), powers.T @ y
+    )
     grid = np.linspace(-1, 1, 200)
     error = np.sqrt(np.mean((np.vander(grid, p["degree"] + 1) @ weights - np.sin(4 * grid)) ** 2))
-    return {"error": float(error), "coefficients": p["degree"] + 1.0, "largest": float(np.abs(weights).max())}
+    return {
+        "error": float(error),
+        "coefficients": p["degree"] + 1.0,
+        "largest": float(np.abs(weights).max()),
+    }
 
 
 def main(trials: int = 40, dispatcher: str = "ray") -> automl.Result:
@@ -44,7 +50,9 @@ def main(trials: int = 40, dispatcher: str = "ray") -> automl.Result:
         resume=True,
     )
     for trial in sorted(result.pareto, key=lambda trial: trial.metrics["coefficients"]):
-        print(f"{trial.metrics['coefficients']:3.0f} coefficients: error {trial.metrics['error']:.3f}")
+        print(
+            f"{trial.metrics['coefficients']:3.0f} coefficients: error {trial.metrics['error']:.3f}"
+        )
     return result
 
 

@@ -25,7 +25,9 @@ def page() -> str:
     for name in COMMANDS:
         command = cli.get_command(context, name)
         assert command is not None
-        with click.Context(command, info_name=name, parent=context, max_content_width=100, terminal_width=100) as inner:
+        with click.Context(
+            command, info_name=name, parent=context, max_content_width=100, terminal_width=100
+        ) as inner:
             parts.append(f"## automl {name}\n\n```text\n{command.get_help(inner)}\n```\n")
     return "\n".join(parts)
 

@@ -26,6 +26,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 from browser import browser, install  # noqa: E402
 from rich.console import Console  # noqa: E402
 
+from automl.core.snapshot import Snapshot  # noqa: E402
 from automl.ledger import Ledger  # noqa: E402
 from automl.report.board import Board  # noqa: E402
 from automl.report.live import render  # noqa: E402
@@ -33,7 +34,6 @@ from automl.report.page import save  # noqa: E402
 from automl.report.record import Record  # noqa: E402
 from automl.report.serve import serving  # noqa: E402
 from automl.report.summary import print_summary  # noqa: E402
-from automl.snapshot import Snapshot  # noqa: E402
 
 SWEEP = "spirals"
 TOKEN = Path.home() / ".ray" / "auth_token"
@@ -49,7 +49,12 @@ def main() -> None:
         sys.exit("no browser can be had")
     given.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, browser(path) as running:
-        command = [sys.executable, str(ROOT / "examples" / "own_pytorch_loop.py"), "--trials", str(given.trials)]
+        command = [
+            sys.executable,
+            str(ROOT / "examples" / "own_pytorch_loop.py"),
+            "--trials",
+            str(given.trials),
+        ]
         sweep = subprocess.Popen(command, cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)})
         try:
             ledger = wait(Path(folder) / ".automl", 8)
@@ -81,7 +86,9 @@ def while_running(running: Any, ledger: Ledger, out: Path) -> None:
     with serving(board) as server:
         page = running.new_page(viewport={"width": 1200, "height": 1000})
         page.goto(server.address)
-        page.wait_for_function("+document.body.dataset.version >= 2", timeout=120_000)  # with what was learned
+        page.wait_for_function(
+            "+document.body.dataset.version >= 2", timeout=120_000
+        )  # with what was learned
         time.sleep(1)
         page.screenshot(path=str(out / "live-page.png"))
         page.close()
@@ -91,7 +98,9 @@ def while_running(running: Any, ledger: Ledger, out: Path) -> None:
 def ray_dashboard(running: Any, address: str, path: Path) -> None:
     """The page of the actors, on which the workers of the sweep are."""
     headers = {"Authorization": f"Bearer {TOKEN.read_text().strip()}"} if TOKEN.exists() else {}
-    context = running.new_context(viewport={"width": 1560, "height": 560}, extra_http_headers=headers)
+    context = running.new_context(
+        viewport={"width": 1560, "height": 560}, extra_http_headers=headers
+    )
     page = context.new_page()
     page.goto(f"{address.rstrip('/')}/#/actors", timeout=60_000)
     with contextlib.suppress(Exception):
@@ -102,7 +111,9 @@ def ray_dashboard(running: Any, address: str, path: Path) -> None:
 
 def afterwards(running: Any, ledger: Ledger, out: Path, folder: Path) -> None:
     record = Record.read(ledger, SWEEP)
-    console = Console(record=True, width=84, file=(folder / "out.txt").open("w"), force_terminal=True)
+    console = Console(
+        record=True, width=84, file=(folder / "out.txt").open("w"), force_terminal=True
+    )
     print_summary(console, record.snapshot, record.space)
     svg(console, out / "summary.svg", "automl sweep")
     save(record, folder / "report.html")
@@ -145,9 +156,11 @@ class _Silent(WSGIRequestHandler):
 def optuna_dashboard(ledger: Ledger) -> Iterator[str]:
     from optuna_dashboard import wsgi
 
-    from automl.bridges.optuna_storage import LedgerStorage
+    from automl.integrations.optuna_storage import LedgerStorage
 
-    server = make_server("127.0.0.1", 0, wsgi(LedgerStorage(Path(ledger.name).parent)), handler_class=_Silent)
+    server = make_server(
+        "127.0.0.1", 0, wsgi(LedgerStorage(Path(ledger.name).parent)), handler_class=_Silent
+    )
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"

@@ -6,4 +6,13 @@ from .errors import AutomlError, SpaceError, UsageError
 from .parameters import Choice, Float, Int, Parameter
 from .space import Space
 
-__all__ = ["AutomlError", "Choice", "Float", "Int", "Parameter", "Space", "SpaceError", "UsageError"]
+__all__ = [
+    "AutomlError",
+    "Choice",
+    "Float",
+    "Int",
+    "Parameter",
+    "Space",
+    "SpaceError",
+    "UsageError",
+]

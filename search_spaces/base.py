@@ -34,7 +34,12 @@ class Parameter(ABC):
     kind: ClassVar[str]
 
     def __init__(
-        self, name: str, *, default: Value | None, when: When | None, affects: str | Iterable[str] = ALL
+        self,
+        name: str,
+        *,
+        default: Value | None,
+        when: When | None,
+        affects: str | Iterable[str] = ALL,
     ) -> None:
         self.name = checked_name(name)
         self.when = checked_when(self.name, when)

@@ -41,7 +41,9 @@ def _place(name: str, parameters: Mapping[str, Parameter], placed: dict[str, Par
             placed[path.pop()] = parameter
         elif waiting in path:
             cycle = [*path[path.index(waiting) :], waiting]
-            raise SpaceError(f"conditions must not form a cycle, got {' -> '.join(cycle)}; drop one of these whens")
+            raise SpaceError(
+                f"conditions must not form a cycle, got {' -> '.join(cycle)}; drop one of these whens"
+            )
         else:
             path.append(waiting)
 
@@ -79,7 +81,9 @@ def _check_value(name: str, parent: Parameter, value: Value) -> None:
         hint = ""
         if isinstance(parent, Choice) and isinstance(value, str):
             hint = f" ({nearest(value, [c for c in parent.choices if isinstance(c, str)])})"
-        raise SpaceError(f"when of {name!r} names a value that {parent.name!r} cannot take: {error}{hint}") from None
+        raise SpaceError(
+            f"when of {name!r} names a value that {parent.name!r} cannot take: {error}{hint}"
+        ) from None
 
 
 class _Counter:
@@ -97,7 +101,9 @@ class _Counter:
         for parameter in parameters.values():
             for parent, values in parameter.when.items():
                 self.weights[parent].update(dict.fromkeys(values, 1))
-        self.rest = {name: (p.size or 0) - len(self.weights[name]) for name, p in parameters.items()}
+        self.rest = {
+            name: (p.size or 0) - len(self.weights[name]) for name, p in parameters.items()
+        }
         self.steps = 0
 
     def total(self, name: str) -> int:
@@ -136,7 +142,9 @@ class _Counter:
         root = max(roots, key=lambda name: len(children[name]))
         total = 0
         for on, weight in self._classes(root, children[root]).items():
-            found = self.count(_without(part, root, [child for child in children[root] if child not in on]))
+            found = self.count(
+                _without(part, root, [child for child in children[root] if child not in on])
+            )
             if found is None:
                 return None
             total += weight * found
@@ -146,7 +154,9 @@ class _Counter:
         """Which children the values of `root` switch on, and how many configurations go with that."""
         classes: dict[frozenset[str], int] = {frozenset(): self.rest[root]}
         for value, weight in self.weights[root].items():
-            on = frozenset(child for child in children if value in self.parameters[child].when[root])
+            on = frozenset(
+                child for child in children if value in self.parameters[child].when[root]
+            )
             classes[on] = classes.get(on, 0) + weight
         return classes
 
@@ -159,7 +169,11 @@ def _without(part: Parts, root: str, off: list[str]) -> Parts:
         if not more:
             break
         gone |= more
-    return {name: parents - {root} for name, parents in part.items() if name != root and name not in gone}
+    return {
+        name: parents - {root}
+        for name, parents in part.items()
+        if name != root and name not in gone
+    }
 
 
 def _components(open_parents: Parts) -> list[Parts]:

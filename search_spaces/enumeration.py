@@ -30,7 +30,9 @@ def enumerate_legal(space: Structure) -> Weighted | None:
     return found
 
 
-def _longer(space: Structure, found: Weighted, parameter: Parameter, constraints: list[Expression]) -> Weighted | None:
+def _longer(
+    space: Structure, found: Weighted, parameter: Parameter, constraints: list[Expression]
+) -> Weighted | None:
     values = parameter.values()
     weighted = list(zip(values, parameter.weights(values).tolist(), strict=True))
     longer: Weighted = []

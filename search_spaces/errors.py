@@ -14,7 +14,14 @@ from __future__ import annotations
 
 from typing import Final
 
-FAILURE_KINDS: Final = ("out_of_memory", "non_finite", "timeout", "crashed", "preempted", "missing_metric")
+FAILURE_KINDS: Final = (
+    "out_of_memory",
+    "non_finite",
+    "timeout",
+    "crashed",
+    "preempted",
+    "missing_metric",
+)
 
 
 class AutomlError(Exception):

@@ -23,17 +23,22 @@ class Evaluator:
         reach: whether a constraint reaches a column, shape (number of constraints, d).
     """
 
-    def __init__(self, parameters: Mapping[str, Parameter], constraints: Sequence[Expression]) -> None:
+    def __init__(
+        self, parameters: Mapping[str, Parameter], constraints: Sequence[Expression]
+    ) -> None:
         self.parameters = list(parameters.values())
         order = {name: j for j, name in enumerate(parameters)}
         self.violations = [Violation(constraint, parameters) for constraint in constraints]
         self.reach = np.zeros((len(self.violations), len(order)), dtype=np.bool_)
         for i, violation in enumerate(self.violations):
-            self.reach[i, [order[name] for name in with_ancestors(parameters, violation.names)]] = True
+            self.reach[i, [order[name] for name in with_ancestors(parameters, violation.names)]] = (
+                True
+            )
         self.columns: list[int] = np.flatnonzero(self.reach.any(axis=0)).tolist()
         self._conditions = {
             self.parameters[j].name: [
-                (parent, _Allowed(parameters[parent], values)) for parent, values in self.parameters[j].when.items()
+                (parent, _Allowed(parameters[parent], values))
+                for parent, values in self.parameters[j].when.items()
             ]
             for j in self.columns
         }
@@ -79,7 +84,9 @@ class _Allowed:
 
 
 def _active(
-    conditions: list[tuple[str, _Allowed]], raw: dict[str, RawArray], active: dict[str, BoolArray | None]
+    conditions: list[tuple[str, _Allowed]],
+    raw: dict[str, RawArray],
+    active: dict[str, BoolArray | None],
 ) -> BoolArray | None:
     """Where a parameter is active; None for everywhere."""
     masks = [allowed(raw[parent]) for parent, allowed in conditions]

@@ -110,9 +110,13 @@ class _Bind(ast.NodeTransformer):
 
 def _checked_text(text: object) -> str:
     if not isinstance(text, str) or not text.strip():
-        raise SpaceError(f"a constraint is a text such as 'batch_size * accumulation <= 512', got {show(text)}")
+        raise SpaceError(
+            f"a constraint is a text such as 'batch_size * accumulation <= 512', got {show(text)}"
+        )
     if len(text) > MAX_LENGTH:
-        raise SpaceError(f"a constraint has at most {MAX_LENGTH} characters, got {len(text)}: {show(text)}")
+        raise SpaceError(
+            f"a constraint has at most {MAX_LENGTH} characters, got {len(text)}: {show(text)}"
+        )
     return text.strip()
 
 
@@ -122,9 +126,13 @@ def _parse(text: str) -> ast.expr:
             warnings.simplefilter("ignore")
             tree = ast.parse(text, mode="eval").body
     except SyntaxError as error:
-        raise SpaceError(f"constraint {show(text)} is not well formed at column {error.offset}: {error.msg}") from None
+        raise SpaceError(
+            f"constraint {show(text)} is not well formed at column {error.offset}: {error.msg}"
+        ) from None
     except (ValueError, MemoryError, RecursionError):
-        raise SpaceError(f"constraint {show(text)} is not well formed or nested too deeply") from None
+        raise SpaceError(
+            f"constraint {show(text)} is not well formed or nested too deeply"
+        ) from None
     level, depth, count = [tree], 0, 0
     while level:
         depth, count = depth + 1, count + len(level)
@@ -133,7 +141,12 @@ def _parse(text: str) -> ast.expr:
                 f"a constraint is nested at most {MAX_DEPTH} deep and has at most {MAX_NODES} parts, "
                 f"got more in {show(text)}"
             )
-        level = [child for node in level for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
+        level = [
+            child
+            for node in level
+            for child in ast.iter_child_nodes(node)
+            if isinstance(child, ast.expr)
+        ]
     return tree
 
 
@@ -164,7 +177,11 @@ def _number(value: Any) -> Any:
 
 def _power(base: Any, exponent: Any) -> Any:
     base, exponent = _number(base), _number(exponent)
-    if isinstance(base, int) and isinstance(exponent, int) and base.bit_length() * abs(exponent) > MAX_BITS:
+    if (
+        isinstance(base, int)
+        and isinstance(exponent, int)
+        and base.bit_length() * abs(exponent) > MAX_BITS
+    ):
         base = float(base)  # as a float it overflows at once instead of growing
     result = base**exponent
     if isinstance(result, complex):
@@ -236,7 +253,11 @@ class Compiler:
     def _constant(self, node: ast.Constant) -> Evaluate:
         value = node.value
         big = isinstance(value, int) and value.bit_length() > MAX_BITS
-        if not isinstance(value, bool | int | float | str) or big or (isinstance(value, float) and math.isinf(value)):
+        if (
+            not isinstance(value, bool | int | float | str)
+            or big
+            or (isinstance(value, float) and math.isinf(value))
+        ):
             raise self.refuse(node)
         return lambda params: value
 
@@ -269,7 +290,9 @@ class Compiler:
         if len(pairs) == 1:
             compare, first, second = pairs[0]
             return lambda params: compare(first(params), second(params))
-        return lambda params: all(compare(left(params), right(params)) for compare, left, right in pairs)
+        return lambda params: all(
+            compare(left(params), right(params)) for compare, left, right in pairs
+        )
 
     def _right(self, op: ast.cmpop, node: ast.expr, compare: ast.Compare) -> Evaluate:
         if not isinstance(op, ast.In | ast.NotIn):

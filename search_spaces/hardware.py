@@ -111,13 +111,20 @@ class Hardware:
     def _devices(self) -> str:
         if not self.gpus:
             return "this machine has no CUDA GPU"
-        return "here: " + ", ".join(f"{g.name} ({g.capability[0]}.{g.capability[1]})" for g in self.gpus)
+        return "here: " + ", ".join(
+            f"{g.name} ({g.capability[0]}.{g.capability[1]})" for g in self.gpus
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON data; the inverse is `from_dict`."""
         data = asdict(self)
         data["gpus"] = [{**gpu, "capability": list(gpu["capability"])} for gpu in data["gpus"]]
-        return {**data, "precisions": list(self.precisions), "backends": list(self.backends), "slow": dict(self.slow)}
+        return {
+            **data,
+            "precisions": list(self.precisions),
+            "backends": list(self.backends),
+            "slow": dict(self.slow),
+        }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Hardware:
@@ -133,7 +140,9 @@ def detect() -> Hardware:
     import torch
 
     gpus = _gpus() if torch.cuda.is_available() else ()
-    precisions, slow = (_gpu_precisions(gpus, torch.version.hip is None), {}) if gpus else _cpu_precisions()
+    precisions, slow = (
+        (_gpu_precisions(gpus, torch.version.hip is None), {}) if gpus else _cpu_precisions()
+    )
     return Hardware(
         num_cpus=count_cpus(),
         memory_bytes=memory_limit(),
@@ -224,7 +233,11 @@ def _cpu_precisions() -> tuple[tuple[str, ...], dict[str, str]]:
         "fp16": any(flags.get(f) for f in ("avx512_fp16", "amx_fp16", "fp16_arith")),
     }
     words = {"bf16": "bfloat16", "fp16": "float16"}
-    slow = {p: f"this CPU has no {words[p]} instructions and emulates them" for p, fast in native.items() if not fast}
+    slow = {
+        p: f"this CPU has no {words[p]} instructions and emulates them"
+        for p, fast in native.items()
+        if not fast
+    }
     return ("fp32", *(p for p in ("bf16", "fp16") if _autocasts(p))), slow
 
 

@@ -42,7 +42,9 @@ def check_kinds(constraint: Expression, parameters: Mapping[str, Parameter]) -> 
 def _kinds_of(parameter: Parameter) -> Kinds:
     if not isinstance(parameter, Choice):
         return NUMBER
-    return frozenset("string" if isinstance(choice, str) else "number" for choice in parameter.choices)
+    return frozenset(
+        "string" if isinstance(choice, str) else "number" for choice in parameter.choices
+    )
 
 
 def _infer(node: ast.expr, kinds: Mapping[str, Kinds]) -> Kinds:
@@ -55,11 +57,15 @@ def _infer(node: ast.expr, kinds: Mapping[str, Kinds]) -> Kinds:
     return NUMBER
 
 
-def _need_numbers(constraint: Expression, nodes: list[ast.expr], kinds: Mapping[str, Kinds]) -> None:
+def _need_numbers(
+    constraint: Expression, nodes: list[ast.expr], kinds: Mapping[str, Kinds]
+) -> None:
     for node in nodes:
         if not _infer(node, kinds) & NUMBER:
             part = ast.unparse(node)
-            raise SpaceError(f"constraint {show(str(constraint))} needs a number at {show(part)}, which is a string")
+            raise SpaceError(
+                f"constraint {show(str(constraint))} needs a number at {show(part)}, which is a string"
+            )
 
 
 def _need_alike(constraint: Expression, node: ast.Compare, kinds: Mapping[str, Kinds]) -> None:

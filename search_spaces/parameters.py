@@ -65,7 +65,9 @@ class Float(Parameter):
         self.log = checked_flag(name, "log", log)
         check_bounds(name, self.low, self.high, self.log)
         # Halved, so that the width of the widest interval is finite.
-        self._begin, self._end = (math.log(self.low), math.log(self.high)) if log else (self.low / 2, self.high / 2)
+        self._begin, self._end = (
+            (math.log(self.low), math.log(self.high)) if log else (self.low / 2, self.high / 2)
+        )
         super().__init__(name, default=default, when=when, affects=affects)
 
     @property
@@ -75,10 +77,16 @@ class Float(Parameter):
 
     def check(self, value: Any) -> None:
         """Raise SpaceError unless the value is a finite number within the bounds."""
-        if type(value) is not float and (isinstance(value, bool) or not isinstance(value, int | float)):
-            raise SpaceError(f"{self.name} must be a number, got {show(value)} ({type(value).__name__})")
+        if type(value) is not float and (
+            isinstance(value, bool) or not isinstance(value, int | float)
+        ):
+            raise SpaceError(
+                f"{self.name} must be a number, got {show(value)} ({type(value).__name__})"
+            )
         if not self.low <= value <= self.high:
-            raise SpaceError(f"{self.name} must lie in [{self.low!r}, {self.high!r}], got {show(value)}")
+            raise SpaceError(
+                f"{self.name} must lie in [{self.low!r}, {self.high!r}], got {show(value)}"
+            )
 
     def canonical(self, value: Value) -> float:
         """The value as a float."""
@@ -145,7 +153,10 @@ class Int(Parameter):
         when: When | None = None,
         affects: str | Iterable[str] = ALL,
     ) -> None:
-        self.low, self.high = checked_int_bound(name, "low", low), checked_int_bound(name, "high", high)
+        self.low, self.high = (
+            checked_int_bound(name, "low", low),
+            checked_int_bound(name, "high", high),
+        )
         self.log = checked_flag(name, "log", log)
         check_bounds(name, self.low, self.high, self.log)
         # Where bounds are that close, the two scales are the same, and only the linear one tells neighbours apart.
@@ -163,9 +174,13 @@ class Int(Parameter):
     def check(self, value: Any) -> None:
         """Raise SpaceError unless the value is an int (not a bool, not a float) within the bounds."""
         if type(value) is not int and (isinstance(value, bool) or not isinstance(value, int)):
-            raise SpaceError(f"{self.name} must be an integer, got {show(value)} ({type(value).__name__})")
+            raise SpaceError(
+                f"{self.name} must be an integer, got {show(value)} ({type(value).__name__})"
+            )
         if not self.low <= value <= self.high:
-            raise SpaceError(f"{self.name} must lie in [{self.low}, {self.high}], got {show(value)}")
+            raise SpaceError(
+                f"{self.name} must lie in [{self.low}, {self.high}], got {show(value)}"
+            )
 
     def canonical(self, value: Value) -> int:
         """The value as an int."""
@@ -263,7 +278,9 @@ class Choice(Parameter):
         """Position of the value in the list; raises SpaceError where it is none of it."""
         found = self._index.get(value) if isinstance(value, _SCALARS) else None
         if found is None or isinstance(value, bool) is not isinstance(self.choices[found], bool):
-            listed = ", ".join(map(repr, self.choices[:20])) + (", ..." if len(self.choices) > 20 else "")
+            listed = ", ".join(map(repr, self.choices[:20])) + (
+                ", ..." if len(self.choices) > 20 else ""
+            )
             raise SpaceError(f"{self.name} must be one of {listed}; got {show(value)}")
         return found
 
@@ -307,7 +324,9 @@ class Choice(Parameter):
         num_choices = len(self.choices)
         if self.ordered or num_choices == 1:
             return super().perturb(units, rng)
-        return self.centres((self.raw(units) + rng.integers(1, num_choices, size=len(units))) % num_choices)
+        return self.centres(
+            (self.raw(units) + rng.integers(1, num_choices, size=len(units))) % num_choices
+        )
 
     def domain(self) -> dict[str, Any]:
         """Choices and whether they are ordered."""
@@ -317,7 +336,9 @@ class Choice(Parameter):
         return [repr(list(self.choices)), *(["ordered=True"] if self.ordered else [])]
 
 
-KINDS: Final[Mapping[str, type[Float] | type[Int] | type[Choice]]] = {c.kind: c for c in (Float, Int, Choice)}
+KINDS: Final[Mapping[str, type[Float] | type[Int] | type[Choice]]] = {
+    c.kind: c for c in (Float, Int, Choice)
+}
 
 
 def _unit(units: FloatArray) -> FloatArray:
@@ -333,7 +354,9 @@ def parameter_from_dict(data: Any) -> Parameter:
         SpaceError: the data are not those of a parameter.
     """
     if not isinstance(data, Mapping) or data.get("type") not in list(KINDS):
-        raise SpaceError(f"a parameter is an object whose type is one of {', '.join(KINDS)}; got {show(data)}")
+        raise SpaceError(
+            f"a parameter is an object whose type is one of {', '.join(KINDS)}; got {show(data)}"
+        )
     arguments = {key: value for key, value in data.items() if key != "type"}
     try:
         return KINDS[data["type"]](**arguments)

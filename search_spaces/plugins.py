@@ -30,17 +30,27 @@ class Registry(Generic[T]):
         base: the base class as "module:Class"; an extension is the class that its module defines and names in
             `__all__`, or else the only subclass of the base that it defines.
         separator: between the words of a name; `get` takes `-` and `_` alike.
+        others: further modules of the folder that are not extensions.
     """
 
-    def __init__(self, noun: str, package: str, group: str, base: str, separator: str = "-") -> None:
+    def __init__(
+        self,
+        noun: str,
+        package: str,
+        group: str,
+        base: str,
+        separator: str = "-",
+        others: tuple[str, ...] = (),
+    ) -> None:
         self.noun, self.package, self.group, self.base = noun, package, group, base
         self.separator = separator
+        self._others = {"base", *others}
 
     def names(self) -> list[str]:
         """Sorted names of every extension; imports none of them."""
         spec = util.find_spec(self.package)
         paths = list(spec.submodule_search_locations or ()) if spec else []
-        modules = [m.name for m in pkgutil.iter_modules(paths) if m.name != "base" and m.name[0] != "_"]
+        modules = {m.name for m in pkgutil.iter_modules(paths) if m.name[0] != "_"} - self._others
         own = {name.replace("_", self.separator) for name in modules}
         return sorted(own | {entry.name for entry in _installed(self.group, tuple(sys.path))})
 
@@ -68,11 +78,15 @@ class Registry(Generic[T]):
         base_module, base_name = self.base.split(":")
         base: type[T] = getattr(importlib.import_module(base_module), base_name)
         named = [getattr(module, key) for key in getattr(module, "__all__", ())]
-        classes = [c for c in named or vars(module).values() if inspect.isclass(c) and issubclass(c, base)]
+        classes = [
+            c for c in named or vars(module).values() if inspect.isclass(c) and issubclass(c, base)
+        ]
         own = [c for c in classes if c is not base and (named or c.__module__ == module.__name__)]
         concrete = [c for c in own if not inspect.isabstract(c)]
         if len(concrete) != 1:
-            raise UsageError(f"{module.__name__} must define exactly one {self.noun}, it defines {len(concrete)}")
+            raise UsageError(
+                f"{module.__name__} must define exactly one {self.noun}, it defines {len(concrete)}"
+            )
         return concrete[0]
 
 

@@ -26,7 +26,9 @@ class Walker:
     def __init__(self, evaluator: Evaluator, rng: np.random.Generator) -> None:
         self.evaluator, self.rng = evaluator, rng
 
-    def repair(self, units: FloatArray, rounds: int, held: BoolArray | None = None) -> tuple[FloatArray, BoolArray]:
+    def repair(
+        self, units: FloatArray, rounds: int, held: BoolArray | None = None
+    ) -> tuple[FloatArray, BoolArray]:
         """Points near by that satisfy the constraints.
 
         Args:
@@ -48,7 +50,9 @@ class Walker:
                 break
             for begin in range(0, len(open_rows), CHUNK):
                 rows = open_rows[begin : begin + CHUNK]
-                units[rows] = self._improved(units[rows], distances[begin : begin + CHUNK], free[rows])
+                units[rows] = self._improved(
+                    units[rows], distances[begin : begin + CHUNK], free[rows]
+                )
         ok = np.ones(len(units), dtype=np.bool_)
         ok[open_rows] = False
         return units, ok
@@ -112,13 +116,16 @@ class Walker:
         chosen = self._choose(distances, free)
         candidates = np.empty((count, NUM_CANDIDATES))
         raw: dict[str, RawArray] = {
-            name: np.repeat(column, NUM_CANDIDATES) for name, column in self.evaluator.raw(units).items()
+            name: np.repeat(column, NUM_CANDIDATES)
+            for name, column in self.evaluator.raw(units).items()
         }
         for j in np.unique(chosen).tolist():
             rows, parameter = np.flatnonzero(chosen == j), self.evaluator.parameters[j]
             candidates[rows] = self._candidates(parameter, units[rows, j])
             column = raw[parameter.name].reshape(count, NUM_CANDIDATES)
-            column[rows] = parameter.raw(candidates[rows].ravel()).reshape(len(rows), NUM_CANDIDATES)
+            column[rows] = parameter.raw(candidates[rows].ravel()).reshape(
+                len(rows), NUM_CANDIDATES
+            )
         totals = self.evaluator.distances(raw).sum(axis=1).reshape(count, NUM_CANDIDATES)
         best = totals <= totals.min(axis=1, keepdims=True)
         pick = np.argmax(best * self.rng.random(best.shape), axis=1)

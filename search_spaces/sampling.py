@@ -36,7 +36,10 @@ def connected_parts(space: Structure) -> list[Structure]:
             groups.remove(group)
             names, texts = names | group[0], group[1] + texts
         groups.append((names, texts))
-    chosen = [([p for name, p in space.parameters.items() if name in names], texts) for names, texts in groups]
+    chosen = [
+        ([p for name, p in space.parameters.items() if name in names], texts)
+        for names, texts in groups
+    ]
     return [Structure(*parameters, constraints=texts) for parameters, texts in chosen]
 
 
@@ -51,7 +54,10 @@ class Sampler:
         """`count` legal configurations of the part; raises SpaceError where none is found."""
         if self._method == "enumerate":
             configurations, probabilities = self._enumerated
-            return [configurations[i] for i in rng.choice(len(configurations), size=count, p=probabilities)]
+            return [
+                configurations[i]
+                for i in rng.choice(len(configurations), size=count, p=probabilities)
+            ]
         return self._reject(rng, count) if self._method == "reject" else self._walk(rng, count)
 
     @cached_property
@@ -87,7 +93,9 @@ class Sampler:
         if found is None:
             return [], np.zeros(0)
         if not found:
-            raise SpaceError(f"no configuration satisfies the constraints ({self._texts()}), all were tried; relax one")
+            raise SpaceError(
+                f"no configuration satisfies the constraints ({self._texts()}), all were tried; relax one"
+            )
         weights = np.array([weight for _, weight in found])
         return [params for params, _ in found], weights / weights.sum()
 
@@ -110,18 +118,26 @@ class Sampler:
         """Legal points, shape (n, d), spread over the legal part of the cube."""
         rng = np.random.default_rng(0)
         walker = Walker(self.evaluator, rng)
-        units, ok = walker.repair(rng.random((NUM_SEEDS, len(self.part))), rounds=30 + 10 * len(self.part.constraints))
+        units, ok = walker.repair(
+            rng.random((NUM_SEEDS, len(self.part))), rounds=30 + 10 * len(self.part.constraints)
+        )
         units = units[ok]
         for _ in range(BURN_IN):
             units = walker.sweep(units)
-        exact = np.array([self.part.satisfied(params) for params in self.part.decode(units)], dtype=np.bool_)
+        exact = np.array(
+            [self.part.satisfied(params) for params in self.part.decode(units)], dtype=np.bool_
+        )
         if not exact.any():
-            raise SpaceError(f"no configuration was found that satisfies the constraints ({self._texts()}); relax one")
+            raise SpaceError(
+                f"no configuration was found that satisfies the constraints ({self._texts()}); relax one"
+            )
         legal: FloatArray = units[exact]
         return legal
 
 
-def neighbours(space: Structure, params: Config, rng: np.random.Generator, count: int) -> list[Config]:
+def neighbours(
+    space: Structure, params: Config, rng: np.random.Generator, count: int
+) -> list[Config]:
     """See `Space.neighbours`."""
     base = space.encode([params])[0]
     known = {space.key(params)}
@@ -129,7 +145,13 @@ def neighbours(space: Structure, params: Config, rng: np.random.Generator, count
     for attempt in range(8):
         units = _perturbed(space, base, rng, 2 * (count - len(found)) + 4)
         if space.constraints:
-            units = _fitted(space, units, ~np.isnan(base) & (units != base), rng, rounds=0 if attempt < 2 else 20)
+            units = _fitted(
+                space,
+                units,
+                ~np.isnan(base) & (units != base),
+                rng,
+                rounds=0 if attempt < 2 else 20,
+            )
         for candidate in _decoded(space, units, base, params):
             key = space.key(candidate)
             if key not in known and space.satisfied(candidate):
@@ -145,7 +167,11 @@ def _decoded(space: Structure, units: FloatArray, base: FloatArray, params: Conf
     found = space.decode(units)
     for candidate, row in zip(found, (units == base).tolist(), strict=True):
         candidate.update(
-            {n: params[n] for n, same in zip(space.parameters, row, strict=True) if same and n in candidate}
+            {
+                n: params[n]
+                for n, same in zip(space.parameters, row, strict=True)
+                if same and n in candidate
+            }
         )
     return found
 
@@ -162,7 +188,9 @@ def _fitted(
     return fitted[ok]
 
 
-def _perturbed(space: Structure, base: FloatArray, rng: np.random.Generator, count: int) -> FloatArray:
+def _perturbed(
+    space: Structure, base: FloatArray, rng: np.random.Generator, count: int
+) -> FloatArray:
     """Coordinates, shape (count, d), with one or two active ones of `base` changed and inactive ones drawn."""
     rows = np.where(np.isnan(base), rng.random((count, len(base))), base)
     parameters = list(space.parameters.values())
@@ -177,7 +205,9 @@ def _perturbed(space: Structure, base: FloatArray, rng: np.random.Generator, cou
     return rows
 
 
-def repaired(space: Structure, params: Config, rng: np.random.Generator, tries: int = 8) -> Config | None:
+def repaired(
+    space: Structure, params: Config, rng: np.random.Generator, tries: int = 8
+) -> Config | None:
     """A legal configuration with few and small changes to one that violates constraints; None where none was found."""
     base = space.encode([params])[0]
     start = np.where(np.isnan(base), rng.random((tries, len(base))), base)

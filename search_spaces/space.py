@@ -50,7 +50,9 @@ class Space(Structure):
         for sampler in self._samplers:
             drawn = sampler.draw(rng, count)
             for name, parameter in sampler.part.parameters.items():
-                columns[name] = [params[name] if name in params else parameter.middle() for params in drawn]
+                columns[name] = [
+                    params[name] if name in params else parameter.middle() for params in drawn
+                ]
         for name, parameter in self.parameters.items():
             if name not in columns:
                 columns[name] = parameter.from_units(rng.random(count))

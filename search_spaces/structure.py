@@ -25,7 +25,11 @@ Config = dict[str, Value]
 class Structure:
     """Parameters, conditions and constraints: what is legal, and the codec to the unit cube. `Space` adds drawing."""
 
-    def __init__(self, *parameters: Parameter, constraints: str | Expression | Iterable[str | Expression] = ()) -> None:
+    def __init__(
+        self,
+        *parameters: Parameter,
+        constraints: str | Expression | Iterable[str | Expression] = (),
+    ) -> None:
         self.parameters: dict[str, Parameter] = parents_first(_by_name(parameters))
         check_conditions(self.parameters)
         given = [constraints] if isinstance(constraints, str | Expression) else list(constraints)
@@ -46,7 +50,9 @@ class Structure:
         for name in constraint.names:
             if name not in self.parameters:
                 hint = nearest(name, list(self.parameters))
-                raise SpaceError(f"constraint {show(str(constraint))} names the unknown parameter {name!r}: {hint}")
+                raise SpaceError(
+                    f"constraint {show(str(constraint))} names the unknown parameter {name!r}: {hint}"
+                )
         check_kinds(constraint, self.parameters)
 
     # What a configuration is
@@ -81,13 +87,17 @@ class Structure:
             raise SpaceError(f"a configuration maps names to values, got {show(params)}")
         for name in params:
             if name not in self.parameters:
-                raise SpaceError(f"unknown parameter {name!r}: {nearest(str(name), list(self.parameters))}")
+                raise SpaceError(
+                    f"unknown parameter {name!r}: {nearest(str(name), list(self.parameters))}"
+                )
         for name, value in params.items():
             self.parameters[name].check(value)
         active = self.active(params)
         missing = [name for name in active if name not in params]
         if missing:
-            raise SpaceError(f"{missing[0]} is active and needs a value, the configuration has none")
+            raise SpaceError(
+                f"{missing[0]} is active and needs a value, the configuration has none"
+            )
         for name in params:
             if name not in active:
                 raise SpaceError(
@@ -100,7 +110,9 @@ class Structure:
 
     def _condition(self, name: str) -> str:
         when = self.parameters[name].when
-        return " and ".join(f"{parent} is {' or '.join(map(repr, values))}" for parent, values in when.items())
+        return " and ".join(
+            f"{parent} is {' or '.join(map(repr, values))}" for parent, values in when.items()
+        )
 
     def legal(self, params: Params) -> bool:
         """Whether `check` passes."""
@@ -168,8 +180,13 @@ class Structure:
         """
         array = np.asarray(units, dtype=np.float64)
         if array.ndim != 2 or array.shape[1] != len(self._names):
-            raise SpaceError(f"coordinates must have shape (n, {len(self._names)}), got {array.shape}")
-        columns = {name: self._column(p, array[:, j]) for j, (name, p) in enumerate(self.parameters.items())}
+            raise SpaceError(
+                f"coordinates must have shape (n, {len(self._names)}), got {array.shape}"
+            )
+        columns = {
+            name: self._column(p, array[:, j])
+            for j, (name, p) in enumerate(self.parameters.items())
+        }
         return self._assembled(columns, len(array))
 
     @staticmethod
@@ -178,7 +195,10 @@ class Structure:
         if not absent.any():
             return parameter.from_units(units)
         values = parameter.from_units(np.where(absent, 0.5, units))
-        return [parameter.middle() if gone else value for value, gone in zip(values, absent.tolist(), strict=True)]
+        return [
+            parameter.middle() if gone else value
+            for value, gone in zip(values, absent.tolist(), strict=True)
+        ]
 
     def _assembled(self, columns: Mapping[str, list[Value]], count: int) -> list[Config]:
         """Configurations from a column of values for every parameter, what is inactive left out."""
@@ -197,7 +217,9 @@ class Structure:
             mask = [True] * count
             for parent, allowed in self._conditional.get(name, ()):
                 above, values = masks[parent], columns[parent]
-                mask = [m and a and v in allowed for m, a, v in zip(mask, above, values, strict=True)]
+                mask = [
+                    m and a and v in allowed for m, a, v in zip(mask, above, values, strict=True)
+                ]
             masks[name] = mask
         return list(masks.values())
 
@@ -211,7 +233,11 @@ class Structure:
 
         Fast, in float64: where integers exceed 2**53 or arithmetic has no result, `satisfied` has the last word.
         """
-        return self.evaluator.satisfied(units) if self.constraints else np.ones(len(units), dtype=np.bool_)
+        return (
+            self.evaluator.satisfied(units)
+            if self.constraints
+            else np.ones(len(units), dtype=np.bool_)
+        )
 
     # As text and data
 
@@ -249,7 +275,9 @@ class Structure:
     def __repr__(self) -> str:
         lines = [f"    {parameter!r}," for parameter in self.parameters.values()]
         if self.constraints:
-            lines.append(f"    constraints={[str(constraint) for constraint in self.constraints]!r},")
+            lines.append(
+                f"    constraints={[str(constraint) for constraint in self.constraints]!r},"
+            )
         return "\n".join(["Space(", *lines, ")"])
 
 
@@ -257,9 +285,13 @@ def _by_name(parameters: Iterable[Parameter]) -> dict[str, Parameter]:
     found: dict[str, Parameter] = {}
     for parameter in parameters:
         if not isinstance(parameter, Parameter):
-            raise SpaceError(f"a space is made of Float, Int and Choice parameters, got {show(parameter)}")
+            raise SpaceError(
+                f"a space is made of Float, Int and Choice parameters, got {show(parameter)}"
+            )
         if parameter.name in found:
-            raise SpaceError(f"names of parameters must differ, {parameter.name!r} is given twice; rename one")
+            raise SpaceError(
+                f"names of parameters must differ, {parameter.name!r} is given twice; rename one"
+            )
         found[parameter.name] = parameter
     if not found:
         raise SpaceError("a space needs at least one parameter, got none")

@@ -55,7 +55,11 @@ def show(value: object) -> str:
 
 def checked_name(name: object) -> str:
     """The name, if it is an identifier (so that constraints can name it); else SpaceError."""
-    fits = isinstance(name, str) and name.isidentifier() and unicodedata.normalize("NFKC", name) == name
+    fits = (
+        isinstance(name, str)
+        and name.isidentifier()
+        and unicodedata.normalize("NFKC", name) == name
+    )
     if not isinstance(name, str) or not fits or len(name) > MAX_NAME:
         raise SpaceError(
             f"a parameter's name is made of letters, digits and underscores, does not begin with a digit and has at "
@@ -75,7 +79,11 @@ def checked_bound(name: object, which: str, value: object) -> float:
     """The bound as a float, if it is finite; else SpaceError."""
     value = plain(value)
     try:
-        bound = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+        bound = (
+            float(value)
+            if isinstance(value, int | float) and not isinstance(value, bool)
+            else math.nan
+        )
     except OverflowError:
         bound = math.nan
     if not math.isfinite(bound):
@@ -87,24 +95,36 @@ def checked_int_bound(name: object, which: str, value: object) -> int:
     """The bound, if it is an int that 64 bits hold; else SpaceError."""
     value = plain(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        hint = "; use Float for real numbers" if isinstance(value, float) and math.isfinite(value) else ""
+        hint = (
+            "; use Float for real numbers"
+            if isinstance(value, float) and math.isfinite(value)
+            else ""
+        )
         raise SpaceError(f"{which} of {show(name)} must be an integer, got {show(value)}{hint}")
     if abs(value) > MAX_INT:
-        raise SpaceError(f"{which} of {show(name)} must lie within plus or minus 2**63 - 1, got {show(value)}")
+        raise SpaceError(
+            f"{which} of {show(name)} must lie within plus or minus 2**63 - 1, got {show(value)}"
+        )
     return int(value)
 
 
 def check_bounds(name: object, low: float, high: float, log: bool) -> None:
     """Raise SpaceError where bounds are reversed, or not above 0 on a logarithmic scale."""
     if low > high:
-        raise SpaceError(f"low of {show(name)} must not be above high, got low={low!r}, high={high!r}; swap them")
+        raise SpaceError(
+            f"low of {show(name)} must not be above high, got low={low!r}, high={high!r}; swap them"
+        )
     if log and low <= 0:
-        raise SpaceError(f"low of {show(name)} must be above 0 on a log scale, got {low!r}; raise it or drop log=True")
+        raise SpaceError(
+            f"low of {show(name)} must be above 0 on a log scale, got {low!r}; raise it or drop log=True"
+        )
 
 
 def checked_choices(name: object, choices: object) -> tuple[Value, ...]:
     """The choices, if there are any and they are plain values, all different; else SpaceError."""
-    if isinstance(choices, str | bytes | Mapping | set | frozenset) or not isinstance(choices, Iterable):
+    if isinstance(choices, str | bytes | Mapping | set | frozenset) or not isinstance(
+        choices, Iterable
+    ):
         raise SpaceError(f"choices of {show(name)} must be a list, got {show(choices)}")
     found = tuple(map(plain, choices))
     if not found:
@@ -130,23 +150,37 @@ def checked_when(name: str, when: object) -> dict[str, tuple[Value, ...]]:
     if when is None:
         return {}
     if not isinstance(when, Mapping):
-        raise SpaceError(f"when of {name!r} must map a parent's name to its value or values, got {show(when)}")
+        raise SpaceError(
+            f"when of {name!r} must map a parent's name to its value or values, got {show(when)}"
+        )
     conditions: dict[str, tuple[Value, ...]] = {}
     for parent, values in when.items():
         checked_name(parent)
         allowed = [plain(value) for value in as_list(values)]
         if not allowed or not all(map(is_value, allowed)):
-            raise SpaceError(f"when of {name!r} must give {parent!r} a value or a list of values, got {show(values)}")
+            raise SpaceError(
+                f"when of {name!r} must give {parent!r} a value or a list of values, got {show(values)}"
+            )
         if parent == name:
-            raise SpaceError(f"when of {name!r} must name another parameter, it names {name!r} itself")
-        known = dict.fromkeys((isinstance(value, bool), value) for value in allowed)  # True and 1 are equal keys
+            raise SpaceError(
+                f"when of {name!r} must name another parameter, it names {name!r} itself"
+            )
+        known = dict.fromkeys(
+            (isinstance(value, bool), value) for value in allowed
+        )  # True and 1 are equal keys
         conditions[parent] = tuple(value for _, value in known)
     return conditions
 
 
 def checked_affects(name: str, affects: object) -> frozenset[str]:
     """What a parameter affects, as a set of members of `ALL`; else SpaceError."""
-    items = [affects] if isinstance(affects, str) else list(affects) if isinstance(affects, Iterable) else [affects]
+    items = (
+        [affects]
+        if isinstance(affects, str)
+        else list(affects)
+        if isinstance(affects, Iterable)
+        else [affects]
+    )
     unknown = [item for item in items if not isinstance(item, str) or item not in ALL]
     if unknown or not items:
         raise SpaceError(

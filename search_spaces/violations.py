@@ -72,7 +72,9 @@ class Violation:
     def __call__(self, columns: Columns, count: int) -> FloatArray:
         """Distances, shape (count,), given what `Parameter.raw` has for every name, shape (count,) each."""
         with np.errstate(all="ignore"):
-            distance = np.broadcast_to(np.asarray(self._distance(columns), dtype=np.float64), (count,))
+            distance = np.broadcast_to(
+                np.asarray(self._distance(columns), dtype=np.float64), (count,)
+            )
         found: FloatArray = np.nan_to_num(distance, nan=NO_RESULT, posinf=NO_RESULT)
         return found
 
@@ -85,7 +87,8 @@ class Violation:
         if isinstance(node, ast.Compare):
             pairs = zip(itertools.pairwise([node.left, *node.comparators]), node.ops, strict=True)
             parts = [
-                self._pair(left, _NEGATED[type(op)] if negated else type(op), right) for (left, right), op in pairs
+                self._pair(left, _NEGATED[type(op)] if negated else type(op), right)
+                for (left, right), op in pairs
             ]
             return _joined(parts, not negated)
         value = self._number(node)
@@ -106,7 +109,9 @@ class Violation:
         """Whether a string can come out."""
         if isinstance(node, ast.Name):
             parameter = self._parameters[node.id]
-            return isinstance(parameter, Choice) and any(isinstance(choice, str) for choice in parameter.choices)
+            return isinstance(parameter, Choice) and any(
+                isinstance(choice, str) for choice in parameter.choices
+            )
         if isinstance(node, ast.Tuple | ast.List | ast.Set):
             return any(map(self._textual, node.elts))
         return isinstance(node, ast.Constant) and isinstance(node.value, str)
@@ -150,13 +155,23 @@ class Violation:
             value = float("nan") if isinstance(node.value, str) else float(node.value)  # type: ignore[arg-type]
             return lambda columns: value
         if isinstance(node, ast.BinOp):
-            apply, left, right = _BINARY[type(node.op)], self._number(node.left), self._number(node.right)
+            apply, left, right = (
+                _BINARY[type(node.op)],
+                self._number(node.left),
+                self._number(node.right),
+            )
             return lambda columns: apply(left(columns), right(columns))
         if isinstance(node, ast.UnaryOp) and not isinstance(node.op, ast.Not):
-            sign, operand = (-1.0 if isinstance(node.op, ast.USub) else 1.0), self._number(node.operand)
+            sign, operand = (
+                (-1.0 if isinstance(node.op, ast.USub) else 1.0),
+                self._number(node.operand),
+            )
             return lambda columns: sign * operand(columns)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            function, arguments = _FUNCTIONS[node.func.id], [self._number(argument) for argument in node.args]
+            function, arguments = (
+                _FUNCTIONS[node.func.id],
+                [self._number(argument) for argument in node.args],
+            )
             return lambda columns: function(*[argument(columns) for argument in arguments])
         truth = self._condition(node, False)
         return lambda columns: np.asarray(truth(columns) == 0, dtype=np.float64)
@@ -165,7 +180,9 @@ class Violation:
         parameter = self._parameters[name]
         if not isinstance(parameter, Choice):
             return lambda columns: columns[name]
-        table = np.array([np.nan if isinstance(choice, str) else float(choice) for choice in parameter.choices])
+        table = np.array(
+            [np.nan if isinstance(choice, str) else float(choice) for choice in parameter.choices]
+        )
         return lambda columns: table[columns[name]]
 
 

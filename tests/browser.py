@@ -49,9 +49,16 @@ def install() -> str | None:
         return found
     attempts = [[sys.executable, "-m", "playwright", "install", "chromium"]]
     if hasattr(os, "geteuid") and os.geteuid() == 0 and shutil.which("apt-get"):
-        attempts += [["apt-get", "update", "-q"], ["apt-get", "install", "-yq", "--no-install-recommends", "chromium"]]
+        attempts += [
+            ["apt-get", "update", "-q"],
+            ["apt-get", "install", "-yq", "--no-install-recommends", "chromium"],
+        ]
     for command in attempts:
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "stdin": subprocess.DEVNULL}
+        quiet = {
+            "stdout": subprocess.DEVNULL,
+            "stderr": subprocess.DEVNULL,
+            "stdin": subprocess.DEVNULL,
+        }
         try:
             subprocess.run(command, check=False, timeout=240, **quiet)  # type: ignore[call-overload]
         except (OSError, subprocess.TimeoutExpired):

@@ -30,7 +30,9 @@ def frozen_heap() -> None:
 
 
 def blocks(path: Path, language: str) -> list[str]:
-    return [code for kind, code in BLOCK.findall(path.read_text(encoding="utf-8")) if kind == language]
+    return [
+        code for kind, code in BLOCK.findall(path.read_text(encoding="utf-8")) if kind == language
+    ]
 
 
 def shown(path: Path) -> str:
@@ -41,7 +43,9 @@ def shown(path: Path) -> str:
 def test_the_python_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every block of a page, one after the other in one module; the suggester is a quick one."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(automl, "sweep", partial(automl.sweep, suggester="sobol", dispatcher="inline"))
+    monkeypatch.setattr(
+        automl, "sweep", partial(automl.sweep, suggester="sobol", dispatcher="inline")
+    )
     monkeypatch.setattr(automl, "Optimizer", partial(automl.Optimizer, suggester="sobol"))
     names: dict[str, object] = {"__name__": "page"}
     for code in blocks(path, "python"):
@@ -77,11 +81,19 @@ def test_the_commands_exist(path: Path) -> None:
         if isinstance(command, click.Group):
             assert rest[0] in command.commands, line
             command = command.commands[rest[0]]
-        known = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
-        assert [word for word in rest if word.startswith("--") and word.split("=")[0] not in known] == [], line
+        known = {
+            name
+            for parameter in command.params
+            for name in (*parameter.opts, *parameter.secondary_opts)
+        }
+        assert [
+            word for word in rest if word.startswith("--") and word.split("=")[0] not in known
+        ] == [], line
 
 
-def test_the_site_builds_without_a_broken_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_site_builds_without_a_broken_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("material")
     pytest.importorskip("mkdocstrings_handlers.python")
     from mkdocs.commands.build import build
@@ -98,7 +110,9 @@ def test_the_site_builds_without_a_broken_link(tmp_path: Path, monkeypatch: pyte
     page = (tmp_path / "site" / "reference" / "python" / "index.html").read_text(encoding="utf-8")
     assert "LedgerStorage" in page
     assert "https://fonts" not in page
-    commands = (tmp_path / "site" / "reference" / "command-line" / "index.html").read_text(encoding="utf-8")
+    commands = (tmp_path / "site" / "reference" / "command-line" / "index.html").read_text(
+        encoding="utf-8"
+    )
     assert all(f"automl {verb}" in commands for verb in COMMANDS)
 
 

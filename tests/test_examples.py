@@ -45,22 +45,34 @@ def test_an_example(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_every_example_is_described() -> None:
     told = (EXAMPLES / "README.md").read_text()
-    notebooks = [f"notebooks/{path.name}" for path in sorted((EXAMPLES / "notebooks").glob("*.ipynb"))]
+    notebooks = [
+        f"notebooks/{path.name}" for path in sorted((EXAMPLES / "notebooks").glob("*.ipynb"))
+    ]
     assert len(FILES) >= 5
-    assert [name for name in [*(f"{name}.py" for name in FILES), *notebooks] if f"`{name}`" not in told] == []
+    assert [
+        name for name in [*(f"{name}.py" for name in FILES), *notebooks] if f"`{name}`" not in told
+    ] == []
 
 
-@pytest.mark.parametrize("path", sorted((EXAMPLES / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted((EXAMPLES / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem
+)
 def test_a_notebook(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(EXAMPLES.parent))
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     notebook = nbformat.read(path, as_version=4)
-    assert all(not cell.get("outputs") for cell in notebook.cells), "outputs are not kept in the repository"
-    client = nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}})
+    assert all(not cell.get("outputs") for cell in notebook.cells), (
+        "outputs are not kept in the repository"
+    )
+    client = nbclient.NotebookClient(
+        notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}
+    )
     client.execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     kinds = {kind for output in outputs for kind in output.get("data", {})}
     assert {"text/html", "application/vnd.plotly.v1+json"} <= kinds
     if path.stem == "first_sweep":
         pages = [output.get("data", {}).get("text/html", "") for output in outputs]
-        assert any("finished, 12 of 12 trials" in page for page in pages), "the sweep shows how it goes on"
+        assert any("finished, 12 of 12 trials" in page for page in pages), (
+            "the sweep shows how it goes on"
+        )

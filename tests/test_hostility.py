@@ -19,11 +19,11 @@ import torch
 from click.testing import CliRunner
 
 from automl.cli import cli
+from automl.core.spec import SweepSpec
 from automl.errors import UsageError
 from automl.ledger import Ledger
-from automl.spec import SweepSpec
-from workers import checkpoint
-from workers.checkpoint import Checkpoint
+from workers.training import checkpoint
+from workers.training.checkpoint import Checkpoint
 
 ROOT = Path(__file__).parents[1]
 CONFIG = "name: toy\nspace: {x: {low: 0.0, high: 1.0, default: 0.5}}\ngoals: minimize loss\nsuggester: sobol\n"
@@ -42,7 +42,16 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     os.chdir(folder / "home")
     Path("toy.yaml").write_text(CONFIG)
     Path("mine.py").write_text(OBJECTIVE)
-    done = automl("sweep", "toy.yaml", "--objective", "mine.py:objective", "--dispatcher", "inline", "--trials", "2")
+    done = automl(
+        "sweep",
+        "toy.yaml",
+        "--objective",
+        "mine.py:objective",
+        "--dispatcher",
+        "inline",
+        "--trials",
+        "2",
+    )
     os.chdir(before)
     assert done.exit_code == 0, done.output
     return folder
@@ -59,8 +68,14 @@ def automl(*arguments: str) -> Any:
 
 
 def files(folder: Path) -> set[str]:
-    found = {str(path.relative_to(folder)) for path in folder.rglob("*") if "__pycache__" not in path.parts}
-    return {name for name in found if not name.endswith(("-wal", "-shm"))}  # of SQLite, they come and go
+    found = {
+        str(path.relative_to(folder))
+        for path in folder.rglob("*")
+        if "__pycache__" not in path.parts
+    }
+    return {
+        name for name in found if not name.endswith(("-wal", "-shm"))
+    }  # of SQLite, they come and go
 
 
 @pytest.mark.parametrize("name", NAMES, ids=ascii)
@@ -71,14 +86,24 @@ def test_a_hostile_name_is_refused_everywhere(folder: Path, name: str) -> None:
         ["sweep", "toy.yaml", *options, f"--name={name}"],
         ["sweep", "toy.yaml", *options, f"name={json.dumps(name)}"],
     ]
-    given += [[verb, "--", name] for verb in ("status", "trials", "best", "stop", "resume", "report")]
-    given += [["delete", "--yes", "--", name], ["logs", "--", name, "0"], ["compare", "--", "toy", name]]
+    given += [
+        [verb, "--", name] for verb in ("status", "trials", "best", "stop", "resume", "report")
+    ]
+    given += [
+        ["delete", "--yes", "--", name],
+        ["logs", "--", name, "0"],
+        ["compare", "--", "toy", name],
+    ]
     for arguments in given:
         done = automl(*arguments)
         assert done.exit_code == 2, (arguments, done.output)
         assert isinstance(done.exception, SystemExit), (arguments, done.exception)
-        assert "\n" not in done.stderr.partition("Error: ")[2].strip(), "a name makes no line of its own"
-        assert not set(done.stderr) & set("\u202e\u2066\u200b\0\r\ufeff"), "a name is shown, not obeyed"
+        assert "\n" not in done.stderr.partition("Error: ")[2].strip(), (
+            "a name makes no line of its own"
+        )
+        assert not set(done.stderr) & set("\u202e\u2066\u200b\0\r\ufeff"), (
+            "a name is shown, not obeyed"
+        )
     assert files(folder) == before
 
 
@@ -115,8 +140,12 @@ HEADERS = [
 ]
 
 
-@pytest.mark.parametrize("kind", ["pickle", "torch", "manifest", *range(len(HEADERS)), "pipe", "device", "leaving"])
-def test_a_poisoned_checkpoint_is_passed_over_and_nothing_of_it_is_run(tmp_path: Path, kind: str | int) -> None:
+@pytest.mark.parametrize(
+    "kind", ["pickle", "torch", "manifest", *range(len(HEADERS)), "pipe", "device", "leaving"]
+)
+def test_a_poisoned_checkpoint_is_passed_over_and_nothing_of_it_is_run(
+    tmp_path: Path, kind: str | int
+) -> None:
     made = [Checkpoint({"a": torch.full((2,), float(n))}, {}, {"updates": n}) for n in (1, 2)]
     checkpoint.save(tmp_path, 1, made[0])
     path = checkpoint.save(tmp_path, 2, made[1])
@@ -170,7 +199,14 @@ def test_a_configuration_cannot_name_code_or_hold_a_password(folder: Path, line:
     Path("hostile.yaml").write_text("\n".join([*kept, line]) + "\n")
     before = files(folder)
     done = automl(
-        "sweep", "hostile.yaml", "--objective", "mine.py:objective", "--dispatcher", "inline", "--trials", "1"
+        "sweep",
+        "hostile.yaml",
+        "--objective",
+        "mine.py:objective",
+        "--dispatcher",
+        "inline",
+        "--trials",
+        "1",
     )
     assert done.exit_code == 2, done.output
     assert isinstance(done.exception, SystemExit)
@@ -181,10 +217,23 @@ def test_a_configuration_cannot_name_code_or_hold_a_password(folder: Path, line:
 def test_a_ledger_cannot_name_code(folder: Path) -> None:
     """What a ledger says is looked up among the installed names, and is data everywhere else."""
     store = Ledger.open(".automl")
-    for key, value in (("suggester", "os.system"), ("stopper", "mine:objective"), ("workload", "mine.objective")):
+    for key, value in (
+        ("suggester", "os.system"),
+        ("stopper", "mine:objective"),
+        ("workload", "mine.objective"),
+    ):
         spec = store.spec("toy").to_dict()
         store.replace_spec("toy", SweepSpec.from_dict({**spec, key: value}))
-        done = automl("resume", "toy", "--trials", "9", "--objective", "mine.py:objective", "--dispatcher", "inline")
+        done = automl(
+            "resume",
+            "toy",
+            "--trials",
+            "9",
+            "--objective",
+            "mine.py:objective",
+            "--dispatcher",
+            "inline",
+        )
         assert done.exit_code == 2, (key, done.output)
         assert isinstance(done.exception, SystemExit)
         store.replace_spec("toy", SweepSpec.from_dict(spec))
@@ -219,7 +268,10 @@ def test_nothing_is_unpickled_or_evaluated_but_what_this_process_sent_itself() -
             if used:
                 found[str(file.relative_to(ROOT))] = used
     found = {name: used for name, used in found.items() if not harmless(name, used)}
-    assert found == {"automl/dispatch/pickling.py": {"cloudpickle.loads"}, "workers/actor.py": {"cloudpickle.loads"}}
+    assert found == {
+        "automl/dispatch/_pickling.py": {"cloudpickle.loads"},
+        "workers/runtime/actor.py": {"cloudpickle.loads"},
+    }
 
 
 def harmless(name: str, used: set[str]) -> bool:
@@ -235,15 +287,30 @@ def test_a_password_of_the_environment_is_nowhere_to_be_seen(folder: Path) -> No
     names = ("PGPASSWORD", "RAY_AUTH_TOKEN", "AWS_SECRET_ACCESS_KEY")
     environment = {**os.environ, **dict.fromkeys(names, secret), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "automl"]
-    sweep = ["sweep", "toy.yaml", "--objective", "mine.py:objective", "--dispatcher", "inline", "--trials", "2"]
+    sweep = [
+        "sweep",
+        "toy.yaml",
+        "--objective",
+        "mine.py:objective",
+        "--dispatcher",
+        "inline",
+        "--trials",
+        "2",
+    ]
     shown = ""
     for arguments in (
         sweep,
         ["trials", "toy-2", "--json"],
         ["sweep", "toy.yaml", "--store", "postgresql://127.0.0.1:1/x"],
     ):
-        done = subprocess.run([*command, *arguments], capture_output=True, text=True, env=environment, check=False)
+        done = subprocess.run(
+            [*command, *arguments], capture_output=True, text=True, env=environment, check=False
+        )
         shown += done.stdout + done.stderr
     assert "ValueError" in shown
     assert secret not in shown
-    assert not [path for path in folder.rglob("*") if path.is_file() and secret.encode() in path.read_bytes()]
+    assert not [
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and secret.encode() in path.read_bytes()
+    ]

@@ -21,11 +21,11 @@ LIGHT = (
     "automl",
     "automl.config",
     "automl.errors",
-    "automl.goals",
+    "automl.core.goals",
     "automl.ledger",
-    "automl.snapshot",
-    "automl.spec",
-    "automl.trial",
+    "automl.core.snapshot",
+    "automl.core.spec",
+    "automl.core.trial",
     "search_spaces",
     "search_spaces.expressions",
     "search_spaces.hardware",
@@ -34,7 +34,7 @@ LIGHT = (
     "workers.context",
     "workers.parallel",
     "workers.protocol",
-    "workers.workloads.base",
+    "workers.workload",
 )
 
 
@@ -43,7 +43,9 @@ def name_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-MODULES = {name_of(path): path for package in ALLOWED for path in sorted((ROOT / package).rglob("*.py"))}
+MODULES = {
+    name_of(path): path for package in ALLOWED for path in sorted((ROOT / package).rglob("*.py"))
+}
 
 
 def imports(module: str, everywhere: bool) -> Iterator[str]:
@@ -58,7 +60,8 @@ def imports(module: str, everywhere: bool) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom):
             yield from targets(node, package)
         elif everywhere or not (
-            isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) or typing_only(node)
+            isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            or typing_only(node)
         ):
             nodes.extend(ast.iter_child_nodes(node))
 
@@ -93,11 +96,16 @@ def test_imports_go_one_way(package: str) -> None:
 
 
 def test_no_module_level_cycles() -> None:
-    graph = {module: sorted(set(imports(module, everywhere=False)) & set(MODULES) - {module}) for module in MODULES}
+    graph = {
+        module: sorted(set(imports(module, everywhere=False)) & set(MODULES) - {module})
+        for module in MODULES
+    }
     done: set[str] = set()
     for start in graph:
         path: list[str] = []
-        walk: list[tuple[str, Iterator[str]]] = [] if start in done else [(start, iter(graph[start]))]
+        walk: list[tuple[str, Iterator[str]]] = (
+            [] if start in done else [(start, iter(graph[start]))]
+        )
         path += [start] if walk else []
         while walk:
             module, rest = walk[-1]
@@ -107,7 +115,9 @@ def test_no_module_level_cycles() -> None:
                 walk.pop()
                 path.pop()
                 continue
-            assert following not in path, "cycle: " + " -> ".join([*path[path.index(following) :], following])
+            assert following not in path, "cycle: " + " -> ".join(
+                [*path[path.index(following) :], following]
+            )
             if following not in done:
                 walk.append((following, iter(graph[following])))
                 path.append(following)
@@ -122,5 +132,7 @@ def test_what_the_light_commands_need_stays_light() -> None:
         f"    heavy = sorted(set({HEAVY!r}) & set(sys.modules))\n"
         "    assert not heavy, f'{name} imports {heavy}'\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0, done.stderr

@@ -11,7 +11,7 @@ from typing import Any
 
 from search_spaces.errors import TrialFailure
 
-from .profiling import profiling
+from .device.profiling import profiling
 from .protocol import Assignment, Halt, Report
 
 
@@ -47,7 +47,7 @@ class Context:
         self._begun = time.monotonic()
         self._sequence = 0
         self.noticed: Halt | None = None  # the request to end that the trial was told of
-        self.memory: Any = None  # workers.memory.PeakMemory, where it is measured
+        self.memory: Any = None  # workers.device.peak_memory.PeakMemory, where it is measured
 
     @property
     def params(self) -> Mapping[str, Any]:
@@ -102,11 +102,17 @@ class Context:
             try:
                 numbers[key] = number_of(value)
             except (TypeError, ValueError) as error:
-                raise TrialFailure("missing_metric", f"metric {key!r} must be a number, got {value!r}") from error
+                raise TrialFailure(
+                    "missing_metric", f"metric {key!r} must be a number, got {value!r}"
+                ) from error
         a = self.assignment
         if not -(2**63) <= step < 2**63:
             raise TrialFailure("crashed", f"a step must fit 64 bits, got {step!r:.60}")
-        self.send(Report(a.trial, a.attempt, self._sequence, int(step), numbers, a.previous_seconds + seconds))
+        self.send(
+            Report(
+                a.trial, a.attempt, self._sequence, int(step), numbers, a.previous_seconds + seconds
+            )
+        )
         self._sequence += 1
         self.noticed = self.halted()
         return self.noticed is None

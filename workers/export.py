@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from .workloads.base import Trainable, Workload
+    from .workload import Trainable, Workload
 
 TOLERANCE = 1e-4
 
@@ -54,10 +54,19 @@ def export(
     return files
 
 
-def card(workload: Workload, files: Mapping[str, str], metrics: Mapping[str, float], found_by: str) -> str:
+def card(
+    workload: Workload, files: Mapping[str, str], metrics: Mapping[str, float], found_by: str
+) -> str:
     """A model card as Markdown."""
     options = {**workload.defaults, **workload.fixed, **workload.params}
-    lines = [f"# {workload.name}", "", f"{workload.summary}.", "", found_by or "Trained alone from the shell.", ""]
+    lines = [
+        f"# {workload.name}",
+        "",
+        f"{workload.summary}.",
+        "",
+        found_by or "Trained alone from the shell.",
+        "",
+    ]
     lines += ["## Files", "", *(f"- `{name}`: {what}" for name, what in sorted(files.items())), ""]
     lines += ["## Metrics", "", "| metric | value |", "|---|---|"]
     lines += [f"| {name} | {value:.6g} |" for name, value in sorted(metrics.items())]
@@ -75,14 +84,19 @@ def export_trained(workload: Trainable, trial: Path, target: Path) -> dict[str, 
     """
     from safetensors.torch import save_file
 
-    from . import checkpoint
+    from .training import checkpoint
 
     found = checkpoint.load(trial)
     if found is None:
         raise UsageError(f"{trial} holds no checkpoint to export")
     model = workload.build_model()
-    model.load_state_dict(workload.native(found.model), strict=False)  # tied tensors are there under one of their names
-    save_file({name: tensor.contiguous() for name, tensor in found.model.items()}, target / "model.safetensors")
+    model.load_state_dict(
+        workload.native(found.model), strict=False
+    )  # tied tensors are there under one of their names
+    save_file(
+        {name: tensor.contiguous() for name, tensor in found.model.items()},
+        target / "model.safetensors",
+    )
     batch = next(iter(workload.train_batches(0)))
     inputs = workload.inputs({key: value[:2] for key, value in batch.items()})
     return {
@@ -110,14 +124,20 @@ def to_onnx(model: nn.Module, inputs: tuple[torch.Tensor, ...], path: Path) -> d
     batch = torch.export.Dim("batch")
     with quiet(), torch.no_grad():
         shapes = tuple({0: batch} for _ in inputs)
-        torch.onnx.export(model, inputs, str(path), dynamo=True, dynamic_shapes=shapes, external_data=False)
+        torch.onnx.export(
+            model, inputs, str(path), dynamo=True, dynamic_shapes=shapes, external_data=False
+        )
     difference = _difference(model, inputs, path)
     if difference is None:
         return {path.name: "the model as ONNX (not checked: onnxruntime is not installed)"}
     if not difference <= TOLERANCE:
         path.unlink()
-        raise UsageError(f"onnxruntime computes something else than the model: outputs differ by {difference:.2g}")
-    return {path.name: f"the model as ONNX; in onnxruntime its outputs differ by at most {difference:.1g}"}
+        raise UsageError(
+            f"onnxruntime computes something else than the model: outputs differ by {difference:.2g}"
+        )
+    return {
+        path.name: f"the model as ONNX; in onnxruntime its outputs differ by at most {difference:.1g}"
+    }
 
 
 def _difference(model: nn.Module, inputs: tuple[torch.Tensor, ...], path: Path) -> float | None:
@@ -133,8 +153,12 @@ def _difference(model: nn.Module, inputs: tuple[torch.Tensor, ...], path: Path) 
     for rows in (inputs, tuple(torch.cat([x, x[:1]]) for x in inputs)):
         with torch.no_grad():
             expected = model(*rows)
-        found = torch.from_numpy(session.run(None, dict(zip(names, [x.numpy() for x in rows], strict=True)))[0])
-        worst = max(worst, float((found - expected).abs().max() / expected.abs().max().clamp(min=1.0)))
+        found = torch.from_numpy(
+            session.run(None, dict(zip(names, [x.numpy() for x in rows], strict=True)))[0]
+        )
+        worst = max(
+            worst, float((found - expected).abs().max() / expected.abs().max().clamp(min=1.0))
+        )
     return worst
 
 

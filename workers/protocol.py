@@ -91,7 +91,9 @@ class Assignment:
     @property
     def label(self) -> str:
         """Sweep, trial and configuration in a line, as the Ray dashboard and the logs show it."""
-        settings = " ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in self.params.items())
+        settings = " ".join(
+            f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in self.params.items()
+        )
         return f"{self.sweep}/{self.trial}.{self.attempt} {settings}"
 
 
@@ -164,7 +166,9 @@ def log_of(assignment: Assignment, rank: int) -> Path:
     return Path(assignment.folder) / "logs" / f"attempt-{assignment.attempt}-rank-{rank}.log"
 
 
-def lost(assignment: Assignment, message: str, *, failure: str = "crashed", seconds: float = 0.0) -> Outcome:
+def lost(
+    assignment: Assignment, message: str, *, failure: str = "crashed", seconds: float = 0.0
+) -> Outcome:
     """The outcome of an attempt whose worker is gone, as its dispatcher reports it: nobody knows who was to blame."""
     return Outcome(
         assignment.trial,

@@ -16,8 +16,18 @@ if TYPE_CHECKING:
     from .context import Context
 
 Objective = Callable[["Context"], Any]
-_ENDINGS = {Halt.STOP: Ending.STOPPED, Halt.PAUSE: Ending.PAUSED, Halt.INTERRUPT: Ending.INTERRUPTED}
-_MEMORY_WORDS = ("out of memory", "can't allocate memory", "alloc_failed", "not enough memory", "bad_alloc")
+_ENDINGS = {
+    Halt.STOP: Ending.STOPPED,
+    Halt.PAUSE: Ending.PAUSED,
+    Halt.INTERRUPT: Ending.INTERRUPTED,
+}
+_MEMORY_WORDS = (
+    "out of memory",
+    "can't allocate memory",
+    "alloc_failed",
+    "not enough memory",
+    "bad_alloc",
+)
 # What to believe where ranks fail differently: the first cause, not the broken connections that it leaves behind.
 _BLAME = ("out_of_memory", "non_finite", "missing_metric", "timeout", "preempted", "crashed")
 
@@ -32,7 +42,7 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     Returns:
         The outcome, whatever happened: never raises except KeyboardInterrupt.
     """
-    from .memory import PeakMemory
+    from .device.peak_memory import PeakMemory
     from .parallel.mesh import disconnect
 
     begun, a = time.monotonic(), context.assignment
@@ -50,7 +60,9 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
         disconnect()
     peak = context.memory.bytes() if context.memory else None
     seconds = time.monotonic() - begun
-    return Outcome(a.trial, a.attempt, ending, metrics, failure, message, seconds, peak, dict(context.details))
+    return Outcome(
+        a.trial, a.attempt, ending, metrics, failure, message, seconds, peak, dict(context.details)
+    )
 
 
 def failure_of(error: BaseException) -> tuple[str, str]:
@@ -63,7 +75,9 @@ def failure_of(error: BaseException) -> tuple[str, str]:
         return error.kind, error.message or error.kind
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return "out_of_memory", line
-    if isinstance(error, RuntimeError | OSError) and any(word in str(error).lower() for word in _MEMORY_WORDS):
+    if isinstance(error, RuntimeError | OSError) and any(
+        word in str(error).lower() for word in _MEMORY_WORDS
+    ):
         return "out_of_memory", line
     if isinstance(error, FloatingPointError | OverflowError | ZeroDivisionError):
         return "non_finite", line
@@ -77,20 +91,34 @@ def combine(outcomes: Sequence[Outcome]) -> Outcome:
     """
     first = outcomes[0]
     failed = [outcome for outcome in outcomes if outcome.failure is not None]
-    peaks = [outcome.peak_memory_bytes for outcome in outcomes if outcome.peak_memory_bytes is not None]
+    peaks = [
+        outcome.peak_memory_bytes for outcome in outcomes if outcome.peak_memory_bytes is not None
+    ]
     details = dict(first.details)
     if len(outcomes) > 1:
         details["rank_peak_memory_bytes"] = [outcome.peak_memory_bytes for outcome in outcomes]
         if "state_bytes" in details:
-            details["rank_state_bytes"] = [outcome.details.get("state_bytes") for outcome in outcomes]
-    worst = min(failed, key=lambda outcome: _BLAME.index(outcome.failure or "crashed"), default=first)
+            details["rank_state_bytes"] = [
+                outcome.details.get("state_bytes") for outcome in outcomes
+            ]
+    worst = min(
+        failed, key=lambda outcome: _BLAME.index(outcome.failure or "crashed"), default=first
+    )
     if worst is not first:
         details |= {key: value for key, value in worst.details.items() if key == "traceback"}
     seconds = max(outcome.seconds for outcome in outcomes)
     peak = max(peaks, default=None)
     metrics: Mapping[str, float] = {} if failed else first.metrics
     return Outcome(
-        first.trial, first.attempt, worst.ending, metrics, worst.failure, worst.message, seconds, peak, details
+        first.trial,
+        first.attempt,
+        worst.ending,
+        metrics,
+        worst.failure,
+        worst.message,
+        seconds,
+        peak,
+        details,
     )
 
 
@@ -112,7 +140,9 @@ def _prepare(context: Context) -> Any:
         torch.cuda.set_device(device)
         limit = context.assignment.limits.memory_bytes
         total = torch.cuda.get_device_properties(device).total_memory
-        torch.cuda.set_per_process_memory_fraction(min(1.0, limit / total) if limit else 1.0, device)
+        torch.cuda.set_per_process_memory_fraction(
+            min(1.0, limit / total) if limit else 1.0, device
+        )
     return device
 
 
@@ -122,7 +152,10 @@ def _load_libraries(context: Context) -> None:
     if context.world_size > 1:
         import torch.distributed.fsdp
         import torch.distributed.pipelining
-    if given.get("compile", "off") != "off" or given.get("activation_checkpointing", "none") != "none":
+    if (
+        given.get("compile", "off") != "off"
+        or given.get("activation_checkpointing", "none") != "none"
+    ):
         import torch._dynamo  # noqa: F401
 
 
@@ -136,7 +169,9 @@ def _call(context: Context, objective: Objective | None) -> Any:
 
     kind = WORKLOADS.get(assignment.workload)
     try:
-        return kind(assignment.params, assignment.data, assignment.fixed, seed=context.seed).run(context)
+        return kind(assignment.params, assignment.data, assignment.fixed, seed=context.seed).run(
+            context
+        )
     except Halted:
         return None
 
@@ -150,8 +185,12 @@ def _flat(result: Any) -> dict[str, float]:
     if result is None:
         return {}
     if not isinstance(result, Mapping):
-        raise TrialFailure("missing_metric", f"an objective returns a dict of metrics, got {type(result).__name__}")
+        raise TrialFailure(
+            "missing_metric", f"an objective returns a dict of metrics, got {type(result).__name__}"
+        )
     try:
         return {str(key): number_of(value) for key, value in result.items()}
     except (TypeError, ValueError) as error:
-        raise TrialFailure("missing_metric", f"every metric must be a number, got {dict(result)!r}"[:300]) from error
+        raise TrialFailure(
+            "missing_metric", f"every metric must be a number, got {dict(result)!r}"[:300]
+        ) from error

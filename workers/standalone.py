@@ -14,9 +14,15 @@ from search_spaces.errors import AutomlError, UsageError
 from search_spaces.plugins import nearest
 
 from .protocol import Assignment, Ending, Halt, Outcome, Report
-from .settings import TRAINER_OPTIONS
+from .training.settings import TRAINER_OPTIONS
 
-_STATUS = {Ending.COMPLETED: 0, Ending.STOPPED: 0, Ending.PAUSED: 130, Ending.INTERRUPTED: 130, Ending.FAILED: 1}
+_STATUS = {
+    Ending.COMPLETED: 0,
+    Ending.STOPPED: 0,
+    Ending.PAUSED: 130,
+    Ending.INTERRUPTED: 130,
+    Ending.FAILED: 1,
+}
 
 
 def main(name: str, arguments: Sequence[str] | None = None) -> int:
@@ -28,7 +34,9 @@ def main(name: str, arguments: Sequence[str] | None = None) -> int:
     try:
         assignment = _assignment(name, given)
         outcome = _run(assignment)
-        _say(json.dumps({"ending": outcome.ending, "metrics": dict(outcome.metrics)}, sort_keys=True))
+        _say(
+            json.dumps({"ending": outcome.ending, "metrics": dict(outcome.metrics)}, sort_keys=True)
+        )
         if outcome.failure:
             print(f"{outcome.failure}: {outcome.message}", file=sys.stderr)
         elif given.export and outcome.ending is Ending.COMPLETED:
@@ -45,10 +53,20 @@ def _parser(name: str) -> argparse.ArgumentParser:
         description=f"Train the workload {name} under one configuration: its defaults, changed by KEY=VALUE.",
         epilog="KEY is a parameter or an option of the workload, or data.NAME; VALUE is JSON, or else text.",
     )
-    parser.add_argument("settings", nargs="*", metavar="KEY=VALUE", help="such as batch_size=128 data.name=builtin")
-    parser.add_argument("--out", default=f"runs/{name}", help="folder for checkpoints and logs (default: %(default)s)")
-    parser.add_argument("--export", metavar="DIR", help="write the trained model there when it is done")
-    parser.add_argument("--resume", action="store_true", help="go on from the newest checkpoint in --out")
+    parser.add_argument(
+        "settings", nargs="*", metavar="KEY=VALUE", help="such as batch_size=128 data.name=builtin"
+    )
+    parser.add_argument(
+        "--out",
+        default=f"runs/{name}",
+        help="folder for checkpoints and logs (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--export", metavar="DIR", help="write the trained model there when it is done"
+    )
+    parser.add_argument(
+        "--resume", action="store_true", help="go on from the newest checkpoint in --out"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1, help="CPU threads a rank (default: 1)")
     parser.add_argument("--gpus", type=float, default=0.0, help="GPUs a rank (default: 0)")
@@ -76,7 +94,9 @@ def _assignment(name: str, given: argparse.Namespace) -> Assignment:
         elif key in kind.defaults or key in TRAINER_OPTIONS:
             fixed[key] = _value(value)
         else:
-            raise UsageError(f"unknown setting {key!r}: {nearest(key, [*space.parameters, *kind.defaults])}")
+            raise UsageError(
+                f"unknown setting {key!r}: {nearest(key, [*space.parameters, *kind.defaults])}"
+            )
     params = {key: value for key, value in params.items() if key in space.active(params)}
     missing = [key for key in space.active(params) if key not in params]
     params |= {key: space.parameters[key].middle() for key in missing}
@@ -84,7 +104,19 @@ def _assignment(name: str, given: argparse.Namespace) -> Assignment:
     kind.check(data, fixed)
     folder, ranks = str(Path(given.out).resolve()), num_ranks(params, fixed)
     return Assignment(
-        "alone", 0, 1, params, name, folder, data, fixed, given.seed, ranks, given.threads, given.gpus, given.resume
+        "alone",
+        0,
+        1,
+        params,
+        name,
+        folder,
+        data,
+        fixed,
+        given.seed,
+        ranks,
+        given.threads,
+        given.gpus,
+        given.resume,
     )
 
 
@@ -98,8 +130,8 @@ def _value(text: str) -> Any:
 def _run(assignment: Assignment) -> Outcome:
     """Run it here, or on several processes; the first interrupt asks it to pause."""
     from .context import Context
-    from .local import run_gang
     from .run import run
+    from .runtime.processes import run_gang
 
     asked: list[Halt] = []
     before = signal.signal(signal.SIGINT, lambda number, frame: asked.append(Halt.PAUSE))
@@ -107,7 +139,9 @@ def _run(assignment: Assignment) -> Outcome:
         if assignment.num_ranks > 1:
             return run_gang(assignment, _print_report, lambda: asked[-1] if asked else None)
         device = "cuda:0" if assignment.gpus else "cpu"
-        return run(Context(assignment, _print_report, lambda: asked[-1] if asked else None, device=device))
+        return run(
+            Context(assignment, _print_report, lambda: asked[-1] if asked else None, device=device)
+        )
     finally:
         signal.signal(signal.SIGINT, before)
 

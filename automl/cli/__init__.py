@@ -87,7 +87,9 @@ class Commands(click.Group):
             ctx.exit(INTERRUPTED)
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(package_name="automl", prog_name="automl")
 def cli() -> None:
     """Find good training configurations by Bayesian optimisation.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from automl.confirmation import read
 from automl.errors import AutomlError
+from automl.workflows.confirm import read
 
 from . import NO_SUCCESS
 from .common import best_object, emit, json_option, opened, store_option, sweep_argument

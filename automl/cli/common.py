@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from automl.core.trial import Trial
 from automl.errors import StoreError
-from automl.trial import Trial
 
 if TYPE_CHECKING:
+    from automl.core.snapshot import Snapshot
     from automl.ledger import Ledger
-    from automl.snapshot import Snapshot
 
 STORE = ".automl"
 F = TypeVar("F", bound=Callable[..., Any])
@@ -28,12 +28,16 @@ def sweep_argument(command: F) -> F:
 def store_option(command: F) -> F:
     """Where the sweeps are."""
     text = "Folder or database URL of the sweeps."
-    return click.option("--store", default=STORE, show_default=True, metavar="URL", help=text)(command)
+    return click.option("--store", default=STORE, show_default=True, metavar="URL", help=text)(
+        command
+    )
 
 
 def json_option(command: F) -> F:
     """Whether a program reads the output."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")(command)
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")(
+        command
+    )
 
 
 @contextmanager
@@ -55,12 +59,14 @@ def refuse_password(store: str) -> None:
         return
     from sqlalchemy.exc import ArgumentError
 
-    from automl.ledger.store import has_password
+    from automl.ledger.sql import has_password
 
     try:
         found = has_password(store)
     except (ArgumentError, ValueError) as error:
-        raise StoreError("the store must be a folder or a database URL such as postgresql://host/name") from error
+        raise StoreError(
+            "the store must be a folder or a database URL such as postgresql://host/name"
+        ) from error
     if found:
         raise StoreError(
             "a store's URL must not hold a password, which everybody on this machine could read: "
@@ -75,9 +81,11 @@ def emit(data: Any) -> None:
 
 def goal_values(snapshot: Snapshot, trial: Trial) -> dict[str, float | None]:
     """What a trial is worth for each goal: its best report, where `metrics` hold the last one."""
-    from automl.report.text import goal_value
+    from automl.core.text import goal_value
 
-    return {goal.metric: goal_value(trial, snapshot, index) for index, goal in enumerate(snapshot.goals)}
+    return {
+        goal.metric: goal_value(trial, snapshot, index) for index, goal in enumerate(snapshot.goals)
+    }
 
 
 def trial_object(trial: Trial) -> dict[str, Any]:

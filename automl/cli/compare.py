@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
+from automl.core.snapshot import Snapshot
+from automl.core.trial import TrialState
 from automl.errors import UsageError
-from automl.snapshot import Snapshot
-from automl.trial import TrialState
 
 from .common import emit, json_option, opened, store_option
 from .status import status_object
@@ -38,8 +38,8 @@ def command(sweeps: tuple[str, ...], store: str, as_json: bool) -> None:
 
 
 def _print(snapshots: list[Snapshot]) -> None:
+    from automl.core.text import configuration, duration, goal_value, number
     from automl.report.console import console, table
-    from automl.report.text import configuration, duration, goal_value, number
 
     rows = []
     for snapshot in snapshots:
@@ -48,7 +48,15 @@ def _print(snapshots: list[Snapshot]) -> None:
         failed = len(snapshot.in_state(TrialState.FAILED))
         counts = [str(len(snapshot.trials)), str(failed), duration(snapshot.seconds)]
         reached = "-" if value is None else number(value)
-        rows.append([snapshot.sweep, snapshot.state, reached, *counts, configuration(best.params) if best else "-"])
+        rows.append(
+            [
+                snapshot.sweep,
+                snapshot.state,
+                reached,
+                *counts,
+                configuration(best.params) if best else "-",
+            ]
+        )
     goal = snapshots[0].goals[0].metric
     columns = ["sweep", "state", goal, "trials", "failed", "time", "best configuration"]
     console().print(table(columns, rows, right=[goal, "trials", "failed", "time"]))

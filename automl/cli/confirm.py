@@ -17,13 +17,23 @@ from .running import ray_options, run_quietly
 @click.command("confirm", short_help="Train the best again: is their lead more than noise?")
 @sweep_argument
 @store_option
-@click.option("--seeds", default=3, show_default=True, type=click.IntRange(2), help="Runs of each configuration.")
-@click.option("--top", default=3, show_default=True, type=click.IntRange(2), help="How many of the best.")
+@click.option(
+    "--seeds",
+    default=3,
+    show_default=True,
+    type=click.IntRange(2),
+    help="Runs of each configuration.",
+)
+@click.option(
+    "--top", default=3, show_default=True, type=click.IntRange(2), help="How many of the best."
+)
 @json_option
 @objective_option
 @ray_options
 @click.pass_context
-def command(ctx: click.Context, /, sweep: str, store: str, seeds: int, top: int, as_json: bool, **where: Any) -> None:
+def command(
+    ctx: click.Context, /, sweep: str, store: str, seeds: int, top: int, as_json: bool, **where: Any
+) -> None:
     """Train the best configurations again under other seeds, and say whether the winner's lead exceeds the noise.
 
     The runs are kept as the sweep SWEEP.confirm; `best` and `report` tell their result from then on. Typed again, only
@@ -34,8 +44,8 @@ def command(ctx: click.Context, /, sweep: str, store: str, seeds: int, top: int,
       automl confirm nmt
       automl confirm nmt --seeds 5 --top 2
     """
-    from automl import confirmation
-    from automl.again import derived, prepare
+    from automl.workflows import confirm as confirmation
+    from automl.workflows.retrain import derived, prepare
 
     target = where.pop("objective")
     with opened(store, write=True) as ledger:
@@ -47,7 +57,11 @@ def command(ctx: click.Context, /, sweep: str, store: str, seeds: int, top: int,
         if wanted:
             check_runnable(spec, target)
             objective = load_objective(target) if target else None
-            again = prepare(ledger, derived(spec, confirmation.KIND, len(wanted)), [trial.params for trial in wanted])
+            again = prepare(
+                ledger,
+                derived(spec, confirmation.KIND, len(wanted)),
+                [trial.params for trial in wanted],
+            )
             if status := run_quietly(again, ledger, store, objective, as_json, **where):
                 ctx.exit(status)
         found = confirmation.read(ledger, sweep)
@@ -57,11 +71,17 @@ def command(ctx: click.Context, /, sweep: str, store: str, seeds: int, top: int,
 
 
 def _print(found: Any) -> None:
+    from automl.core.text import number
     from automl.report.console import console, table
-    from automl.report.text import number
 
     rows = [
-        [str(r.trial), number(r.mean), number(r.deviation), str(r.failed), "  ".join(map(number, r.values))]
+        [
+            str(r.trial),
+            number(r.mean),
+            number(r.deviation),
+            str(r.failed),
+            "  ".join(map(number, r.values)),
+        ]
         for r in found.repeats
     ]
     columns = ["trial", "mean", "deviation", "failed", "runs"]

@@ -13,7 +13,9 @@ from .common import opened, store_option, sweep_argument
 @click.command("dashboard", short_help="Serve the report's figures as a live page.")
 @sweep_argument
 @store_option
-@click.option("--port", default=0, type=click.IntRange(0, 65535), help="Port of this machine.  [default: any]")
+@click.option(
+    "--port", default=0, type=click.IntRange(0, 65535), help="Port of this machine.  [default: any]"
+)
 @click.option("--open", "open_browser", is_flag=True, help="Open the page in a browser.")
 def command(sweep: str, store: str, port: int, open_browser: bool) -> None:
     """Serve the figures of a sweep, updating while it runs; Ctrl-C ends the page, not the sweep.

@@ -31,7 +31,7 @@ def listing(as_json: bool) -> None:
     Example:
       automl data list --json
     """
-    from workers.datasets import DATASETS
+    from workers.data.datasets import DATASETS
 
     if as_json:
         emit([{"name": name, "summary": d.summary, "use": d.use} for name, d in DATASETS.items()])
@@ -44,7 +44,9 @@ def listing(as_json: bool) -> None:
 
 @command.command("fetch", short_help="Fetch a data set from its official source.")
 @click.argument("name")
-@click.option("--dir", "folder", type=click.Path(path_type=Path), help="Where to; by default data/NAME.")
+@click.option(
+    "--dir", "folder", type=click.Path(path_type=Path), help="Where to; by default data/NAME."
+)
 @json_option
 def fetching(name: str, folder: Path | None, as_json: bool) -> None:
     """Fetch a data set from its official source; checked by its checksum, and resumed after a broken transfer.
@@ -54,7 +56,7 @@ def fetching(name: str, folder: Path | None, as_json: bool) -> None:
       automl data fetch imdb
       automl sweep configs/sentiment.yaml data.name=imdb data.dir=data/imdb
     """
-    from workers.fetch import fetch
+    from workers.data.fetch import fetch
 
     target = folder or Path("data") / name
     shown = [-1]
@@ -63,7 +65,10 @@ def fetching(name: str, folder: Path | None, as_json: bool) -> None:
         step = done * 10 // total if total else done >> 24
         if step != shown[0] and not as_json:
             shown[0] = step
-            click.echo(f"{file}: {done / 1e6:.1f} MB" + (f" of {total / 1e6:.1f}" if total else ""), err=True)
+            click.echo(
+                f"{file}: {done / 1e6:.1f} MB" + (f" of {total / 1e6:.1f}" if total else ""),
+                err=True,
+            )
 
     files = fetch(name, target, progress)
     if as_json:
@@ -73,19 +78,47 @@ def fetching(name: str, folder: Path | None, as_json: bool) -> None:
 
 
 @command.command("prepare", short_help="Encode a parallel corpus on disk, however large.")
-@click.option("--source", required=True, type=click.Path(path_type=Path), help="A sentence a line, plain or .gz.")
-@click.option("--target", required=True, type=click.Path(path_type=Path), help="Their translations, line by line.")
-@click.option("--valid-source", type=click.Path(path_type=Path), help="Sentences of the validation split.")
-@click.option("--valid-target", type=click.Path(path_type=Path), help="Their translations.")
-@click.option("--dir", "folder", required=True, type=click.Path(path_type=Path), help="Folder that is made.")
-@click.option("--vocabulary-size", default=8000, show_default=True, help="Entries that both languages share.")
-@click.option("--kind", default="bpe", show_default=True, type=click.Choice(["bpe", "unigram", "word"]))
 @click.option(
-    "--max-length", default=128, show_default=True, help="Most tokens of a sentence; longer ones are skipped."
+    "--source",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="A sentence a line, plain or .gz.",
 )
-@click.option("--sample", default=500_000, show_default=True, help="Pairs that the vocabulary is learned from.")
+@click.option(
+    "--target",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Their translations, line by line.",
+)
+@click.option(
+    "--valid-source", type=click.Path(path_type=Path), help="Sentences of the validation split."
+)
+@click.option("--valid-target", type=click.Path(path_type=Path), help="Their translations.")
+@click.option(
+    "--dir", "folder", required=True, type=click.Path(path_type=Path), help="Folder that is made."
+)
+@click.option(
+    "--vocabulary-size", default=8000, show_default=True, help="Entries that both languages share."
+)
+@click.option(
+    "--kind", default="bpe", show_default=True, type=click.Choice(["bpe", "unigram", "word"])
+)
+@click.option(
+    "--max-length",
+    default=128,
+    show_default=True,
+    help="Most tokens of a sentence; longer ones are skipped.",
+)
+@click.option(
+    "--sample",
+    default=500_000,
+    show_default=True,
+    help="Pairs that the vocabulary is learned from.",
+)
 @click.option("--shard-pairs", default=200_000, show_default=True, help="Pairs of a shard.")
-@click.option("--seed", default=0, show_default=True, help="Of the sample, and of which pair goes where.")
+@click.option(
+    "--seed", default=0, show_default=True, help="Of the sample, and of which pair goes where."
+)
 @json_option
 def preparing(
     source: Path,
@@ -114,5 +147,7 @@ def preparing(
         emit({"dir": str(folder), **asdict(counts)})
         return
     skipped = f"{counts.empty} with an empty side and {counts.too_long} longer than {recipe['max_length']} tokens"
-    click.echo(f"{folder}: {counts.pairs} pairs in {len(counts.shards)} shards, {counts.valid} for validation")
+    click.echo(
+        f"{folder}: {counts.pairs} pairs in {len(counts.shards)} shards, {counts.valid} for validation"
+    )
     click.echo(f"Skipped: {skipped}.")

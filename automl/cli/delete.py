@@ -21,6 +21,8 @@ def command(sweep: str, store: str, yes: bool) -> None:
     with opened(store, write=True) as ledger:
         num_trials = len(ledger.trials(sweep))
         if not yes:
-            click.confirm(f"delete {sweep} with {num_trials} trials and their files?", abort=True, err=True)
+            click.confirm(
+                f"delete {sweep} with {num_trials} trials and their files?", abort=True, err=True
+            )
         ledger.delete(sweep)
         click.echo(f"deleted {sweep}")

@@ -8,7 +8,9 @@ from .common import STORE, emit, json_option, refuse_password
 
 
 @click.command("doctor", short_help="Show what this machine can run.")
-@click.option("--store", default=STORE, show_default=True, metavar="URL", help="Store to check for writing.")
+@click.option(
+    "--store", default=STORE, show_default=True, metavar="URL", help="Store to check for writing."
+)
 @json_option
 def command(store: str, as_json: bool) -> None:
     """Show hardware, packages and backends, and what each precision and parallelism strategy needs.
@@ -17,7 +19,7 @@ def command(store: str, as_json: bool) -> None:
     Example:
       automl doctor
     """
-    from automl.doctor import examine
+    from automl.workflows.doctor import examine
 
     refuse_password(store)
     findings = examine(store)

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from automl.events import Wished
+from automl.core.events import Wished
 from search_spaces import Space
 from search_spaces.parameters import Value
 
@@ -26,12 +26,14 @@ def command(sweep: str, settings: tuple[str, ...], store: str) -> None:
     Example:
       automl enqueue nmt learning_rate=3e-3 width=96
     """
-    from automl.again import enqueue
+    from automl.workflows.retrain import enqueue
 
     with opened(store, write=True) as ledger:
         spec, snapshot = ledger.spec(sweep), ledger.snapshot(sweep)
         best: dict[str, Any] = dict(snapshot.best.params) if snapshot.best else {}
-        params = spec.space.complete({**best, **dict(_setting(text, spec.space) for text in settings)})
+        params = spec.space.complete(
+            {**best, **dict(_setting(text, spec.space) for text in settings)}
+        )
         told = "  ".join(f"{k}={v}" for k, v in params.items())
         if snapshot.state == "running":
             spec.space.check(params)
@@ -46,7 +48,7 @@ def command(sweep: str, settings: tuple[str, ...], store: str) -> None:
 
 
 def _setting(text: str, space: Space) -> tuple[str, Value]:
-    from automl.steering.limits import split, value_of
+    from automl.suggesters.domain import split, value_of
 
     parameter, raw = split(text, space)
     return parameter.name, value_of(parameter, raw)

@@ -23,7 +23,7 @@ def command(sweep: str, store: str, output: str | None, trial: int | None, as_js
       automl export nmt
       automl export nmt --trial 7 -o models/seven
     """
-    from automl.export import chosen, export
+    from automl.workflows.export import chosen, export
 
     target = Path(output or f"{sweep}-model")
     with opened(store) as ledger:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from automl.core.goals import parse_duration
 from automl.errors import UsageError
-from automl.goals import parse_duration
 
 from .common import opened, store_option, sweep_argument
 from .export import show
@@ -18,7 +18,7 @@ from .resume import check_runnable
 from .running import ray_options, run_quietly
 
 if TYPE_CHECKING:
-    from automl.spec import SweepSpec
+    from automl.core.spec import SweepSpec
 
 KIND = "fit"
 
@@ -28,7 +28,11 @@ KIND = "fit"
 @store_option
 @click.option("--output", "-o", metavar="DIR", help="A new folder.  [default: SWEEP-fit]")
 @click.option("--trial", type=int, metavar="N", help="Another configuration than the best.")
-@click.option("--train-time", metavar="TIME", help="Train for so long, instead of as long as the sweep's trials.")
+@click.option(
+    "--train-time",
+    metavar="TIME",
+    help="Train for so long, instead of as long as the sweep's trials.",
+)
 @objective_option
 @ray_options
 @click.pass_context
@@ -42,8 +46,8 @@ def command(ctx: click.Context, /, sweep: str, store: str, **options: Any) -> No
       automl fit nmt
       automl fit nmt --train-time 10m -o models/nmt
     """
-    from automl.again import companion, exists, prepare
-    from automl.export import chosen, export
+    from automl.workflows.export import chosen, export
+    from automl.workflows.retrain import companion, exists, prepare
 
     target = Path(options["output"] or f"{sweep}-fit")
     if target.exists() and any(target.iterdir()):
@@ -65,7 +69,7 @@ def command(ctx: click.Context, /, sweep: str, store: str, **options: Any) -> No
 
 def fitted(source: SweepSpec, train_time: str | None) -> SweepSpec:
     """The sweep of one trial: no early stopping, validation data added, another length where one is given."""
-    from automl.again import derived
+    from automl.workflows.retrain import derived
 
     data, goals = dict(source.data), source.goals
     if source.workload is not None:
@@ -74,7 +78,10 @@ def fitted(source: SweepSpec, train_time: str | None) -> SweepSpec:
         if WORKLOADS.get(source.workload).trains_on_valid:
             data["with_valid"] = True
         else:
-            click.echo(f"{source.workload} has no validation data of its own to add: only its training data", err=True)
+            click.echo(
+                f"{source.workload} has no validation data of its own to add: only its training data",
+                err=True,
+            )
     if train_time is not None:
         if source.workload is None:
             raise UsageError(

@@ -14,7 +14,12 @@ from .objective import objective_option
 @click.command("init", short_help="Write a configuration to begin with.")
 @click.argument("workload", required=False)
 @objective_option
-@click.option("--output", "-o", metavar="FILE", help="Where to write it, '-' to print it.  [default: NAME.yaml]")
+@click.option(
+    "--output",
+    "-o",
+    metavar="FILE",
+    help="Where to write it, '-' to print it.  [default: NAME.yaml]",
+)
 def command(workload: str | None, objective: str | None, output: str | None) -> None:
     """Write a commented configuration for a workload, or for a function of your own.
 
@@ -26,10 +31,14 @@ def command(workload: str | None, objective: str | None, output: str | None) -> 
     from automl.config.template import for_objective, for_workload
 
     if (workload is None) is (objective is None):
-        raise UsageError("name a workload (see automl workloads), or a function with --objective FILE:NAME")
+        raise UsageError(
+            "name a workload (see automl workloads), or a function with --objective FILE:NAME"
+        )
     stem = workload or Path((objective or "").rpartition(":")[0]).stem
     path = Path(output if output and output != "-" else f"{stem}.yaml")
-    text = for_workload(workload, str(path)) if workload else for_objective(objective or "", str(path))
+    text = (
+        for_workload(workload, str(path)) if workload else for_objective(objective or "", str(path))
+    )
     if output == "-":
         click.echo(text, nl=False)
         return

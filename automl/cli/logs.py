@@ -16,8 +16,18 @@ from .common import opened, store_option, sweep_argument
 @click.command("logs", short_help="Show what a trial printed.")
 @sweep_argument
 @click.argument("trial", type=click.IntRange(0))
-@click.option("--rank", default=0, show_default=True, type=click.IntRange(0), help="Of a trial of several ranks.")
-@click.option("--attempt", type=click.IntRange(1), help="Of a trial that was tried again.  [default: the last]")
+@click.option(
+    "--rank",
+    default=0,
+    show_default=True,
+    type=click.IntRange(0),
+    help="Of a trial of several ranks.",
+)
+@click.option(
+    "--attempt",
+    type=click.IntRange(1),
+    help="Of a trial that was tried again.  [default: the last]",
+)
 @store_option
 def command(sweep: str, trial: int, rank: int, attempt: int | None, store: str) -> None:
     """Show what a rank of a trial printed.
@@ -31,7 +41,9 @@ def command(sweep: str, trial: int, rank: int, attempt: int | None, store: str) 
         trials = ledger.trials(sweep)
         folder = ledger.folder(sweep) / "trials" / str(trial) / "logs"
     if trial >= len(trials):
-        raise UsageError(f"{sweep} has {len(trials)} trials, counted from 0; there is no trial {trial}")
+        raise UsageError(
+            f"{sweep} has {len(trials)} trials, counted from 0; there is no trial {trial}"
+        )
     log = folder / f"attempt-{attempt or max(trials[trial].attempts, 1)}-rank-{rank}.log"
     if not log.is_file():
         raise UsageError(f"trial {trial} has no log at {log}; {_others(folder)}")
@@ -41,4 +53,8 @@ def command(sweep: str, trial: int, rank: int, attempt: int | None, store: str) 
 
 def _others(folder: Path) -> str:
     names = sorted(path.name for path in folder.glob("*.log"))
-    return f"there are {', '.join(names)}" if names else "on another machine, or run inline, a trial keeps none here"
+    return (
+        f"there are {', '.join(names)}"
+        if names
+        else "on another machine, or run inline, a trial keeps none here"
+    )

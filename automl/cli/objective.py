@@ -38,7 +38,9 @@ def load_objective(target: str) -> Callable[[Any], Any]:
         known = [key for key, value in found.items() if callable(value) and not key.startswith("_")]
         raise UsageError(f"--objective: {file} defines no {name!r}: {nearest(name, known)}")
     if not callable(function):
-        raise UsageError(f"--objective: {name!r} in {file} is no function, it is of type {type(function).__name__}")
+        raise UsageError(
+            f"--objective: {name!r} in {file} is no function, it is of type {type(function).__name__}"
+        )
     return function
 
 
@@ -62,7 +64,9 @@ def _load(path: Path) -> dict[str, Any]:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise UsageError(f"--objective: {path} cannot be imported: {type(error).__name__}: {error}") from error
+        raise UsageError(
+            f"--objective: {path} cannot be imported: {type(error).__name__}: {error}"
+        ) from error
     finally:
         sweeps.reading = None
         if shadowed is None:

@@ -6,22 +6,26 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from automl.core.events import Wished
 from automl.errors import UsageError
-from automl.events import Wished
 
 from .common import emit, json_option, opened, store_option, sweep_argument
 
 if TYPE_CHECKING:
-    from automl.steering.limits import Limits
+    from automl.suggesters.domain import Limits
 
 
 @click.command("pin", short_help="Pin or narrow a parameter, also while the sweep runs.")
 @sweep_argument
 @click.argument("settings", nargs=-1, metavar="[KEY=VALUE|KEY=LOW..HIGH|KEY=[VALUE,VALUE]]...")
-@click.option("--release", multiple=True, metavar="KEY", help="Let a parameter vary as it was declared again.")
+@click.option(
+    "--release", multiple=True, metavar="KEY", help="Let a parameter vary as it was declared again."
+)
 @store_option
 @json_option
-def command(sweep: str, settings: tuple[str, ...], release: tuple[str, ...], store: str, as_json: bool) -> None:
+def command(
+    sweep: str, settings: tuple[str, ...], release: tuple[str, ...], store: str, as_json: bool
+) -> None:
     """Pin a parameter to a value, or narrow what is tried of it, from the next suggestion on.
 
     A running sweep obeys at once, another one when it is resumed; what was tried before still counts, and trials that
@@ -34,7 +38,7 @@ def command(sweep: str, settings: tuple[str, ...], release: tuple[str, ...], sto
       automl pin nmt --release precision
       automl pin nmt
     """
-    from automl.steering.limits import fold, narrowed, read
+    from automl.suggesters.domain import fold, narrowed, read
 
     with opened(store, write=bool(settings or release)) as ledger:
         spec, snapshot = ledger.spec(sweep), ledger.snapshot(sweep)

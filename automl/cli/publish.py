@@ -25,13 +25,15 @@ def command(sweep: str, target: str, store: str, to: str | None) -> None:
     with opened(store) as ledger:
         snapshot, own = ledger.snapshot(sweep), ledger.folder(sweep)
     if target == "tensorboard":
-        from automl.bridges import tensorboard
+        from automl.integrations import tensorboard
 
         folder = Path(to or f"{sweep}-tensorboard")
         count = tensorboard.write(snapshot, folder, own)
-        click.echo(f"wrote {count} trials to {folder}; look at them with: tensorboard --logdir {folder}")
+        click.echo(
+            f"wrote {count} trials to {folder}; look at them with: tensorboard --logdir {folder}"
+        )
         return
-    from automl.bridges import mlflow
+    from automl.integrations import mlflow
 
     where = to or "sqlite:///mlflow.db"
     run = mlflow.write(snapshot, where)

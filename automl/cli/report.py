@@ -13,7 +13,9 @@ from .common import opened, store_option, sweep_argument
 @sweep_argument
 @store_option
 @click.option("--output", "-o", metavar="FILE", help="Where to write it.  [default: SWEEP.html]")
-@click.option("--ax", is_flag=True, help="Add Ax's plots of two parameters together; takes tens of seconds.")
+@click.option(
+    "--ax", is_flag=True, help="Add Ax's plots of two parameters together; takes tens of seconds."
+)
 def command(sweep: str, store: str, output: str | None, ax: bool) -> None:
     """Write what a sweep found as one HTML file that works offline; also while the sweep runs.
 

@@ -7,22 +7,26 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from automl.core.goals import parse_duration
 from automl.errors import UsageError
-from automl.goals import parse_duration
 
 from .common import json_option, opened, store_option, sweep_argument
 from .objective import load_objective, objective_option
 from .running import ray_options, run_sweep
 
 if TYPE_CHECKING:
-    from automl.spec import SweepSpec
+    from automl.core.spec import SweepSpec
 
 
 @click.command("resume", short_help="Go on with an interrupted sweep.")
 @sweep_argument
 @store_option
 @click.option("--trials", metavar="N", help="End after so many trials, earlier ones counted in.")
-@click.option("--budget", metavar="TIME", help="End after so much time, earlier runs counted in, such as 1h30m.")
+@click.option(
+    "--budget",
+    metavar="TIME",
+    help="End after so much time, earlier runs counted in, such as 1h30m.",
+)
 @json_option
 @objective_option
 @ray_options
@@ -65,10 +69,14 @@ def _with_budget(spec: SweepSpec, trials: str | None, time: str | None) -> Sweep
 def check_runnable(spec: SweepSpec, objective: str | None) -> None:
     """Raise UsageError or DataError where what the sweep needs is not there any more."""
     if spec.workload is None and objective is None:
-        raise UsageError(f"sweep {spec.name} tunes a function of your own: name it with --objective FILE:NAME")
+        raise UsageError(
+            f"sweep {spec.name} tunes a function of your own: name it with --objective FILE:NAME"
+        )
     if spec.workload is not None:
         from workers.workloads import WORKLOADS
 
         if objective is not None:
-            raise UsageError(f"sweep {spec.name} tunes the workload {spec.workload}: leave --objective out")
+            raise UsageError(
+                f"sweep {spec.name} tunes the workload {spec.workload}: leave --objective out"
+            )
         WORKLOADS.get(spec.workload).check(spec.data, spec.fixed)

@@ -13,17 +13,21 @@ from .common import STORE, emit
 from .status import status_object
 
 if TYPE_CHECKING:
+    from automl.core.snapshot import Snapshot
+    from automl.core.spec import SweepSpec
     from automl.ledger import Ledger
-    from automl.snapshot import Snapshot
-    from automl.spec import SweepSpec
 
 
 def ray_options(command: Any) -> Any:
     """Where trials run."""
-    address = click.option("--ray-address", metavar="ADDR", help="Ray cluster to use, 'auto' to find it.")
+    address = click.option(
+        "--ray-address", metavar="ADDR", help="Ray cluster to use, 'auto' to find it."
+    )
     where = click.Choice(["ray", "inline"])
     text = "Run trials on Ray workers, or in this process for debugging."
-    dispatcher = click.option("--dispatcher", type=where, default="ray", show_default=True, help=text)
+    dispatcher = click.option(
+        "--dispatcher", type=where, default="ray", show_default=True, help=text
+    )
     return address(dispatcher(command))
 
 
@@ -54,7 +58,9 @@ def run_sweep(
         emit(status_object(snapshot))
         return status_of(snapshot)
     with view() as show:
-        snapshot = sweeps.run(spec, ledger=ledger, objective=objective, on_change=show, resume=resume, **where)
+        snapshot = sweeps.run(
+            spec, ledger=ledger, objective=objective, on_change=show, resume=resume, **where
+        )
         show(snapshot)
     options = "" if store == STORE else f"--store {shlex.quote(store)}"
     print_summary(console(), snapshot, spec.space, options)
@@ -62,7 +68,12 @@ def run_sweep(
 
 
 def run_quietly(
-    spec: SweepSpec, ledger: Ledger, store: str, objective: Callable[[Any], Any] | None, silent: bool, **where: Any
+    spec: SweepSpec,
+    ledger: Ledger,
+    store: str,
+    objective: Callable[[Any], Any] | None,
+    silent: bool,
+    **where: Any,
 ) -> int:
     """Run trials that wait in the ledger, without a summary; the exit status."""
     from automl import sweeps
@@ -71,7 +82,9 @@ def run_quietly(
     if silent:
         return status_of(sweeps.run(spec, ledger=ledger, objective=objective, resume=True, **where))
     with view() as show:
-        snapshot = sweeps.run(spec, ledger=ledger, objective=objective, on_change=show, resume=True, **where)
+        snapshot = sweeps.run(
+            spec, ledger=ledger, objective=objective, on_change=show, resume=True, **where
+        )
         show(snapshot)
     if snapshot.state == "interrupted":
         options = "" if store == STORE else f" --store {shlex.quote(store)}"

@@ -47,8 +47,8 @@ def _object(config: Config) -> dict[str, Any]:
 
 def show_space(config: Config) -> None:
     """Print the space for a person."""
+    from automl.core.text import number
     from automl.report.console import console, table
-    from automl.report.text import number
 
     space, out = config.spec.space, console()
     rows = []
@@ -67,12 +67,15 @@ def show_space(config: Config) -> None:
         out.print(f"\nnot tuned: {fixed}", markup=False)
     if config.dropped:
         out.print("\nleft out on this hardware:")
-        gone = [[d.parameter, "-" if d.value is None else str(d.value), d.reason] for d in config.dropped]
+        gone = [
+            [d.parameter, "-" if d.value is None else str(d.value), d.reason]
+            for d in config.dropped
+        ]
         out.print(table(["parameter", "value", "reason"], gone))
 
 
 def _domain(parameter: Parameter) -> str:
-    from automl.report.text import number
+    from automl.core.text import number
     from search_spaces import Choice, Float, Int
 
     if isinstance(parameter, Choice):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from automl.snapshot import Snapshot
-from automl.trial import TrialState
+from automl.core.snapshot import Snapshot
+from automl.core.trial import TrialState
 
 from .common import emit, json_option, opened, store_option, sweep_argument, trial_object
 

@@ -35,7 +35,9 @@ KEYS = {
 @click.option("--budget", metavar="TIME", help="End after so much time, such as 10m or 1h30m.")
 @click.option("--workers", metavar="N", help="Trials that run at the same time.")
 @click.option("--seed", metavar="N", help="Seed of everything random.")
-@click.option("--store", metavar="URL", help="Folder or database URL of the sweeps.  [default: .automl]")
+@click.option(
+    "--store", metavar="URL", help="Folder or database URL of the sweeps.  [default: .automl]"
+)
 @click.option(
     "--prior",
     "priors",
@@ -48,7 +50,9 @@ KEYS = {
     metavar="SWEEP",
     help="An earlier sweep of something alike, on other data or hardware: begin with what was good there.",
 )
-@click.option("--dry-run", is_flag=True, help="Check everything, show what would run, create nothing.")
+@click.option(
+    "--dry-run", is_flag=True, help="Check everything, show what would run, create nothing."
+)
 @json_option
 @objective_option
 @ray_options
@@ -74,7 +78,7 @@ def command(ctx: click.Context, /, config: str, overrides: tuple[str, ...], **op
     if options["dry_run"]:
         emit(loaded.spec.to_dict()) if options["as_json"] else _show(loaded)
         return
-    from automl.environment import describe
+    from automl.core.environment import describe
     from automl.ledger import Ledger
 
     ledger = Ledger.open(loaded.store, create=True)
@@ -87,7 +91,9 @@ def command(ctx: click.Context, /, config: str, overrides: tuple[str, ...], **op
             _transfer(ledger, name, options["transfer"])
             known += 1
         where = {key: options[key] for key in ("dispatcher", "ray_address", "as_json")}
-        status = run_sweep(ledger.spec(name), ledger, loaded.store, objective=objective, resume=known > 0, **where)
+        status = run_sweep(
+            ledger.spec(name), ledger, loaded.store, objective=objective, resume=known > 0, **where
+        )
     finally:
         ledger.close()
     ctx.exit(status)
@@ -95,7 +101,7 @@ def command(ctx: click.Context, /, config: str, overrides: tuple[str, ...], **op
 
 def _transfer(ledger: Ledger, name: str, earlier: str) -> None:
     """Begin with what an earlier sweep has learned."""
-    from automl.steering.transfer import transfer
+    from automl.workflows.transfer import transfer
 
     try:
         spec = transfer(ledger, name, earlier)
@@ -103,7 +109,8 @@ def _transfer(ledger: Ledger, name: str, earlier: str) -> None:
         ledger.delete(name)  # nothing has run: a sweep that cannot begin as asked is none
         raise
     click.echo(
-        f"begins with the best of {earlier}, and believes in values near theirs: {', '.join(spec.beliefs)}", err=True
+        f"begins with the best of {earlier}, and believes in values near theirs: {', '.join(spec.beliefs)}",
+        err=True,
     )
 
 
@@ -111,7 +118,7 @@ def _add_priors(ledger: Ledger, name: str, sources: tuple[str, ...]) -> int:
     """Add what is known from elsewhere; how many trials that is. They count among the sweep's trials."""
     from dataclasses import replace
 
-    from automl import prior
+    from automl.workflows import import_trials as prior
 
     spec, total = ledger.spec(name), 0
     try:
@@ -131,9 +138,13 @@ def _add_priors(ledger: Ledger, name: str, sources: tuple[str, ...]) -> int:
 def _load(config: str, overrides: tuple[str, ...], options: dict[str, Any]) -> Config:
     """The configuration, with everything checked that can be checked before something is created."""
     from automl.config import Override, load
-    from automl.preflight import check_store, existing_sweeps
+    from automl.control.preflight import check_store, existing_sweeps
 
-    given = [Override(key, options[name], f"--{name}") for name, key in KEYS.items() if options[name] is not None]
+    given = [
+        Override(key, options[name], f"--{name}")
+        for name, key in KEYS.items()
+        if options[name] is not None
+    ]
     loaded = load(config, [*overrides, *given], objective=options["objective"] is not None)
     refuse_password(loaded.store)
     check_store(loaded.store)
@@ -146,18 +157,24 @@ def _load(config: str, overrides: tuple[str, ...], options: dict[str, Any]) -> C
 
 
 def _show(config: Config) -> None:
-    from automl.report.text import duration
-    from automl.steering.beliefs import Beliefs
+    from automl.core.text import duration
+    from automl.suggesters.bayes.acquisition.user_prior import Beliefs
 
     from .space import show_space
 
     spec = config.spec
     times = ("time", "worker_time")
     limits = {key: value for key, value in vars(spec.budget).items() if value is not None}
-    budget = ", ".join(f"{key} {duration(v) if key in times else f'{v:g}'}" for key, v in limits.items())
+    budget = ", ".join(
+        f"{key} {duration(v) if key in times else f'{v:g}'}" for key, v in limits.items()
+    )
     show_space(config)
-    click.echo(f"\nsweep {spec.name} of {spec.workload or 'an objective'}: {'; '.join(map(str, spec.goals))}")
-    click.echo(f"budget: {budget or 'none, it runs until Ctrl-C'}; suggester {spec.suggester}; store {config.store}")
+    click.echo(
+        f"\nsweep {spec.name} of {spec.workload or 'an objective'}: {'; '.join(map(str, spec.goals))}"
+    )
+    click.echo(
+        f"budget: {budget or 'none, it runs until Ctrl-C'}; suggester {spec.suggester}; store {config.store}"
+    )
     for name, belief in Beliefs(spec.space, spec.beliefs).by_name.items():
         click.echo(f"believed: {name} {belief}")
     click.echo("everything checked; nothing was created")

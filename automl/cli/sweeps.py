@@ -26,8 +26,8 @@ def command(store: str, as_json: bool) -> None:
     if as_json:
         emit([dataclasses.asdict(info) for info in sweeps])
         return
+    from automl.core.text import duration
     from automl.report.console import console, table
-    from automl.report.text import duration
 
     rows = [
         [
@@ -40,6 +40,8 @@ def command(store: str, as_json: bool) -> None:
         for info in sweeps
     ]
     if rows:
-        console().print(table(["sweep", "state", "trials", "time", "created"], rows, right=["trials", "time"]))
+        console().print(
+            table(["sweep", "state", "trials", "time", "created"], rows, right=["trials", "time"])
+        )
     else:
         click.echo("no sweeps yet; begin one with: automl sweep CONFIG")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from automl.snapshot import Snapshot
+from automl.core.snapshot import Snapshot
 
 from .common import emit, json_option, opened, store_option, sweep_argument, trial_object
 
@@ -30,8 +30,8 @@ def command(sweep: str, store: str, as_json: bool) -> None:
 
 
 def _print(snapshot: Snapshot) -> None:
+    from automl.core.text import configuration, duration, goal_value, memory, number
     from automl.report.console import console, table
-    from automl.report.text import configuration, duration, goal_value, memory, number
 
     goals = [goal.metric for goal in snapshot.goals]
     rows = []
@@ -42,7 +42,9 @@ def _print(snapshot: Snapshot) -> None:
         state = str(trial.state) if trial.failure is None else trial.failure.replace("_", " ")
         cells = ["-" if value is None else number(value) for value in values]
         measured = [duration(trial.seconds), memory(trial.peak_memory_bytes)]
-        rows.append([f"{trial.number}{mark}", state, *cells, *measured, configuration(trial.params)])
+        rows.append(
+            [f"{trial.number}{mark}", state, *cells, *measured, configuration(trial.params)]
+        )
     columns = ["trial", "state", *goals, "time", "memory", "configuration"]
     console().print(table(columns, rows, right=["trial", *goals, "time", "memory"]))
     if best:

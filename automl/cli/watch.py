@@ -12,7 +12,13 @@ from .common import opened, store_option, sweep_argument
 @click.command("watch", short_help="Watch a running sweep live.")
 @sweep_argument
 @store_option
-@click.option("--interval", default=1.0, show_default=True, type=click.FloatRange(0.1), help="Seconds between looks.")
+@click.option(
+    "--interval",
+    default=1.0,
+    show_default=True,
+    type=click.FloatRange(0.1),
+    help="Seconds between looks.",
+)
 def command(sweep: str, store: str, interval: float) -> None:
     """Watch a running sweep from another terminal; Ctrl-C leaves it running.
 

@@ -12,13 +12,13 @@ from search_spaces.hardware import Hardware
 from search_spaces.knobs import KNOBS
 from search_spaces.parameters import Parameter, Value
 from search_spaces.plugins import nearest
-from workers.settings import TRAINER_OPTIONS
-from workers.workloads.base import Trainable
+from workers.training.settings import TRAINER_OPTIONS
+from workers.workload import Trainable
 
 from .nodes import shown
 
 if TYPE_CHECKING:
-    from workers.workloads.base import Workload
+    from workers.workload import Workload
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,9 @@ class Declaration:
             return {name: self.parameters[name]}
         if name not in KNOBS.names():
             return {}
-        knob = {parameter.name: parameter for parameter in KNOBS.get(name)().parameters(self.hardware)}
+        knob = {
+            parameter.name: parameter for parameter in KNOBS.get(name)().parameters(self.hardware)
+        }
         if self.workload is None:
             return knob
         return {key: self.parameters[key] for key in knob if key in self.parameters}
@@ -81,7 +83,9 @@ class Declaration:
             dropped = KNOBS.get(name)().dropped(self.hardware)
             found = {item.value: item.reason for item in dropped if item.parameter == name}
         slow = self.hardware.slow
-        return {v: reason for v, reason in found.items() if not (asked and slow.get(str(v)) == reason)}
+        return {
+            v: reason for v, reason in found.items() if not (asked and slow.get(str(v)) == reason)
+        }
 
     def gone(self, name: str) -> str | None:
         """Why a parameter of the workload is not there at all on this hardware; None where it is, or is unknown."""
@@ -100,10 +104,14 @@ class Declaration:
         if isinstance(value, bool | int | float | str) and value in unavailable:
             return f"this hardware cannot run {name} {shown(value)}: {unavailable[value]}"
         parameter = self.parameters.get(name)
-        if isinstance(parameter, Choice) and any(isinstance(item, str | bool) for item in parameter.choices):
+        if isinstance(parameter, Choice) and any(
+            isinstance(item, str | bool) for item in parameter.choices
+        ):
             words = [str(item) for item in parameter.choices]
             if not parameter.legal(value):
                 return f"must be one of {', '.join(words)}, got {shown(value)}"
-        elif parameter is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+        elif parameter is not None and (
+            isinstance(value, bool) or not isinstance(value, int | float)
+        ):
             return f"must be a number, got {shown(value)}"
         return None

@@ -15,7 +15,11 @@ from .schema import Entry
 
 
 def build(
-    name: str, entry: Entry, base: Parameter | None, unavailable: dict[Value, str], slow: Sequence[Value] = ()
+    name: str,
+    entry: Entry,
+    base: Parameter | None,
+    unavailable: dict[Value, str],
+    slow: Sequence[Value] = (),
 ) -> Parameter:
     """The parameter that an entry describes.
 
@@ -67,7 +71,11 @@ def _bound(name: str, which: str, entry: Entry, base: Float | Int | None) -> flo
 
 
 def _choice(
-    name: str, entry: Entry, base: Parameter | None, unavailable: dict[Value, str], slow: Sequence[Value]
+    name: str,
+    entry: Entry,
+    base: Parameter | None,
+    unavailable: dict[Value, str],
+    slow: Sequence[Value],
 ) -> Choice:
     _refuse(name, "choice", {"low": entry.low, "high": entry.high, "log": entry.log})
     declared = base.choices if isinstance(base, Choice) else ()
@@ -80,7 +88,13 @@ def _choice(
         reasons = "; ".join(f"{value}: {unavailable[value]}" for value in choices)
         raise SpaceError(f"none of the choices of {name} can run on this hardware ({reasons})")
     numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in left)
-    ordered = entry.ordered if entry.ordered is not None else base.ordered if isinstance(base, Choice) else numbers
+    ordered = (
+        entry.ordered
+        if entry.ordered is not None
+        else base.ordered
+        if isinstance(base, Choice)
+        else numbers
+    )
     default = entry.default
     if default is None and base is not None and base.default is not None:
         default = _nearest_choice(base.default, left)
@@ -90,7 +104,9 @@ def _choice(
 def _check_kind(name: str, value: Value, base: Parameter, known: list[Value]) -> None:
     """Words must be among the declared ones; other numbers than the declared ones may be tried."""
     if isinstance(base, Float | Int):
-        fits = not isinstance(value, bool | str) and (isinstance(base, Float) or isinstance(value, int))
+        fits = not isinstance(value, bool | str) and (
+            isinstance(base, Float) or isinstance(value, int)
+        )
         rule = "a number" if isinstance(base, Float) else "a whole number"
     elif any(isinstance(item, str | bool) for item in known):
         fits = any(item == value and type(item) is type(value) for item in known)
@@ -112,9 +128,13 @@ def _nearest_choice(default: Value, choices: list[Value]) -> Value:
 
 
 def _common(entry: Entry, base: Parameter | None) -> dict[str, Any]:
-    common: dict[str, Any] = {"when": entry.when if entry.when is not None else base.when if base else None}
+    common: dict[str, Any] = {
+        "when": entry.when if entry.when is not None else base.when if base else None
+    }
     if entry.affects is not None or base is not None:
-        common["affects"] = entry.affects if entry.affects is not None else base.affects if base else ()
+        common["affects"] = (
+            entry.affects if entry.affects is not None else base.affects if base else ()
+        )
     return common
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from automl.core.goals import Constraint, Goal, parse_constraints, parse_goals
+from automl.core.spec import SweepSpec
 from automl.errors import AutomlError, DataError, UsageError
-from automl.goals import Constraint, Goal, parse_constraints, parse_goals
-from automl.spec import SweepSpec
-from automl.steering.beliefs import without
-from automl.steering.suggester import check_beliefs
 from automl.stopping import STOPPERS
 from automl.suggesters import SUGGESTERS
+from automl.suggesters.bayes.acquisition.user_prior import without
+from automl.suggesters.make import check_beliefs
 from search_spaces import Space
 from search_spaces.hardware import Hardware, detect
 from search_spaces.plugins import Registry
@@ -22,12 +22,12 @@ from workers.workloads import WORKLOADS
 from .declaration import Declaration
 from .nodes import Location, Node, Problems, shown
 from .overrides import Override, apply
-from .reading import read_file
 from .resolution import Dropped, Resolution, split_constraints
 from .schema import NAME, Document, validate
+from .strict_yaml import read_file
 
 if TYPE_CHECKING:
-    from workers.workloads.base import Workload
+    from workers.workload import Workload
 
 STORE = ".automl"
 
@@ -78,7 +78,9 @@ def load(
 class _Checker:
     """Checks what the schema cannot: names of extensions, the space, goals and data."""
 
-    def __init__(self, root: Node, document: Document, problems: Problems, hardware: Hardware) -> None:
+    def __init__(
+        self, root: Node, document: Document, problems: Problems, hardware: Hardware
+    ) -> None:
         self.root, self.document, self.problems = root, document, problems
         slot = document.resources
         self.hardware = hardware.in_slots(slot.cpus, slot.gpus, document.workers)
@@ -130,10 +132,15 @@ class _Checker:
                 self._constraints += self._parsed(("constraints", index), parse_constraints, text)
         return resolution.space(document.space, expressions)
 
-    def _beliefs(self, space: Space | None, suggester: str | None, resolution: Resolution) -> dict[str, Any]:
+    def _beliefs(
+        self, space: Space | None, suggester: str | None, resolution: Resolution
+    ) -> dict[str, Any]:
         if space is None or suggester is None:
             return {}
-        gone = {(item.parameter, None if item.value is None else str(item.value)) for item in resolution.dropped}
+        gone = {
+            (item.parameter, None if item.value is None else str(item.value))
+            for item in resolution.dropped
+        }
         try:
             return check_beliefs(without(self.document.beliefs, gone), space, suggester)
         except AutomlError as error:
@@ -174,7 +181,11 @@ class _Checker:
         if self.document.name is not None:
             return self.document.name
         if not NAME.fullmatch(path.stem) and not self.root.child("name"):
-            self.problems.under(self.root, ("name",), f"a name is needed, the file's own is none: {shown(path.stem)}")
+            self.problems.under(
+                self.root,
+                ("name",),
+                f"a name is needed, the file's own is none: {shown(path.stem)}",
+            )
         return path.stem
 
     def _declaration(self, workload: type[Workload] | None) -> Declaration | None:
@@ -198,7 +209,9 @@ class _Checker:
             if reason:
                 self.problems.under(self.root, ("fixed", name), reason)
 
-    def _check_data(self, workload: type[Workload], data: dict[str, Any], fixed: dict[str, Any]) -> None:
+    def _check_data(
+        self, workload: type[Workload], data: dict[str, Any], fixed: dict[str, Any]
+    ) -> None:
         try:
             workload.check(data, fixed)
         except UsageError as error:
@@ -209,4 +222,8 @@ class _Checker:
 def _with_absolute_folder(data: dict[str, Any]) -> dict[str, Any]:
     """The `data` section with `dir` as an absolute path, because workers have a folder of their own."""
     folder = data.get("dir")
-    return {**data, "dir": str(Path(folder).expanduser().absolute())} if isinstance(folder, str) and folder else data
+    return (
+        {**data, "dir": str(Path(folder).expanduser().absolute())}
+        if isinstance(folder, str) and folder
+        else data
+    )

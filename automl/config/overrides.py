@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .nodes import Node, Problem, Problems, dotted, shown
-from .reading import MAX_BYTES, MAX_DEPTH, read_text
 from .scalars import plain_scalar
+from .strict_yaml import MAX_BYTES, MAX_DEPTH, read_text
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,15 @@ def _set(root: Node, override: Override, problems: Problems) -> None:
     node = root
     for depth, part in enumerate(parts):
         if not isinstance(node.value, dict):
-            if node.value not in (None, "auto"):  # `precision: auto` and `precision.default=bf16` go together
-                problems.at(Node(None, override.label), parts, f"{dotted(parts[:depth])} has no parts to set")
+            if node.value not in (
+                None,
+                "auto",
+            ):  # `precision: auto` and `precision.default=bf16` go together
+                problems.at(
+                    Node(None, override.label),
+                    parts,
+                    f"{dotted(parts[:depth])} has no parts to set",
+                )
                 return
             node.value = {}
         last = depth == len(parts) - 1
@@ -69,7 +76,9 @@ def _value(override: Override, problems: Problems) -> Node | None:
     text = override.value.strip(" ")
     before = len(problems.found)
     if len(text) > MAX_BYTES:
-        problems.found.append(Problem(override.label, 0, override.key, f"at most {MAX_BYTES} characters"))
+        problems.found.append(
+            Problem(override.label, 0, override.key, f"at most {MAX_BYTES} characters")
+        )
         return None
     if text[:1] not in ("[", "{", '"', "'"):
         try:
@@ -91,7 +100,9 @@ def _joined(key: str, path: str) -> str:
 
 def _without_lines(node: Node) -> Node:
     value = node.value
-    for child in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+    for child in (
+        value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    ):
         _without_lines(child)
     node.line = 0
     return node

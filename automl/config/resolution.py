@@ -55,7 +55,9 @@ class Resolution:
     explicit: set[str] = field(default_factory=set)
     dropped: list[Dropped] = field(default_factory=list)
 
-    def space(self, entries: Mapping[str, Any] | None, constraints: Iterable[str] = ()) -> Space | None:
+    def space(
+        self, entries: Mapping[str, Any] | None, constraints: Iterable[str] = ()
+    ) -> Space | None:
         """The space; None, with problems, where there is none.
 
         Args:
@@ -76,8 +78,12 @@ class Resolution:
         if len(self.problems.found) > before:
             return None
         try:
-            space = Space(*self.tuned.values(), constraints=[*self._declared_constraints(), *constraints])
-            space.sample(np.random.default_rng(0))  # which needs a configuration that the constraints allow
+            space = Space(
+                *self.tuned.values(), constraints=[*self._declared_constraints(), *constraints]
+            )
+            space.sample(
+                np.random.default_rng(0)
+            )  # which needs a configuration that the constraints allow
             return space
         except SpaceError as error:
             self.problems.under(self.root, ("space",), str(error))
@@ -88,7 +94,9 @@ class Resolution:
         defaults = {
             name: parameter.default
             for name, parameter in self.declaration.parameters.items()
-            if name not in self.tuned and parameter.default is not None and self._conditions(parameter) is not None
+            if name not in self.tuned
+            and parameter.default is not None
+            and self._conditions(parameter) is not None
         }
         return {**defaults, **self.fixed}
 
@@ -136,7 +144,9 @@ class Resolution:
             return
         try:
             parsed = Entry.model_validate(entry)
-            parameter = build(name, parsed, base, unavailable, slow=[*self.declaration.unavailable(name)])
+            parameter = build(
+                name, parsed, base, unavailable, slow=[*self.declaration.unavailable(name)]
+            )
         except ValidationError as error:
             tell(error, self.root, where, Entry, self.problems)
         except SpaceError as error:
@@ -145,7 +155,9 @@ class Resolution:
             self.tuned[name] = parameter
             self.explicit.add(name)
             wanted = parsed.choices or (base.choices if isinstance(base, Choice) else ())
-            self.dropped += [Dropped(name, value, unavailable[value]) for value in wanted if value in unavailable]
+            self.dropped += [
+                Dropped(name, value, unavailable[value]) for value in wanted if value in unavailable
+            ]
 
     def _take(self, parameters: Mapping[str, Parameter]) -> None:
         """Tune these as they are declared."""
@@ -153,7 +165,9 @@ class Resolution:
             if name in self.fixed and name not in self.tuned:
                 continue
             self.tuned[name] = parameter
-            self.dropped += [Dropped(name, *item) for item in self.declaration.unavailable(name).items()]
+            self.dropped += [
+                Dropped(name, *item) for item in self.declaration.unavailable(name).items()
+            ]
 
     # Conditions and constraints on what is not tuned
 
@@ -167,8 +181,15 @@ class Resolution:
             declared = self.declaration.parameters.get(parent, found)
             known = self.declaration.unavailable(parent)
             for value in values:
-                if found and declared and not (found.legal(value) or declared.legal(value) or value in known):
-                    self._refuse(parameter.name, f"when gives {parent} a value that it never has, {shown(value)}")
+                if (
+                    found
+                    and declared
+                    and not (found.legal(value) or declared.legal(value) or value in known)
+                ):
+                    self._refuse(
+                        parameter.name,
+                        f"when gives {parent} a value that it never has, {shown(value)}",
+                    )
 
     def _refuse(self, name: str, text: str) -> None:
         self.problems.under(self.root, ("space", name), text)
@@ -184,7 +205,9 @@ class Resolution:
                     self._never_active(name, parameter)
                     changed = True
                 elif when != parameter.when:
-                    self.tuned[name] = parameter_from_dict({**parameter.to_dict(), "when": _lists(when)})
+                    self.tuned[name] = parameter_from_dict(
+                        {**parameter.to_dict(), "when": _lists(when)}
+                    )
                     changed = True
 
     def _conditions(self, parameter: Parameter) -> dict[str, tuple[Value, ...]] | None:
@@ -192,16 +215,22 @@ class Resolution:
         left: dict[str, tuple[Value, ...]] = {}
         for parent, values in parameter.when.items():
             if parent in self.tuned:
-                found = {parent: tuple(value for value in values if self.tuned[parent].legal(value))}
+                found = {
+                    parent: tuple(value for value in values if self.tuned[parent].legal(value))
+                }
             else:
                 declared = self.declaration.parameters.get(parent)
                 value = self._fixed_value(parent)
-                inherited = self._conditions(declared) if declared and parent not in self.fixed else {}
+                inherited = (
+                    self._conditions(declared) if declared and parent not in self.fixed else {}
+                )
                 if value is None or inherited is None or not _among(value, values):
                     return None
                 found = inherited
             for name, allowed in found.items():
-                left[name] = tuple(value for value in allowed if _among(value, left.get(name, allowed)))
+                left[name] = tuple(
+                    value for value in allowed if _among(value, left.get(name, allowed))
+                )
         return left if all(left.values()) else None
 
     def _fixed_value(self, name: str) -> Value | None:
@@ -227,7 +256,9 @@ class Resolution:
         """Drop the choices that a declared constraint rules out by what is not tuned."""
         for constraint in self.declaration.constraints:
             names = [name for name in constraint.names if name in self.tuned]
-            others = {name: self._fixed_value(name) for name in constraint.names if name not in self.tuned}
+            others = {
+                name: self._fixed_value(name) for name in constraint.names if name not in self.tuned
+            }
             parameter = self.tuned[names[0]] if len(names) == 1 else None
             if not isinstance(parameter, Choice) or not others or None in others.values():
                 continue
@@ -239,15 +270,21 @@ class Resolution:
                 self.tuned[parameter.name] = parameter_from_dict(changed)
                 given = " and ".join(f"{name} {shown(value)}" for name, value in others.items())
                 gone = [value for value in parameter.choices if value not in kept]
-                self.dropped += [Dropped(parameter.name, value, f"{given}, and {constraint}") for value in gone]
+                self.dropped += [
+                    Dropped(parameter.name, value, f"{given}, and {constraint}") for value in gone
+                ]
 
     def _declared_constraints(self) -> list[str]:
         """The workload's constraints, with the values of what is not tuned put in."""
         found = []
         for constraint in self.declaration.constraints:
             names = [name for name in constraint.names if name not in self.tuned]
-            values = {name: value for name in names if (value := self._fixed_value(name)) is not None}
-            if len(names) < len(constraint.names) and len(values) == len(names):  # else nothing to choose or to know
+            values = {
+                name: value for name in names if (value := self._fixed_value(name)) is not None
+            }
+            if len(names) < len(constraint.names) and len(values) == len(
+                names
+            ):  # else nothing to choose or to know
                 bound = constraint.bind(values)
                 if not _always_holds(bound, self.tuned):
                     found.append(str(bound))
@@ -278,7 +315,9 @@ def _always_holds(constraint: Expression, parameters: Mapping[str, Parameter]) -
     if not all(values) or math.prod(map(len, values)) > MAX_TRIED:
         return False
     points = itertools.product(*values)
-    return all(constraint.evaluate(dict(zip(constraint.names, point, strict=True))) for point in points)
+    return all(
+        constraint.evaluate(dict(zip(constraint.names, point, strict=True))) for point in points
+    )
 
 
 def _values(parameter: Parameter) -> Sequence[Value]:
@@ -289,7 +328,9 @@ def _values(parameter: Parameter) -> Sequence[Value]:
 
 
 def _among(value: Any, values: Iterable[Value]) -> bool:
-    return any(value == item and isinstance(value, bool) is isinstance(item, bool) for item in values)
+    return any(
+        value == item and isinstance(value, bool) is isinstance(item, bool) for item in values
+    )
 
 
 def _lists(when: Mapping[str, tuple[Value, ...]]) -> dict[str, list[Value]]:

@@ -38,7 +38,9 @@ def plain_scalar(text: str) -> Scalar:
     if _FLOAT.fullmatch(text):
         number = float(text)
         if not math.isfinite(number):
-            raise ValueError(f"numbers must be finite, got {_cut(text)}, which is beyond the largest float")
+            raise ValueError(
+                f"numbers must be finite, got {_cut(text)}, which is beyond the largest float"
+            )
         return number
     return check_text(text)
 
@@ -50,14 +52,20 @@ def check_text(text: str) -> str:
         ValueError: it holds a control character or half of a surrogate pair, which no name or path may.
     """
     for character in text:
-        if (character < " " and character not in "\n\t") or "\ud800" <= character <= "\udfff" or character == "\x7f":
+        if (
+            (character < " " and character not in "\n\t")
+            or "\ud800" <= character <= "\udfff"
+            or character == "\x7f"
+        ):
             raise ValueError(f"text must have no control characters, got {_cut(repr(text))}")
     return text
 
 
 def _integer(text: str) -> int:
     if _LEADING_ZERO.fullmatch(text):
-        raise ValueError(f"a leading zero means base 8 to some readers, got {_cut(text)}: drop it or quote it")
+        raise ValueError(
+            f"a leading zero means base 8 to some readers, got {_cut(text)}: drop it or quote it"
+        )
     # The length is checked first: int() refuses thousands of digits with a message about the interpreter.
     number = int(text, 0) if len(text) <= 25 else _LARGEST
     if not -_LARGEST <= number < _LARGEST:

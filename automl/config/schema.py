@@ -6,12 +6,20 @@ import difflib
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    ValidationError,
+)
 from pydantic_core import ErrorDetails
 
+from automl.core.goals import Goal, parse_duration
+from automl.core.spec import Budget, Resources
 from automl.errors import UsageError
-from automl.goals import Goal, parse_duration
-from automl.spec import Budget, Resources
 from search_spaces.plugins import nearest
 
 from .nodes import Location, Node, Problems, shown
@@ -83,7 +91,9 @@ def _section(value: Any) -> Any:
 def _space(value: Any) -> dict[str, Any] | None:
     if value == "auto" or (isinstance(value, dict) and value):
         return None if value == "auto" else value
-    raise UsageError(f"auto, or a mapping of parameters to what may be tried, is needed, got {shown(value)}")
+    raise UsageError(
+        f"auto, or a mapping of parameters to what may be tried, is needed, got {shown(value)}"
+    )
 
 
 Value = bool | int | float | str
@@ -101,7 +111,7 @@ class Section(BaseModel):
 
 
 class BudgetSection(Section):
-    """`budget:`, see `automl.spec.Budget`."""
+    """`budget:`, see `automl.core.spec.Budget`."""
 
     trials: Count | None = None
     time: Seconds | None = None
@@ -111,7 +121,7 @@ class BudgetSection(Section):
 
 
 class ResourcesSection(Section):
-    """`resources:`, see `automl.spec.Resources`."""
+    """`resources:`, see `automl.core.spec.Resources`."""
 
     cpus: Count = 1
     gpus: Annotated[float, Field(ge=0)] = 0.0
@@ -128,7 +138,9 @@ class Entry(Section):
     choices: Annotated[tuple[Value, ...], PlainValidator(_values)] | None = None
     ordered: bool | None = None
     when: dict[str, Annotated[tuple[Value, ...], PlainValidator(_values)]] | None = None
-    affects: Annotated[list[Literal["quality", "speed", "memory"]], BeforeValidator(_listed)] | None = None
+    affects: (
+        Annotated[list[Literal["quality", "speed", "memory"]], BeforeValidator(_listed)] | None
+    ) = None
     default: Annotated[Value, PlainValidator(_value)] | None = None
 
 
@@ -143,11 +155,15 @@ class Document(Section):
     goals: Annotated[list[ParsedGoal], BeforeValidator(_listed), Field(min_length=1)] | None = None
     constraints: Annotated[list[str], BeforeValidator(_listed)] = Field(default_factory=list)
     beliefs: Annotated[dict[str, Any], BeforeValidator(_section)] = Field(default_factory=dict)
-    budget: Annotated[BudgetSection, BeforeValidator(_section)] = Field(default_factory=BudgetSection)
+    budget: Annotated[BudgetSection, BeforeValidator(_section)] = Field(
+        default_factory=BudgetSection
+    )
     suggester: str = "bayes"
     stopper: str = "none"
     workers: Count | None = None
-    resources: Annotated[ResourcesSection, BeforeValidator(_section)] = Field(default_factory=ResourcesSection)
+    resources: Annotated[ResourcesSection, BeforeValidator(_section)] = Field(
+        default_factory=ResourcesSection
+    )
     store: Annotated[str, Field(min_length=1)] | None = None
     seed: Annotated[int, BeforeValidator(_whole), Field(ge=0, lt=2**32)] = 0
     timeout: Seconds | None = None
@@ -173,7 +189,9 @@ def validate(root: Node, problems: Problems) -> Document:
     if not isinstance(data, dict):
         problems.at(root, (), f"a configuration is a mapping of keys to values, got {shown(data)}")
         return Document()
-    for _ in range(2):  # once more without the keys that are wrong, so that later checks see the others
+    for _ in range(
+        2
+    ):  # once more without the keys that are wrong, so that later checks see the others
         try:
             return Document.model_validate(data)
         except ValidationError as error:
@@ -183,7 +201,11 @@ def validate(root: Node, problems: Problems) -> Document:
 
 
 def tell(
-    error: ValidationError, root: Node, location: Location, model: type[BaseModel], problems: Problems
+    error: ValidationError,
+    root: Node,
+    location: Location,
+    model: type[BaseModel],
+    problems: Problems,
 ) -> set[str | int]:
     """Add each error under a location of the tree; returns the first part of where each was below it."""
     for details in error.errors():
@@ -191,7 +213,9 @@ def tell(
         path = (*location, *details["loc"])
         depth = len(root.locate(path)) - 1
         path, text = path[: max(depth, len(location))], _text(details, model)
-        if details["type"] == "extra_forbidden":  # also where its value is wrong: the value does not matter then
+        if (
+            details["type"] == "extra_forbidden"
+        ):  # also where its value is wrong: the value does not matter then
             problems.at(root.locate(path)[-1], path, text)
         else:
             problems.under(root, path, text)
@@ -207,7 +231,9 @@ def _text(details: ErrorDetails, model: type[BaseModel]) -> str:
     rule = _RULES.get(kind, details["msg"]).format(**context)
     if kind == "literal_error" and isinstance(value, str):
         close = difflib.get_close_matches(value, re.findall(r"'(.*?)'", context["expected"]), n=1)
-        return f"{rule} is needed, got {value!r}" + (f"; did you mean {close[0]!r}?" if close else "")
+        return f"{rule} is needed, got {value!r}" + (
+            f"; did you mean {close[0]!r}?" if close else ""
+        )
     return f"{rule} is needed, got {shown(value)}"
 
 

@@ -54,7 +54,11 @@ def for_workload(name: str, file: str, hardware: Hardware | None = None) -> str:
     workload = WORKLOADS.get(name)
     space = workload.space(hardware or detect())
     lines = [f"  {_entry(parameter)}" for parameter in space.parameters.values()]
-    goals = f"goals: {workload.goals[0]}" if len(workload.goals) == 1 else f"goals: [{', '.join(workload.goals)}]"
+    goals = (
+        f"goals: {workload.goals[0]}"
+        if len(workload.goals) == 1
+        else f"goals: [{', '.join(workload.goals)}]"
+    )
     parts = [
         HEAD.format(summary=workload.summary, name=name, file=file, option=""),
         f"workload: {name}\n\ndata:\n  name: builtin\n\n{goals}\n",
@@ -78,8 +82,12 @@ def for_objective(target: str, config: str) -> str:
     try:
         tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError) as error:
-        raise UsageError(f"--objective is FILE:NAME; {file or target!r} cannot be read: {error}") from error
-    found = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == function]
+        raise UsageError(
+            f"--objective is FILE:NAME; {file or target!r} cannot be read: {error}"
+        ) from error
+    found = [
+        node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == function
+    ]
     if not found:
         raise UsageError(f"--objective: {file} defines no function {function!r} at its top level")
     names = _parameters(found[0]) or ["learning_rate"]
@@ -104,7 +112,11 @@ def name_of(file: str) -> str:
 
 def _parameters(function: ast.FunctionDef) -> list[str]:
     """The keys that a function reads from `params`, in order."""
-    read = [node for node in ast.walk(function) if isinstance(node, ast.Subscript) and _is_params(node.value)]
+    read = [
+        node
+        for node in ast.walk(function)
+        if isinstance(node, ast.Subscript) and _is_params(node.value)
+    ]
     read.sort(key=lambda node: (node.lineno, node.col_offset))
     keys = [node.slice.value for node in read if isinstance(node.slice, ast.Constant)]
     return [key for key in dict.fromkeys(keys) if isinstance(key, str) and key.isidentifier()]
@@ -120,7 +132,9 @@ def _metrics(function: ast.FunctionDef) -> list[str]:
     """The keys of the dictionaries that a function returns, in order."""
     returned = [node.value for node in ast.walk(function) if isinstance(node, ast.Return)]
     keys = [key for value in returned if isinstance(value, ast.Dict) for key in value.keys]
-    return [key.value for key in keys if isinstance(key, ast.Constant) and isinstance(key.value, str)]
+    return [
+        key.value for key in keys if isinstance(key, ast.Constant) and isinstance(key.value, str)
+    ]
 
 
 def _entry(parameter: Parameter) -> str:
@@ -131,11 +145,16 @@ def _entry(parameter: Parameter) -> str:
         assert isinstance(parameter, Float | Int), "there are three kinds of parameters"
         log = ", log: true" if parameter.log else ""
         text = f"{{low: {_scalar(parameter.low)}, high: {_scalar(parameter.high)}{log}}}"
-    notes = [f"affects {', '.join(sorted(parameter.affects))}"] if len(parameter.affects) < 3 else []
+    notes = (
+        [f"affects {', '.join(sorted(parameter.affects))}"] if len(parameter.affects) < 3 else []
+    )
     if parameter.default is not None:
         notes.insert(0, f"default {_scalar(parameter.default)}")
     if parameter.when:
-        notes.append("when " + " and ".join(f"{k} is {' or '.join(map(str, v))}" for k, v in parameter.when.items()))
+        notes.append(
+            "when "
+            + " and ".join(f"{k} is {' or '.join(map(str, v))}" for k, v in parameter.when.items())
+        )
     return f"{parameter.name}: {text}  # {'; '.join(notes)}"
 
 

@@ -66,7 +66,9 @@ class InlineDispatcher(Dispatcher):
         try:
             outcome = self._run(assignment, send)
         except KeyboardInterrupt:
-            outcome = lost(assignment, "ended by force", failure="preempted", seconds=time.monotonic() - begun)
+            outcome = lost(
+                assignment, "ended by force", failure="preempted", seconds=time.monotonic() - begun
+            )
         self._current = None
         self.free_slots = self.num_slots
         send(outcome)
@@ -82,7 +84,7 @@ class InlineDispatcher(Dispatcher):
 
     def _run(self, assignment: Assignment, send: Callable[[Event], None]) -> Outcome:
         if assignment.num_ranks > 1:
-            from workers.local import run_gang
+            from workers.runtime.processes import run_gang
 
             return run_gang(assignment, send, lambda: self._asked)
         from workers.context import Context

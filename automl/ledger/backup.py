@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from workers.files import flush
+from workers.data.files import flush
 
 from .trouble import backup_of
 
@@ -34,7 +34,9 @@ class Backups:
         """To be called after each commit."""
         if time.monotonic() >= self._due and not (self._thread and self._thread.is_alive()):
             self._due = time.monotonic() + BACKUP_SECONDS
-            self._thread = threading.Thread(target=try_back_up, args=(self._file,), name="automl-backup", daemon=True)
+            self._thread = threading.Thread(
+                target=try_back_up, args=(self._file,), name="automl-backup", daemon=True
+            )
             self._thread.start()
 
     def close(self) -> None:
@@ -74,7 +76,9 @@ def copy(file: Path, target: Path) -> None:
     with closing(sqlite3.connect(file.as_uri() + "?mode=rw", uri=True)) as source:
         with closing(sqlite3.connect(target)) as connection:
             source.backup(connection)
-            connection.execute("PRAGMA journal_mode=DELETE")  # one file, which can be copied and moved
+            connection.execute(
+                "PRAGMA journal_mode=DELETE"
+            )  # one file, which can be copied and moved
             found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if found != "ok":
             raise sqlite3.DatabaseError(f"it is damaged: {found}")

@@ -17,4 +17,6 @@ def refuse_links(folder: Path) -> None:
         inside += list(inside[-1].iterdir())
     for path in inside:
         if path.is_symlink():
-            raise StoreError(f"{path} is a symbolic link: the files of a sweep stay in its store. Remove the link")
+            raise StoreError(
+                f"{path} is a symbolic link: the files of a sweep stay in its store. Remove the link"
+            )

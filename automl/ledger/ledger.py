@@ -17,16 +17,17 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
+from automl.core.events import SweepEvent, Wished, lineage
+from automl.core.snapshot import Snapshot
+from automl.core.spec import SweepSpec
+from automl.core.trial import ReportPoint, Trial
 from automl.errors import StoreError, UsageError
-from automl.events import SweepEvent, Wished, lineage
-from automl.snapshot import Snapshot
-from automl.spec import SweepSpec
-from automl.trial import ReportPoint, Trial
 
-from . import codec, store
+from . import rows as codec
+from . import sql as store
 from .backup import Backups
 from .folders import refuse_links
-from .holder import FileLock, alive
+from .lease import FileLock, alive
 from .recorder import Recorder, clock, hold
 from .schema import ATTEMPTS, EVENTS, HOLDERS, REPORTS, STOP, SWEEPS, TRIALS, WISHED
 from .trouble import decoding, reading, translated
@@ -59,7 +60,11 @@ class Ledger:
 
     @classmethod
     def open(
-        cls, location: str | os.PathLike[str] = ".automl", *, create: bool = False, readonly: bool = False
+        cls,
+        location: str | os.PathLike[str] = ".automl",
+        *,
+        create: bool = False,
+        readonly: bool = False,
     ) -> Ledger:
         """Open a store.
 
@@ -87,7 +92,10 @@ class Ledger:
         count = sa.select(sa.func.count()).where(TRIALS.c.sweep == SWEEPS.c.id).scalar_subquery()
         query = sa.select(SWEEPS, count.label("num_trials")).order_by(SWEEPS.c.id)
         rows = self._rows(query)
-        return [SweepInfo(r["name"], self._state(r), r["created"], r["seconds"], r["num_trials"]) for r in rows]
+        return [
+            SweepInfo(r["name"], self._state(r), r["created"], r["seconds"], r["num_trials"])
+            for r in rows
+        ]
 
     def create_sweep(
         self, spec: SweepSpec, environment: Mapping[str, Any] | None = None, *, rename: bool = True
@@ -102,7 +110,9 @@ class Ledger:
             if self._insert_sweep(replace(spec, name=candidate), environment or {}):
                 return candidate
             if not rename:
-                raise UsageError(f"there is a sweep named {spec.name!r} in {self.name}: choose another name, or resume")
+                raise UsageError(
+                    f"there is a sweep named {spec.name!r} in {self.name}: choose another name, or resume"
+                )
         raise AssertionError("unreachable")
 
     def spec(self, sweep: str) -> SweepSpec:
@@ -153,7 +163,9 @@ class Ledger:
         query = sa.select(EVENTS).where(EVENTS.c.sweep == row["id"]).order_by(EVENTS.c.id)
         for found in self._rows(query):
             with decoding(self.name):
-                event = codec.event_of(found["kind"], found["payload"], params.get(found["trial"], {}))
+                event = codec.event_of(
+                    found["kind"], found["payload"], params.get(found["trial"], {})
+                )
             yield event
 
     def folder(self, sweep: str) -> Path:
@@ -173,12 +185,18 @@ class Ledger:
         with translated(self.name), self._write() as connection:
             connection.execute(EVENTS.insert(), rows)
             asked = SWEEPS.c.stop_requested.bitwise_or(WISHED)
-            connection.execute(SWEEPS.update().where(SWEEPS.c.id == row["id"]).values(stop_requested=asked))
+            connection.execute(
+                SWEEPS.update().where(SWEEPS.c.id == row["id"]).values(stop_requested=asked)
+            )
 
     def wishes(self, sweep: str) -> list[Wished]:
         """Everything that was asked of the sweep, in order."""
         mine = EVENTS.c.sweep == self._row(sweep)["id"]
-        query = sa.select(EVENTS.c.payload).where(mine, EVENTS.c.kind == Wished.__name__).order_by(EVENTS.c.id)
+        query = (
+            sa.select(EVENTS.c.payload)
+            .where(mine, EVENTS.c.kind == Wished.__name__)
+            .order_by(EVENTS.c.id)
+        )
         with decoding(self.name):
             return [Wished(**json.loads(row["payload"])) for row in self._rows(query)]
 
@@ -199,7 +217,9 @@ class Ledger:
             seen = None if lock or self._folder is None else self._left(sweep, row["id"])
             with translated(self.name), self._write() as connection:
                 # Two controllers that come at once: the second waits here and then sees the first one's row.
-                connection.execute(sa.select(SWEEPS.c.id).where(SWEEPS.c.id == row["id"]).with_for_update())
+                connection.execute(
+                    sa.select(SWEEPS.c.id).where(SWEEPS.c.id == row["id"]).with_for_update()
+                )
                 holder = self._holder(row["id"], connection)
                 if seen and holder and (holder["fence"], holder["commits"]) != seen:
                     raise self._refusal(sweep, holder)
@@ -212,7 +232,9 @@ class Ledger:
                 lock.release()
             raise
         backups = Backups(Path(self.name)) if lock else None
-        recorder = Recorder(self._engine, self.name, row["id"], trials, fence=fence, lock=lock, backups=backups)
+        recorder = Recorder(
+            self._engine, self.name, row["id"], trials, fence=fence, lock=lock, backups=backups
+        )
         self._held[sweep] = recorder
         return recorder
 
@@ -232,7 +254,10 @@ class Ledger:
                 connection.execute(SWEEPS.delete().where(SWEEPS.c.id == row["id"]))
         finally:
             self.release(sweep)
-        with translated(self.name), contextlib.suppress(FileNotFoundError):  # nothing of it was ever run
+        with (
+            translated(self.name),
+            contextlib.suppress(FileNotFoundError),
+        ):  # nothing of it was ever run
             shutil.rmtree(self.folder(sweep))
 
     def record(self, sweep: str, *events: SweepEvent) -> None:
@@ -283,7 +308,10 @@ class Ledger:
         }
         try:
             with translated(self.name), self._write() as connection:
-                if connection.scalar(sa.select(SWEEPS.c.id).where(SWEEPS.c.name == spec.name)) is not None:
+                if (
+                    connection.scalar(sa.select(SWEEPS.c.id).where(SWEEPS.c.name == spec.name))
+                    is not None
+                ):
                     return False
                 connection.execute(SWEEPS.insert(), row)
         except StoreError as error:
@@ -298,7 +326,9 @@ class Ledger:
             connection.execute(SWEEPS.update().where(SWEEPS.c.id == row["id"]).values(values))
 
     def _rows(self, query: sa.Select[Any]) -> list[Mapping[str, Any]]:
-        rows = reading(self._engine, self.name, lambda connection: connection.execute(query).mappings().all())
+        rows = reading(
+            self._engine, self.name, lambda connection: connection.execute(query).mappings().all()
+        )
         return [dict(row) for row in rows]
 
     def _row(self, sweep: str) -> Mapping[str, Any]:
@@ -311,11 +341,19 @@ class Ledger:
             raise UsageError(f"there is no sweep named {sweep!r} in {self.name}: {hint}")
         return rows[0]
 
-    def _holder(self, sweep_id: int, connection: sa.Connection | None = None) -> Mapping[str, Any] | None:
+    def _holder(
+        self, sweep_id: int, connection: sa.Connection | None = None
+    ) -> Mapping[str, Any] | None:
         """The holder's row, with the time `now` on the clock of its `heartbeat`."""
         if connection is None:
-            return reading(self._engine, self.name, lambda connection: self._holder(sweep_id, connection))
-        now = sa.literal(clock(connection)) if isinstance(clock(connection), float) else clock(connection)
+            return reading(
+                self._engine, self.name, lambda connection: self._holder(sweep_id, connection)
+            )
+        now = (
+            sa.literal(clock(connection))
+            if isinstance(clock(connection), float)
+            else clock(connection)
+        )
         query = sa.select(HOLDERS, now.label("now")).where(HOLDERS.c.sweep == sweep_id)
         found = connection.execute(query).mappings().first()
         return dict(found) if found else None
@@ -328,12 +366,22 @@ class Ledger:
 
     def _refusal(self, sweep: str, holder: Mapping[str, Any] | None) -> StoreError:
         who = f"process {holder['pid']} on {holder['host']}" if holder else "another process"
-        return StoreError(f"sweep {sweep!r} is held by {who}: wait for it, or stop it with `automl stop {sweep}`")
+        return StoreError(
+            f"sweep {sweep!r} is held by {who}: wait for it, or stop it with `automl stop {sweep}`"
+        )
 
     def _trials(self, sweep_id: int) -> list[Trial]:
-        columns = (REPORTS.c.trial, REPORTS.c.attempt, REPORTS.c.sequence, REPORTS.c.step, REPORTS.c.seconds)
+        columns = (
+            REPORTS.c.trial,
+            REPORTS.c.attempt,
+            REPORTS.c.sequence,
+            REPORTS.c.step,
+            REPORTS.c.seconds,
+        )
         key = (REPORTS.c.trial, REPORTS.c.attempt, REPORTS.c.sequence)
-        reports = sa.select(*columns, REPORTS.c.metrics).where(REPORTS.c.sweep == sweep_id).order_by(*key)
+        reports = (
+            sa.select(*columns, REPORTS.c.metrics).where(REPORTS.c.sweep == sweep_id).order_by(*key)
+        )
         trials = sa.select(TRIALS).where(TRIALS.c.sweep == sweep_id).order_by(TRIALS.c.number)
 
         def read(connection: sa.Connection) -> list[Trial]:
@@ -357,7 +405,12 @@ def check_name(name: str) -> None:
 
 
 def _is_alive(holder: Mapping[str, Any]) -> bool:
-    return alive(holder["host"], holder["pid"], holder["process_started"], holder["now"] - holder["heartbeat"])
+    return alive(
+        holder["host"],
+        holder["pid"],
+        holder["process_started"],
+        holder["now"] - holder["heartbeat"],
+    )
 
 
 def _candidates(name: str) -> Iterator[str]:

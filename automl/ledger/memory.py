@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from automl.events import Begun, SweepEvent, Wished
-from automl.snapshot import Snapshot
-from automl.spec import SweepSpec
-from automl.trial import Trial
+from automl.core.events import Begun, SweepEvent, Wished
+from automl.core.snapshot import Snapshot
+from automl.core.spec import SweepSpec
+from automl.core.trial import Trial
 from workers.protocol import Report
 
 from .ledger import Ledger, check_name
@@ -28,7 +28,11 @@ class MemoryRecorder(Recorder):
         self._begun: dict[int, float] = {}
 
     def commit(
-        self, seconds: float | None = None, *, state: str | None = None, status: Mapping[str, Any] | None = None
+        self,
+        seconds: float | None = None,
+        *,
+        state: str | None = None,
+        status: Mapping[str, Any] | None = None,
     ) -> bool:
         """Keep what was applied, but for reports, which the trials have; nobody asks such a sweep to stop."""
         for event in self._events:

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, Final
 import sqlalchemy as sa
 
 from automl.errors import StoreError
-from workers.files import flush
+from workers.data.files import flush
 
-from . import backup, holder
+from . import backup
+from . import lease as holder
 from .schema import HOLDERS, META, VERSION
 from .trouble import backup_of
 
@@ -31,7 +32,9 @@ WAIT_SECONDS: Final = 30.0
 
 def _to_2(op: Operations) -> None:
     """Commits are counted: one whose answer was lost can be told from one that failed."""
-    op.add_column("holders", sa.Column("commits", sa.BigInteger(), nullable=False, server_default="0"))
+    op.add_column(
+        "holders", sa.Column("commits", sa.BigInteger(), nullable=False, server_default="0")
+    )
 
 
 STEPS: Final[Mapping[int, Callable[[Operations], None]]] = {2: _to_2}
@@ -45,7 +48,9 @@ def upgrade(connection: sa.Connection, version: int) -> None:
     operations = Operations(MigrationContext.configure(connection))
     for step in range(version + 1, VERSION + 1):
         STEPS[step](operations)
-    connection.execute(META.update().where(META.c.key == "schema_version").values(value=str(VERSION)))
+    connection.execute(
+        META.update().where(META.c.key == "schema_version").values(value=str(VERSION))
+    )
 
 
 def upgrade_file(file: Path, version: int) -> None:
@@ -59,13 +64,20 @@ def upgrade_file(file: Path, version: int) -> None:
     try:
         _wait_for(lock, file)
         with closing(sqlite3.connect(file, timeout=WAIT_SECONDS, isolation_level=None)) as old:
-            if int(old.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()[0]) != version:
+            if (
+                int(
+                    old.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()[0]
+                )
+                != version
+            ):
                 return  # another process was faster
             _refuse_users(old, file)
             # Nobody else may have the file open for this to succeed, and then everything is in the file itself.
             mode = old.execute("PRAGMA journal_mode=DELETE").fetchone()[0]
             if mode != "delete":
-                raise StoreError(f"{file}: its schema is older and another process uses it; try again when it is idle")
+                raise StoreError(
+                    f"{file}: its schema is older and another process uses it; try again when it is idle"
+                )
             old.execute("BEGIN IMMEDIATE")
             _replace(file, version)
     finally:
@@ -80,7 +92,9 @@ def upgrade_server(engine: sa.Engine, name: str) -> None:
         if version >= VERSION:
             return
         columns = (HOLDERS.c.host, HOLDERS.c.pid, HOLDERS.c.process_started, HOLDERS.c.heartbeat)
-        for host, pid, started, beat in connection.execute(sa.select(*columns).where(HOLDERS.c.held == 1)):
+        for host, pid, started, beat in connection.execute(
+            sa.select(*columns).where(HOLDERS.c.held == 1)
+        ):
             if holder.alive(host, pid, started, time.time() - beat):
                 raise StoreError(_in_use(name, host, pid))
         upgrade(connection, version)
@@ -88,7 +102,10 @@ def upgrade_server(engine: sa.Engine, name: str) -> None:
 
 def in_memory(file: Path, version: int, engine: sa.Engine) -> None:
     """Fill an engine in memory with a migrated copy of a file, for reading; the file stays as it is."""
-    with closing(sqlite3.connect(file.as_uri() + "?mode=ro", uri=True)) as old, engine.connect() as connection:
+    with (
+        closing(sqlite3.connect(file.as_uri() + "?mode=ro", uri=True)) as old,
+        engine.connect() as connection,
+    ):
         target: Any = connection.connection.dbapi_connection
         old.backup(target)
         with connection.begin():
@@ -99,7 +116,9 @@ def _wait_for(lock: holder.FileLock, file: Path) -> None:
     deadline = time.monotonic() + WAIT_SECONDS
     while not lock.acquire():
         if time.monotonic() > deadline:
-            raise StoreError(f"{file}: another process is migrating it for more than {WAIT_SECONDS:g} s")
+            raise StoreError(
+                f"{file}: another process is migrating it for more than {WAIT_SECONDS:g} s"
+            )
         time.sleep(0.05)
 
 
@@ -130,7 +149,9 @@ def _replace(file: Path, version: int) -> None:
         with closing(sqlite3.connect(draft)) as connection:
             connection.execute("PRAGMA journal_mode=WAL")
             if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
-                raise StoreError(f"{file}: its migrated copy is not sound; the file was left as it is")
+                raise StoreError(
+                    f"{file}: its migrated copy is not sound; the file was left as it is"
+                )
         flush(draft)
         draft.replace(file)
         flush(file.parent)

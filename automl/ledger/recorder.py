@@ -12,14 +12,14 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
+from automl.core.events import Begun, Ended, Moved, Noted, Proposed, SweepEvent, Wished, fold
+from automl.core.trial import Trial, TrialState
 from automl.errors import StoreError
-from automl.events import Begun, Ended, Moved, Noted, Proposed, SweepEvent, Wished, fold
-from automl.trial import Trial, TrialState
 from workers.protocol import Report, Started
 
-from . import codec
+from . import rows as codec
 from .backup import Backups
-from .holder import FileLock, process_started
+from .lease import FileLock, process_started
 from .schema import ATTEMPTS, EVENTS, HOLDERS, REPORTS, STOP, SWEEPS, TRIALS, WISHED
 from .trouble import persistently, reading, translated
 
@@ -49,7 +49,13 @@ class Recorder:
         lock: FileLock | None,
         backups: Backups | None = None,
     ) -> None:
-        self._engine, self._store, self._sweep, self._fence, self._lock = engine, store, sweep, fence, lock
+        self._engine, self._store, self._sweep, self._fence, self._lock = (
+            engine,
+            store,
+            sweep,
+            fence,
+            lock,
+        )
         self._backups, self._commits = backups, 0
         self._wished, self._known_wishes = True, set[int]()
         self.trials = trials
@@ -65,7 +71,9 @@ class Recorder:
             return None
         known = event.trial < len(self.trials)
         if not known and event.trial != len(self.trials):
-            raise StoreError(f"the next trial of the sweep is {len(self.trials)}, got {event.trial}")
+            raise StoreError(
+                f"the next trial of the sweep is {len(self.trials)}, got {event.trial}"
+            )
         before = self.trials[event.trial] if known else None
         after = fold(before, event)
         if after is None or after is before:
@@ -78,7 +86,11 @@ class Recorder:
         return after
 
     def commit(
-        self, seconds: float | None = None, *, state: str | None = None, status: Mapping[str, Any] | None = None
+        self,
+        seconds: float | None = None,
+        *,
+        state: str | None = None,
+        status: Mapping[str, Any] | None = None,
     ) -> bool:
         """Write what was applied, and the sign of life; whether somebody asked the sweep to stop.
 
@@ -89,7 +101,11 @@ class Recorder:
             StoreError: the store cannot be written to, or another controller has taken the sweep over. What was
                 applied stays uncommitted.
         """
-        values = {key: value for key, value in (("seconds", seconds), ("state", state)) if value is not None}
+        values = {
+            key: value
+            for key, value in (("seconds", seconds), ("state", state))
+            if value is not None
+        }
         with translated(self._store):
             stop = persistently(lambda: self._commit_once(values, status))
         self._commits += 1
@@ -118,14 +134,22 @@ class Recorder:
         """
         if look and not self._wished:
             query = sa.select(SWEEPS.c.stop_requested).where(SWEEPS.c.id == self._sweep)
-            self._wished = bool((self._read(lambda connection: connection.scalar(query)) or 0) & WISHED)
+            self._wished = bool(
+                (self._read(lambda connection: connection.scalar(query)) or 0) & WISHED
+            )
         if not self._wished:
             return []
         mine, known = EVENTS.c.sweep == self._sweep, self._known_wishes
         with translated(self._store):
-            persistently(self._mark_seen)  # before they are read: one that comes between is seen again
-        wished = sa.select(EVENTS.c.id, EVENTS.c.payload).where(mine, EVENTS.c.kind == Wished.__name__)
-        found = self._read(lambda connection: connection.execute(wished.order_by(EVENTS.c.id)).all())
+            persistently(
+                self._mark_seen
+            )  # before they are read: one that comes between is seen again
+        wished = sa.select(EVENTS.c.id, EVENTS.c.payload).where(
+            mine, EVENTS.c.kind == Wished.__name__
+        )
+        found = self._read(
+            lambda connection: connection.execute(wished.order_by(EVENTS.c.id)).all()
+        )
         rows = [row for row in found if row.id not in known]
         self._wished = False
         known.update(row.id for row in rows)
@@ -134,11 +158,15 @@ class Recorder:
     def _mark_seen(self) -> None:
         seen = SWEEPS.c.stop_requested.bitwise_and(~WISHED)
         with self._connection.begin():
-            self._connection.execute(SWEEPS.update().where(SWEEPS.c.id == self._sweep).values(stop_requested=seen))
+            self._connection.execute(
+                SWEEPS.update().where(SWEEPS.c.id == self._sweep).values(stop_requested=seen)
+            )
 
     def fulfilled(self) -> set[int]:
         """Which wishes have become trials."""
-        query = sa.select(EVENTS.c.payload).where(EVENTS.c.sweep == self._sweep, EVENTS.c.kind == Proposed.__name__)
+        query = sa.select(EVENTS.c.payload).where(
+            EVENTS.c.sweep == self._sweep, EVENTS.c.kind == Proposed.__name__
+        )
         rows = self._read(lambda connection: connection.execute(query).all())
         wishes = (json.loads(row.payload).get("wish") for row in rows)
         return {wish for wish in wishes if wish is not None}
@@ -168,8 +196,15 @@ class Recorder:
             if self._claim(connection, status):
                 self._write_events(connection)
                 if values:
-                    connection.execute(SWEEPS.update().where(SWEEPS.c.id == self._sweep).values(values))
-            asked = connection.scalar(sa.select(SWEEPS.c.stop_requested).where(SWEEPS.c.id == self._sweep)) or 0
+                    connection.execute(
+                        SWEEPS.update().where(SWEEPS.c.id == self._sweep).values(values)
+                    )
+            asked = (
+                connection.scalar(
+                    sa.select(SWEEPS.c.stop_requested).where(SWEEPS.c.id == self._sweep)
+                )
+                or 0
+            )
             self._wished |= bool(asked & WISHED)
             return bool(asked & STOP)
 
@@ -182,33 +217,59 @@ class Recorder:
         values: dict[str, Any] = {"heartbeat": clock(connection), "commits": self._commits + 1}
         if status is not None:
             values["status"] = codec.dumps(status)
-        mine = (HOLDERS.c.sweep == self._sweep) & (HOLDERS.c.fence == self._fence) & (HOLDERS.c.held == 1)
-        if connection.execute(HOLDERS.update().where(mine, HOLDERS.c.commits == self._commits).values(values)).rowcount:
+        mine = (
+            (HOLDERS.c.sweep == self._sweep)
+            & (HOLDERS.c.fence == self._fence)
+            & (HOLDERS.c.held == 1)
+        )
+        if connection.execute(
+            HOLDERS.update().where(mine, HOLDERS.c.commits == self._commits).values(values)
+        ).rowcount:
             return True
         if connection.scalar(sa.select(HOLDERS.c.commits).where(mine)) == self._commits + 1:
             return False
-        raise StoreError(f"{self._store}: another controller has taken the sweep over; this one ends")
+        raise StoreError(
+            f"{self._store}: another controller has taken the sweep over; this one ends"
+        )
 
     def _write_events(self, connection: sa.Connection) -> None:
         numbers = {
-            event.trial for event in self._events if event.trial is not None and not isinstance(event, Noted | Wished)
+            event.trial
+            for event in self._events
+            if event.trial is not None and not isinstance(event, Noted | Wished)
         }
         rows = [codec.trial_row(self._sweep, self.trials[number]) for number in sorted(numbers)]
         _insert(connection, TRIALS, [row for row in rows if row["number"] >= self._stored])
-        _update(connection, TRIALS, ("sweep", "number"), [row for row in rows if row["number"] < self._stored])
+        _update(
+            connection,
+            TRIALS,
+            ("sweep", "number"),
+            [row for row in rows if row["number"] < self._stored],
+        )
         reports = [event for event in self._events if isinstance(event, Report)]
         _insert(connection, REPORTS, [codec.report_row(self._sweep, report) for report in reports])
         others = [event for event in self._events if not isinstance(event, Report)]
         now = time.time()
         _insert(connection, EVENTS, [codec.event_row(self._sweep, event, now) for event in others])
-        _insert(connection, ATTEMPTS, [self._begun_row(event) for event in others if isinstance(event, Begun)])
+        _insert(
+            connection,
+            ATTEMPTS,
+            [self._begun_row(event) for event in others if isinstance(event, Begun)],
+        )
         kinds = ((Started, self._started_row), (Ended, self._ended_row), (Moved, self._moved_row))
         for kind, row_of in kinds:
             rows = [row_of(event) for event in others if isinstance(event, kind)]
-            _update(connection, ATTEMPTS, ("sweep", "trial", "attempt"), [row for row in rows if row])
+            _update(
+                connection, ATTEMPTS, ("sweep", "trial", "attempt"), [row for row in rows if row]
+            )
 
     def _begun_row(self, event: Begun) -> codec.Row:
-        return {"sweep": self._sweep, "trial": event.trial, "attempt": event.attempt, "begun": event.at}
+        return {
+            "sweep": self._sweep,
+            "trial": event.trial,
+            "attempt": event.attempt,
+            "begun": event.at,
+        }
 
     def _started_row(self, event: Any) -> codec.Row:
         key = {"sweep": self._sweep, "trial": event.trial, "attempt": event.attempt}
@@ -232,7 +293,11 @@ class Recorder:
         """An attempt that was lost with its controller has no outcome."""
         if event.state is not TrialState.INTERRUPTED:
             return {}
-        key = {"sweep": self._sweep, "trial": event.trial, "attempt": self.trials[event.trial].attempts}
+        key = {
+            "sweep": self._sweep,
+            "trial": event.trial,
+            "attempt": self.trials[event.trial].attempts,
+        }
         return {
             **key,
             "ended": event.at,
@@ -275,10 +340,14 @@ def _insert(connection: sa.Connection, table: sa.Table, rows: list[codec.Row]) -
         connection.execute(table.insert(), rows)
 
 
-def _update(connection: sa.Connection, table: sa.Table, keys: tuple[str, ...], rows: list[codec.Row]) -> None:
+def _update(
+    connection: sa.Connection, table: sa.Table, keys: tuple[str, ...], rows: list[codec.Row]
+) -> None:
     if not rows:
         return
     where = sa.and_(*(table.c[key] == sa.bindparam(f"_{key}") for key in keys))
     values: dict[str, Any] = {name: sa.bindparam(name) for name in rows[0] if name not in keys}
-    named = [{f"_{key}" if key in keys else key: value for key, value in row.items()} for row in rows]
+    named = [
+        {f"_{key}" if key in keys else key: value for key, value in row.items()} for row in rows
+    ]
     connection.execute(table.update().where(where).values(values), named)

@@ -10,7 +10,10 @@ from typing import Final
 import sqlalchemy as sa
 
 VERSION: Final = 2
-STOP, WISHED = 1, 2  # bits of `stop_requested`: end the sweep; there are wishes that its controller has not seen
+STOP, WISHED = (
+    1,
+    2,
+)  # bits of `stop_requested`: end the sweep; there are wishes that its controller has not seen
 METADATA: Final = sa.MetaData()
 
 _Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
@@ -18,14 +21,18 @@ _Big = sa.BigInteger()
 
 
 def _sweep(primary_key: bool = True) -> sa.Column[int]:
-    return sa.Column("sweep", _Id, sa.ForeignKey("sweeps.id"), primary_key=primary_key, autoincrement=False)
+    return sa.Column(
+        "sweep", _Id, sa.ForeignKey("sweeps.id"), primary_key=primary_key, autoincrement=False
+    )
 
 
 def _key(name: str) -> sa.Column[int]:
     return sa.Column(name, _Big, primary_key=True, autoincrement=False)
 
 
-META = sa.Table("meta", METADATA, sa.Column("key", sa.Text, primary_key=True), sa.Column("value", sa.Text))
+META = sa.Table(
+    "meta", METADATA, sa.Column("key", sa.Text, primary_key=True), sa.Column("value", sa.Text)
+)
 
 SWEEPS = sa.Table(
     "sweeps",

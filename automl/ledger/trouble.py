@@ -43,8 +43,18 @@ def decoding(name: str) -> Iterator[None]:
         yield
     except StoreError:
         raise
-    except (AutomlError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
-        raise damaged(name, f"a record cannot be read: {type(error).__name__}: {str(error)[:200]}") from error
+    except (
+        AutomlError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        ArithmeticError,
+        RecursionError,
+    ) as error:
+        raise damaged(
+            name, f"a record cannot be read: {type(error).__name__}: {str(error)[:200]}"
+        ) from error
 
 
 def damaged(name: str, reason: str) -> StoreError:
@@ -54,7 +64,9 @@ def damaged(name: str, reason: str) -> StoreError:
     if not kept.is_file():
         return StoreError(f"{message}; there is no backup")
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(kept.stat().st_mtime))
-    return StoreError(f"{message}. The backup of {when} is {kept}: move {name}* away and copy it to {name}")
+    return StoreError(
+        f"{message}. The backup of {when} is {kept}: move {name}* away and copy it to {name}"
+    )
 
 
 def backup_of(file: Path) -> Path:
@@ -107,7 +119,9 @@ def _explained(name: str, message: str) -> StoreError:
     if "disk is full" in message:
         return StoreError(f"{name}: the disk is full; what was recorded before is kept")
     if "disk I/O error" in message:
-        return StoreError(f"{name}: the disk cannot be read or written ({message}); what was recorded before is kept")
+        return StoreError(
+            f"{name}: the disk cannot be read or written ({message}); what was recorded before is kept"
+        )
     if "readonly database" in message:
         return StoreError(f"{name}: it cannot be written to, the file or its folder is read-only")
     return StoreError(f"{name}: {message.strip()}")

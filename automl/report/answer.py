@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from automl.trial import Trial
+from automl.core import text
+from automl.core.trial import Trial
 
-from . import summary, text
+from . import summary
 from .caveats import caveats
 from .effects import Insight
 from .learned import Learned
@@ -28,7 +29,7 @@ def certainty(record: Record, insights: Sequence[Insight]) -> str:
         return str(record.confirmation)
     if best is None or learned is None:
         return ""
-    from automl.suggesters.bayes.diagnosis import calibrate
+    from automl.suggesters.bayes.model.calibration import calibrate
 
     if not calibrate(learned.metric, learned.model).believable:
         confirm = f"automl confirm {record.snapshot.sweep}"
@@ -48,7 +49,9 @@ def expected(record: Record, learned: Learned, trial: Trial) -> tuple[float, flo
     worst = float(learned.model.y.max())  # beyond it the transformed scale is not to be trusted
     draws = np.minimum(mean[:, 0].numpy() + deviation * noise, worst).reshape(-1)
     low, middle, high = np.quantile(learned.values(draws), [0.05, 0.5, 0.95])
-    if min(learned.values(learned.model.y.numpy().reshape(-1))) >= 0:  # an error or a time is never negative
+    if (
+        min(learned.values(learned.model.y.numpy().reshape(-1))) >= 0
+    ):  # an error or a time is never negative
         low, middle = max(low, 0.0), max(middle, 0.0)
     return float(low), float(middle), float(high)
 
@@ -60,7 +63,7 @@ def doubts(record: Record, insights: Sequence[Insight]) -> Iterator[str]:
     if record.confirmation is not None and not record.confirmation.exceeds_noise:
         yield f"training the best again did not tell them apart: {record.confirmation}"
     for insight in insights:
-        from automl.suggesters.bayes.diagnosis import calibrate
+        from automl.suggesters.bayes.model.calibration import calibrate
 
         found = calibrate(insight.learned.metric, insight.learned.model)
         if not found.believable:

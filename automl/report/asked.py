@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from automl.core import text
 from search_spaces import Choice, Float, Int
 from search_spaces.parameters import Parameter
 
-from . import text
 from .record import Record
 
 Rows = list[tuple[str, ...]]
@@ -24,7 +24,9 @@ def question(record: Record) -> Rows:
         "target": spec.budget.target is not None and text.number(spec.budget.target),
     }
     budget = ", ".join(
-        f"{value} {key}" if key == "trials" else f"{key} {value}" for key, value in limits.items() if value
+        f"{value} {key}" if key == "trials" else f"{key} {value}"
+        for key, value in limits.items()
+        if value
     )
     used = f"{len(record.trials)} trials, {text.duration(snapshot.seconds)}"
     rows = [
@@ -36,9 +38,15 @@ def question(record: Record) -> Rows:
         ("budget", f"{budget or 'none'} (used: {used})"),
         ("suggester, stopper, seed", f"{spec.suggester}, {spec.stopper}, {spec.seed}"),
         ("enqueued or added", _sources(record)),
-        ("pinned or narrowed", "; ".join(f"{limit} (from trial {first} on)" for first, limit in record.limits)),
+        (
+            "pinned or narrowed",
+            "; ".join(f"{limit} (from trial {first} on)" for first, limit in record.limits),
+        ),
         ("beliefs about good values", _beliefs(record)),
-        ("from an earlier sweep", "; ".join(note.message for note in record.notes if note.kind == "transfer")),
+        (
+            "from an earlier sweep",
+            "; ".join(note.message for note in record.notes if note.kind == "transfer"),
+        ),
     ]
     return [row for row in rows if row[1]]
 
@@ -48,8 +56,12 @@ def space(record: Record) -> Rows:
     rows: Rows = []
     for name, parameter in record.space.parameters.items():
         default = "" if parameter.default is None else text.number(parameter.default)
-        affects = ", ".join(kind for kind in ("quality", "speed", "memory") if kind in parameter.affects)
-        when = " and ".join(f"{k} is {' or '.join(map(text.number, v))}" for k, v in parameter.when.items())
+        affects = ", ".join(
+            kind for kind in ("quality", "speed", "memory") if kind in parameter.affects
+        )
+        when = " and ".join(
+            f"{k} is {' or '.join(map(text.number, v))}" for k, v in parameter.when.items()
+        )
         rows.append((name, choices(parameter), default, affects, when))
     return rows
 
@@ -59,13 +71,23 @@ def environment(record: Record) -> Rows:
     known = record.environment
     hardware = known.get("hardware") or {}
     commit = known.get("git_commit")
-    gpus = ", ".join(str(gpu.get("name")) for gpu in hardware.get("gpus", ()) or () if isinstance(gpu, Mapping))
+    gpus = ", ".join(
+        str(gpu.get("name")) for gpu in hardware.get("gpus", ()) or () if isinstance(gpu, Mapping)
+    )
     machine = f"{hardware.get('num_cpus', '?')} cores, {text.memory(hardware.get('memory_bytes'))}"
     rows = [
-        ("git commit", f"{commit}{' with changes' if known.get('git_dirty') else ''}" if commit else ""),
+        (
+            "git commit",
+            f"{commit}{' with changes' if known.get('git_dirty') else ''}" if commit else "",
+        ),
         ("machine", f"{machine}{', ' + gpus if gpus else ''}" if hardware else ""),
         ("system", " ".join(str(known[key]) for key in ("platform", "host") if key in known)),
-        ("packages", ", ".join(f"{name} {version}" for name, version in (known.get("packages") or {}).items())),
+        (
+            "packages",
+            ", ".join(
+                f"{name} {version}" for name, version in (known.get("packages") or {}).items()
+            ),
+        ),
     ]
     return [row for row in rows if row[1]]
 
@@ -84,12 +106,19 @@ def _flat(section: Mapping[str, Any]) -> str:
 
 
 def _beliefs(record: Record) -> str:
-    from automl.steering.beliefs import Beliefs
+    from automl.suggesters.bayes.acquisition.user_prior import Beliefs
 
-    return "; ".join(f"{name} {belief}" for name, belief in Beliefs(record.space, record.spec.beliefs).by_name.items())
+    return "; ".join(
+        f"{name} {belief}"
+        for name, belief in Beliefs(record.space, record.spec.beliefs).by_name.items()
+    )
 
 
 def _sources(record: Record) -> str:
     """Trials that a person gave."""
-    given = [trial for trial in record.trials if trial.source in ("enqueued", "added", "transferred")]
-    return ", ".join(f"trial {trial.number}" for trial in given[:20]) + (", ..." if len(given) > 20 else "")
+    given = [
+        trial for trial in record.trials if trial.source in ("enqueued", "added", "transferred")
+    ]
+    return ", ".join(f"trial {trial.number}" for trial in given[:20]) + (
+        ", ..." if len(given) > 20 else ""
+    )

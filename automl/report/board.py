@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from typing import Any, Final
 
+from automl.core.snapshot import Snapshot
 from automl.ledger import Ledger
-from automl.snapshot import Snapshot
 
 from . import answer
 from .draw import Panel
@@ -60,7 +60,9 @@ class Board:
             except Exception as error:  # a locked or vanished store must not end the page
                 self._seen = ()
                 self._version += 1
-                self._state = as_json({"version": self._version, "error": f"{type(error).__name__}: {error}"})
+                self._state = as_json(
+                    {"version": self._version, "error": f"{type(error).__name__}: {error}"}
+                )
 
     def _draw(self, quick: bool = False) -> str:
         """The newest state; `quick` leaves out what takes seconds to learn, for the next look."""
@@ -75,7 +77,11 @@ class Board:
         state = {
             "version": self._version,
             "title": self._sweep,
-            "lines": [*state_lines(snapshot), answer.sentence(record), answer.certainty(record, self._insights)],
+            "lines": [
+                *state_lines(snapshot),
+                answer.sentence(record),
+                answer.certainty(record, self._insights),
+            ],
             "doubts": list(answer.doubts(record, self._insights)),
             "links": links(snapshot),
             "panels": [_panel(draw(record, self._insights)) for draw in PANELS],
@@ -106,4 +112,9 @@ def _fingerprint(snapshot: Snapshot) -> Any:
 
 
 def _panel(panel: Panel) -> dict[str, Any]:
-    return {"key": panel.key, "title": panel.title, "caption": panel.caption, "figures": list(panel.figures)}
+    return {
+        "key": panel.key,
+        "title": panel.title,
+        "caption": panel.caption,
+        "figures": list(panel.figures),
+    }

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from automl.snapshot import Snapshot
-from automl.trial import Trial, TrialState
+from automl.core import text
+from automl.core.snapshot import Snapshot
+from automl.core.trial import Trial, TrialState
 from search_spaces import Choice, Float, Int, Space
-
-from . import text
 
 EDGE: Final = 0.02
 FEW_A_PARAMETER: Final = 3
@@ -52,7 +51,9 @@ def _failing(snapshot: Snapshot, space: Space) -> Iterator[str]:
     failed = snapshot.in_state(TrialState.FAILED)
     if len(failed) * 2 > len(snapshot.trials):
         yield f"{len(failed)} of {len(snapshot.trials)} trials failed:{text.reasons(failed)}"
-    if culprit := dominating(failed, [t for t in snapshot.trials if t.state.finished and not t.failure], space):
+    if culprit := dominating(
+        failed, [t for t in snapshot.trials if t.state.finished and not t.failure], space
+    ):
         yield culprit
 
 
@@ -77,7 +78,10 @@ def dominating(failed: Sequence[Trial], succeeded: Sequence[Trial], space: Space
         share = sum(map(holds, (t.params for t in failed))) / len(failed)
         usual = sum(map(holds, (t.params for t in succeeded))) / len(succeeded)
         if share >= DOMINATED and usual <= share / 2 and share - usual > best[0]:
-            best = (share - usual, f"{share:.0%} of the failures have {label}, {usual:.0%} of the successes do")
+            best = (
+                share - usual,
+                f"{share:.0%} of the failures have {label}, {usual:.0%} of the successes do",
+            )
     return best[1] or None
 
 
@@ -89,7 +93,11 @@ def _groups(space: Space) -> Iterator[tuple[str, Any]]:
                 yield f"{name}={text.number(choice)}", _equals(name, choice)
             continue
         for low, high in ((0.0, 1 / 3), (2 / 3, 1.0)):
-            side = ("<=", parameter.from_unit(1 / 3)) if low == 0.0 else (">=", parameter.from_unit(2 / 3))
+            side = (
+                ("<=", parameter.from_unit(1 / 3))
+                if low == 0.0
+                else (">=", parameter.from_unit(2 / 3))
+            )
             yield f"{name} {side[0]} {text.number(side[1])}", _within(name, space, low, high)
 
 
@@ -103,6 +111,10 @@ def _equals(name: str, value: Any) -> Any:
 def _within(name: str, space: Space, low: float, high: float) -> Any:
     def holds(params: Mapping[str, Any]) -> bool:
         parameter = space.parameters[name]
-        return name in params and parameter.legal(params[name]) and low <= parameter.to_unit(params[name]) <= high
+        return (
+            name in params
+            and parameter.legal(params[name])
+            and low <= parameter.to_unit(params[name]) <= high
+        )
 
     return holds

@@ -19,7 +19,9 @@ def console(*, width: int = WIDE) -> Console:
     return Console(width=None if known else width, highlight=False)
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[RenderableType]], *, right: Sequence[str] = ()) -> Table:
+def table(
+    columns: Sequence[str], rows: Iterable[Sequence[RenderableType]], *, right: Sequence[str] = ()
+) -> Table:
     """A table without rules; the last column is cut where there is no room for it.
 
     Args:

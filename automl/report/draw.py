@@ -11,11 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from automl.trial import Trial
+from automl.core import text
+from automl.core.trial import Trial
 from search_spaces import Choice, Float, Int
 from search_spaces.parameters import Parameter
-
-from . import text
 
 Figure = dict[str, Any]
 
@@ -63,24 +62,37 @@ def figure(data: list[dict[str, Any]], height: int = 380, **layout: Any) -> Figu
         "legend": {"orientation": "h", "y": 1.12, "x": 0},
     }
     for key in [key for key in layout if key.startswith(("xaxis", "yaxis"))]:
-        layout[key] = {"gridcolor": GRID, "zeroline": False, "automargin": True, "ticklabelstandoff": 6, **layout[key]}
+        layout[key] = {
+            "gridcolor": GRID,
+            "zeroline": False,
+            "automargin": True,
+            "ticklabelstandoff": 6,
+            **layout[key],
+        }
     return {"data": data, "layout": base | layout}
 
 
 def hover(trial: Trial, *lines: str) -> str:
     """What is shown where the pointer is: the trial, what is given, its configuration."""
     params = [f"{name} = {text.number(value)}" for name, value in trial.params.items()]
-    return "<br>".join([f"<b>trial {trial.number}</b>", *(escape(line) for line in (*lines, *params))])
+    return "<br>".join(
+        [f"<b>trial {trial.number}</b>", *(escape(line) for line in (*lines, *params))]
+    )
 
 
 def escape(raw: str) -> str:
     """Text that neither HTML nor plotly takes for markup."""
-    return raw.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
+    return (
+        raw.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
+    )
 
 
 def rounded(values: Iterable[float | None], digits: int = 5) -> list[float | None]:
     """Numbers as short as a picture needs them; None where there is no finite one."""
-    return [None if value is None or not math.isfinite(value) else float(f"{value:.{digits}g}") for value in values]
+    return [
+        None if value is None or not math.isfinite(value) else float(f"{value:.{digits}g}")
+        for value in values
+    ]
 
 
 def spread(points: Sequence[tuple[float, float]], columns: int, rows: int) -> list[int]:
@@ -137,7 +149,11 @@ def metric_axis(metric: str, values: Iterable[float], *, log: bool) -> dict[str,
     show = text.memory if metric.endswith("_bytes") else text.number
     if log:
         ticks = log_ticks(low, high)
-        return found | {"type": "log", "tickvals": ticks, "ticktext": [show(tick) for tick in ticks]}
+        return found | {
+            "type": "log",
+            "tickvals": ticks,
+            "ticktext": [show(tick) for tick in ticks],
+        }
     if metric.endswith("_bytes"):
         ticks = linear_ticks(low, high)
         return found | {"tickvals": ticks, "ticktext": [show(tick) for tick in ticks]}
@@ -160,7 +176,11 @@ def linear_ticks(low: float, high: float, count: int = 5) -> list[float]:
     if not high > low:
         return [low]
     power = 10.0 ** math.floor(math.log10((high - low) / count))
-    step = next(power * factor for factor in (1, 2, 5, 10) if (high - low) / (power * factor) <= count)
+    step = next(
+        power * factor for factor in (1, 2, 5, 10) if (high - low) / (power * factor) <= count
+    )
     first = math.ceil(low / step - 1e-9)
-    found = [float(f"{index * step:.10g}") for index in range(first, math.floor(high / step + 1e-9) + 1)]
+    found = [
+        float(f"{index * step:.10g}") for index in range(first, math.floor(high / step + 1e-9) + 1)
+    ]
     return found or [low, high]

@@ -98,11 +98,17 @@ def grid_of(parameter: Parameter, count: int = NUM_POINTS) -> list[Any]:
     """Values across a parameter's range, at most `count` of a number."""
     if isinstance(parameter, Choice):
         return list(parameter.choices[:MOST_CHOICES])
-    return list(dict.fromkeys(parameter.from_unit(float(unit)) for unit in np.linspace(0.0, 1.0, count)))
+    return list(
+        dict.fromkeys(parameter.from_unit(float(unit)) for unit in np.linspace(0.0, 1.0, count))
+    )
 
 
 def _effect(
-    space: Space, learned: Learned, name: str, base: Sequence[Mapping[str, Any]], rng: np.random.Generator
+    space: Space,
+    learned: Learned,
+    name: str,
+    base: Sequence[Mapping[str, Any]],
+    rng: np.random.Generator,
 ) -> Effect:
     grid = grid_of(space.parameters[name])
     rows = [moved(space, params, name, value) for value in grid for params in base]
@@ -115,7 +121,7 @@ def _effect(
 
 def _averages(learned: Learned, unit: Array, size: int) -> tuple[Array, Array]:
     """Mean `s x g` of the averages over blocks of `unit`, and a factor `s x g x g` of their covariance."""
-    from automl.suggesters.bayes.kernel import cross
+    from automl.suggesters.bayes.model.kernel import cross
     from automl.suggesters.bayes.suggester import one_thread
 
     model = learned.model
@@ -126,6 +132,8 @@ def _averages(learned: Learned, unit: Array, size: int) -> tuple[Array, Array]:
         s, each = len(model.u), len(unit) // size
         mean = model.predict(features)[0].reshape(s, size, each).mean(2)
         white = (k @ model.whiten.transpose(1, 2)).reshape(s, size, each, -1).mean(2)
-        covariance = own.reshape(s, size, each, size, each).mean((2, 4)) - white @ white.transpose(1, 2)
+        covariance = own.reshape(s, size, each, size, each).mean((2, 4)) - white @ white.transpose(
+            1, 2
+        )
     values, vectors = np.linalg.eigh(covariance.numpy())
     return mean.numpy(), vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]

@@ -19,16 +19,22 @@ def link(target: str, name: str) -> str:
     return f'<a href="{escape(target)}">{escape(name)}</a>'
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int] = (), best: int = -1) -> str:
+def table(
+    head: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int] = (), best: int = -1
+) -> str:
     """A table of plain text; `numbers` are columns to align right, `best` is a row to point out."""
     top = f"<thead>{_row('th', head, numbers)}</thead>" if head else ""
-    body = "".join(_row("td", row, numbers, "best" if i == best else "") for i, row in enumerate(rows))
+    body = "".join(
+        _row("td", row, numbers, "best" if i == best else "") for i, row in enumerate(rows)
+    )
     return f"<table>{top}<tbody>{body}</tbody></table>"
 
 
 def _row(tag: str, cells: Sequence[str], numbers: Sequence[int], kind: str = "") -> str:
     found = "".join(
-        f'<{tag} class="number">{escape(cell)}</{tag}>' if i in numbers else f"<{tag}>{escape(cell)}</{tag}>"
+        f'<{tag} class="number">{escape(cell)}</{tag}>'
+        if i in numbers
+        else f"<{tag}>{escape(cell)}</{tag}>"
         for i, cell in enumerate(cells)
     )
     return f'<tr class="{kind}">{found}</tr>' if kind else f"<tr>{found}</tr>"

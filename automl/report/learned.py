@@ -10,17 +10,23 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from automl.trial import Trial, TrialState
+from automl.core.trial import Trial, TrialState
 
 from .record import Record
 
 if TYPE_CHECKING:
-    from automl.suggesters.bayes.encoding import Encoder
-    from automl.suggesters.bayes.gp import Ensemble
-    from automl.suggesters.bayes.transforms import Transform
+    from automl.suggesters.bayes.model.features import Encoder
+    from automl.suggesters.bayes.model.gp import Ensemble
+    from automl.suggesters.bayes.model.transforms import Transform
 
 LEAST: Final = 6  # trials below which nothing is fitted
-SPEED_METRICS: Final = ("seconds_per_update", "seconds_per_step", "tokens_per_second", "items_per_second", "seconds")
+SPEED_METRICS: Final = (
+    "seconds_per_update",
+    "seconds_per_step",
+    "tokens_per_second",
+    "items_per_second",
+    "seconds",
+)
 MEMORY_METRIC: Final = "peak_memory_bytes"
 
 
@@ -59,8 +65,17 @@ def learn(record: Record) -> list[Learned]:
     for index, goal in enumerate(record.snapshot.goals):
         aspect = aspect_of(goal.metric)
         aspects.add(aspect)
-        scored = [(trial, record.value(trial, index)) for trial in record.trials if trial.state.finished]
-        one = _fit(record, goal.metric, aspect, scored, maximize=goal.maximize, within=goal.within is not None)
+        scored = [
+            (trial, record.value(trial, index)) for trial in record.trials if trial.state.finished
+        ]
+        one = _fit(
+            record,
+            goal.metric,
+            aspect,
+            scored,
+            maximize=goal.maximize,
+            within=goal.within is not None,
+        )
         found.append(one)
     for aspect, metrics in (("speed", SPEED_METRICS), ("memory", (MEMORY_METRIC,))):
         if aspect not in aspects:
@@ -70,7 +85,7 @@ def learn(record: Record) -> list[Learned]:
 
 def aspect_of(metric: str) -> str:
     """Whether a metric tells of quality, speed or memory."""
-    from automl.suggesters.bayes import reach
+    from automl.suggesters.bayes.model import aspects as reach
 
     return next(iter(reach.of_metric(metric)))
 
@@ -95,13 +110,15 @@ def _fit(
     maximize: bool,
     within: bool = False,
 ) -> Learned | None:
-    from automl.suggesters.bayes import reach
-    from automl.suggesters.bayes.fitting import fitter_of
+    from automl.suggesters.bayes.model import aspects as reach
+    from automl.suggesters.bayes.model.surrogates import fitter_of
+    from automl.suggesters.bayes.model.transforms import Transform
     from automl.suggesters.bayes.suggester import one_thread
-    from automl.suggesters.bayes.transforms import Transform
 
     space, sign = record.space, -1.0 if maximize else 1.0
-    told = [(t, v) for t, v in values if v is not None and math.isfinite(v) and space.legal(t.params)]
+    told = [
+        (t, v) for t, v in values if v is not None and math.isfinite(v) and space.legal(t.params)
+    ]
     if len(told) < LEAST or len({value for _, value in told}) < 2:
         return None
     log = aspect != "quality" and all(value > 0 for _, value in told)
@@ -111,7 +128,9 @@ def _fit(
     measures = reach.of_metric(metric, within)
     fitter: Any = fitter_of(space, measures, record.spec.seed, bowl=not log)
     with one_thread():
-        model, rows = fitter.fit(space.encode([trial.params for trial, _ in told]), transform(losses))
+        model, rows = fitter.fit(
+            space.encode([trial.params for trial, _ in told]), transform(losses)
+        )
     names = reach.parameters(space, measures)
     trials = [told[row][0] for row in rows]
     return Learned(metric, aspect, names, fitter.encoder, model, transform, trials, sign, log)

@@ -15,17 +15,23 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from automl.snapshot import Snapshot
-from automl.trial import Trial, TrialState
+from automl.core import text
+from automl.core.snapshot import Snapshot
+from automl.core.trial import Trial, TrialState
 
-from . import text
 from .console import console as default_console
 from .console import table
 
 REFRESH_SECONDS = 0.25
 NEWS_SECONDS = 60.0
 MAX_WIDTH = 160
-STYLES = {"running": "cyan", "completed": "green", "failed": "red", "stopped": "yellow", "paused": "magenta"}
+STYLES = {
+    "running": "cyan",
+    "completed": "green",
+    "failed": "red",
+    "stopped": "yellow",
+    "paused": "magenta",
+}
 SWEEP_STYLES = {"running": "cyan", "finished": "green", "interrupted": "yellow", "failed": "red"}
 
 Show = Callable[[Snapshot], None]
@@ -136,22 +142,33 @@ class PlainLines:
         return found
 
     def _line(self, snapshot: Snapshot, line: str) -> None:
-        self.console.print(f"[{text.duration(snapshot.seconds):>7}] {line}", markup=False, soft_wrap=True)
+        self.console.print(
+            f"[{text.duration(snapshot.seconds):>7}] {line}", markup=False, soft_wrap=True
+        )
 
 
 def state_lines(snapshot: Snapshot) -> list[str]:
     """How the sweep stands, in two lines of text."""
     words = [snapshot.state, _budget_text(snapshot), *_counts(snapshot)]
     left = _left_text(snapshot)
-    second = [f"workers {snapshot.busy_slots} of {snapshot.num_slots} busy"] if snapshot.num_slots else []
-    return [", ".join([*words, left] if left else words), ", ".join([*second, f"suggestions {_suggesting(snapshot)}"])]
+    second = (
+        [f"workers {snapshot.busy_slots} of {snapshot.num_slots} busy"]
+        if snapshot.num_slots
+        else []
+    )
+    return [
+        ", ".join([*words, left] if left else words),
+        ", ".join([*second, f"suggestions {_suggesting(snapshot)}"]),
+    ]
 
 
 # The parts of the view, from top to bottom
 
 
 def _heading(snapshot: Snapshot, width: int) -> RenderableType:
-    left = Text.assemble((snapshot.sweep, "bold"), "  ", (snapshot.state, SWEEP_STYLES.get(snapshot.state, "")))
+    left = Text.assemble(
+        (snapshot.sweep, "bold"), "  ", (snapshot.state, SWEEP_STYLES.get(snapshot.state, ""))
+    )
     return _apart(left, Text(_left_text(snapshot), style="dim"), width)
 
 
@@ -160,7 +177,9 @@ def _progress(snapshot: Snapshot, width: int) -> RenderableType:
     bar = max(width - right.cell_len - 2, 0)
     row = Table.grid(padding=(0, 2, 0, 0))
     share = _share(snapshot)
-    row.add_row(ProgressBar(total=1.0, completed=share, width=bar) if share is not None else Text(), right)
+    row.add_row(
+        ProgressBar(total=1.0, completed=share, width=bar) if share is not None else Text(), right
+    )
     return row
 
 
@@ -169,12 +188,16 @@ def _best(snapshot: Snapshot, width: int) -> list[RenderableType]:
     value = text.goal_value(best, snapshot) if best else None
     if best is None or value is None:
         return [Text(f"no {goal.metric} yet", style="dim"), Text()]
-    words = Text.assemble("best  ", (f"{goal.metric} {text.number(value)}", "bold green"), f"  trial {best.number}")
+    words = Text.assemble(
+        "best  ", (f"{goal.metric} {text.number(value)}", "bold green"), f"  trial {best.number}"
+    )
     words.append(_gain(snapshot, best, value), style="dim")
     if len(snapshot.goals) > 1:
         words.append(f"  {len(snapshot.pareto)} on the Pareto front", style="dim")
     room = width - words.cell_len - 2
-    spark = text.sparkline(text.best_so_far(snapshot), min(room, width // 3), maximize=goal.maximize)
+    spark = text.sparkline(
+        text.best_so_far(snapshot), min(room, width // 3), maximize=goal.maximize
+    )
     params = Text("      " + text.configuration(best.params), no_wrap=True, overflow="ellipsis")
     return [_apart(words, Text(spark, style="green"), width), params]
 
@@ -189,14 +212,22 @@ def _gain(snapshot: Snapshot, best: Trial, value: float) -> str:
 def _trials(snapshot: Snapshot, num_rows: int) -> RenderableType:
     """The running trials, then those that ended last."""
     running = snapshot.in_state(TrialState.RUNNING)
-    others = [t for t in snapshot.trials if t.state is not TrialState.RUNNING and t.state is not TrialState.WAITING]
+    others = [
+        t
+        for t in snapshot.trials
+        if t.state is not TrialState.RUNNING and t.state is not TrialState.WAITING
+    ]
     others.sort(key=lambda trial: (trial.ended or 0.0, trial.number), reverse=True)
     shown = [*running[: max(num_rows - 2, 1)], *others]
     best = snapshot.best
     default = snapshot.trials[0].params if text.has_default(snapshot) else {}
     goal = snapshot.goals[0].metric
     rows = [_row(snapshot, trial, default, best) for trial in shown[:num_rows]]
-    return table(["trial", "state", goal[:16], "time", "configuration"], rows, right=["trial", goal[:16], "time"])
+    return table(
+        ["trial", "state", goal[:16], "time", "configuration"],
+        rows,
+        right=["trial", goal[:16], "time"],
+    )
 
 
 def _row(
@@ -224,7 +255,9 @@ def _difference(trial: Trial, default: Mapping[str, Any]) -> str:
 def _time(snapshot: Snapshot, trial: Trial) -> str:
     """How long the trial has taken; of one that runs also how long trials usually take, where three tell."""
     taken = text.duration(_seconds(snapshot, trial))
-    ended = [other.seconds for other in snapshot.in_state(TrialState.COMPLETED) if other.seconds > 0]
+    ended = [
+        other.seconds for other in snapshot.in_state(TrialState.COMPLETED) if other.seconds > 0
+    ]
     if trial.state is not TrialState.RUNNING or len(ended) < 3:
         return taken
     return f"{taken} of ~{text.duration(median(ended))}"
@@ -266,7 +299,9 @@ def _counts(snapshot: Snapshot) -> list[str]:
 
 def _budget_text(snapshot: Snapshot) -> str:
     budget = snapshot.budget
-    trials = f"{len(snapshot.trials)} of {budget.trials}" if budget.trials else str(len(snapshot.trials))
+    trials = (
+        f"{len(snapshot.trials)} of {budget.trials}" if budget.trials else str(len(snapshot.trials))
+    )
     time_text = text.duration(snapshot.seconds)
     if budget.time:
         time_text += f" of {text.duration(budget.time)}"

@@ -9,11 +9,12 @@ from importlib import resources
 from pathlib import Path
 from string import Template
 
+from automl.core import text
+from automl.core.snapshot import Snapshot
+from automl.core.trial import Trial
 from automl.errors import UsageError
-from automl.snapshot import Snapshot
-from automl.trial import Trial
 
-from . import answer, asked, text
+from . import answer, asked
 from .draw import Panel, escape
 from .effects import Insight, study
 from .figures import PANELS
@@ -37,7 +38,9 @@ def save(sweep: Snapshot | Record, path: str | os.PathLike[str], *, ax: bool = F
     record = sweep if isinstance(sweep, Record) else Record.of(sweep)
     target, page = Path(path), render(record, [surfaces(record)] if ax else ())
     try:
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=target.parent, delete=False) as file:
+        with tempfile.NamedTemporaryFile(
+            "w", encoding="utf-8", dir=target.parent, delete=False
+        ) as file:
             file.write(page)
         Path(file.name).chmod(0o644)
         Path(file.name).replace(target)
@@ -52,7 +55,13 @@ def render(record: Record, more: Sequence[Panel] = ()) -> str:
     parts = {
         "title": f"{escape(record.snapshot.sweep)}: report of a sweep",
         "head": "\n".join(_head(record, insights, panels)),
-        "body": "\n".join([*_tables(record), *(part for panel in panels for part in section(panel)), *_trials(record)]),
+        "body": "\n".join(
+            [
+                *_tables(record),
+                *(part for panel in panels for part in section(panel)),
+                *_trials(record),
+            ]
+        ),
         "foot": "Written by automl report. The page needs no network.",
         "css": asset("page.css"),
         "js": asset("page.js"),
@@ -82,7 +91,7 @@ def plotly_js() -> str:
 
 def surfaces(record: Record) -> Panel:
     """What Ax's own model says of one and of two parameters together, which the report does not draw itself."""
-    from automl.bridges import ax_view
+    from automl.integrations import ax_view
 
     caption = (
         f"Ax's slices and contours of {record.goal.metric}, of a model of its own: conditional parameters are "
@@ -90,7 +99,11 @@ def surfaces(record: Record) -> Panel:
     )
     figures = []
     for found in ax_view.surfaces(record.snapshot):
-        layout = {**found["layout"], "height": 440, "title": {"text": escape(found["title"]), "font": {"size": 14}}}
+        layout = {
+            **found["layout"],
+            "height": 440,
+            "title": {"text": escape(found["title"]), "font": {"size": 14}},
+        }
         figures.append({"data": found["data"], "layout": layout})
     return Panel("ax", "Two parameters together, by Ax", caption, tuple(figures))
 
@@ -125,7 +138,11 @@ def _head(record: Record, insights: Sequence[Insight], panels: Sequence[Panel]) 
     yield f'<p class="answer">{escape(answer.sentence(record))}</p>'
     yield f'<p class="certainty">{escape(answer.certainty(record, insights))}</p>'
     yield sketch(record)
-    links = [("asked", "What was asked"), ("recipe", "Best configuration"), *((p.key, p.title) for p in panels)]
+    links = [
+        ("asked", "What was asked"),
+        ("recipe", "Best configuration"),
+        *((p.key, p.title) for p in panels),
+    ]
     yield f"<nav>{''.join(link(f'#{key}', name) for key, name in links)}{link('#trials', 'Trials')}</nav>"
     doubts = list(answer.doubts(record, insights))
     if doubts:
@@ -137,7 +154,9 @@ def _tables(record: Record) -> Iterator[str]:
     yield '<section id="asked"><h2>What was asked</h2>'
     yield table((), asked.question(record))
     yield "<h3>What was tuned</h3>"
-    yield table(("parameter", "what may be tried", "default", "affects", "exists when"), asked.space(record))
+    yield table(
+        ("parameter", "what may be tried", "default", "affects", "exists when"), asked.space(record)
+    )
     for constraint in record.space.constraints:
         yield f"<p>Only where {escape(str(constraint))}.</p>"
     if environment := asked.environment(record):
@@ -149,7 +168,11 @@ def _tables(record: Record) -> Iterator[str]:
         yield "<p>No trial has succeeded.</p></section>"
         return
     yield f'<div class="recipe"><button type="button">Copy</button><pre>{escape(recipe(record.spec, best))}</pre></div>'
-    yield "<h3>Beside the default</h3>" if text.has_default(record.snapshot) else "<h3>Beside trial 0</h3>"
+    yield (
+        "<h3>Beside the default</h3>"
+        if text.has_default(record.snapshot)
+        else "<h3>Beside trial 0</h3>"
+    )
     yield _comparison(record, best)
     yield "</section>"
 
@@ -160,7 +183,15 @@ def _comparison(record: Record, best: Trial) -> str:
     rows = []
     for name in record.space.parameters:
         if name in best.params or name in first.params:
-            rows.append((name, *(text.number(t.params[name]) if name in t.params else "none" for t in (best, first))))
+            rows.append(
+                (
+                    name,
+                    *(
+                        text.number(t.params[name]) if name in t.params else "none"
+                        for t in (best, first)
+                    ),
+                )
+            )
     for index, goal in enumerate(record.snapshot.goals):
         values = [record.value(trial, index) for trial in (best, first)]
         if values != [trial.metrics.get(goal.metric) for trial in (best, first)]:
@@ -186,7 +217,15 @@ def _trials(record: Record) -> Iterator[str]:
     yield '<section id="trials"><h2>Trials</h2>'
     more = f" {left_out} more are shown by automl trials {record.spec.name}." if left_out else ""
     yield f"<p>The best first.{escape(more)}</p>"
-    head = ("trial", "state", *(goal.metric for goal in goals), "time", "memory", "from", "configuration")
+    head = (
+        "trial",
+        "state",
+        *(goal.metric for goal in goals),
+        "time",
+        "memory",
+        "from",
+        "configuration",
+    )
     numbers = (0, *range(2, 4 + len(goals)))
     yield f'<div class="scroll">{table(head, rows, numbers, best=0 if scored else -1)}</div></section>'
 

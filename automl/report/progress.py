@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from automl.snapshot import Snapshot
+from automl.core.snapshot import Snapshot
 
 from .live import Show, state_lines, view
 

@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from automl.spec import SweepSpec
-from automl.trial import Trial
+from automl.core.spec import SweepSpec
+from automl.core.trial import Trial
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "nan", "inf"})
@@ -29,7 +29,12 @@ def recipe(spec: SweepSpec, trial: Trial) -> str:
     lines.append(f"goals: [{', '.join(map(str, spec.goals))}]")
     lines += ["space:", *(f"  {key}: [{scalar(value)}]" for key, value in trial.params.items())]
     resources = f"resources: {{cpus: {spec.resources.cpus}, gpus: {scalar(spec.resources.gpus)}}}"
-    return "\n".join([*lines, "budget: {trials: 1}", "suggester: sobol", resources, f"seed: {spec.seed}"]) + "\n"
+    return (
+        "\n".join(
+            [*lines, "budget: {trials: 1}", "suggester: sobol", resources, f"seed: {spec.seed}"]
+        )
+        + "\n"
+    )
 
 
 def _items(values: Mapping[str, Any]) -> list[str]:
@@ -41,7 +46,9 @@ def scalar(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return "null" if value is None else str(value).lower()
     if isinstance(value, str):
-        return value if _PLAIN.fullmatch(value) and value.lower() not in _WORDS else json.dumps(value)
+        return (
+            value if _PLAIN.fullmatch(value) and value.lower() not in _WORDS else json.dumps(value)
+        )
     if isinstance(value, float):
         text = repr(value)
         return text if "e" not in text or "." in text else text.replace("e", ".0e")

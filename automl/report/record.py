@@ -6,18 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from automl import confirmation
-from automl.confirmation import Confirmation
+from automl.core import text
+from automl.core.events import Begun, Ended, Moved, Noted, Proposed, SweepEvent, Wished
+from automl.core.goals import Goal
+from automl.core.snapshot import Snapshot
+from automl.core.spec import SweepSpec
+from automl.core.trial import Trial, TrialState
 from automl.errors import AutomlError, StoreError
-from automl.events import Begun, Ended, Moved, Noted, Proposed, SweepEvent, Wished
-from automl.goals import Goal
-from automl.snapshot import Snapshot
-from automl.spec import SweepSpec
-from automl.steering.limits import Limit
-from automl.trial import Trial, TrialState
+from automl.suggesters.domain import Limit
+from automl.workflows import confirm as confirmation
+from automl.workflows.confirm import Confirmation
 from search_spaces import Choice, Space
-
-from . import text
 
 if TYPE_CHECKING:
     from automl.ledger import Ledger
@@ -70,7 +69,15 @@ class Record:
         snapshot, events = ledger.snapshot(sweep), list(ledger.events(sweep))
         attempts, notes = _attempts(events, snapshot), _notes(events)
         spec, environment = ledger.spec(sweep), ledger.environment(sweep)
-        return cls(snapshot, spec, environment, attempts, notes, confirmation.read(ledger, sweep), _limits(events))
+        return cls(
+            snapshot,
+            spec,
+            environment,
+            attempts,
+            notes,
+            confirmation.read(ledger, sweep),
+            _limits(events),
+        )
 
     @classmethod
     def stored(cls, store: str, snapshot: Snapshot) -> Record:
@@ -92,7 +99,11 @@ class Record:
     def of(cls, snapshot: Snapshot) -> Record:
         """What can be told where there is no ledger to ask."""
         spec = snapshot.spec or SweepSpec(
-            snapshot.sweep, guessed_space(snapshot.trials), snapshot.goals, snapshot.constraints, budget=snapshot.budget
+            snapshot.sweep,
+            guessed_space(snapshot.trials),
+            snapshot.goals,
+            snapshot.constraints,
+            budget=snapshot.budget,
         )
         attempts = [
             Attempt(t.number, t.attempts, t.started, t.started + t.seconds, str(t.state))
@@ -122,7 +133,9 @@ class Record:
 
     def scored(self) -> list[tuple[Trial, float]]:
         """The trials that have a value for the first goal, the best first."""
-        found = [(trial, value) for trial in self.trials if (value := self.value(trial)) is not None]
+        found = [
+            (trial, value) for trial in self.trials if (value := self.value(trial)) is not None
+        ]
         return sorted(found, key=lambda item: (self.goal.loss(item[1]), item[0].number))
 
 
@@ -146,7 +159,9 @@ def _attempts(events: Iterable[SweepEvent], snapshot: Snapshot) -> list[Attempt]
                 continue
             begun = open_.pop(event.trial)
             state = str(event.outcome.ending) if isinstance(event, Ended) else str(event.state)
-            found.append(Attempt(event.trial, begun.attempt, begun.at, max(event.at, begun.at), state))
+            found.append(
+                Attempt(event.trial, begun.attempt, begun.at, max(event.at, begun.at), state)
+            )
     now = snapshot.seconds
     found += [Attempt(b.trial, b.attempt, b.at, max(now, b.at), "running") for b in open_.values()]
     return sorted(found, key=lambda attempt: attempt.begun)

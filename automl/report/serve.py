@@ -42,11 +42,17 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, board: Board, port: int = 0) -> None:
-        self.board, self.token, self.library = board, secrets.token_urlsafe(24), plotly_js().encode()
+        self.board, self.token, self.library = (
+            board,
+            secrets.token_urlsafe(24),
+            plotly_js().encode(),
+        )
         try:
             super().__init__((HOST, port), _Handler)
         except (OSError, OverflowError) as error:
-            raise UsageError(f"port {port} cannot be used: {error}; leave --port away for a free one") from error
+            raise UsageError(
+                f"port {port} cannot be used: {error}; leave --port away for a free one"
+            ) from error
         self.cookie = f"automl-{self.server_address[1]}"
 
     @property
@@ -77,12 +83,23 @@ class _Handler(BaseHTTPRequestHandler):
         if url.path == "/" and self._is_token(given):
             self._greet()
         elif not self._is_token(self._cookie()):
-            self._send(HTTPStatus.FORBIDDEN, "text/plain", b"open the address that automl dashboard has printed\n")
+            self._send(
+                HTTPStatus.FORBIDDEN,
+                "text/plain",
+                b"open the address that automl dashboard has printed\n",
+            )
         elif url.path == "/":
-            page = Template(asset("live.html")).substitute(css=asset("page.css"), js=asset("live.js"))
+            page = Template(asset("live.html")).substitute(
+                css=asset("page.css"), js=asset("live.js")
+            )
             self._send(HTTPStatus.OK, "text/html", page.encode())
         elif url.path == "/plotly.js":
-            self._send(HTTPStatus.OK, "text/javascript", self.server.library, {"Cache-Control": "max-age=86400"})
+            self._send(
+                HTTPStatus.OK,
+                "text/javascript",
+                self.server.library,
+                {"Cache-Control": "max-age=86400"},
+            )
         elif url.path == "/state":
             self._send(HTTPStatus.OK, "application/json", self.server.board.state.encode())
         else:
@@ -103,7 +120,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _is_token(self, given: str) -> bool:
         return hmac.compare_digest(given.encode(), self.server.token.encode())
 
-    def _send(self, status: HTTPStatus, kind: str, body: bytes, headers: dict[str, str] | None = None) -> None:
+    def _send(
+        self, status: HTTPStatus, kind: str, body: bytes, headers: dict[str, str] | None = None
+    ) -> None:
         self.send_response(status)
         for name, value in {**HEADERS, **(headers or {})}.items():
             self.send_header(name, value)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from automl.trial import Trial, TrialState
+from automl.core import text
+from automl.core.trial import Trial, TrialState
 
-from . import text
 from .draw import BLUE, GREY, GRID, RED, escape, linear_ticks, spread
 from .record import Record
 
@@ -18,12 +18,16 @@ Point = tuple[float, float]
 
 def sketch(record: Record) -> str:
     """An SVG of the trials and of the best so far over the sweep's time; empty where fewer than two ended."""
-    ended = sorted((t for t in record.trials if t.ended is not None), key=lambda t: (t.ended or 0.0, t.number))
+    ended = sorted(
+        (t for t in record.trials if t.ended is not None), key=lambda t: (t.ended or 0.0, t.number)
+    )
     points = [(t.ended or 0.0, value) for t in ended if (value := record.value(t)) is not None]
     if len(points) < 2:
         return ""
     end = max(record.snapshot.seconds, points[-1][0])
-    begun = min([trial.started for trial in record.trials if trial.started is not None], default=0.0)
+    begun = min(
+        [trial.started for trial in record.trials if trial.started is not None], default=0.0
+    )
     frame = _Frame(begun, max(end, begun + 1e-9), *window(record, [value for _, value in points]))
     goal = escape(record.goal.metric)
     best = sorted((value for _, value in points), key=record.goal.loss)[0]
@@ -72,7 +76,13 @@ def _axes(frame: _Frame, goal: str) -> Iterator[str]:
         yield f'<path d="M{LEFT:g},{y} H{WIDTH - RIGHT:g}" stroke="{GRID}"/>'
         yield f'<text x="{LEFT - 8:g}" y="{y + 4:g}" text-anchor="end" fill="{INK}">{text.number(tick)}</text>'
     span = end - begun
-    unit, name = (3600.0, "hours") if span >= 3 * 3600 else (60.0, "minutes") if span >= 180 else (1.0, "seconds")
+    unit, name = (
+        (3600.0, "hours")
+        if span >= 3 * 3600
+        else (60.0, "minutes")
+        if span >= 180
+        else (1.0, "seconds")
+    )
     for tick in linear_ticks(begun / unit, end / unit, 8):
         x, anchor = frame.x(tick * unit), "end" if tick * unit > end - 0.03 * span else "middle"
         yield f'<text x="{x}" y="{HEIGHT - FOOT + 17:g}" text-anchor="{anchor}" fill="{INK}">{text.number(tick)}</text>'
@@ -89,7 +99,9 @@ def _dots(points: Sequence[Point], frame: _Frame) -> Iterator[str]:
 
 def _failures(ended: Sequence[Trial], frame: _Frame) -> Iterator[str]:
     foot = HEIGHT - FOOT
-    xs = sorted({round(frame.x(trial.ended or 0.0)) for trial in ended if trial.state is TrialState.FAILED})
+    xs = sorted(
+        {round(frame.x(trial.ended or 0.0)) for trial in ended if trial.state is TrialState.FAILED}
+    )
     crosses = "".join(f"M{x - 3},{foot - 3:g} l6,6 m0,-6 l-6,6" for x in xs)
     if crosses:
         yield f'<path d="{crosses}" stroke="{RED}" stroke-width="1.5" fill="none"/>'
@@ -108,7 +120,12 @@ def _legend(failures: bool) -> Iterator[str]:
     items = [("best so far", f'<path d="M0,-4 h22" stroke="{BLUE}" stroke-width="2.5"/>')]
     items.append(("a trial", f'<circle cx="12" cy="-4" r="3" fill="{GREY}"/>'))
     if failures:
-        items.append(("a trial that failed", f'<path d="M9,-7 l6,6 m0,-6 l-6,6" stroke="{RED}" stroke-width="1.5"/>'))
+        items.append(
+            (
+                "a trial that failed",
+                f'<path d="M9,-7 l6,6 m0,-6 l-6,6" stroke="{RED}" stroke-width="1.5"/>',
+            )
+        )
     x = WIDTH - RIGHT - 120 * len(items) - 20
     for name, mark in items:
         yield f'<g transform="translate({x:g},14)">{mark}<text x="28" fill="{INK}">{name}</text></g>'

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from automl.snapshot import Snapshot
-from automl.trial import Trial, TrialState
+from automl.core import text
+from automl.core.snapshot import Snapshot
+from automl.core.trial import Trial, TrialState
 from search_spaces import Space
 
-from . import text
 from .caveats import caveats
 from .console import table
 
@@ -47,26 +47,41 @@ def comparison(snapshot: Snapshot, space: Space) -> RenderableType:
     """The best configuration and its metrics beside those of trial 0."""
     best, baseline = snapshot.best, snapshot.trials[0]
     assert best is not None, "there is nothing to compare where no trial succeeded"
-    head = ["", f"best (trial {best.number})", "default (trial 0)" if text.has_default(snapshot) else "trial 0"]
+    head = [
+        "",
+        f"best (trial {best.number})",
+        "default (trial 0)" if text.has_default(snapshot) else "trial 0",
+    ]
     names = [name for name in space.parameters if name in best.params or name in baseline.params]
     params: list[list[RenderableType]] = []
     for name in names:
-        ours, theirs = (text.number(t.params[name]) if name in t.params else "-" for t in (best, baseline))
+        ours, theirs = (
+            text.number(t.params[name]) if name in t.params else "-" for t in (best, baseline)
+        )
         params.append([name, Text(ours, style="bold" if ours != theirs else ""), theirs])
-    metrics: list[list[RenderableType]] = [[name, *cells] for name, cells in _metrics(snapshot, best, baseline)]
+    metrics: list[list[RenderableType]] = [
+        [name, *cells] for name, cells in _metrics(snapshot, best, baseline)
+    ]
     if best.number == 0:
         return table(head[:2], [row[:2] for row in [*params, *metrics]], right=head[1:2])
     blank: list[list[RenderableType]] = [["", "", ""]]
-    return table([*head, "change"], [[*row, ""] for row in [*params, *blank]] + metrics, right=head[1:])
+    return table(
+        [*head, "change"], [[*row, ""] for row in [*params, *blank]] + metrics, right=head[1:]
+    )
 
 
-def _metrics(snapshot: Snapshot, best: Trial, baseline: Trial) -> Iterator[tuple[str, list[RenderableType]]]:
+def _metrics(
+    snapshot: Snapshot, best: Trial, baseline: Trial
+) -> Iterator[tuple[str, list[RenderableType]]]:
     """The goals first, each by what counts for it, then what else was reported at the end."""
     for index, goal in enumerate(snapshot.goals):
         ours, theirs = (text.goal_value(trial, snapshot, index) for trial in (best, baseline))
         last = best.metrics.get(goal.metric), baseline.metrics.get(goal.metric)
         peaked = (ours, theirs) != last
-        yield f"{goal.metric} (best report)" if peaked else goal.metric, _cells(ours, theirs, style="bold green")
+        yield (
+            f"{goal.metric} (best report)" if peaked else goal.metric,
+            _cells(ours, theirs, style="bold green"),
+        )
         if peaked:  # the goal takes the best report, `metrics` hold the last
             yield f"{goal.metric} (last report)", _cells(*last)
     goals = {goal.metric for goal in snapshot.goals}
@@ -78,7 +93,10 @@ def _metrics(snapshot: Snapshot, best: Trial, baseline: Trial) -> Iterator[tuple
 
 
 def _cells(
-    ours: float | None, theirs: float | None, style: str = "", show: Callable[[float], str] = text.number
+    ours: float | None,
+    theirs: float | None,
+    style: str = "",
+    show: Callable[[float], str] = text.number,
 ) -> list[RenderableType]:
     shown = ["-" if value is None else show(value) for value in (ours, theirs)]
     change = ""
@@ -113,7 +131,11 @@ def _ended_by(snapshot: Snapshot) -> str:
     value = text.goal_value(best, snapshot) if best else None
     if snapshot.state != "finished":
         return ""
-    if budget.target is not None and value is not None and not snapshot.goals[0].better(budget.target, value):
+    if (
+        budget.target is not None
+        and value is not None
+        and not snapshot.goals[0].better(budget.target, value)
+    ):
         return f"target of {text.number(budget.target)} reached"
     if budget.trials is not None and len(snapshot.trials) >= budget.trials:
         return ""
@@ -130,7 +152,9 @@ def answer(snapshot: Snapshot) -> str:
             rules = " and ".join(str(constraint) for constraint in snapshot.constraints)
             return f"No trial has kept to {rules}."
         missing = f" No trial has reported {goal.metric}." if succeeded else ""
-        return f"No trial has succeeded.{missing}{text.reasons(snapshot.in_state(TrialState.FAILED))}"
+        return (
+            f"No trial has succeeded.{missing}{text.reasons(snapshot.in_state(TrialState.FAILED))}"
+        )
     found = f"Best {goal.metric}: {text.number(value)} in trial {best.number}"
     baseline = text.goal_value(snapshot.trials[0], snapshot)
     default = "the default" if text.has_default(snapshot) else "trial 0"

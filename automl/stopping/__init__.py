@@ -9,4 +9,6 @@ from search_spaces.plugins import Registry
 if TYPE_CHECKING:
     from .base import Stopper
 
-STOPPERS: Registry[Stopper] = Registry("stopper", "automl.stopping", "automl.stoppers", "automl.stopping.base:Stopper")
+STOPPERS: Registry[Stopper] = Registry(
+    "stopper", "automl.stopping", "automl.stoppers", "automl.stopping.base:Stopper"
+)

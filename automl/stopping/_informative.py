@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from automl.goals import Goal
-from automl.trial import Trial, TrialState
+from automl.core.goals import Goal
+from automl.core.trial import Trial, TrialState
 
 from ._merit import progress
 
@@ -50,7 +50,9 @@ class Informative:
     def observe(self, trial: Trial) -> None:
         """Take in a trial that is new or has changed."""
         ended = trial.state is TrialState.COMPLETED and trial.number not in self._seen
-        first = trial.number == 0 and (ended or trial.state.finished or len(trial.reports) >= self._again)
+        first = trial.number == 0 and (
+            ended or trial.state.finished or len(trial.reports) >= self._again
+        )
         if not (first or ended):
             return
         ats, losses = _curve(trial, self._goals)
@@ -70,12 +72,22 @@ class Informative:
         count = len(self._ended)
         if count < 2:
             return self._onset
-        low, high = max(min(ats[0] for ats, _ in self._ended), 1e-9), max(ats[-1] for ats, _ in self._ended)
-        places = sorted({*np.geomspace(low, high, NUM_PLACES).tolist(), min(max(self._onset, low), high)})
+        low, high = (
+            max(min(ats[0] for ats, _ in self._ended), 1e-9),
+            max(ats[-1] for ats, _ in self._ended),
+        )
+        places = sorted(
+            {*np.geomspace(low, high, NUM_PLACES).tolist(), min(max(self._onset, low), high)}
+        )
         ends = np.array([best[-1] for _, best in self._ended])
         found = 0.0
         for place, following in zip(places, [*places[1:], high], strict=True):
-            there = np.array([best[max(bisect_right(ats, place * (1 + 1e-9)) - 1, 0)] for ats, best in self._ended])
+            there = np.array(
+                [
+                    best[max(bisect_right(ats, place * (1 + 1e-9)) - 1, 0)]
+                    for ats, best in self._ended
+                ]
+            )
             belief = BELIEF if place >= self._onset * (1 - 1e-9) else 0.0
             if (count * _agreement(there, ends) + belief) / (count + BELIEF) < LEAST:
                 found = following
@@ -121,5 +133,9 @@ def _agreement(there: Array, ends: Array) -> float:
     for one, other in zip(rankdata(there, axis=0).T, rankdata(ends, axis=0).T, strict=True):
         spread = float(one.std() * other.std())
         if other.std() > 0:
-            found.append(float(np.mean((one - one.mean()) * (other - other.mean()))) / spread if spread > 0 else 0.0)
+            found.append(
+                float(np.mean((one - one.mean()) * (other - other.mean()))) / spread
+                if spread > 0
+                else 0.0
+            )
     return min(found, default=0.0)

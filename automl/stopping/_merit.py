@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from automl.goals import Constraint, Goal
-from automl.trial import ReportPoint, Trial
+from automl.core.goals import Constraint, Goal
+from automl.core.trial import ReportPoint, Trial
 from workers.protocol import Metrics
 
 Merit = tuple[float, ...]  # excess over the constraints, then a loss a goal; smaller is better
@@ -17,7 +17,9 @@ def progress(point: ReportPoint, goals: Sequence[Goal]) -> float:
     return point.seconds if any(goal.within is not None for goal in goals) else float(point.step)
 
 
-def merit(metrics: Sequence[Metrics], goals: Sequence[Goal], constraints: Sequence[Constraint]) -> Merit | None:
+def merit(
+    metrics: Sequence[Metrics], goals: Sequence[Goal], constraints: Sequence[Constraint]
+) -> Merit | None:
     """The best that was reported: feasible before infeasible; None where a goal has no finite value.
 
     With several goals each is the best of its own.
@@ -32,7 +34,9 @@ def merit(metrics: Sequence[Metrics], goals: Sequence[Goal], constraints: Sequen
     return (sum(excess, 0.0), *losses)
 
 
-def merit_at(trial: Trial, least: float, goals: Sequence[Goal], constraints: Sequence[Constraint]) -> Merit | None:
+def merit_at(
+    trial: Trial, least: float, goals: Sequence[Goal], constraints: Sequence[Constraint]
+) -> Merit | None:
     """The trial's merit when its progress had just reached `least`; None where it has not."""
     metrics = []
     for point in trial.reports:

@@ -10,8 +10,8 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from automl.goals import Constraint, Goal
-from automl.trial import Trial
+from automl.core.goals import Constraint, Goal
+from automl.core.trial import Trial
 
 LEAST_TRIALS: Final = 5  # with a result, before one is stopped for its pace
 MOST_COMPARED: Final = 200  # the newest
@@ -39,7 +39,7 @@ class Probes:
 
     def _broken(self, trial: Trial) -> str:
         """A bound on memory, which never falls again, or on speed, with some slack, is broken already."""
-        from automl.suggesters.bayes import reach
+        from automl.suggesters.bayes.model import aspects as reach
 
         metrics = trial.reports[-1].metrics
         for constraint in self._constraints:
@@ -60,7 +60,11 @@ class Probes:
         upto = SLACK * goal.within / max(each, 1e-9)
         ends, best = [], math.inf
         for other in trials[-MOST_COMPARED:]:
-            points = [(p.step, goal.loss(p.metrics[goal.metric])) for p in other.reports if goal.metric in p.metrics]
+            points = [
+                (p.step, goal.loss(p.metrics[goal.metric]))
+                for p in other.reports
+                if goal.metric in p.metrics
+            ]
             points = [(step, loss) for step, loss in points if math.isfinite(loss)]
             if points:
                 if other.state.finished:

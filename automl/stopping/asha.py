@@ -7,7 +7,7 @@ from bisect import bisect_left, insort
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
-from automl.trial import ReportPoint, Trial, TrialState
+from automl.core.trial import ReportPoint, Trial, TrialState
 
 from ._informative import Informative
 from ._merit import Merit, merit_at, progress, ranked
@@ -83,13 +83,19 @@ class AshaStopper(Stopper):
         """Enter the trial at the levels that it has newly come to."""
         self.informative.observe(trial)
         number, bracket = trial.number, self.bracket(trial.number)
-        begun = next((point for point in trial.reports if self.goals[0].metric in point.metrics), None)
+        begun = next(
+            (point for point in trial.reports if self.goals[0].metric in point.metrics), None
+        )
         if begun is not None:
             if self._first is None:
                 self._first = self._begin(begun)
             self._climb(trial, bracket)
         level = self._at.get(number)
-        if level is not None and (rung := self._rungs.get((bracket, level))) is not None and number in rung.merits:
+        if (
+            level is not None
+            and (rung := self._rungs.get((bracket, level))) is not None
+            and number in rung.merits
+        ):
             rung.pause(number, trial.state is TrialState.PAUSED and number not in rung.gone)
 
     def decide(self, trial: Trial, trials: Sequence[Trial]) -> Decision:
@@ -110,7 +116,9 @@ class AshaStopper(Stopper):
             rung.gone.add(number)
             return CONTINUE
         where = f"{place + 1} of {len(rung.merits)} at {self.level(level):g}"
-        return Decision("pause" if self.can_pause else "stop", f"{self.name}: {where}, the best {quota} go on")
+        return Decision(
+            "pause" if self.can_pause else "stop", f"{self.name}: {where}, the best {quota} go on"
+        )
 
     def resume(self, trials: Sequence[Trial], *, last: bool = False) -> tuple[int, str] | None:
         """The best paused trial of the highest level that may go on; at the very end the best of the highest level."""
@@ -120,7 +128,9 @@ class AshaStopper(Stopper):
             if number is None or (self._is_early(level) and not last):
                 continue
             quota, place = len(rung.merits) // self.factor, rung.place(number)
-            if place < quota or (last and not rung.gone and (bracket, level + 1) not in self._rungs):
+            if place < quota or (
+                last and not rung.gone and (bracket, level + 1) not in self._rungs
+            ):
                 rung.gone.add(number)
                 where = f"{place + 1} of {len(rung.merits)} at {self.level(level):g}"
                 return number, f"{self.name}: {where}, the best {max(quota, 1)} go on"
@@ -130,7 +140,12 @@ class AshaStopper(Stopper):
         """The rung that a running trial has come to, where it now counts among those that wait; None elsewhere."""
         level = self._at.get(number, -1)
         rung = self._rungs.get((self.bracket(number), level))
-        if rung is None or number not in rung.merits or number in rung.gone or self._is_early(level):
+        if (
+            rung is None
+            or number not in rung.merits
+            or number in rung.gone
+            or self._is_early(level)
+        ):
             return None
         rung.pause(number, True)
         return rung
@@ -148,7 +163,9 @@ class AshaStopper(Stopper):
         """Which bracket a trial is in; the lower ones have more trials."""
         if self.num_brackets == 1:
             return 0
-        shares = [self.factor ** (self.num_brackets - 1 - s) / (s + 1) for s in range(self.num_brackets)]
+        shares = [
+            self.factor ** (self.num_brackets - 1 - s) / (s + 1) for s in range(self.num_brackets)
+        ]
         position = (number * 0.6180339887498949) % 1.0 * sum(shares)  # a low-discrepancy sequence
         for bracket, share in enumerate(shares):
             position -= share
@@ -168,7 +185,9 @@ class AshaStopper(Stopper):
         first = max(progress(point, self.goals), 1e-9)
         if self.max_steps is None or any(goal.within is not None for goal in self.goals):
             return first
-        return self.max_steps / float(self.factor ** int(math.log(self.max_steps / first, self.factor) + 1e-9))
+        return self.max_steps / float(
+            self.factor ** int(math.log(self.max_steps / first, self.factor) + 1e-9)
+        )
 
     def _climb(self, trial: Trial, bracket: int) -> None:
         reached = progress(trial.reports[-1], self.goals) * (1 + 1e-9)
@@ -176,7 +195,9 @@ class AshaStopper(Stopper):
         while self.level(level) <= reached:
             merit = merit_at(trial, self.level(level) * (1 - 1e-9), self.goals, self.constraints)
             if merit is not None and level >= bracket:
-                self._rungs.setdefault((bracket, level), Rung(len(self.goals) == 1)).add(trial.number, merit)
+                self._rungs.setdefault((bracket, level), Rung(len(self.goals) == 1)).add(
+                    trial.number, merit
+                )
             below = self._rungs.get((bracket, level - 1))
             if below is not None and trial.number in below.merits:
                 below.gone.add(trial.number)

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from automl.goals import Constraint, Goal
-from automl.trial import Trial
+from automl.core.goals import Constraint, Goal
+from automl.core.trial import Trial
 from search_spaces import Space
 from workers.protocol import Params
 

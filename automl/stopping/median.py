@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Final
 
-from automl.trial import Trial
+from automl.core.trial import Trial
 
 from ._informative import Informative
 from ._merit import Merit, merit, merit_at, progress, ranked
@@ -61,7 +61,9 @@ class MedianStopper(Stopper):
         place = ranked([*others, mine]).index(len(others))
         if place <= len(others) / 2:
             return CONTINUE
-        return Decision("stop", f"median: {place} of {len(others)} trials were better at {ats[-1]:g}")
+        return Decision(
+            "stop", f"median: {place} of {len(others)} trials were better at {ats[-1]:g}"
+        )
 
     def _at(self, number: int, at: float) -> Merit | None:
         ats, merits = self._curves[number]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from automl.trial import Trial
+from automl.core.trial import Trial
 
 from .base import CONTINUE, Decision, Stopper
 

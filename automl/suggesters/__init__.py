@@ -10,5 +10,9 @@ if TYPE_CHECKING:
     from .base import Suggester
 
 SUGGESTERS: Registry[Suggester] = Registry(
-    "suggester", "automl.suggesters", "automl.suggesters", "automl.suggesters.base:Suggester"
+    "suggester",
+    "automl.suggesters",
+    "automl.suggesters",
+    "automl.suggesters.base:Suggester",
+    others=("domain", "make", "proposer", "queue"),
 )

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from automl.trial import Trial
+from automl.core.trial import Trial
 from search_spaces import Space
 from search_spaces.enumeration import MAX_ENUMERATED, enumerate_legal
 from search_spaces.errors import SpaceError
@@ -21,7 +21,9 @@ _KEYS: Final[WeakKeyDictionary[Space, dict[int, tuple[Params, Hashable]]]] = Wea
 
 def keys(space: Space, *trials: Sequence[Trial]) -> set[Hashable]:
     """Identities of the configurations of these trials, so that none of them is proposed again."""
-    known = _KEYS.setdefault(space, {})  # by number, while it is the very configuration: histories are read again
+    known = _KEYS.setdefault(
+        space, {}
+    )  # by number, while it is the very configuration: histories are read again
     found: set[Hashable] = set()
     for part in trials:
         for trial in part:
@@ -32,7 +34,9 @@ def keys(space: Space, *trials: Sequence[Trial]) -> set[Hashable]:
     return found
 
 
-def new_points(space: Space, rng: np.random.Generator, seen: Collection[Hashable], count: int) -> list[Params]:
+def new_points(
+    space: Space, rng: np.random.Generator, seen: Collection[Hashable], count: int
+) -> list[Params]:
     """`count` legal configurations, different from each other and from `seen`; fewer where there are no more.
 
     A space of at most `MAX_ENUMERATED` configurations is searched to its end; in a larger one the search gives up
@@ -66,7 +70,9 @@ def _enumerate(space: Space) -> Sequence[tuple[Params, float]]:
     return enumerate_legal(space) or []
 
 
-def repair(space: Space, wanted: Params, rng: np.random.Generator, seen: Collection[Hashable]) -> Params | None:
+def repair(
+    space: Space, wanted: Params, rng: np.random.Generator, seen: Collection[Hashable]
+) -> Params | None:
     """A legal, new configuration near `wanted`, whose values are legal; None where nothing is new."""
     try:
         near = space.repair(wanted, rng)

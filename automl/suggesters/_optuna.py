@@ -11,14 +11,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from automl.goals import Constraint, Goal
-from automl.trial import Trial
+from automl.core.goals import Constraint, Goal
+from automl.core.trial import Trial
 from search_spaces import Choice, Int, Space
 from search_spaces.parameters import Parameter
 from workers.protocol import Params, Value
 
 from ._draws import keys, new_points, repair
-from ._told import Told, tell
+from ._observations import Told, tell
 from .base import Suggester
 
 _LOG = logging.getLogger(__name__)
@@ -35,7 +35,12 @@ class OptunaSuggester(Suggester):
     asks: ClassVar[int] = 16
 
     def __init__(
-        self, space: Space, goals: Sequence[Goal], constraints: Sequence[Constraint] = (), *, seed: int = 0
+        self,
+        space: Space,
+        goals: Sequence[Goal],
+        constraints: Sequence[Constraint] = (),
+        *,
+        seed: int = 0,
     ) -> None:
         super().__init__(space, goals, constraints, seed=seed)
         self._study: Any = None
@@ -46,7 +51,9 @@ class OptunaSuggester(Suggester):
     def _sampler(self, seed: int) -> Any:
         """A new sampler."""
 
-    def suggest(self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1) -> list[Params]:
+    def suggest(
+        self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1
+    ) -> list[Params]:
         """See `Suggester.suggest`; a configuration that was tried before is not proposed again."""
         found: list[Params] = []
         seen = keys(self.space, history, pending)
@@ -54,14 +61,18 @@ class OptunaSuggester(Suggester):
             self._tell(history)
             running = [self._add_running(trial.params) for trial in pending]
             for i in range(count):
-                seed = np.random.SeedSequence([self.seed, len(history) + len(pending) + i]).generate_state(1)[0]
+                seed = np.random.SeedSequence(
+                    [self.seed, len(history) + len(pending) + i]
+                ).generate_state(1)[0]
                 params = self._ask(int(seed) % 2**31, seen)
                 if params is None:
                     break
                 found.append(params)
                 seen.add(self.space.key(params))
                 running.append(self._add_running(params))
-            for number in running:  # failed trials teach nothing: the study is again that of the history
+            for (
+                number
+            ) in running:  # failed trials teach nothing: the study is again that of the history
                 self._fail(number)
         return found
 
@@ -70,7 +81,9 @@ class OptunaSuggester(Suggester):
         import optuna
 
         told = tell(history, self.goals, self.constraints)
-        known: list[Hashable] = [(self.space.key(t.params), item) for t, item in zip(history, told, strict=True)]
+        known: list[Hashable] = [
+            (self.space.key(t.params), item) for t, item in zip(history, told, strict=True)
+        ]
         if self._study is None or known[: len(self._known)] != self._known:
             self._study = optuna.create_study(directions=["minimize"] * len(self.goals))
             self._known = []
@@ -81,8 +94,13 @@ class OptunaSuggester(Suggester):
     def _frozen(self, params: Params, told: Told | None) -> Any:
         from optuna.trial import TrialState, create_trial
 
-        values = {name: _outward(self.space.parameters[name], value) for name, value in params.items()}
-        options: dict[str, Any] = {"params": values, "distributions": {n: self._distributions[n] for n in values}}
+        values = {
+            name: _outward(self.space.parameters[name], value) for name, value in params.items()
+        }
+        options: dict[str, Any] = {
+            "params": values,
+            "distributions": {n: self._distributions[n] for n in values},
+        }
         if told is None:
             return create_trial(state=TrialState.RUNNING, **options)
         if self.constraints:
@@ -112,7 +130,9 @@ class OptunaSuggester(Suggester):
                 if self.space.satisfied(params) and self.space.key(params) not in seen:
                     return params
         except (ValueError, ArithmeticError, RuntimeError) as error:
-            _LOG.warning("%s could not suggest (%s): a random configuration instead", self.name, error)
+            _LOG.warning(
+                "%s could not suggest (%s): a random configuration instead", self.name, error
+            )
         rng = np.random.default_rng(seed)
         if params:
             return repair(self.space, params, rng, seen)
@@ -132,9 +152,15 @@ def _distribution(parameter: Parameter) -> Any:
 
     if isinstance(parameter, Choice):
         count = len(parameter.choices)
-        return IntDistribution(0, count - 1) if parameter.ordered else CategoricalDistribution(list(range(count)))
+        return (
+            IntDistribution(0, count - 1)
+            if parameter.ordered
+            else CategoricalDistribution(list(range(count)))
+        )
     low, high, log = parameter.low, parameter.high, parameter.log  # type: ignore[attr-defined]
-    return (IntDistribution if isinstance(parameter, Int) else FloatDistribution)(low, high, log=log)
+    return (IntDistribution if isinstance(parameter, Int) else FloatDistribution)(
+        low, high, log=log
+    )
 
 
 def _outward(parameter: Parameter, value: Value) -> Any:
@@ -144,7 +170,11 @@ def _outward(parameter: Parameter, value: Value) -> Any:
 
 
 def _inward(parameter: Parameter, value: Any) -> Value:
-    return parameter.choices[int(value)] if isinstance(parameter, Choice) else parameter.canonical(value)
+    return (
+        parameter.choices[int(value)]
+        if isinstance(parameter, Choice)
+        else parameter.canonical(value)
+    )
 
 
 @contextlib.contextmanager

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from automl.trial import Trial
+from automl.core.trial import Trial
 from search_spaces import Choice, Int
 from search_spaces.parameters import Parameter
 from workers.protocol import Params, Value
 
 from ._draws import keys, new_points, repair
 from ._isolate import isolated
-from ._told import tell
+from ._observations import tell
 from .base import Suggester
 from .sobol import SobolSuggester
 
@@ -37,19 +37,29 @@ class AxSuggester(Suggester):
 
     name = "ax"
 
-    def suggest(self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1) -> list[Params]:
+    def suggest(
+        self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1
+    ) -> list[Params]:
         """See `Suggester.suggest`; a configuration that was tried before is not proposed again."""
         seen = keys(self.space, history, pending)
         told = tell(history, self.goals, self.constraints)
-        seed = int(np.random.SeedSequence([self.seed, len(history) + len(pending)]).generate_state(1)[0] % 2**31)
-        if len(history) + len(pending) < INITIAL or sum(not item.failed for item in told) < MIN_SUCCESSES:
+        seed = int(
+            np.random.SeedSequence([self.seed, len(history) + len(pending)]).generate_state(1)[0]
+            % 2**31
+        )
+        if (
+            len(history) + len(pending) < INITIAL
+            or sum(not item.failed for item in told) < MIN_SUCCESSES
+        ):
             return self._initial(history, pending, count)
         with _quiet(), isolated(seed):
             _compile_nothing()
             proposals = self._generate(history, pending, count, seed)
         return self._finish(proposals, seen, count, np.random.default_rng(seed))
 
-    def _initial(self, history: Sequence[Trial], pending: Sequence[Trial], count: int) -> list[Params]:
+    def _initial(
+        self, history: Sequence[Trial], pending: Sequence[Trial], count: int
+    ) -> list[Params]:
         found: list[Params] = []
         if not history and not pending:
             (centre,) = self.space.decode(np.full((1, len(self.space.parameters)), 0.5))
@@ -57,22 +67,34 @@ class AxSuggester(Suggester):
             found = [] if first is None else [first]
         known = [Trial(-1, params) for params in found]
         sobol = SobolSuggester(self.space, self.goals, self.constraints, seed=self.seed)
-        return found + sobol.suggest(history, [*pending, *known], count - len(found)) if count > len(found) else found
+        return (
+            found + sobol.suggest(history, [*pending, *known], count - len(found))
+            if count > len(found)
+            else found
+        )
 
-    def _generate(self, history: Sequence[Trial], pending: Sequence[Trial], count: int, seed: int) -> list[Params]:
+    def _generate(
+        self, history: Sequence[Trial], pending: Sequence[Trial], count: int, seed: int
+    ) -> list[Params]:
         """Ax's proposals, stripped of what is inactive; none where it gives up."""
         parameters = [_config(p) for p in self.space.parameters.values() if not _fixed(p)]
         if not parameters:
             return []
         try:
             client = self._client(parameters, seed)
-            for trial, item in zip(history, tell(history, self.goals, self.constraints), strict=True):
+            for trial, item in zip(
+                history, tell(history, self.goals, self.constraints), strict=True
+            ):
                 index = client.attach_trial(self._outward(trial.params))
                 client.complete_trial(index, raw_data=_data(item.losses, item.excesses))
             for trial in pending:
                 client.attach_trial(self._outward(trial.params))
-            return [self._inward(found) for found in client.get_next_trials(max_trials=count).values()]
-        except Exception as error:  # Ax raises errors of its own and of BoTorch, GPyTorch and linear_operator
+            return [
+                self._inward(found) for found in client.get_next_trials(max_trials=count).values()
+            ]
+        except (
+            Exception
+        ) as error:  # Ax raises errors of its own and of BoTorch, GPyTorch and linear_operator
             _LOG.warning("ax could not suggest (%s): a random configuration instead", error)
             return []
 
@@ -128,17 +150,23 @@ def _config(parameter: Parameter) -> Any:
     if isinstance(parameter, Choice):
         indices = [str(i) for i in range(len(parameter.choices))]
         if parameter.ordered:
-            return ChoiceParameterConfig(parameter.name, list(range(len(indices))), "int", is_ordered=True)
+            return ChoiceParameterConfig(
+                parameter.name, list(range(len(indices))), "int", is_ordered=True
+            )
         return ChoiceParameterConfig(parameter.name, indices, "str", is_ordered=False)
     if isinstance(parameter, Int):
         scaling = "log" if parameter.log else "linear"
-        return RangeParameterConfig(parameter.name, (parameter.low, parameter.high), "int", scaling=scaling)
+        return RangeParameterConfig(
+            parameter.name, (parameter.low, parameter.high), "int", scaling=scaling
+        )
     return RangeParameterConfig(parameter.name, (0.0, 1.0), "float")
 
 
 def _tell_value(parameter: Parameter, value: Value) -> Any:
     if isinstance(parameter, Choice):
-        index = next(i for i, c in enumerate(parameter.choices) if c == value and type(c) is type(value))
+        index = next(
+            i for i, c in enumerate(parameter.choices) if c == value and type(c) is type(value)
+        )
         return index if parameter.ordered else str(index)
     return int(value) if isinstance(parameter, Int) else float(parameter.to_unit(value))
 

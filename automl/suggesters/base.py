@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
-from automl.goals import Constraint, Goal
-from automl.trial import Trial
+from automl.core.goals import Constraint, Goal
+from automl.core.trial import Trial
 from search_spaces import Space
 from workers.protocol import Params
 
@@ -28,12 +28,24 @@ class Suggester(ABC):
     name: ClassVar[str]
 
     def __init__(
-        self, space: Space, goals: Sequence[Goal], constraints: Sequence[Constraint] = (), *, seed: int = 0
+        self,
+        space: Space,
+        goals: Sequence[Goal],
+        constraints: Sequence[Constraint] = (),
+        *,
+        seed: int = 0,
     ) -> None:
-        self.space, self.goals, self.constraints, self.seed = space, tuple(goals), tuple(constraints), seed
+        self.space, self.goals, self.constraints, self.seed = (
+            space,
+            tuple(goals),
+            tuple(constraints),
+            seed,
+        )
 
     @abstractmethod
-    def suggest(self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1) -> list[Params]:
+    def suggest(
+        self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1
+    ) -> list[Params]:
         """`count` configurations worth trying next, each legal in the space.
 
         Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from automl.trial import Trial
+from automl.core.trial import Trial
 from workers.protocol import Params
 
 from ._isolate import isolated
@@ -18,7 +18,9 @@ class OptunaGpSuggester(OptunaSuggester):
     name = "optuna-gp"
     asks = 2  # it would propose nearly the same again
 
-    def suggest(self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1) -> list[Params]:
+    def suggest(
+        self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1
+    ) -> list[Params]:
         """See `Suggester.suggest`; the global generators are left as they were."""
         with isolated(self.seed + len(history)):
             return super().suggest(history, pending, count)

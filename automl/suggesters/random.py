@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from automl.trial import Trial
+from automl.core.trial import Trial
 from workers.protocol import Params
 
 from ._draws import keys, new_points
@@ -18,7 +18,9 @@ class RandomSuggester(Suggester):
 
     name = "random"
 
-    def suggest(self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1) -> list[Params]:
+    def suggest(
+        self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1
+    ) -> list[Params]:
         """See `Suggester.suggest`; a configuration that was tried before is not proposed again."""
         rng = np.random.default_rng([self.seed, len(history) + len(pending)])
         return new_points(self.space, rng, keys(self.space, history, pending), count)

@@ -6,8 +6,8 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from automl.goals import Constraint, Goal
-from automl.trial import Trial
+from automl.core.goals import Constraint, Goal
+from automl.core.trial import Trial
 from search_spaces import Space
 from workers.protocol import Params
 
@@ -29,18 +29,27 @@ class SobolSuggester(Suggester):
     name = "sobol"
 
     def __init__(
-        self, space: Space, goals: Sequence[Goal], constraints: Sequence[Constraint] = (), *, seed: int = 0
+        self,
+        space: Space,
+        goals: Sequence[Goal],
+        constraints: Sequence[Constraint] = (),
+        *,
+        seed: int = 0,
     ) -> None:
         super().__init__(space, goals, constraints, seed=seed)
         self._points: dict[Hashable, Params] = {}
         self._num_drawn = 0
 
-    def suggest(self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1) -> list[Params]:
+    def suggest(
+        self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1
+    ) -> list[Params]:
         """See `Suggester.suggest`; a configuration that was tried before is not proposed again."""
         seen = keys(self.space, history, pending)
         found: list[Params] = []
         position = 0
-        while len(found) < count and (position < len(self._points) or self._draw(len(seen) + count)):
+        while len(found) < count and (
+            position < len(self._points) or self._draw(len(seen) + count)
+        ):
             fresh = list(self._points.items())[position:]
             found += [params for key, params in fresh if key not in seen]
             position += len(fresh)
@@ -58,9 +67,13 @@ class SobolSuggester(Suggester):
         """
         size = self.space.size
         limit = _MAX_DRAWN if size is None else min(_MAX_DRAWN, 64 * size)
-        if self._num_drawn >= max(limit, 4 * wanted) or (size is not None and len(self._points) >= size):
+        if self._num_drawn >= max(limit, 4 * wanted) or (
+            size is not None and len(self._points) >= size
+        ):
             return False
-        for params in self.space.decode(_sobol(len(self.space.parameters), self.seed, self._num_drawn, _BLOCK)):
+        for params in self.space.decode(
+            _sobol(len(self.space.parameters), self.seed, self._num_drawn, _BLOCK)
+        ):
             if self.space.legal(params):
                 self._points.setdefault(self.space.key(params), params)
         self._num_drawn += _BLOCK

@@ -40,7 +40,9 @@ def serve(build: Callable[[Space, int, int], Peer]) -> None:
 def outward(space: Space, params: Row) -> Row:
     """Choices as their index, the rest as it is."""
     return {
-        name: space.parameters[name].choices.index(value) if isinstance(space.parameters[name], Choice) else value
+        name: space.parameters[name].choices.index(value)
+        if isinstance(space.parameters[name], Choice)
+        else value
         for name, value in params.items()
     }
 

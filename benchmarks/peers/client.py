@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import psutil
 
+from automl.core.trial import Trial
 from automl.suggesters._draws import keys, repair
-from automl.suggesters._told import tell
+from automl.suggesters._observations import tell
 from automl.suggesters.base import Suggester
-from automl.trial import Trial
 
 ROOT = Path(__file__).parents[2]
 ENVS = ROOT / "benchmarks" / ".envs"
@@ -29,10 +29,22 @@ PEERS = {
     "smac": [["smac==2.4.*"]],
     "hebo": [HEBO_NEEDS.split(), ["--no-deps", "HEBO==0.3.*"]],
     "syne": [
-        ["dill", "pandas", "sortedcontainers", "statsmodels", "scikit-learn", "tqdm", "psutil", "xgboost-cpu"],
+        [
+            "dill",
+            "pandas",
+            "sortedcontainers",
+            "statsmodels",
+            "scikit-learn",
+            "tqdm",
+            "psutil",
+            "xgboost-cpu",
+        ],
         ["--no-deps", "syne-tune==0.16.*"],
     ],
-    "sockeye": [["torch>=2.10,<2.14", "pyyaml", "numpy<2.4", "sacrebleu>=2.4"], ["--no-deps", "sockeye==3.1.34"]],
+    "sockeye": [
+        ["torch>=2.10,<2.14", "pyyaml", "numpy<2.4", "sacrebleu>=2.4"],
+        ["--no-deps", "sockeye==3.1.34"],
+    ],
 }
 
 
@@ -57,24 +69,35 @@ def _install(python: Path, packages: Sequence[str]) -> None:
     command = [python, "-m", "pip", "install", "-q", *packages]
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True)
     if done.returncode:
-        errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or ["pip failed"]
+        errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or [
+            "pip failed"
+        ]
         raise CannotInstall(f"pip install {' '.join(packages)}: {errors[-1]}")
 
 
 class PeerSuggester(Suggester):
     """A peer in a process of its own that keeps its own state: told each finished trial once, in order."""
 
-    def __init__(self, peer: str, space: Any, goals: Any, constraints: Any = (), *, seed: int = 0) -> None:
+    def __init__(
+        self, peer: str, space: Any, goals: Any, constraints: Any = (), *, seed: int = 0
+    ) -> None:
         super().__init__(space, goals, constraints, seed=seed)
         single = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
         command = [str(environment(peer)), str(Path(__file__).parent / f"{peer}_adapter.py")]
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=None, text=True, env=single
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=None,
+            text=True,
+            env=single,
         )
         self.num_told = 0
         self._send({"space": space.to_dict(), "goals": len(self.goals), "seed": seed})
 
-    def suggest(self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1) -> list[Any]:
+    def suggest(
+        self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1
+    ) -> list[Any]:
         """A proposal that breaks a constraint of the space or was tried before is repaired."""
         seen = keys(self.space, history, pending)
         told = tell(history, self.goals, self.constraints)[self.num_told :]

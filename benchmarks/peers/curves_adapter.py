@@ -1,4 +1,4 @@
-"""Multi-fidelity searches of Syne Tune and SMAC on the virtual clock of `benchmarks.curves`, each in its environment.
+"""Multi-fidelity searches of Syne Tune and SMAC on the virtual clock of `benchmarks.stoppers.curves`, each in its environment.
 
     PYTHON curves_adapter.py METHOD TABLE SEED     # prints the trajectory: [[seconds, best loss so far], ...]
 
@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from benchmarks.curve_problems import NUM_WORKERS, Table
+from benchmarks.stoppers.curve_problems import NUM_WORKERS, Table
 
 Trajectory = list[tuple[float, float]]
 
@@ -35,9 +35,20 @@ class Syne:
         from syne_tune.optimizer import baselines
 
         np.random.seed(seed)
-        kind = {"syne-ashabore": baselines.ASHABORE, "syne-bohb": baselines.BOHB, "syne-asha": baselines.ASHA}[method]
-        self.space = {name: loguniform(float(axis[0]), float(axis[-1])) for name, axis in table.axes.items()}
-        options: dict[str, Any] = {"metric": "loss", "time_attr": "step", "max_t": table.num_steps, "grace_period": 1}
+        kind = {
+            "syne-ashabore": baselines.ASHABORE,
+            "syne-bohb": baselines.BOHB,
+            "syne-asha": baselines.ASHA,
+        }[method]
+        self.space = {
+            name: loguniform(float(axis[0]), float(axis[-1])) for name, axis in table.axes.items()
+        }
+        options: dict[str, Any] = {
+            "metric": "loss",
+            "time_attr": "step",
+            "max_t": table.num_steps,
+            "grace_period": 1,
+        }
         self.scheduler = kind(self.space, reduction_factor=3, random_seed=seed, **options)
         self.most, self.count = table.num_steps, 0
 
@@ -73,13 +84,21 @@ class Smac:
         for name, axis in table.axes.items():
             space.add(Float(name, (float(axis[0]), float(axis[-1])), log=True))
         folder: Any = tempfile.mkdtemp()
-        limits: dict[str, Any] = {"min_budget": 1, "max_budget": table.num_steps, "n_trials": 100_000}
+        limits: dict[str, Any] = {
+            "min_budget": 1,
+            "max_budget": table.num_steps,
+            "n_trials": 100_000,
+        }
         scenario = Scenario(space, deterministic=True, seed=seed, output_directory=folder, **limits)
         self.facade = MultiFidelityFacade(scenario, _never, overwrite=True, logging_level=False)
 
     def begin(self) -> tuple[Any, dict[str, float], int]:
         info = self.facade.ask()
-        return info, {name: float(value) for name, value in dict(info.config).items()}, round(info.budget)
+        return (
+            info,
+            {name: float(value) for name, value in dict(info.config).items()},
+            round(info.budget),
+        )
 
     def report(self, handle: Any, step: int, loss: float) -> bool:
         from smac.runhistory import TrialValue

@@ -17,21 +17,36 @@ class Hebo:
         np.random.seed(seed)
         self.space, self.num_goals = space, num_goals
         self.varied = [name for name, p in space.parameters.items() if p.size != 1]
-        design = DesignSpace().parse([_describe(name, space.parameters[name]) for name in self.varied])
-        self.optimizer = HEBO(design, scramble_seed=seed) if num_goals == 1 else GeneralBO(design, num_obj=num_goals)
+        design = DesignSpace().parse(
+            [_describe(name, space.parameters[name]) for name in self.varied]
+        )
+        self.optimizer = (
+            HEBO(design, scramble_seed=seed)
+            if num_goals == 1
+            else GeneralBO(design, num_obj=num_goals)
+        )
 
     def tell(self, rows: list[Row]) -> None:
         for row in rows:
-            filled = {name: row["params"].get(name, self.space.parameters[name].middle()) for name in self.varied}
+            filled = {
+                name: row["params"].get(name, self.space.parameters[name].middle())
+                for name in self.varied
+            }
             told = outward(self.space, filled)
             frame = pd.DataFrame([{name: told[name] for name in self.varied}])
             self.optimizer.observe(frame, np.array([row["losses"]]))
 
     def ask(self) -> Row:
         found = self.optimizer.suggest(n_suggestions=1).iloc[0].to_dict()
-        fixed = outward(self.space, {n: p.middle() for n, p in self.space.parameters.items() if p.size == 1})
+        fixed = outward(
+            self.space, {n: p.middle() for n, p in self.space.parameters.items() if p.size == 1}
+        )
         return inward(
-            self.space, {**{k: v.item() if isinstance(v, np.generic) else v for k, v in found.items()}, **fixed}
+            self.space,
+            {
+                **{k: v.item() if isinstance(v, np.generic) else v for k, v in found.items()},
+                **fixed,
+            },
         )
 
 
@@ -40,7 +55,12 @@ def _describe(name: str, p: object) -> Row:
         if p.ordered:
             return {"name": name, "type": "int", "lb": 0, "ub": len(p.choices) - 1}
         return {"name": name, "type": "cat", "categories": list(range(len(p.choices)))}
-    kind = {(True, True): "pow_int", (True, False): "int", (False, True): "pow", (False, False): "num"}
+    kind = {
+        (True, True): "pow_int",
+        (True, False): "int",
+        (False, True): "pow",
+        (False, False): "num",
+    }
     return {"name": name, "type": kind[isinstance(p, Int), p.log], "lb": p.low, "ub": p.high}  # type: ignore[attr-defined]
 
 

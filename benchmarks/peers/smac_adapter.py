@@ -38,7 +38,12 @@ class Smac:
         extra = {"multi_objective_algorithm": ParEGO(scenario)} if num_goals > 1 else {}
         intensifier = HyperparameterOptimizationFacade.get_intensifier(scenario, max_config_calls=1)
         self.facade = HyperparameterOptimizationFacade(
-            scenario, lambda config, seed=0: 0.0, intensifier=intensifier, overwrite=True, logging_level=50, **extra
+            scenario,
+            lambda config, seed=0: 0.0,
+            intensifier=intensifier,
+            overwrite=True,
+            logging_level=50,
+            **extra,
         )
 
     def tell(self, rows: list[Row]) -> None:
@@ -52,7 +57,8 @@ class Smac:
     def ask(self) -> Row:
         self.asked = self.facade.ask()
         return inward(
-            self.space, {k: v.item() if isinstance(v, np.generic) else v for k, v in self.asked.config.items()}
+            self.space,
+            {k: v.item() if isinstance(v, np.generic) else v for k, v in self.asked.config.items()},
         )
 
 
@@ -64,17 +70,26 @@ def config_space(space: Space, seed: int) -> ConfigurationSpace:
         elif isinstance(p, Choice):
             configs.add(Categorical(name, list(range(len(p.choices)))))
         else:
-            configs.add((Integer if isinstance(p, Int) else Float)(name, (p.low, p.high), log=p.log))
+            configs.add(
+                (Integer if isinstance(p, Int) else Float)(name, (p.low, p.high), log=p.log)
+            )
     for name, p in space.parameters.items():
-        conditions = [_condition(space, configs, name, parent, values) for parent, values in p.when.items()]
+        conditions = [
+            _condition(space, configs, name, parent, values) for parent, values in p.when.items()
+        ]
         if conditions:
             configs.add(conditions[0] if len(conditions) == 1 else AndConjunction(*conditions))
     return configs
 
 
-def _condition(space: Space, configs: ConfigurationSpace, name: str, parent: str, values: tuple[Any, ...]) -> Any:
+def _condition(
+    space: Space, configs: ConfigurationSpace, name: str, parent: str, values: tuple[Any, ...]
+) -> Any:
     indices = [
-        space.parameters[parent].choices.index(v) if isinstance(space.parameters[parent], Choice) else v for v in values
+        space.parameters[parent].choices.index(v)
+        if isinstance(space.parameters[parent], Choice)
+        else v
+        for v in values
     ]
     if len(indices) == 1:
         return EqualsCondition(configs[name], configs[parent], indices[0])

@@ -12,7 +12,9 @@ import time
 
 def main() -> None:
     command, result = sys.argv[1:3]
-    rows: list[tuple[float, float, int]] = []  # at the end of each step: CPU seconds, wall seconds, sentences
+    rows: list[
+        tuple[float, float, int]
+    ] = []  # at the end of each step: CPU seconds, wall seconds, sentences
     module = importlib.import_module(f"sockeye.{command}")
     if command == "train":
         _watch(importlib.import_module("sockeye.training").EarlyStoppingTrainer, "_step", rows)

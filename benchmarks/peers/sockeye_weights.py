@@ -29,7 +29,9 @@ def write(export: Path, sockeye: Path) -> None:
     """
     ours = load_file(export / "model.safetensors")
     theirs = torch.load(sockeye / "params.best", weights_only=True)
-    if any(bool(t.any()) for name, t in ours.items() if "attention." in name and name.endswith("bias")):
+    if any(
+        bool(t.any()) for name, t in ours.items() if "attention." in name and name.endswith("bias")
+    ):
         raise ValueError("attention has biases; train with no_bias")
     heads = json.loads((export / "architecture.json").read_text())["num_heads"]
     found = dict(theirs)
@@ -41,7 +43,9 @@ def write(export: Path, sockeye: Path) -> None:
     torch.save(found, sockeye / "params.best")
 
 
-def _embeddings(found: dict[str, Tensor], ours: dict[str, Tensor], vocabulary: Vocabulary, sockeye: Path) -> None:
+def _embeddings(
+    found: dict[str, Tensor], ours: dict[str, Tensor], vocabulary: Vocabulary, sockeye: Path
+) -> None:
     words = json.loads((sockeye / "vocab.src.0.json").read_text())
     rows, matrix = found["output_layer.bias"].shape[0], ours["embedding.tokens.weight"]
     known = {vocabulary.piece(i).removeprefix("\u2581"): i for i in range(4, len(vocabulary))}
@@ -54,7 +58,11 @@ def _embeddings(found: dict[str, Tensor], ours: dict[str, Tensor], vocabulary: V
             table[row] = matrix[1]  # it is read as an unknown word
     for special in ("<unk>", "<pad>", "<s>"):
         bias[words[special]] = _NEVER
-    for name in ("embedding_source.embedding.weight", "embedding_target.embedding.weight", "output_layer.weight"):
+    for name in (
+        "embedding_source.embedding.weight",
+        "embedding_target.embedding.weight",
+        "output_layer.weight",
+    ):
         found[name] = table
     found["output_layer.bias"] = bias
 

@@ -1,4 +1,4 @@
-"""Our side of `benchmarks/sockeye.py`: one training or translation in a process of its own, timed as Sockeye's is.
+"""Our side of `benchmarks/training/sockeye.py`: one training or translation in a process of its own, timed as Sockeye's is.
 
 python translation_driver.py train|overhead|translate RESULT.json OPTIONS    (JSON)
 """
@@ -25,7 +25,7 @@ def train(options: dict[str, Any]) -> dict[str, Any]:
     from workers.export import export
     from workers.protocol import Assignment
     from workers.run import run
-    from workers.training import Trainer
+    from workers.training.trainer import Trainer
     from workers.workloads import WORKLOADS
 
     rows: Rows = [(time.process_time(), time.time(), 0)]
@@ -45,7 +45,9 @@ def train(options: dict[str, Any]) -> dict[str, Any]:
         raise SystemExit(f"{outcome.message}\n{outcome.details.get('traceback')}")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     if options.get("export"):
-        workload = WORKLOADS.get("translation")({}, options["data"], options["fixed"], seed=options["seed"])
+        workload = WORKLOADS.get("translation")(
+            {}, options["data"], options["fixed"], seed=options["seed"]
+        )
         shutil.rmtree(Path(one.folder) / "export", ignore_errors=True)
         export(workload, Path(one.folder), Path(one.folder) / "export", outcome.metrics)
     return {"steps": rows, "metrics": dict(outcome.metrics), "peak_bytes": peak}
@@ -64,9 +66,9 @@ def overhead(options: dict[str, Any]) -> dict[str, Any]:
     """CPU seconds of the trainer's loop, and of forward, backward, clipping and step alone, on the same batches."""
     import torch
 
-    from workers.optimizers import build_optimizer, step
-    from workers.precision import Precision
-    from workers.training import Trainer
+    from workers.device.precision import Precision
+    from workers.training.optimizers import build_optimizer, step
+    from workers.training.trainer import Trainer
     from workers.workloads.translation import Translation
 
     workload = Translation({}, options["data"], options["fixed"], seed=0)
@@ -119,7 +121,9 @@ def translate(options: dict[str, Any]) -> dict[str, Any]:
             ct2.convert(model, converted, shortlist=short)
         translate = ct2.Engine(converted, options["threads"]).translate
     else:
-        translate = Translator.load(model, load.get("quantisation"), load.get("shortlist")).translate
+        translate = Translator.load(
+            model, load.get("quantisation"), load.get("shortlist")
+        ).translate
     rows: Rows = [(time.process_time(), time.time(), 0)]
     found = translate(lines, search)
     rows.append((time.process_time(), time.time(), len(lines)))
@@ -129,7 +133,9 @@ def translate(options: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     command, result, options = sys.argv[1:]
-    found = {"train": train, "overhead": overhead, "translate": translate}[command](json.loads(options))
+    found = {"train": train, "overhead": overhead, "translate": translate}[command](
+        json.loads(options)
+    )
     Path(result).write_text(json.dumps(found))
 
 

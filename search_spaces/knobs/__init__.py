@@ -6,6 +6,8 @@ from search_spaces.plugins import Registry
 
 from .base import Dropped, Knob
 
-KNOBS: Registry[Knob] = Registry("knob", "search_spaces.knobs", "search_spaces.knobs", "search_spaces.knobs.base:Knob")
+KNOBS: Registry[Knob] = Registry(
+    "knob", "search_spaces.knobs", "search_spaces.knobs", "search_spaces.knobs.base:Knob"
+)
 
 __all__ = ["KNOBS", "Dropped", "Knob"]

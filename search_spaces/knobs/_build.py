@@ -51,7 +51,9 @@ def _adjustment(name: str, given: Any) -> dict[str, Any]:
     if isinstance(given, list | tuple):
         return {"choices": given}
     if not isinstance(given, Mapping):
-        raise SpaceError(f"{name} is adjusted by False, a list of choices or a mapping, got {given!r}")
+        raise SpaceError(
+            f"{name} is adjusted by False, a list of choices or a mapping, got {given!r}"
+        )
     for key in given:
         if key not in _ADJUSTABLE:
             raise SpaceError(f"{name} can be adjusted in {', '.join(_ADJUSTABLE)}; got {key!r}")

@@ -28,6 +28,8 @@ class Architecture(Knob):
         heads = build("num_heads", options, choices=(1, 2, 4, 8), ordered=True, default=4)
         result = CHANGES_THE_RESULT
         dropout = build("dropout", options, low=0.0, high=0.5, default=0.1, affects=result)
-        smoothing = build("label_smoothing", options, low=0.0, high=0.3, default=0.1, affects=result)
+        smoothing = build(
+            "label_smoothing", options, low=0.0, high=0.3, default=0.1, affects=result
+        )
         constraints = ["width % num_heads == 0"] if width and heads else []
         return Declared(present(layers, width, heads, dropout, smoothing), constraints=constraints)

@@ -26,5 +26,11 @@ class Attention(Knob):
 
     def declare(self, hardware: Hardware, options: Mapping[str, Any]) -> Declared:
         """See `Knob.declare`."""
-        layout = build("attention_layout", options, choices=LAYOUTS, default="separate", affects=COMPUTES_THE_SAME)
+        layout = build(
+            "attention_layout",
+            options,
+            choices=LAYOUTS,
+            default="separate",
+            affects=COMPUTES_THE_SAME,
+        )
         return Declared(present(layout))

@@ -64,17 +64,25 @@ class Knob(ABC):
         given = dict(options or {})
         for key in given:
             if key not in self.keys:
-                raise SpaceError(f"knob {self.name!r} has no option {key!r}: {nearest(key, list(self.keys))}")
+                raise SpaceError(
+                    f"knob {self.name!r} has no option {key!r}: {nearest(key, list(self.keys))}"
+                )
         return self.declare(hardware, given)
 
-    def parameters(self, hardware: Hardware, options: Mapping[str, Any] | None = None) -> list[Parameter]:
+    def parameters(
+        self, hardware: Hardware, options: Mapping[str, Any] | None = None
+    ) -> list[Parameter]:
         """The parameters of this knob, with the values that this hardware can run; raises as `resolve`."""
         return self.resolve(hardware, options).parameters
 
-    def dropped(self, hardware: Hardware, options: Mapping[str, Any] | None = None) -> list[Dropped]:
+    def dropped(
+        self, hardware: Hardware, options: Mapping[str, Any] | None = None
+    ) -> list[Dropped]:
         """The values that `parameters` leaves out on this hardware, each with the reason; raises as `resolve`."""
         return self.resolve(hardware, options).dropped
 
-    def constraints(self, hardware: Hardware, options: Mapping[str, Any] | None = None) -> list[str]:
+    def constraints(
+        self, hardware: Hardware, options: Mapping[str, Any] | None = None
+    ) -> list[str]:
         """Constraints that belong to the parameters; raises as `resolve`."""
         return self.resolve(hardware, options).constraints

@@ -36,8 +36,18 @@ class Batch(Knob):
         name, choices, default = _UNITS[unit]
         ranged = isinstance(options.get(name), Mapping) and "low" in options[name]
         size = build(
-            name, options, **({"log": True} if ranged else {"choices": choices, "ordered": True}), default=default
+            name,
+            options,
+            **({"log": True} if ranged else {"choices": choices, "ordered": True}),
+            default=default,
         )
-        parts = build("accumulation", options, choices=(1, 2, 4), ordered=True, default=1, affects=COMPUTES_THE_SAME)
+        parts = build(
+            "accumulation",
+            options,
+            choices=(1, 2, 4),
+            ordered=True,
+            default=1,
+            affects=COMPUTES_THE_SAME,
+        )
         constraints = [f"{name} >= accumulation"] if size and parts else []
         return Declared(present(size, parts), constraints=constraints)

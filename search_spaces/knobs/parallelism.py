@@ -14,7 +14,10 @@ from search_spaces.parameters import Parameter, Value, parameter_from_dict
 from ._build import COMPUTES_THE_SAME, build, part
 from .base import Declared, Dropped, Knob
 
-BUILT_IN: Final[Mapping[str, Mapping[str, Any]]] = {"single": {"min_ranks": 1}, "ddp": {"min_ranks": 2}}
+BUILT_IN: Final[Mapping[str, Mapping[str, Any]]] = {
+    "single": {"min_ranks": 1},
+    "ddp": {"min_ranks": 2},
+}
 
 
 @dataclass(frozen=True)
@@ -45,11 +48,17 @@ class Needs:
         """From a mapping or a data class with (some of) these fields; SpaceError where one is unknown."""
         plain = asdict(data) if is_dataclass(data) and not isinstance(data, type) else data
         if not isinstance(plain, Mapping):
-            raise SpaceError(f"strategy {name!r} is declared by a mapping or a data class, got {plain!r}")
+            raise SpaceError(
+                f"strategy {name!r} is declared by a mapping or a data class, got {plain!r}"
+            )
         for key in plain:
             if key not in cls.__dataclass_fields__:
-                raise SpaceError(f"strategy {name!r} declares {key!r}; known: {', '.join(cls.__dataclass_fields__)}")
-        fields: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in plain.items()}
+                raise SpaceError(
+                    f"strategy {name!r} declares {key!r}; known: {', '.join(cls.__dataclass_fields__)}"
+                )
+        fields: dict[str, Any] = {
+            key: tuple(v) if isinstance(v, list) else v for key, v in plain.items()
+        }
         return cls(**fields)
 
 
@@ -86,10 +95,18 @@ class _Machine:
             if set(constraint.names) <= {"ranks"}:
                 kept = [n for n in counts if constraint.evaluate({"ranks": n})]
                 if not kept:
-                    return _Strategy(name, needs, lacks=f"needs {constraint}, which no number of ranks here satisfies")
+                    return _Strategy(
+                        name,
+                        needs,
+                        lacks=f"needs {constraint}, which no number of ranks here satisfies",
+                    )
                 counts = kept
         if not counts:
-            return _Strategy(name, needs, lacks=f"needs at least {needs.min_ranks} ranks; there are {self.slots} slots")
+            return _Strategy(
+                name,
+                needs,
+                lacks=f"needs at least {needs.min_ranks} ranks; there are {self.slots} slots",
+            )
         open_constraints = tuple(c for c in bound if not set(c.names) <= {"ranks"})
         return _Strategy(name, needs, open_constraints, tuple(counts))
 
@@ -102,8 +119,14 @@ class _Machine:
             return f"needs a workload that declares {' and '.join(missing)}"
         if needs.min_ranks > self.slots:
             return f"needs at least {needs.min_ranks} ranks; there are {self.slots} slots"
-        if needs.min_ranks > 1 and needs.backends and not set(needs.backends) & set(self.hardware.backends):
-            return "; ".join(str(self.hardware.lacks_backend(backend)) for backend in needs.backends)
+        if (
+            needs.min_ranks > 1
+            and needs.backends
+            and not set(needs.backends) & set(self.hardware.backends)
+        ):
+            return "; ".join(
+                str(self.hardware.lacks_backend(backend)) for backend in needs.backends
+            )
         if needs.rpc and not self.hardware.rpc:
             return "needs torch built with RPC"
         return ""
@@ -129,7 +152,9 @@ class Parallelism(Knob):
 
     def declare(self, hardware: Hardware, options: Mapping[str, Any]) -> Declared:
         """See `Knob.declare`."""
-        strategies = {name: Needs.of(name, data) for name, data in options.get("strategies", BUILT_IN).items()}
+        strategies = {
+            name: Needs.of(name, data) for name, data in options.get("strategies", BUILT_IN).items()
+        }
         machine, dropped = _machine(hardware, options)
         wanted = _wanted(options, strategies)
         judged = {name: machine.judge(name, strategies[name]) for name in wanted}
@@ -167,11 +192,18 @@ def _machine(hardware: Hardware, options: Mapping[str, Any]) -> tuple[_Machine, 
     counts = list(given) if isinstance(given, list | tuple) else _powers_of_two(slots)
     dropped = [Dropped("ranks", n, f"there are {slots} slots") for n in counts if n > slots]
     ranks = tuple(n for n in counts if n <= slots)
-    return _Machine(hardware, slots, ranks, _offers(options.get("plan", ())), options.get("values", {})), dropped
+    return _Machine(
+        hardware, slots, ranks, _offers(options.get("plan", ())), options.get("values", {})
+    ), dropped
 
 
 def _powers_of_two(slots: int) -> list[int]:
-    return sorted({*(2**i for i in range(1, slots.bit_length()) if 2**i <= slots), *([slots] if slots > 1 else [])})
+    return sorted(
+        {
+            *(2**i for i in range(1, slots.bit_length()) if 2**i <= slots),
+            *([slots] if slots > 1 else []),
+        }
+    )
 
 
 def _offers(plan: Any) -> frozenset[str]:
@@ -197,7 +229,13 @@ def _ranks(options: Mapping[str, Any], usable: list[_Strategy]) -> list[Paramete
     adjusted = _with_choices(options, "ranks", counts)
     when = {"parallelism": parallel}
     ranks = build(
-        "ranks", adjusted, choices=counts, ordered=True, default=counts[0], when=when, affects=COMPUTES_THE_SAME
+        "ranks",
+        adjusted,
+        choices=counts,
+        ordered=True,
+        default=counts[0],
+        when=when,
+        affects=COMPUTES_THE_SAME,
     )
     return [ranks] if ranks is not None else []
 
@@ -209,9 +247,13 @@ def _own(usable: list[_Strategy]) -> list[Parameter]:
         for data in strategy.needs.parameters:
             entry = {"affects": sorted(COMPUTES_THE_SAME), **data}
             when = dict(entry.pop("when", None) or {})
-            seen = declared.setdefault(entry["name"], {**entry, "when": {**when, "parallelism": []}})
+            seen = declared.setdefault(
+                entry["name"], {**entry, "when": {**when, "parallelism": []}}
+            )
             if {k: v for k, v in seen.items() if k != "when"} != entry:
-                raise SpaceError(f"strategies declare {entry['name']!r} differently; {strategy.name!r} says {data!r}")
+                raise SpaceError(
+                    f"strategies declare {entry['name']!r} differently; {strategy.name!r} says {data!r}"
+                )
             seen["when"]["parallelism"].append(strategy.name)
     return [parameter_from_dict(data) for data in declared.values()]
 
@@ -221,8 +263,13 @@ def _constraints(usable: list[_Strategy]) -> list[str]:
     texts = []
     for strategy in usable:
         if strategy.ranks and set(strategy.ranks) != counts:
-            texts.append(f"parallelism != {strategy.name!r} or ranks in ({', '.join(map(str, strategy.ranks))},)")
-        texts += [f"parallelism != {strategy.name!r} or ({constraint})" for constraint in strategy.constraints]
+            texts.append(
+                f"parallelism != {strategy.name!r} or ranks in ({', '.join(map(str, strategy.ranks))},)"
+            )
+        texts += [
+            f"parallelism != {strategy.name!r} or ({constraint})"
+            for constraint in strategy.constraints
+        ]
     return texts
 
 

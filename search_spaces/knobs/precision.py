@@ -26,9 +26,17 @@ class Precision(Knob):
     def declare(self, hardware: Hardware, options: Mapping[str, Any]) -> Declared:
         """See `Knob.declare`."""
         choices = wanted_choices(options, "precision", PRECISIONS)
-        reasons: dict[Value, str] = {p: reason for p in PRECISIONS if (reason := hardware.lacks_precision(p))}
+        reasons: dict[Value, str] = {
+            p: reason for p in PRECISIONS if (reason := hardware.lacks_precision(p))
+        }
         if choices == list(PRECISIONS):
             reasons.update({p: reason for p, reason in hardware.slow.items() if p not in reasons})
         kept, dropped = part(self.name, "precision", choices, reasons)
-        parameter = build("precision", narrowed(options, "precision", kept), choices=kept, default="fp32", affects=ALL)
+        parameter = build(
+            "precision",
+            narrowed(options, "precision", kept),
+            choices=kept,
+            default="fp32",
+            affects=ALL,
+        )
         return Declared(present(parameter), dropped if parameter else [])

@@ -59,7 +59,9 @@ class Runtime(Knob):
         return declared
 
     def _names(self, options: Mapping[str, Any]) -> list[str]:
-        tune = options.get("tune", [name for name in _CHOICES if name not in _ONLY_IF_NAMED or options.get(name)])
+        tune = options.get(
+            "tune", [name for name in _CHOICES if name not in _ONLY_IF_NAMED or options.get(name)]
+        )
         for name in tune:
             if name not in _CHOICES:
                 raise SpaceError(f"knob 'runtime' can tune {', '.join(_CHOICES)}; got {name!r}")
@@ -75,14 +77,18 @@ class Runtime(Knob):
             declared, default = _thread_counts(hardware, options)
         choices = wanted_choices(options, name, declared)
         reasons = _REASONS[name](hardware, options) if name in _REASONS else {}
-        dropped = [Dropped(name, choice, reasons[choice]) for choice in choices if choice in reasons]
+        dropped = [
+            Dropped(name, choice, reasons[choice]) for choice in choices if choice in reasons
+        ]
         kept = [choice for choice in choices if choice not in reasons]
         if not kept:
             return None, dropped
         affects = {"speed"} if name == "threads" else COMPUTES_THE_SAME
         adjusted = narrowed(options, name, kept)
         ordered = name in _ORDERED
-        return build(name, adjusted, choices=kept, ordered=ordered, default=default, affects=affects), dropped
+        return build(
+            name, adjusted, choices=kept, ordered=ordered, default=default, affects=affects
+        ), dropped
 
 
 def _under_loader(prefetch: Parameter | None, others: list[Parameter]) -> Parameter | None:
@@ -116,7 +122,8 @@ def _no_compile(hardware: Hardware, options: Mapping[str, Any]) -> Reasons:
     compiler = os.environ.get("CXX") or "g++"
     if not hardware.gpus and shutil.which(compiler) is None and shutil.which("clang++") is None:
         return dict.fromkeys(
-            ("default", "reduce-overhead"), f"torch.compile needs a C++ compiler, {compiler} is missing"
+            ("default", "reduce-overhead"),
+            f"torch.compile needs a C++ compiler, {compiler} is missing",
         )
     return {} if hardware.gpus else {"reduce-overhead": "records CUDA graphs and needs a CUDA GPU"}
 

@@ -7,19 +7,28 @@ import time
 from pathlib import Path
 from typing import Any
 
-from automl.goals import parse_constraints, parse_goals
-from automl.spec import Budget, SweepSpec
+from automl.core.goals import parse_constraints, parse_goals
+from automl.core.spec import Budget, SweepSpec
 from search_spaces import Choice, Float, Space
 from workers.context import Context
 
-SPACE = Space(Float("lr", 1e-5, 1e-1, log=True, default=1e-3), Choice("optimizer", ["sgd", "adam"], default="adam"))
+SPACE = Space(
+    Float("lr", 1e-5, 1e-1, log=True, default=1e-3),
+    Choice("optimizer", ["sgd", "adam"], default="adam"),
+)
 
 
 def make_spec(name: str = "test", goals: Any = "minimize loss", **fields: Any) -> SweepSpec:
     budget = fields.pop("budget", Budget(trials=fields.pop("trials", 5)))
     constraints = parse_constraints(fields.pop("constraints", ()))
     defaults: dict[str, Any] = {"suggester": "random", "workers": 1, "space": SPACE}
-    return SweepSpec(name, goals=parse_goals(goals), constraints=constraints, budget=budget, **{**defaults, **fields})
+    return SweepSpec(
+        name,
+        goals=parse_goals(goals),
+        constraints=constraints,
+        budget=budget,
+        **{**defaults, **fields},
+    )
 
 
 def loss_of(params: Any, step: int) -> float:

@@ -13,7 +13,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_FOLDERS = [*sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True), Path("/usr/local/bin")]
+_FOLDERS = [
+    *sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True),
+    Path("/usr/local/bin"),
+]
 
 
 def missing() -> str | None:
@@ -21,7 +24,7 @@ def missing() -> str | None:
     if _program("initdb") is None or _program("pg_ctl") is None:
         return "PostgreSQL's server programs (initdb, pg_ctl) are not installed"
     try:
-        import psycopg  # noqa: F401
+        import psycopg
     except ImportError:
         return "the package psycopg is not installed"
     if os.geteuid() == 0 and _other_user() is None:
@@ -35,13 +38,25 @@ class Server:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         user = _other_user()
-        self._demote = ["setpriv", f"--reuid={user}", "--clear-groups", f"--regid={user}"] if user else []
+        self._demote = (
+            ["setpriv", f"--reuid={user}", "--clear-groups", f"--regid={user}"] if user else []
+        )
         if user:
             shutil.chown(folder, user, user)
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
-        self._run("initdb", "-D", str(folder / "data"), "-U", "automl", "--auth=trust", "--no-sync", "-E", "UTF8")
+        self._run(
+            "initdb",
+            "-D",
+            str(folder / "data"),
+            "-U",
+            "automl",
+            "--auth=trust",
+            "--no-sync",
+            "-E",
+            "UTF8",
+        )
         settings = f"\nport={self.port}\nlisten_addresses='127.0.0.1'\nunix_socket_directories=''\nfsync=off\n"
         file = folder / "data" / "postgresql.conf"
         file.write_text(file.read_text() + settings + "max_connections=60\n")
@@ -49,7 +64,17 @@ class Server:
 
     def start(self) -> None:
         """Start it and wait until it answers."""
-        self._run("pg_ctl", "-D", str(self.folder / "data"), "-l", str(self.folder / "log"), "-w", "-t", "60", "start")
+        self._run(
+            "pg_ctl",
+            "-D",
+            str(self.folder / "data"),
+            "-l",
+            str(self.folder / "log"),
+            "-w",
+            "-t",
+            "60",
+            "start",
+        )
 
     def stop(self, mode: str = "immediate") -> None:
         """Stop it; "immediate" as a crash would."""
@@ -70,8 +95,12 @@ class Server:
 
     def _run(self, program: str, *arguments: str) -> None:
         command = [*self._demote, str(_program(program)), *arguments]
-        with (self.folder / "commands").open("a") as log:  # a pipe would stay open as long as the server
-            subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/")
+        with (self.folder / "commands").open(
+            "a"
+        ) as log:  # a pipe would stay open as long as the server
+            subprocess.run(
+                command, check=True, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/"
+            )
 
 
 @contextmanager
@@ -89,7 +118,9 @@ def server() -> Iterator[Server]:
 
 
 def _program(name: str) -> str | None:
-    return next((str(f / name) for f in _FOLDERS if (f / name).is_file()), None) or shutil.which(name)
+    return next((str(f / name) for f in _FOLDERS if (f / name).is_file()), None) or shutil.which(
+        name
+    )
 
 
 def _other_user() -> str | None:
@@ -97,4 +128,6 @@ def _other_user() -> str | None:
     if os.geteuid() != 0:
         return None
     known = {entry.pw_name for entry in pwd.getpwall()}
-    return next((name for name in ("postgres", "nobody") if name in known and shutil.which("setpriv")), None)
+    return next(
+        (name for name in ("postgres", "nobody") if name in known and shutil.which("setpriv")), None
+    )

@@ -10,8 +10,8 @@ from objectives import SPACE
 
 import automl
 from automl import Optimizer
+from automl.core.trial import TrialState
 from automl.errors import AutomlError, StoreError, UsageError
-from automl.trial import TrialState
 from search_spaces import Choice, Float, Space
 from search_spaces.errors import SpaceError
 
@@ -125,7 +125,10 @@ def test_the_same_calls_give_the_same_trials() -> None:
 
 def test_constraints_and_several_goals() -> None:
     optimizer = Optimizer(
-        Space(Float("x", 0, 1)), ["minimize loss", "maximize speed"], constraints="size <= 5", suggester="random"
+        Space(Float("x", 0, 1)),
+        ["minimize loss", "maximize speed"],
+        constraints="size <= 5",
+        suggester="random",
     )
     for loss, speed, size in [(1.0, 1.0, 1.0), (0.5, 0.5, 1.0), (2.0, 2.0, 9.0), (1.5, 0.7, 1.0)]:
         optimizer.tell(optimizer.ask(), {"loss": loss, "speed": speed, "size": size})
@@ -134,7 +137,9 @@ def test_constraints_and_several_goals() -> None:
     assert optimizer.best.number == 1
 
 
-def test_nothing_is_written_unless_a_store_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_written_unless_a_store_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     optimizer = make()
     optimizer.tell(optimizer.ask(), {"loss": 1.0})
@@ -150,7 +155,10 @@ def test_a_store_is_taken_up_again(tmp_path: Path) -> None:
         with pytest.raises(StoreError, match="held by process"):
             make(store=store)
     with make(store=store) as optimizer:
-        assert [trial.state for trial in optimizer.trials] == [TrialState.COMPLETED, TrialState.WAITING]
+        assert [trial.state for trial in optimizer.trials] == [
+            TrialState.COMPLETED,
+            TrialState.WAITING,
+        ]
         again = optimizer.ask()
         assert (again.number, again.params, again.attempts) == (left.number, left.params, 2)
         optimizer.tell(again, {"loss": 0.4})
@@ -183,7 +191,9 @@ def test_several_threads_share_one_optimizer() -> None:
 
 
 def test_a_step_beyond_64_bits_is_refused(tmp_path: Path) -> None:
-    optimizer = automl.Optimizer(SPACE, goals="minimize loss", suggester="random", store=str(tmp_path / "store"))
+    optimizer = automl.Optimizer(
+        SPACE, goals="minimize loss", suggester="random", store=str(tmp_path / "store")
+    )
     trial = optimizer.ask()
     with pytest.raises(UsageError, match="a step must fit 64 bits"):
         optimizer.report(trial, step=10**30, loss=1.0)

@@ -55,7 +55,9 @@ def test_every_public_name_says_what_it_takes_and_raises(name: str) -> None:
     if inspect.isclass(public) and issubclass(public, Exception):
         return
     takes = inspect.signature(public).parameters
-    text = (inspect.getdoc(public) or "") + (inspect.getdoc(public.__init__) or "" if inspect.isclass(public) else "")
+    text = (inspect.getdoc(public) or "") + (
+        inspect.getdoc(public.__init__) or "" if inspect.isclass(public) else ""
+    )
     told = text + "".join(inspect.getdoc(base) or "" for base in getattr(public, "__mro__", ()))
     missing = [argument for argument in takes if not re.search(rf"\b{argument}\b", told)]
     assert missing == []
@@ -64,5 +66,14 @@ def test_every_public_name_says_what_it_takes_and_raises(name: str) -> None:
 def test_what_the_contract_promises_of_a_simulation() -> None:
     parameters = inspect.signature(automl.simulate).parameters
     assert list(parameters)[:3] == ["replay", "space", "goals"]
-    promised = {"workers", "seconds", "seed", "suggester", "stopper", "max_steps", "charge_suggestions", "constraints"}
+    promised = {
+        "workers",
+        "seconds",
+        "seed",
+        "suggester",
+        "stopper",
+        "max_steps",
+        "charge_suggestions",
+        "constraints",
+    }
     assert promised <= set(parameters)

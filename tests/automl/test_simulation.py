@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import automl
-from automl.dispatch.faults import Crashes, NodeLoss, Startup, Stragglers
+from automl.core.trial import TrialState
+from automl.dispatch.simulated.faults import Crashes, NodeLoss, Startup, Stragglers
 from automl.errors import UsageError
 from automl.simulation import Simulation
-from automl.trial import TrialState
 from search_spaces import Float, Space
 
 SPACE = Space(Float("x", 0.0, 1.0))
@@ -68,7 +68,9 @@ def test_the_same_seed_gives_the_same_simulation(faults: Any) -> None:
     first, second = simulate(faults=faults), simulate(faults=faults)
     assert list(first.trials) == list(second.trials)
     assert first.trajectory == second.trajectory
-    assert [t.params for t in first.trials] != [t.params for t in simulate(faults=faults, seed=2).trials]
+    assert [t.params for t in first.trials] != [
+        t.params for t in simulate(faults=faults, seed=2).trials
+    ]
 
 
 def test_a_trial_that_fails_fails_as_it_says() -> None:

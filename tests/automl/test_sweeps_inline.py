@@ -10,17 +10,17 @@ from objectives import SPACE, make_spec, patient, quick
 
 import automl
 from automl import sweeps
+from automl.core.events import Noted
+from automl.core.snapshot import Snapshot
+from automl.core.spec import Budget, SweepSpec
+from automl.core.trial import Trial, TrialState
 from automl.dispatch.inline import InlineDispatcher
 from automl.errors import AutomlError, UsageError
-from automl.events import Noted
 from automl.ledger import Ledger
-from automl.snapshot import Snapshot
-from automl.spec import Budget, SweepSpec
 from automl.stopping import STOPPERS
 from automl.stopping.base import CONTINUE, Decision, Stopper
 from automl.suggesters import SUGGESTERS
 from automl.suggesters.base import Suggester
-from automl.trial import Trial, TrialState
 from search_spaces import Choice, Float, Space
 from workers.context import Context
 from workers.protocol import Assignment, Event, Outcome, lost
@@ -31,7 +31,9 @@ def ledger(tmp_path: Path) -> Ledger:
     return Ledger.open(tmp_path, create=True)
 
 
-def run(ledger: Ledger, spec: SweepSpec, objective: Callable[[Context], Any] = quick, **options: Any) -> Snapshot:
+def run(
+    ledger: Ledger, spec: SweepSpec, objective: Callable[[Context], Any] = quick, **options: Any
+) -> Snapshot:
     if not options.get("resume"):
         ledger.create_sweep(spec)
     return sweeps.run(spec, ledger=ledger, objective=objective, dispatcher="inline", **options)
@@ -92,7 +94,14 @@ def test_each_failure_is_what_it_is_and_is_not_tried_again(ledger: Ledger) -> No
 
     snapshot = run(ledger, make_spec(trials=8), objective)
     kinds = [trial.failure for trial in snapshot.trials]
-    expected = ["out_of_memory", "non_finite", "missing_metric", "crashed", "missing_metric", "out_of_memory"]
+    expected = [
+        "out_of_memory",
+        "non_finite",
+        "missing_metric",
+        "crashed",
+        "missing_metric",
+        "out_of_memory",
+    ]
     assert kinds == [None, *expected, None]
     assert all(trial.attempts == 1 for trial in snapshot.trials)
     assert "'loss'" in snapshot.trials[3].message
@@ -135,11 +144,15 @@ def test_a_target_ends_a_sweep_at_the_report_that_reaches_it(ledger: Ledger) -> 
                 break
         return {}
 
-    snapshot = run(ledger, make_spec(goals="maximize bleu", budget=Budget(trials=50, target=115.0)), objective)
+    snapshot = run(
+        ledger, make_spec(goals="maximize bleu", budget=Budget(trials=50, target=115.0)), objective
+    )
     assert len(snapshot.trials) == 3
     assert states(snapshot) == ["completed", "completed", "stopped"]
     assert max(point.metrics["bleu"] for point in snapshot.trials[2].reports) == 115.0
-    ends = [event for event in ledger.events("test") if isinstance(event, Noted) and event.kind == "end"]
+    ends = [
+        event for event in ledger.events("test") if isinstance(event, Noted) and event.kind == "end"
+    ]
     assert "reached the target 115" in ends[0].message
 
 
@@ -151,7 +164,9 @@ def test_a_target_needs_the_constraints(ledger: Ledger) -> None:
     assert len(run(ledger, spec, objective).trials) == 4
 
 
-def test_the_target_of_a_workload_whose_last_report_counts_is_not_a_passing_one(ledger: Ledger) -> None:
+def test_the_target_of_a_workload_whose_last_report_counts_is_not_a_passing_one(
+    ledger: Ledger,
+) -> None:
     def objective(trial: Context) -> Any:
         trial.report(step=0, loss=0.0)
         return {"loss": 1.0}
@@ -203,7 +218,9 @@ def test_whoever_watches_sees_every_step(ledger: Ledger) -> None:
     run(ledger, make_spec(trials=2), on_change=seen.append)
     assert seen[-1].state == "finished"
     assert {len(snapshot.trials) for snapshot in seen} >= {1, 2}
-    assert any(snapshot.in_state(TrialState.RUNNING) and snapshot.busy_slots == 1 for snapshot in seen)
+    assert any(
+        snapshot.in_state(TrialState.RUNNING) and snapshot.busy_slots == 1 for snapshot in seen
+    )
     seconds = [snapshot.seconds for snapshot in seen]
     assert seconds == sorted(seconds)
 
@@ -236,8 +253,12 @@ class Losing(InlineDispatcher):
         return super()._run(assignment, send)
 
 
-@pytest.mark.parametrize(("losses", "state", "attempts"), [(1, "completed", 2), (2, "completed", 3), (9, "failed", 3)])
-def test_a_lost_worker_is_replaced_so_many_times(ledger: Ledger, losses: int, state: str, attempts: int) -> None:
+@pytest.mark.parametrize(
+    ("losses", "state", "attempts"), [(1, "completed", 2), (2, "completed", 3), (9, "failed", 3)]
+)
+def test_a_lost_worker_is_replaced_so_many_times(
+    ledger: Ledger, losses: int, state: str, attempts: int
+) -> None:
     spec = make_spec(trials=3, max_retries=2)
     ledger.create_sweep(spec)
 
@@ -272,7 +293,15 @@ class Sabotaged(Suggester):
         return [{"lr": 10.0 ** -(1 + self.calls % 4 + self.calls / 100), "optimizer": "sgd"}]
 
 
-NONSENSE = [None, "sgd", [], [{}], [{"lr": 5.0, "optimizer": "sgd"}], [{"lr": 1e-3, "optimizer": "sgd", "x": 1}], [1]]
+NONSENSE = [
+    None,
+    "sgd",
+    [],
+    [{}],
+    [{"lr": 5.0, "optimizer": "sgd"}],
+    [{"lr": 1e-3, "optimizer": "sgd", "x": 1}],
+    [1],
+]
 
 
 @pytest.fixture
@@ -282,7 +311,9 @@ def sabotage(monkeypatch: pytest.MonkeyPatch) -> Callable[[Sequence[Any]], None]
     def use(bad: Sequence[Any]) -> None:
         monkeypatch.setattr(Sabotaged, "bad", bad)
         monkeypatch.setattr(Sabotaged, "calls", 0)
-        monkeypatch.setattr(SUGGESTERS, "get", lambda name: Sabotaged if name == "random" else get(name))
+        monkeypatch.setattr(
+            SUGGESTERS, "get", lambda name: Sabotaged if name == "random" else get(name)
+        )
 
     return use
 
@@ -293,8 +324,18 @@ def test_a_suggester_that_fails_is_replaced_for_once_and_it_is_recorded(
 ) -> None:
     sabotage([bad, bad])
     snapshot = run(ledger, make_spec(trials=5))
-    assert [trial.source for trial in snapshot.trials] == ["default", "random", "sobol", "sobol", "random"]
-    notes = [event for event in ledger.events("test") if isinstance(event, Noted) and event.kind == "fallback"]
+    assert [trial.source for trial in snapshot.trials] == [
+        "default",
+        "random",
+        "sobol",
+        "sobol",
+        "random",
+    ]
+    notes = [
+        event
+        for event in ledger.events("test")
+        if isinstance(event, Noted) and event.kind == "fallback"
+    ]
     assert len(notes) == 2
     assert "sobol proposes instead" in notes[0].message
 
@@ -319,10 +360,16 @@ class Strict(Stopper):
         assert trial.number != 0
         if trial.number == 3:
             return Decision("pause", "later") if trial.attempts == 1 else CONTINUE
-        return Decision("stop", f"trial {trial.number} is hopeless") if trial.number < 5 else CONTINUE
+        return (
+            Decision("stop", f"trial {trial.number} is hopeless") if trial.number < 5 else CONTINUE
+        )
 
     def resume(self, trials: Sequence[Trial], *, last: bool = False) -> tuple[int, str] | None:
-        paused = [trial.number for trial in trials if trial.state is TrialState.PAUSED and trial.number == 3]
+        paused = [
+            trial.number
+            for trial in trials
+            if trial.state is TrialState.PAUSED and trial.number == 3
+        ]
         return (paused[0], "promoted") if paused and len(trials) > 4 else None
 
 
@@ -335,17 +382,30 @@ class Pausing(Stopper):
         return Decision("pause", "for ever")
 
 
-def test_a_stopper_stops_pauses_and_takes_up_again(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopper_stops_pauses_and_takes_up_again(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(STOPPERS, "get", lambda name: Strict)
     snapshot = run(ledger, make_spec(trials=6))
-    assert states(snapshot) == ["completed", "stopped", "stopped", "completed", "stopped", "completed"]
+    assert states(snapshot) == [
+        "completed",
+        "stopped",
+        "stopped",
+        "completed",
+        "stopped",
+        "completed",
+    ]
     assert [trial.attempts for trial in snapshot.trials] == [1, 1, 1, 2, 1, 1]
     assert len(snapshot.trials[1].reports) == 1
-    notes = [(event.kind, event.trial) for event in ledger.events("test") if isinstance(event, Noted)]
+    notes = [
+        (event.kind, event.trial) for event in ledger.events("test") if isinstance(event, Noted)
+    ]
     assert notes == [("stop", 1), ("stop", 2), ("pause", 3), ("stop", 4)]
 
 
-def test_paused_trials_are_stopped_when_the_sweep_ends(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paused_trials_are_stopped_when_the_sweep_ends(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(STOPPERS, "get", lambda name: Pausing)
     snapshot = run(ledger, make_spec(trials=3))
     assert (snapshot.state, states(snapshot)) == ("finished", ["completed", "stopped", "stopped"])
@@ -355,7 +415,9 @@ def test_paused_trials_are_stopped_when_the_sweep_ends(ledger: Ledger, monkeypat
 # ---------------------------------------------------------------------- the Python interface
 
 
-def test_automl_sweep_returns_what_it_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_automl_sweep_returns_what_it_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     options: dict[str, Any] = {"suggester": "random", "dispatcher": "inline", "workers": 1}
     result = automl.sweep(quick, SPACE, goals="minimize loss", trials=3, name="mine", **options)
@@ -371,10 +433,20 @@ def test_automl_sweep_returns_what_it_found(tmp_path: Path, monkeypatch: pytest.
 
     with pytest.raises(UsageError, match="there is a sweep named 'mine'"):
         automl.sweep(quick, SPACE, goals="minimize loss", trials=3, name="mine", **options)
-    more = automl.sweep(quick, SPACE, goals="minimize loss", trials=4, name="mine", resume=True, **options)
+    more = automl.sweep(
+        quick, SPACE, goals="minimize loss", trials=4, name="mine", resume=True, **options
+    )
     assert list(more.trials[:3]) == list(result.trials)
     with pytest.raises(UsageError, match="searches another space"):
-        automl.sweep(quick, Space(Float("x", 0, 1)), "minimize loss", trials=4, name="mine", resume=True, **options)
+        automl.sweep(
+            quick,
+            Space(Float("x", 0, 1)),
+            "minimize loss",
+            trials=4,
+            name="mine",
+            resume=True,
+            **options,
+        )
     environment = Ledger.open(".automl").environment("mine")
     assert environment["packages"]["sqlalchemy"]
     assert environment["hardware"]["num_cpus"] >= 1

@@ -6,15 +6,20 @@ import math
 
 import numpy as np
 import pytest
+from benchmarks.suggesters.contestants import fingerprint
+from benchmarks.suggesters.loop import regret, run
+from benchmarks.suggesters.problems import systems, systems_parallel
+from benchmarks.suggesters.problems._simulator import (
+    Device,
+    Run,
+    peak_memory,
+    step_seconds,
+)
+from benchmarks.suggesters.scoring import Scale, hypervolume, scales
+from benchmarks.suggesters.verdicts import verdicts
 
-from benchmarks import aggregate, problems, report
-from benchmarks.contestants import fingerprint
-from benchmarks.loop import regret, run
-from benchmarks.problems import systems, systems_parallel
-from benchmarks.problems._simulator import Device, Run, peak_memory, step_seconds
-from benchmarks.scoring import Scale, hypervolume, scales
-from benchmarks.store import KEYS, Row, append, compact, load
-from benchmarks.verdicts import verdicts
+from benchmarks.common.store import KEYS, Row, append, compact, load
+from benchmarks.suggesters import aggregate, problems, report
 
 
 @pytest.fixture(params=problems.names())
@@ -31,7 +36,10 @@ def test_there_are_enough_of_every_kind() -> None:
 
 def test_every_legal_configuration_is_answered(problem: problems.Problem) -> None:
     rng = np.random.default_rng(0)
-    seen = [(problem.truth(params), problem.evaluate(params, rng)) for params in problem.space.sample(rng, 60)]
+    seen = [
+        (problem.truth(params), problem.evaluate(params, rng))
+        for params in problem.space.sample(rng, 60)
+    ]
     assert any(truth is not None for truth, _ in seen)
     for truth, observed in seen:
         if truth is not None:
@@ -43,7 +51,9 @@ def test_every_legal_configuration_is_answered(problem: problems.Problem) -> Non
 
 def test_same_generator_same_observation(problem: problems.Problem) -> None:
     params = problem.space.sample(np.random.default_rng(1))[0]
-    assert problem.evaluate(params, np.random.default_rng(5)) == problem.evaluate(params, np.random.default_rng(5))
+    assert problem.evaluate(params, np.random.default_rng(5)) == problem.evaluate(
+        params, np.random.default_rng(5)
+    )
 
 
 def test_nothing_beats_the_best_known_value(problem: problems.Problem) -> None:
@@ -85,7 +95,9 @@ def test_parameters_change_only_what_they_affect() -> None:
             before = resolve(start)
             for moved in problem.space.neighbours(start, rng, 30):
                 changed = [n for n in problem.space.parameters if start.get(n) != moved.get(n)]
-                affected = frozenset().union(*(problem.space.parameters[n].affects for n in changed))
+                affected = frozenset().union(
+                    *(problem.space.parameters[n].affects for n in changed)
+                )
                 if problem.truth(moved) is None:
                     continue
                 after = resolve(moved)
@@ -94,7 +106,11 @@ def test_parameters_change_only_what_they_affect() -> None:
                     "memory": after.memory != before.memory,
                     "quality": after.learning != before.learning,
                 }
-                wrong |= {(name, what, *changed) for what, differs in apart.items() if differs and what not in affected}
+                wrong |= {
+                    (name, what, *changed)
+                    for what, differs in apart.items()
+                    if differs and what not in affected
+                }
     assert not wrong
 
 
@@ -118,7 +134,9 @@ def test_hypervolume_of_a_staircase() -> None:
 def test_regret_is_that_of_the_trial_observed_to_be_best() -> None:
     problem, scale = problems.load("noisy_mixed"), scales()["noisy_mixed"]
     rng = np.random.default_rng(0)
-    trials = [problem.trial(i, params, rng) for i, params in enumerate(problem.space.sample(rng, 20))]
+    trials = [
+        problem.trial(i, params, rng) for i, params in enumerate(problem.space.sample(rng, 20))
+    ]
     chosen = min(trials, key=lambda trial: trial.metrics["loss"])
     truth = problem.truth(chosen.params)
     assert truth is not None
@@ -142,8 +160,15 @@ def test_a_run_repeats_and_rows_survive_a_torn_line(tmp_path: object) -> None:
     assert len(path.read_text().splitlines()) == 3
 
 
-def rows_of(suggester: str, regret: float, *, code: str | None = None, only: list[str] | None = None) -> list[Row]:
-    made = {"at": [10, 25, 50, 100], "regret": [regret] * 4, "failed": [1, 2, 5, 10], "seconds": [0.01, 0.02]}
+def rows_of(
+    suggester: str, regret: float, *, code: str | None = None, only: list[str] | None = None
+) -> list[Row]:
+    made = {
+        "at": [10, 25, 50, 100],
+        "regret": [regret] * 4,
+        "failed": [1, 2, 5, 10],
+        "seconds": [0.01, 0.02],
+    }
     code = fingerprint(suggester) if code is None else code
     return [
         {"problem": name, "suggester": suggester, "seed": seed, "code": code, **made}
@@ -160,12 +185,18 @@ def test_verdicts_say_what_was_not_measured() -> None:
 
 def test_verdicts_compare_with_the_nearest_peer() -> None:
     systems = problems.names("systems")
-    peers = rows_of("tpe", 0.3) + rows_of("smac", 0.15, only=systems) + rows_of("hebo", 0.01, only=systems[:2])
+    peers = (
+        rows_of("tpe", 0.3)
+        + rows_of("smac", 0.15, only=systems)
+        + rows_of("hebo", 0.01, only=systems[:2])
+    )
     held = {v.name: v for v in verdicts(rows_of("bayes", 0.1) + peers, {}, problems.names())}
     assert held["tabular: regret at 50 at most half of the best peer's"].holds
     assert held["systems: regret at 50 at most half of the best peer's"].holds is False
     assert "smac" in held["systems: regret at 50 at most half of the best peer's"].figures
-    assert held["systems: at 25 no worse than the best peer at 50"].holds, "two problems are too few to count"
+    assert held["systems: at 25 no worse than the best peer at 50"].holds, (
+        "two problems are too few to count"
+    )
     assert held["best mean rank on all"].holds
     assert held["share of failed trials where half of the space fails"].holds
     assert held["metrics apart: at 25 no worse than as a black box at 50"].holds is None

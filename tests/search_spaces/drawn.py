@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 from search_spaces import Choice, Float, Int, Parameter, Space
 
 AFFECTS = st.sets(st.sampled_from(["quality", "speed", "memory"]), min_size=1)
-LITERALS = st.one_of(st.booleans(), st.integers(-3, 3), st.floats(-2, 2), st.text("abc", max_size=2))
+LITERALS = st.one_of(
+    st.booleans(), st.integers(-3, 3), st.floats(-2, 2), st.text("abc", max_size=2)
+)
 
 
 @st.composite
@@ -22,7 +24,9 @@ def floats(draw: st.DrawFn, name: str, **common: object) -> Float:
 @st.composite
 def ints(draw: st.DrawFn, name: str, **common: object) -> Int:
     log = draw(st.booleans())
-    numbers = st.one_of(st.integers(1 if log else -20, 20), st.integers(1 if log else -(2**63) + 1, 2**63 - 1))
+    numbers = st.one_of(
+        st.integers(1 if log else -20, 20), st.integers(1 if log else -(2**63) + 1, 2**63 - 1)
+    )
     low, high = sorted(draw(st.tuples(numbers, numbers)))
     default = draw(st.none() | st.integers(low, high))
     return Int(name, low, high, log=log, default=default, **common)  # type: ignore[arg-type]
@@ -46,7 +50,9 @@ def spaces(draw: st.DrawFn, max_size: int = 6) -> Space:
     for i in range(draw(st.integers(1, max_size))):
         when = {}
         parents = [p for p in found if not isinstance(p, Float)]
-        for parent in draw(st.lists(st.sampled_from(parents), max_size=2, unique_by=id)) if parents else []:
+        for parent in (
+            draw(st.lists(st.sampled_from(parents), max_size=2, unique_by=id)) if parents else []
+        ):
             units = draw(st.lists(st.floats(0, 1), min_size=1, max_size=3))
             when[parent.name] = [parent.from_unit(unit) for unit in units]
         found.append(draw(parameters(f"p{i}", when=when, affects=draw(AFFECTS))))

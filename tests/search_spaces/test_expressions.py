@@ -153,7 +153,12 @@ def test_any_text_is_either_refused_or_evaluated(text: str) -> None:
 
 
 def test_names_come_once_in_order_without_functions() -> None:
-    assert Expression("max(b, a) > a or min(c, 1) == 1 and abs == 3").names == ("b", "a", "c", "abs")
+    assert Expression("max(b, a) > a or min(c, 1) == 1 and abs == 3").names == (
+        "b",
+        "a",
+        "c",
+        "abs",
+    )
 
 
 def test_a_missing_name_is_said() -> None:

@@ -39,9 +39,17 @@ def test_json_gives_it_back() -> None:
 @pytest.mark.parametrize(
     ("hardware", "precision", "said"),
     [
-        (Hardware(2, 2**33), "tf32", "needs a CUDA GPU of capability 8.0 or later; this machine has no CUDA GPU"),
+        (
+            Hardware(2, 2**33),
+            "tf32",
+            "needs a CUDA GPU of capability 8.0 or later; this machine has no CUDA GPU",
+        ),
         (Hardware(2, 2**33, (T4,), ("fp32", "fp16")), "tf32", "here: T4 (7.5)"),
-        (Hardware(2, 2**33, (T4,), ("fp32", "fp16")), "bf16", "a CUDA GPU that computes in bfloat16"),
+        (
+            Hardware(2, 2**33, (T4,), ("fp32", "fp16")),
+            "bf16",
+            "a CUDA GPU that computes in bfloat16",
+        ),
         (Hardware(2, 2**33), "fp16", "that torch can autocast to float16"),
         (Hardware(2, 2**33), "int3", "is not known"),
     ],
@@ -53,7 +61,9 @@ def test_why_a_precision_is_missing(hardware: Hardware, precision: str, said: st
 def test_why_a_backend_is_missing() -> None:
     hardware = Hardware(2, 2**33)
     assert hardware.lacks_backend("gloo") is None
-    assert hardware.lacks_backend("nccl") == "needs torch built with NCCL and a CUDA GPU; here: gloo"
+    assert (
+        hardware.lacks_backend("nccl") == "needs torch built with NCCL and a CUDA GPU; here: gloo"
+    )
     assert hardware.lacks_backend("mpi") == "needs torch built with MPI; here: gloo"
 
 
@@ -67,7 +77,9 @@ def test_why_a_backend_is_missing() -> None:
         ((Gpu("K80", 2**33, (3, 7), False),), True, ("fp32",)),
     ],
 )
-def test_what_every_gpu_can_do(gpus: tuple[Gpu, ...], cuda: bool, precisions: tuple[str, ...]) -> None:
+def test_what_every_gpu_can_do(
+    gpus: tuple[Gpu, ...], cuda: bool, precisions: tuple[str, ...]
+) -> None:
     assert _gpu_precisions(gpus, cuda) == precisions
 
 
@@ -79,4 +91,6 @@ def test_trials_see_what_their_slots_have() -> None:
     on_cores = gpus.in_slots(2, 0.0, None)
     assert (on_cores.device, on_cores.num_slots, on_cores.backends) == ("cpu", 4, ("gloo",))
     assert on_cores.lacks_precision("tf32")
-    assert Hardware(2, 2**33).in_slots(1, 0.0, 6).num_slots == 6, "a cluster has more than this machine"
+    assert Hardware(2, 2**33).in_slots(1, 0.0, 6).num_slots == 6, (
+        "a cluster has more than this machine"
+    )

@@ -16,7 +16,12 @@ from search_spaces.parameters import Parameter
 CPU = Hardware(2, 2**33, precisions=("fp32", "bf16", "fp16"), slow={"fp16": "emulated"})
 OLD = Hardware(8, 2**34, (Gpu("T4", 2**34, (7, 5), False),), ("fp32", "fp16"), ("gloo", "nccl"))
 NEW = Hardware(
-    64, 2**38, (Gpu("H200", 2**37, (9, 0), True),) * 4, ("fp32", "tf32", "bf16", "fp16"), ("gloo", "nccl"), rpc=False
+    64,
+    2**38,
+    (Gpu("H200", 2**37, (9, 0), True),) * 4,
+    ("fp32", "tf32", "bf16", "fp16"),
+    ("gloo", "nccl"),
+    rpc=False,
 )
 
 STRATEGIES: dict[str, dict[str, Any]] = {
@@ -40,7 +45,12 @@ STRATEGIES: dict[str, dict[str, Any]] = {
     "nccl_only": {"backends": ["nccl"], "devices": ["cuda"]},
     "wide": {"min_ranks": 64},
 }
-EVERYTHING = {"tensor": {"layer": "column"}, "stages": "module:cut", "embeddings": ("table",), "layers": ()}
+EVERYTHING = {
+    "tensor": {"layer": "column"},
+    "stages": "module:cut",
+    "embeddings": ("table",),
+    "layers": (),
+}
 
 
 def resolve(name: str, hardware: Hardware = CPU, **options: Any) -> Declared:
@@ -81,12 +91,33 @@ def test_every_knob(name: str, hardware: Hardware) -> None:
 def test_all_knobs_make_one_space() -> None:
     declared = [KNOBS.get(name)().resolve(NEW) for name in KNOBS.names()]
     space = Space(
-        *(p for d in declared for p in d.parameters), constraints=[text for d in declared for text in d.constraints]
+        *(p for d in declared for p in d.parameters),
+        constraints=[text for d in declared for text in d.constraints],
     )
     assert space.default() is not None
-    same = {"attention_layout", "parallelism", "ranks", "matmul_precision", "compile", "activation_checkpointing"}
-    same |= {"accumulation", "optimizer_implementation", "loader_workers", "prefetch", "cudnn_autotune"}
-    result = {"learning_rate", "warmup_updates", "weight_decay", "momentum", "dropout", "label_smoothing"}
+    same = {
+        "attention_layout",
+        "parallelism",
+        "ranks",
+        "matmul_precision",
+        "compile",
+        "activation_checkpointing",
+    }
+    same |= {
+        "accumulation",
+        "optimizer_implementation",
+        "loader_workers",
+        "prefetch",
+        "cudnn_autotune",
+    }
+    result = {
+        "learning_rate",
+        "warmup_updates",
+        "weight_decay",
+        "momentum",
+        "dropout",
+        "label_smoothing",
+    }
     for name, parameter in space.parameters.items():
         expected = {"speed", "memory"} if name in same else {"quality"} if name in result else None
         assert parameter.affects == (expected or {"quality", "speed", "memory"}), name
@@ -99,10 +130,15 @@ def test_precision() -> None:
         "precision 'tf32': needs a CUDA GPU of capability 8.0 or later; this machine has no CUDA GPU",
         "precision 'fp16': emulated",
     ]
-    assert choices(resolve("precision", precision=["fp32", "fp16"]), "precision") == ["fp32", "fp16"]
+    assert choices(resolve("precision", precision=["fp32", "fp16"]), "precision") == [
+        "fp32",
+        "fp16",
+    ]
     assert choices(resolve("precision", OLD), "precision") == ["fp32", "fp16"]
     assert choices(resolve("precision", NEW), "precision") == ["fp32", "tf32", "bf16", "fp16"]
-    with pytest.raises(SpaceError, match="no value left that this machine can run: precision 'tf32'"):
+    with pytest.raises(
+        SpaceError, match="no value left that this machine can run: precision 'tf32'"
+    ):
         resolve("precision", precision=["tf32"])
 
 
@@ -121,7 +157,9 @@ def test_optimizer() -> None:
     assert by_name(resolve("optimizer"))["momentum"].when == {"optimizer": ("sgd",)}
     assert "momentum" not in by_name(resolve("optimizer", optimizer=["adam", "adamw"]))
     assert "momentum" not in by_name(resolve("optimizer", optimizer=False))
-    alone = by_name(resolve("optimizer", optimizer=False, momentum=True, learning_rate={"high": 1e-4}))
+    alone = by_name(
+        resolve("optimizer", optimizer=False, momentum=True, learning_rate={"high": 1e-4})
+    )
     assert alone["momentum"].when == {}
     rate = alone["learning_rate"]
     assert isinstance(rate, Float)
@@ -129,7 +167,12 @@ def test_optimizer() -> None:
 
 
 def test_architecture() -> None:
-    declared = resolve("architecture", width=[96, 192], num_layers={"low": 2, "high": 4, "default": 2}, dropout=False)
+    declared = resolve(
+        "architecture",
+        width=[96, 192],
+        num_layers={"low": 2, "high": 4, "default": 2},
+        dropout=False,
+    )
     assert set(by_name(declared)) == {"num_layers", "width", "num_heads", "label_smoothing"}
     assert by_name(declared)["num_layers"] == Int("num_layers", 2, 4, default=2)
     assert declared.constraints == ["width % num_heads == 0"]
@@ -152,24 +195,40 @@ def test_runtime_on_cpu_and_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "reduce-overhead" in choices(on_gpu, "compile")
     assert "memory_format" not in by_name(on_gpu)
     assert "memory_format" in by_name(resolve("runtime", NEW, memory_format=True))
-    assert {str(d.value) for d in resolve("runtime", OLD).dropped if d.parameter == "matmul_precision"} == {
+    assert {
+        str(d.value) for d in resolve("runtime", OLD).dropped if d.parameter == "matmul_precision"
+    } == {
         "high",
         "medium",
     }
     assert (
-        next(d.value for d in on_cpu.dropped if d.parameter == "compile" and "CUDA graphs" in d.reason),
+        next(
+            d.value
+            for d in on_cpu.dropped
+            if d.parameter == "compile" and "CUDA graphs" in d.reason
+        ),
         next(d.value for d in on_cpu.dropped if d.parameter == "cudnn_autotune"),
     ) == ("reduce-overhead", True)
 
 
 def test_runtime_takes_what_is_asked_for() -> None:
-    tuned = resolve("runtime", tune=["matmul_precision", "prefetch"], matmul_precision={"when": {"precision": "fp32"}})
+    tuned = resolve(
+        "runtime",
+        tune=["matmul_precision", "prefetch"],
+        matmul_precision={"when": {"precision": "fp32"}},
+    )
     assert list(by_name(tuned)) == ["matmul_precision", "prefetch"]
     assert by_name(tuned)["matmul_precision"].when == {"precision": ("fp32",)}
     assert by_name(tuned)["prefetch"].when == {}
-    assert [d.value for d in resolve("runtime", cpus=2, threads=[1, 2, 4]).dropped if d.parameter == "threads"] == [4]
+    assert [
+        d.value
+        for d in resolve("runtime", cpus=2, threads=[1, 2, 4]).dropped
+        if d.parameter == "threads"
+    ] == [4]
     assert by_name(resolve("runtime"))["prefetch"].when == {"loader_workers": (1,)}
-    assert by_name(resolve("runtime", loader_workers=[0, 2, 4]))["prefetch"].when == {"loader_workers": (2, 4)}
+    assert by_name(resolve("runtime", loader_workers=[0, 2, 4]))["prefetch"].when == {
+        "loader_workers": (2, 4)
+    }
     assert by_name(resolve("runtime", loader_workers=False))["prefetch"].when == {}
     with pytest.raises(SpaceError, match="knob 'runtime' can tune"):
         resolve("runtime", tune=["matmul"])
@@ -191,7 +250,9 @@ def test_parallelism_without_declarations() -> None:
     alone = resolve("parallelism", slots=1)
     assert choices(alone, "parallelism") == ["single"]
     assert "ranks" not in by_name(alone)
-    assert [str(d) for d in alone.dropped] == ["parallelism 'ddp': needs at least 2 ranks; there are 1 slots"]
+    assert [str(d) for d in alone.dropped] == [
+        "parallelism 'ddp': needs at least 2 ranks; there are 1 slots"
+    ]
 
 
 def test_parallelism_says_why_not() -> None:
@@ -207,18 +268,30 @@ def test_parallelism_says_why_not() -> None:
         "wide": "needs at least 64 ranks; there are 2 slots",
     }
     on_gpu = resolve("parallelism", NEW, strategies=STRATEGIES, plan=EVERYTHING)
-    assert choices(on_gpu, "parallelism") == ["single", "ddp", "tensor", "pipeline", "data_pipeline", "nccl_only"]
+    assert choices(on_gpu, "parallelism") == [
+        "single",
+        "ddp",
+        "tensor",
+        "pipeline",
+        "data_pipeline",
+        "nccl_only",
+    ]
     assert {str(d.value) for d in on_gpu.dropped} == {"embedding_server", "wide"}
     no_nccl = Hardware(8, 2**34, NEW.gpus, NEW.precisions, ("gloo",))
-    reason = {str(d.value): d.reason for d in resolve("parallelism", no_nccl, strategies=STRATEGIES).dropped}[
-        "nccl_only"
-    ]
+    reason = {
+        str(d.value): d.reason
+        for d in resolve("parallelism", no_nccl, strategies=STRATEGIES).dropped
+    }["nccl_only"]
     assert reason == "needs torch built with NCCL and a CUDA GPU; here: gloo"
 
 
 def test_every_sampled_strategy_can_run() -> None:
-    declared = resolve("parallelism", strategies=STRATEGIES, slots=8, plan=EVERYTHING, ranks=[2, 3, 4, 8, 16])
-    assert [(d.parameter, d.value) for d in declared.dropped if d.parameter == "ranks"] == [("ranks", 16)]
+    declared = resolve(
+        "parallelism", strategies=STRATEGIES, slots=8, plan=EVERYTHING, ranks=[2, 3, 4, 8, 16]
+    )
+    assert [(d.parameter, d.value) for d in declared.dropped if d.parameter == "ranks"] == [
+        ("ranks", 16)
+    ]
     model = [Int("num_layers", 1, 6), Choice("num_heads", [1, 2, 4]), Int("batch_size", 1, 64)]
     space = Space(*declared.parameters, *model, constraints=declared.constraints)
     met = set()
@@ -235,16 +308,29 @@ def test_every_sampled_strategy_can_run() -> None:
             assert params["batch_size"] % params["microbatches"] == 0
         if name == "data_pipeline":
             assert ranks >= 4
-    assert {("single", None), ("ddp", 8), ("tensor", 2), ("pipeline", 3), ("data_pipeline", 8)} <= met
+    assert {
+        ("single", None),
+        ("ddp", 8),
+        ("tensor", 2),
+        ("pipeline", 3),
+        ("data_pipeline", 8),
+    } <= met
 
 
 def test_what_is_not_tuned_is_put_into_constraints() -> None:
     strategies = {name: STRATEGIES[name] for name in ("single", "ddp", "tensor")}
     declared = resolve(
-        "parallelism", strategies=strategies, slots=8, plan=["tensor"], values={"num_heads": 4}, ranks=[2, 3, 4, 8]
+        "parallelism",
+        strategies=strategies,
+        slots=8,
+        plan=["tensor"],
+        values={"num_heads": 4},
+        ranks=[2, 3, 4, 8],
     )
     assert declared.constraints == ["parallelism != 'tensor' or ranks in (2, 4,)"]
-    odd = resolve("parallelism", strategies=strategies, slots=2, plan=["tensor"], values={"num_heads": 3})
+    odd = resolve(
+        "parallelism", strategies=strategies, slots=2, plan=["tensor"], values={"num_heads": 3}
+    )
     assert choices(odd, "parallelism") == ["single", "ddp"]
     assert odd.dropped[0].reason == "needs 3 % ranks == 0, which no number of ranks here satisfies"
 
@@ -261,12 +347,16 @@ def test_declarations_may_be_data_classes() -> None:
         layers: tuple[str, ...] = ("a", "b")
         stages: str | None = None
 
-    declared = resolve("parallelism", strategies={"single": {"min_ranks": 1}, "ends": Declaration()}, plan=Plan())
+    declared = resolve(
+        "parallelism", strategies={"single": {"min_ranks": 1}, "ends": Declaration()}, plan=Plan()
+    )
     assert choices(declared, "parallelism") == ["single", "ends"]
 
 
 def test_choosing_among_strategies() -> None:
-    declared = resolve("parallelism", strategies=STRATEGIES, parallelism=["ddp", "single"], ranks={"default": 2})
+    declared = resolve(
+        "parallelism", strategies=STRATEGIES, parallelism=["ddp", "single"], ranks={"default": 2}
+    )
     assert choices(declared, "parallelism") == ["single", "ddp"]
     assert declared.dropped == []
     with pytest.raises(SpaceError, match="parallelism is one of"):

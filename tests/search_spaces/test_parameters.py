@@ -50,9 +50,18 @@ NAN, INF = float("nan"), float("inf")
         (lambda: Float("x", 0, 1, default=2), "the default of x must lie in [0.0, 1.0], got 2"),
         (lambda: Float("x", 0, 1, default="a"), "the default of x must be a number, got 'a' (str)"),
         (lambda: Float("x", 0, 1, default=NAN), "the default of x must lie in"),
-        (lambda: Int("n", 0, 1, default=0.5), "the default of n must be an integer, got 0.5 (float)"),
-        (lambda: Int("n", 0, 1, default=True), "the default of n must be an integer, got True (bool)"),
-        (lambda: Choice("c", [1, 2], default=True), "the default of c must be one of 1, 2; got True"),
+        (
+            lambda: Int("n", 0, 1, default=0.5),
+            "the default of n must be an integer, got 0.5 (float)",
+        ),
+        (
+            lambda: Int("n", 0, 1, default=True),
+            "the default of n must be an integer, got True (bool)",
+        ),
+        (
+            lambda: Choice("c", [1, 2], default=True),
+            "the default of c must be one of 1, 2; got True",
+        ),
         (lambda: Choice("c", ["a"], default="b"), "the default of c must be one of 'a'; got 'b'"),
         (lambda: Float("", 0, 1), "name is made of letters"),
         (lambda: Float("a b", 0, 1), "name is made of letters"),
@@ -62,7 +71,10 @@ NAN, INF = float("nan"), float("inf")
         (lambda: Float(3, 0, 1), "name is made of letters"),
         (lambda: Float("ﬁ", 0, 1), "name is made of letters"),
         (lambda: Float("a" * 101, 0, 1), "at most 100 characters"),
-        (lambda: Float("x", 0, 1, affects="sped"), "must name at least one of quality, speed and memory, got 'sped'"),
+        (
+            lambda: Float("x", 0, 1, affects="sped"),
+            "must name at least one of quality, speed and memory, got 'sped'",
+        ),
         (lambda: Float("x", 0, 1, affects=()), "must name at least one of quality"),
         (lambda: Float("x", 0, 1, affects=[[1]]), "must name at least one of quality"),
         (lambda: Float("x", 0, 1, affects=3), "must name at least one of quality"),
@@ -122,7 +134,10 @@ def test_numpy_scalars_and_enumerations_become_plain_values() -> None:
 
     parameter = Choice("c", [np.float32(0.5), np.int64(3), Kind.A, np.bool_(True)])
     assert [type(choice) for choice in parameter.choices] == [float, int, str, bool]
-    assert [type(bound) for bound in (Int("n", np.int32(1), np.int64(5)).low, Float("x", np.float32(0), 1).low)] == [
+    assert [
+        type(bound)
+        for bound in (Int("n", np.int32(1), np.int64(5)).low, Float("x", np.float32(0), 1).low)
+    ] == [
         int,
         float,
     ]
@@ -136,13 +151,22 @@ def test_units_of_known_values() -> None:
     log = Int("n", 1, 4, log=True)
     edges = np.log([0.5, 1.5, 2.5, 3.5, 4.5])
     centres = (edges[1:] + edges[:-1]) / 2
-    assert log.to_units([1, 2, 3, 4]) == pytest.approx((centres - edges[0]) / (edges[-1] - edges[0]))
+    assert log.to_units([1, 2, 3, 4]) == pytest.approx(
+        (centres - edges[0]) / (edges[-1] - edges[0])
+    )
     assert log.weights([1, 2, 3, 4]) == pytest.approx(np.diff(edges) / (edges[-1] - edges[0]))
 
 
 def test_ends_are_exact_and_outside_is_clipped() -> None:
-    for parameter in (Float("x", 0.1, 0.7, log=True), Float("x", -1e308, 1.7e308), Int("n", 3, 17, log=True)):
-        assert parameter.from_units(np.array([0.0, 1.0, -5.0, 5.0])) == [parameter.low, parameter.high] * 2
+    for parameter in (
+        Float("x", 0.1, 0.7, log=True),
+        Float("x", -1e308, 1.7e308),
+        Int("n", 3, 17, log=True),
+    ):
+        assert (
+            parameter.from_units(np.array([0.0, 1.0, -5.0, 5.0]))
+            == [parameter.low, parameter.high] * 2
+        )
         assert parameter.from_unit(NAN) == parameter.from_unit(0.5)
 
 
@@ -154,8 +178,12 @@ def test_every_coordinate_gives_a_legal_value_that_comes_back(data: st.DataObjec
     back = parameter.from_units(parameter.to_units(values))
     assert all(map(parameter.legal, values))
     for value, again in zip(values, back, strict=True):
-        if isinstance(parameter, Float) or (isinstance(parameter, Int) and parameter.high - parameter.low > 2**40):
-            assert math.isclose(value, again, rel_tol=1e-9, abs_tol=1e-12 * (parameter.high / 2 - parameter.low / 2))
+        if isinstance(parameter, Float) or (
+            isinstance(parameter, Int) and parameter.high - parameter.low > 2**40
+        ):
+            assert math.isclose(
+                value, again, rel_tol=1e-9, abs_tol=1e-12 * (parameter.high / 2 - parameter.low / 2)
+            )
         else:
             assert value == again
 
@@ -187,7 +215,8 @@ def test_equality_tells_true_from_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [None, [], {}, {"type": "real", "name": "x"}, {"type": "int", "name": "x"}, {"type": []}]
+    "data",
+    [None, [], {}, {"type": "real", "name": "x"}, {"type": "int", "name": "x"}, {"type": []}],
 )
 def test_malformed_json_is_refused(data: Any) -> None:
     with pytest.raises(SpaceError):

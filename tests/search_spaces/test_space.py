@@ -27,7 +27,13 @@ def tree() -> Space:
 
 
 def test_parents_come_first_and_otherwise_the_given_order_stays() -> None:
-    assert list(tree().parameters) == ["optimizer", "momentum_kind", "layers", "nesterov_share", "beta"]
+    assert list(tree().parameters) == [
+        "optimizer",
+        "momentum_kind",
+        "layers",
+        "nesterov_share",
+        "beta",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -38,9 +44,15 @@ def test_parents_come_first_and_otherwise_the_given_order_stays() -> None:
             {"optimizer": "sgd", "momentum_kind": "nesterov", "layers": 3},
             ("optimizer", "momentum_kind", "layers", "nesterov_share"),
         ),
-        ({"optimizer": "sgd", "momentum_kind": "nesterov", "layers": 1}, ("optimizer", "momentum_kind", "layers")),
+        (
+            {"optimizer": "sgd", "momentum_kind": "nesterov", "layers": 1},
+            ("optimizer", "momentum_kind", "layers"),
+        ),
         # A parent that is not active counts for nothing, even where a value for it lies about.
-        ({"optimizer": "adam", "momentum_kind": "nesterov", "layers": 3}, ("optimizer", "layers", "beta")),
+        (
+            {"optimizer": "adam", "momentum_kind": "nesterov", "layers": 3},
+            ("optimizer", "layers", "beta"),
+        ),
     ],
 )
 def test_active(params: dict[str, Any], active: tuple[str, ...]) -> None:
@@ -52,13 +64,19 @@ def test_active(params: dict[str, Any], active: tuple[str, ...]) -> None:
     [
         ({"optimizer": "adam", "layers": 2}, "beta is active and needs a value"),
         ({"optimizer": "adam", "layers": 2, "beta": 0.5}, "beta must lie in [0.8, 0.999], got 0.5"),
-        ({"optimizer": "adam", "layers": 2.0, "beta": 0.9}, "layers must be an integer, got 2.0 (float)"),
+        (
+            {"optimizer": "adam", "layers": 2.0, "beta": 0.9},
+            "layers must be an integer, got 2.0 (float)",
+        ),
         (
             {"optimizer": "sgd", "momentum_kind": "plain", "layers": 1, "beta": 0.9},
             "beta is active only when optimizer is",
         ),
         ({"optimizr": "adam"}, "unknown parameter 'optimizr': did you mean 'optimizer'?"),
-        ({"optimizer": ["adam"], "layers": 2}, "optimizer must be one of 'sgd', 'adam', 'adamw'; got ['adam']"),
+        (
+            {"optimizer": ["adam"], "layers": 2},
+            "optimizer must be one of 'sgd', 'adam', 'adamw'; got ['adam']",
+        ),
         (None, "a configuration maps names to values, got None"),
     ],
 )
@@ -83,25 +101,45 @@ def test_check_says_what_is_wrong(params: Any, said: str) -> None:
             lambda: Space(Choice("kind", ["adam"]), Float("x", 0, 1, when={"kind": "adma"})),
             "names a value that 'kind' cannot take: kind must be one of 'adam'; got 'adma' (did you mean 'adam'?)",
         ),
-        (lambda: Space(Choice("k", [True, False]), Float("x", 0, 1, when={"k": 1})), "'k' cannot take"),
-        (lambda: Space(Int("n", 0, 3), Float("x", 0, 1, when={"n": 4})), "n must lie in [0, 3], got 4"),
+        (
+            lambda: Space(Choice("k", [True, False]), Float("x", 0, 1, when={"k": 1})),
+            "'k' cannot take",
+        ),
+        (
+            lambda: Space(Int("n", 0, 3), Float("x", 0, 1, when={"n": 4})),
+            "n must lie in [0, 3], got 4",
+        ),
         (lambda: Space(Float("y", 0, 1), Float("x", 0, 1, when={"y": 0.5})), "'y' is a Float"),
         (
             lambda: Space(
-                Choice("a", [1], when={"c": 1}), Choice("b", [1], when={"a": 1}), Choice("c", [1], when={"b": 1})
+                Choice("a", [1], when={"c": 1}),
+                Choice("b", [1], when={"a": 1}),
+                Choice("c", [1], when={"b": 1}),
             ),
             "must not form a cycle, got a -> c -> b -> a",
         ),
         (lambda: Space(Float("x", 0, 1), constraints="y > 0"), "names the unknown parameter 'y'"),
         (lambda: Space(Float("lr", 0, 1), constraints=["rl > 0"]), "unknown parameter 'rl'"),
-        (lambda: Space(Float("x", 0, 1), constraints=["1 < 2"]), "must name at least one parameter"),
+        (
+            lambda: Space(Float("x", 0, 1), constraints=["1 < 2"]),
+            "must name at least one parameter",
+        ),
         (lambda: Space(Float("x", 0, 1), constraints=["x >"]), "not well formed"),
         (lambda: Space(Float("x", 0, 1), constraints=[3]), "a constraint is a text"),
         (lambda: Space(Choice("p", ["a"]), constraints=["p * 2 > 1"]), "needs a number at 'p'"),
-        (lambda: Space(Choice("p", ["16"]), constraints=["p == 16"]), "compares a string with a number: 'p' with '16'"),
+        (
+            lambda: Space(Choice("p", ["16"]), constraints=["p == 16"]),
+            "compares a string with a number: 'p' with '16'",
+        ),
         (lambda: Space(Choice("p", ["a"]), constraints=["p"]), "needs a number at 'p'"),
-        (lambda: Space(Int("n", 1, 2), Choice("p", ["a"]), constraints=["max(n, p) > 1"]), "needs a number at 'p'"),
-        (lambda: Space(Int("n", 1, 2), constraints=["n in ('a', 'b')"]), "compares a number with a string"),
+        (
+            lambda: Space(Int("n", 1, 2), Choice("p", ["a"]), constraints=["max(n, p) > 1"]),
+            "needs a number at 'p'",
+        ),
+        (
+            lambda: Space(Int("n", 1, 2), constraints=["n in ('a', 'b')"]),
+            "compares a number with a string",
+        ),
     ],
 )
 def test_malformed_spaces_are_refused(build: Any, said: str) -> None:
@@ -140,7 +178,12 @@ def test_default() -> None:
 def test_complete_and_strip() -> None:
     space = tree()
     full = space.complete({"optimizer": "sgd", "momentum_kind": "nesterov"})
-    assert full == {"optimizer": "sgd", "momentum_kind": "nesterov", "layers": 2, "nesterov_share": 0.5}
+    assert full == {
+        "optimizer": "sgd",
+        "momentum_kind": "nesterov",
+        "layers": 2,
+        "nesterov_share": 0.5,
+    }
     assert space.strip({**full, "beta": 0.9, "junk": 1, "layers": 1}) == {
         "optimizer": "sgd",
         "momentum_kind": "nesterov",
@@ -159,7 +202,9 @@ def test_size_of_known_spaces() -> None:
         Choice("c", [1, 2, 3], when={"b": [1, 2], "a": "x"}),
     )
     assert nested.size == (2 * 3 + 2) + 4 + 1
-    chain = [Choice("n0", [0, 1])] + [Choice(f"n{i}", [0, 1], when={f"n{i - 1}": 1}) for i in range(1, 400)]
+    chain = [Choice("n0", [0, 1])] + [
+        Choice(f"n{i}", [0, 1], when={f"n{i - 1}": 1}) for i in range(1, 400)
+    ]
     assert Space(*chain).size == 401
 
 
@@ -182,16 +227,27 @@ def test_samples_are_legal_and_survive_the_codec(space: Space, seed: int) -> Non
     for params, row in zip(configurations, units, strict=True):
         space.check(params)
         assert tuple(params) == space.active(params)
-        assert {n for n, u in zip(space.parameters, row, strict=True) if not np.isnan(u)} == set(params)
+        assert {n for n, u in zip(space.parameters, row, strict=True) if not np.isnan(u)} == set(
+            params
+        )
         assert ((row >= 0) & (row <= 1) | np.isnan(row)).all()
     for params, back in zip(configurations, space.decode(units), strict=True):
         space.check(back)
-        if all(isinstance(p, Choice) or (isinstance(p, Int) and p.size < 2**40) for p in space.parameters.values()):
+        if all(
+            isinstance(p, Choice) or (isinstance(p, Int) and p.size < 2**40)
+            for p in space.parameters.values()
+        ):
             assert space.key(back) == space.key(params)
 
 
-@given(spaces(), st.integers(0, 99), st.lists(st.floats(allow_nan=True, allow_infinity=True), min_size=6, max_size=6))
-def test_any_coordinates_decode_to_something_legal(space: Space, seed: int, numbers: list[float]) -> None:
+@given(
+    spaces(),
+    st.integers(0, 99),
+    st.lists(st.floats(allow_nan=True, allow_infinity=True), min_size=6, max_size=6),
+)
+def test_any_coordinates_decode_to_something_legal(
+    space: Space, seed: int, numbers: list[float]
+) -> None:
     rng = np.random.default_rng(seed)
     rows = np.array([rng.permutation(numbers)[: len(space)] for _ in range(5)])
     for params in space.decode(rows):
@@ -211,7 +267,9 @@ def test_json_pickle_copy_and_repr_give_the_space_back(space: Space) -> None:
     assert len(repr(space).splitlines()) == len(space) + 2
 
 
-@pytest.mark.parametrize("data", [None, {}, {"parameters": {}}, {"parameters": [3]}, {"parameters": []}])
+@pytest.mark.parametrize(
+    "data", [None, {}, {"parameters": {}}, {"parameters": [3]}, {"parameters": []}]
+)
 def test_malformed_json_is_refused(data: Any) -> None:
     with pytest.raises(SpaceError):
         Space.from_dict(data)

@@ -11,9 +11,9 @@ import torch
 from toy import objective
 
 from workers.context import Context
-from workers.local import run_gang
 from workers.protocol import Assignment, Limits, Outcome, Report
 from workers.run import run
+from workers.runtime.processes import run_gang
 
 
 class Runner:
@@ -23,7 +23,9 @@ class Runner:
         self.folder, self.reports, self.attempt = folder, [], 0
         self.objective: Callable[[Context], Any] = objective
 
-    def assignment(self, *, ranks: int = 1, resume: bool = False, limits: Limits | None = None, **params: Any):
+    def assignment(
+        self, *, ranks: int = 1, resume: bool = False, limits: Limits | None = None, **params: Any
+    ):
         self.attempt += 1
         return Assignment(
             "s", 3, self.attempt, params, None, str(self.folder), num_ranks=ranks, resume=resume, seed=7,

@@ -11,16 +11,18 @@ from typing import Any
 from toy import objective
 
 from workers.context import Context
-from workers.local import run_gang
 from workers.protocol import Assignment, Outcome, Report
 from workers.run import run
+from workers.runtime.processes import run_gang
 
 Trial = Mapping[str, Any]  # parameters, and `folder`, `ranks` and `resume` of the attempt
 
 
 def run_all(folder: Path, trials: Sequence[Trial], ranks: int) -> list[dict[str, Any]]:
     """For each trial the failure, and by update the training loss and the validation loss."""
-    assignment = Assignment("s", 0, 1, {}, None, str(folder), fixed={"trials": list(trials)}, num_ranks=ranks, seed=7)
+    assignment = Assignment(
+        "s", 0, 1, {}, None, str(folder), fixed={"trials": list(trials)}, num_ranks=ranks, seed=7
+    )
     outcome = run_gang(assignment, lambda report: None, lambda: None, one_after_the_other)
     assert outcome.failure is None, f"{outcome.message}\n{outcome.details.get('traceback')}"
     return json.loads((folder / "results.json").read_text())
@@ -35,7 +37,11 @@ def one_after_the_other(context: Context) -> None:
                 "failure": outcome.failure,
                 "message": outcome.message,
                 "traceback": outcome.details.get("traceback"),
-                "train_loss": {str(r.step): r.metrics["train_loss"] for r in reports if "train_loss" in r.metrics},
+                "train_loss": {
+                    str(r.step): r.metrics["train_loss"]
+                    for r in reports
+                    if "train_loss" in r.metrics
+                },
                 "loss": {str(r.step): r.metrics["loss"] for r in reports},
             }
         )
@@ -46,7 +52,13 @@ def one_after_the_other(context: Context) -> None:
 def one(context: Context, index: int, trial: dict[str, Any]) -> tuple[Outcome, list[Report]]:
     folder = context.folder / trial.pop("folder", str(index))
     alone = trial.get("parallelism", "single") == "single"
-    attempt = replace(context.assignment, params=trial, folder=str(folder), resume=trial.pop("resume", False), fixed={})
+    attempt = replace(
+        context.assignment,
+        params=trial,
+        folder=str(folder),
+        resume=trial.pop("resume", False),
+        fixed={},
+    )
     reports: list[Report] = []
     if alone and context.rank:
         return Outcome(0, 1, "completed"), reports

@@ -25,7 +25,10 @@ def raiser(error):
     [
         (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate"), "out_of_memory"),
         (MemoryError(), "out_of_memory"),
-        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"), "out_of_memory"),
+        (
+            RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"),
+            "out_of_memory",
+        ),
         (TrialFailure("timeout", "too slow"), "timeout"),
         (FloatingPointError("nan"), "non_finite"),
         (ValueError("a mistake"), "crashed"),
@@ -51,7 +54,9 @@ def test_a_keyboard_interrupt_is_the_callers(runner):
         runner()
 
 
-@pytest.mark.parametrize(("halt", "ending"), [(Halt.STOP, Ending.STOPPED), (Halt.PAUSE, Ending.PAUSED)])
+@pytest.mark.parametrize(
+    ("halt", "ending"), [(Halt.STOP, Ending.STOPPED), (Halt.PAUSE, Ending.PAUSED)]
+)
 def test_an_objective_that_was_told_to_end(runner, halt, ending):
     runner.objective = lambda context: {"kept": context.report(1, loss=2.0)}
     outcome = runner(halted=lambda: halt)
@@ -78,21 +83,33 @@ def test_memory_is_measured_above_what_was_there_before(runner):
 
     runner.objective = objective
     assert 99e6 <= runner().peak_memory_bytes <= 125e6
-    assert 99e6 <= runner().peak_memory_bytes <= 125e6, "the second trial in a process measures the same"
+    assert 99e6 <= runner().peak_memory_bytes <= 125e6, (
+        "the second trial in a process measures the same"
+    )
     del kept
 
 
 def test_the_first_cause_is_blamed():
-    crash = Outcome(0, 1, Ending.FAILED, failure="crashed", message="connection reset", peak_memory_bytes=5)
-    memory = Outcome(0, 1, Ending.FAILED, failure="out_of_memory", message="allocator", peak_memory_bytes=9)
+    crash = Outcome(
+        0, 1, Ending.FAILED, failure="crashed", message="connection reset", peak_memory_bytes=5
+    )
+    memory = Outcome(
+        0, 1, Ending.FAILED, failure="out_of_memory", message="allocator", peak_memory_bytes=9
+    )
     combined = combine([crash, memory])
-    assert (combined.failure, combined.message, combined.peak_memory_bytes) == ("out_of_memory", "allocator", 9)
+    assert (combined.failure, combined.message, combined.peak_memory_bytes) == (
+        "out_of_memory",
+        "allocator",
+        9,
+    )
 
 
 def die(context):
     if context.rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
-    torch.distributed.init_process_group("gloo", init_method=context.rendezvous, rank=0, world_size=2)
+    torch.distributed.init_process_group(
+        "gloo", init_method=context.rendezvous, rank=0, world_size=2
+    )
 
 
 def test_a_killed_rank_ends_the_gang(runner):

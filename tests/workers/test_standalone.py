@@ -25,11 +25,17 @@ def test_trains_and_exports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     ending = next(json.loads(line) for line in lines if line.startswith("{"))
     assert ending["ending"] == "completed"
     assert json.loads((target / "config.json").read_text())["params"]["filters"] == 16
-    assert f"| accuracy | {ending['metrics']['accuracy']:.6g} |" in (target / "README.md").read_text()
+    assert (
+        f"| accuracy | {ending['metrics']['accuracy']:.6g} |" in (target / "README.md").read_text()
+    )
 
 
-@pytest.mark.parametrize("setting", ["filterz=16", "filters=17", "filters", "data.name=imagenet", "learning_rate=x"])
-def test_wrong_settings_create_nothing(tmp_path: Path, setting: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "setting", ["filterz=16", "filters=17", "filters", "data.name=imagenet", "learning_rate=x"]
+)
+def test_wrong_settings_create_nothing(
+    tmp_path: Path, setting: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "out"
     assert main("image_classification", [setting, "--out", str(out)]) == 2
     assert capsys.readouterr().err.startswith("error: ")
@@ -37,10 +43,18 @@ def test_wrong_settings_create_nothing(tmp_path: Path, setting: str, capsys: pyt
 
 
 def test_an_interrupt_pauses_and_resume_goes_on(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "workers.workloads.graph_embedding", "data.families=30", "dimension=32"]
+    command = [
+        sys.executable,
+        "-m",
+        "workers.workloads.graph_embedding",
+        "data.families=30",
+        "dimension=32",
+    ]
     command += ["evaluate_epochs=1", "max_epochs=400", "--out", str(tmp_path / "out")]
     root, environment = Path(__file__).parents[2], {**os.environ, "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(command, cwd=root, env=environment, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, cwd=root, env=environment, stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     assert process.stdout.readline().startswith("step 1 ")
     process.send_signal(signal.SIGINT)
@@ -49,7 +63,9 @@ def test_an_interrupt_pauses_and_resume_goes_on(tmp_path: Path) -> None:
     assert json.loads(rest.splitlines()[-1])["ending"] == "paused"
     last = rest.count("step ") + 1
     again = [*command, "--resume", "max_epochs=" + str(last + 1)]
-    result = subprocess.run(again, cwd=root, env=environment, capture_output=True, text=True, check=True)
+    result = subprocess.run(
+        again, cwd=root, env=environment, capture_output=True, text=True, check=True
+    )
     assert result.stdout.startswith(f"step {last + 1} ") or f"\nstep {last + 1} " in result.stdout
     assert "step 1 " not in result.stdout
 

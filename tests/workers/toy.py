@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from workers.context import Context
+from workers.device.precision import wide
 from workers.parallel.balance import balanced
-from workers.precision import wide
+from workers.workload import ParallelPlan
 from workers.workloads._trained import Trained
-from workers.workloads.base import ParallelPlan
 
 
 class Attention(nn.Module):
@@ -44,7 +44,9 @@ class Layer(nn.Module):
 
 
 class Model(nn.Module):
-    def __init__(self, vocabulary: int, width: int, num_layers: int, num_heads: int, dropout: float) -> None:
+    def __init__(
+        self, vocabulary: int, width: int, num_layers: int, num_heads: int, dropout: float
+    ) -> None:
         super().__init__()
         self.embedding = nn.Embedding(vocabulary, width)
         self.layers = nn.ModuleList(Layer(width, num_heads, dropout) for _ in range(num_layers))
@@ -79,7 +81,10 @@ class Toy(Trained):
 
     def build_model(self) -> nn.Module:
         torch.manual_seed(self.seed)
-        sizes = [self.option(name) for name in ("vocabulary", "width", "num_layers", "num_heads", "dropout")]
+        sizes = [
+            self.option(name)
+            for name in ("vocabulary", "width", "num_layers", "num_heads", "dropout")
+        ]
         model = Model(*sizes)
         if self.option("tied"):
             model.head.weight = model.embedding.weight
@@ -89,8 +94,12 @@ class Toy(Trained):
         generator = torch.Generator().manual_seed(self.seed * 1000 + epoch)
         for index in range(self.option("num_batches")):
             length = 6 + 2 * (index % 3)
-            tokens = torch.randint(1, self.option("vocabulary"), (self.option("rows"), length), generator=generator)
-            tokens[:, 1::2] = tokens[:, :-1:2]  # every second token repeats the one before: learnable
+            tokens = torch.randint(
+                1, self.option("vocabulary"), (self.option("rows"), length), generator=generator
+            )
+            tokens[:, 1::2] = tokens[
+                :, :-1:2
+            ]  # every second token repeats the one before: learnable
             lengths = torch.randint(3, length + 1, (len(tokens), 1), generator=generator)
             tokens[torch.arange(length)[None] >= lengths] = 0
             yield {"tokens": tokens}
@@ -100,7 +109,9 @@ class Toy(Trained):
 
     def criterion(self, output: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
         target = batch["tokens"][:, 1:]
-        return functional.cross_entropy(wide(output).flatten(0, 1), target.flatten(), ignore_index=0, reduction="sum")
+        return functional.cross_entropy(
+            wide(output).flatten(0, 1), target.flatten(), ignore_index=0, reduction="sum"
+        )
 
     def weight(self, batch: Mapping[str, Tensor]) -> float:
         return float((batch["tokens"][:, 1:] != 0).sum())

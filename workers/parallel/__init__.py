@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from .base import Strategy
 
 STRATEGIES: Registry[Strategy] = Registry(
-    "parallelism", "workers.parallel.strategies", "automl.strategies", "workers.parallel.base:Strategy"
+    "parallelism",
+    "workers.parallel.strategies",
+    "automl.strategies",
+    "workers.parallel.base:Strategy",
 )
 
 
@@ -43,4 +46,6 @@ def requirements() -> dict[str, dict[str, Any]]:
     `search_spaces`, such as "num_heads % ranks == 0"); `devices`; `backends`; and `plan`, the fields of the
     workload's `ParallelPlan` that must not be empty.
     """
-    return {name.replace("-", "_"): STRATEGIES.get(name).needs.as_dict() for name in STRATEGIES.names()}
+    return {
+        name.replace("-", "_"): STRATEGIES.get(name).needs.as_dict() for name in STRATEGIES.names()
+    }

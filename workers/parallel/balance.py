@@ -23,7 +23,10 @@ def balanced(costs: Sequence[float], num_stages: int) -> list[range]:
     best = {(1, n): (sum(costs[:n]), 0) for n in range(1, len(costs) + 1)}
     for parts in range(2, num_stages + 1):
         for n in range(parts, len(costs) + 1):
-            cuts = ((max(best[parts - 1, cut][0], sum(costs[cut:n])), cut) for cut in range(parts - 1, n))
+            cuts = (
+                (max(best[parts - 1, cut][0], sum(costs[cut:n])), cut)
+                for cut in range(parts - 1, n)
+            )
             best[parts, n] = min(cuts)
     stages: list[range] = []
     end = len(costs)

@@ -17,8 +17,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from workers.memory import Contributions
-from workers.precision import wide
+from workers.device.peak_memory import Contributions
+from workers.device.precision import wide
 
 from .mesh import side_group
 from .needs import Needs
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor
     from torch.optim import Optimizer
 
-    from workers.precision import Precision
-    from workers.workloads.base import Batch, Trainable
+    from workers.device.precision import Precision
+    from workers.workload import Batch, Trainable
 
     from .mesh import Mesh
 
@@ -47,11 +47,19 @@ class Strategy(ABC):
     """
 
     needs: ClassVar[Needs]
-    apart: ClassVar[bool] = False  # whether ranks hold different parameters, which rank 0 must collect
-    spends_process: ClassVar[bool] = False  # whether torch keeps state in it that another attempt cannot use
+    apart: ClassVar[bool] = (
+        False  # whether ranks hold different parameters, which rank 0 must collect
+    )
+    spends_process: ClassVar[bool] = (
+        False  # whether torch keeps state in it that another attempt cannot use
+    )
 
     def __init__(
-        self, mesh: Mesh, workload: Trainable, device: torch.device, options: Mapping[str, Any] | None = None
+        self,
+        mesh: Mesh,
+        workload: Trainable,
+        device: torch.device,
+        options: Mapping[str, Any] | None = None,
     ) -> None:
         self.mesh, self.workload, self.device, self.options = mesh, workload, device, options or {}
 
@@ -73,7 +81,9 @@ class Strategy(ABC):
         """The buffers of this rank by canonical name."""
 
     @abstractmethod
-    def gradients(self, batch: Batch, weight: float, precision: Precision, accumulation: int) -> Tensor:
+    def gradients(
+        self, batch: Batch, weight: float, precision: Precision, accumulation: int
+    ) -> Tensor:
         """Compute the gradients of scale * (loss of the global batch / `weight`), each rank those of its parameters.
 
         Args:
@@ -136,14 +146,23 @@ class Strategy(ABC):
             result.setdefault(name, {})[key] = tensor
         return result
 
-    def load_optimizer_state(self, optimizer: Optimizer, state: Mapping[str, Mapping[str, Tensor]]) -> None:
+    def load_optimizer_state(
+        self, optimizer: Optimizer, state: Mapping[str, Mapping[str, Tensor]]
+    ) -> None:
         """Overwrite the optimizer's state by whole tensors, which every rank has."""
-        fused = {p for g in optimizer.param_groups for p in g["params"] if g.get("fused") or g.get("capturable")}
+        fused = {
+            p
+            for g in optimizer.param_groups
+            for p in g["params"]
+            if g.get("fused") or g.get("capturable")
+        }
         for name, parameter in self.parameters().items():
             entries = {}
             for key, value in state.get(name, {}).items():
                 if value.shape != parameter.shape:  # a step count
-                    entries[key] = value.to(parameter.device if parameter in fused else "cpu", copy=True)
+                    entries[key] = value.to(
+                        parameter.device if parameter in fused else "cpu", copy=True
+                    )
                 else:
                     part = self.scatter(value, parameter, name)
                     # a fused step walks through both in the order of memory: channels_last or not, it must be the same
@@ -252,7 +271,9 @@ class ModuleStrategy(Strategy):
         kept = self.plain.state_dict().keys()
         return {name: buffer for name, buffer in self.plain.named_buffers() if name in kept}
 
-    def gradients(self, batch: Batch, weight: float, precision: Precision, accumulation: int) -> Tensor:  # noqa: D102
+    def gradients(
+        self, batch: Batch, weight: float, precision: Precision, accumulation: int
+    ) -> Tensor:  # noqa: D102
         total = torch.zeros((), device=self.device)
         for part, real, last in self.microbatches(batch, accumulation):
             with self.synchronised(last):
@@ -297,7 +318,9 @@ def collected(mine: Tensors) -> Tensors:
     """The tensors of all ranks by name, on rank 0, one after the other; empty on other ranks."""
     group, rank = side_group(), dist.get_rank()
     told: list[Any] | None = [None] * dist.get_world_size() if rank == 0 else None
-    dist.gather_object([(name, t.shape, t.dtype) for name, t in mine.items()], told, dst=0, group=group)
+    dist.gather_object(
+        [(name, t.shape, t.dtype) for name, t in mine.items()], told, dst=0, group=group
+    )
     if told is None:
         for tensor in mine.values():
             dist.send(tensor.contiguous(), dst=0, group=group)

@@ -77,7 +77,9 @@ class Mesh:
         return init_device_mesh(device.type, shape, mesh_dim_names=AXES)
 
 
-def connect(rank: int, world_size: int, rendezvous: str, device: torch.device, backend: str = "") -> None:
+def connect(
+    rank: int, world_size: int, rendezvous: str, device: torch.device, backend: str = ""
+) -> None:
     """Join the default process group: gloo for CPU tensors, nccl for CUDA tensors unless `backend` says otherwise.
 
     Raises:
@@ -91,7 +93,11 @@ def connect(rank: int, world_size: int, rendezvous: str, device: torch.device, b
             raise UsageError(f"this build of torch has no {name} backend")
     _store[:] = [_meet(rendezvous, world_size)]
     dist.init_process_group(
-        chosen, store=PrefixStore("ranks", _store[0]), rank=rank, world_size=world_size, timeout=PATIENCE
+        chosen,
+        store=PrefixStore("ranks", _store[0]),
+        rank=rank,
+        world_size=world_size,
+        timeout=PATIENCE,
     )
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from search_spaces.plugins import Registry
 
 if TYPE_CHECKING:
-    from .base import Workload
+    from workers.workload import Workload
 
 WORKLOADS: Registry[Workload] = Registry(
-    "workload", "workers.workloads", "automl.workloads", "workers.workloads.base:Workload", separator="_"
+    "workload", "workers.workloads", "automl.workloads", "workers.workload:Workload", separator="_"
 )

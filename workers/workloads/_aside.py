@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _LOOK_SECONDS = 0.2
-_ALONE = threading.Lock()  # what an earlier attempt gave up still computes, and draws from the same random state
+_ALONE = (
+    threading.Lock()
+)  # what an earlier attempt gave up still computes, and draws from the same random state
 
 
 class Aside:
@@ -37,7 +39,9 @@ class Aside:
         daemon: bool = True,
     ) -> None:
         self.context, self.around = context, around
-        self._work: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
+        self._work: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = (
+            queue.SimpleQueue()
+        )
         threading.Thread(target=self._serve, name="aside", daemon=daemon).start()
 
     def __enter__(self) -> Self:

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from workers.context import Context
-
-    from .base import Batch
+    from workers.workload import Batch
 
 SCHEDULES = ("constant", "cosine", "one_cycle")
 _EVALUATION_BATCH = 250  # so that a request to end need not wait
@@ -50,7 +49,9 @@ class Classifier(Declared, Trained):
         """How many examples "train" (held-out ones counted in) and "test" have."""
 
     @abstractmethod
-    def examples(self, split: str, rows: IntArray, rng_seed: tuple[int, int] | None = None) -> Batch:
+    def examples(
+        self, split: str, rows: IntArray, rng_seed: tuple[int, int] | None = None
+    ) -> Batch:
         """A batch of these rows of "train" or "test"; changed at random (augmented) where a seed is given."""
 
     @cached_property
@@ -69,7 +70,10 @@ class Classifier(Declared, Trained):
         if "evaluate_seconds" not in self.fixed:
             self.fixed = {"evaluate_updates": self.updates_per_epoch, **self.fixed}
         if not len(self.rows[1]):
-            self.fixed = {**self.fixed, "average_best": 0}  # `accuracy` is the test set's, which chooses nothing
+            self.fixed = {
+                **self.fixed,
+                "average_best": 0,
+            }  # `accuracy` is the test set's, which chooses nothing
         return super().run(context)
 
     def epoch_batches(self, epoch: int) -> Iterator[IntArray]:
@@ -105,10 +109,12 @@ class Classifier(Declared, Trained):
         """Summed cross entropy, with `label_smoothing`."""
         from torch.nn import functional
 
-        from workers.precision import wide
+        from workers.device.precision import wide
 
         smoothing = float(self.option("label_smoothing"))
-        return functional.cross_entropy(wide(output), batch["label"], reduction="sum", label_smoothing=smoothing)
+        return functional.cross_entropy(
+            wide(output), batch["label"], reduction="sum", label_smoothing=smoothing
+        )
 
     def evaluate(self, model: nn.Module, device: torch.device) -> Mapping[str, float]:
         """`accuracy` and `loss` on the held-out part (or the test set), and `test_accuracy`."""
@@ -123,7 +129,9 @@ class Classifier(Declared, Trained):
             metrics = {**(metrics or test), "test_accuracy": test["accuracy"]}
         return metrics
 
-    def _measure(self, model: nn.Module, device: torch.device, split: str, rows: IntArray) -> dict[str, float]:
+    def _measure(
+        self, model: nn.Module, device: torch.device, split: str, rows: IntArray
+    ) -> dict[str, float]:
         from torch.nn import functional
 
         correct, loss = 0, 0.0

@@ -42,7 +42,9 @@ def check_options(fixed: Mapping[str, Any], known: Mapping[str, Any]) -> None:
         value = fixed.get(name, default)
         number = isinstance(value, int | float) and not isinstance(value, bool)
         fits = number if isinstance(default, float) else isinstance(value, type(default))
-        if default is not None and (not fits or (isinstance(value, bool) and not isinstance(default, bool))):
+        if default is not None and (
+            not fits or (isinstance(value, bool) and not isinstance(default, bool))
+        ):
             raise UsageError(f"fixed.{name} is of type {type(default).__name__}, got {value!r}")
 
 

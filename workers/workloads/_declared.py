@@ -12,11 +12,11 @@ from search_spaces import Space
 from search_spaces.hardware import Hardware
 from search_spaces.knobs import Dropped
 from search_spaces.parameters import Parameter
+from workers.workload import Workload
 
 from ._aside import Aside
 from ._data import check_options
 from ._knobs import Options, dropped_of, space_of
-from .base import Workload
 
 if TYPE_CHECKING:
     from workers.context import Context

@@ -14,7 +14,9 @@ from search_spaces.parameters import Parameter
 Options = dict[str, dict[str, Any]]  # of knobs, by their names
 
 
-def space_of(hardware: Hardware, own: Sequence[Parameter], knobs: Options, constraints: Sequence[str] = ()) -> Space:
+def space_of(
+    hardware: Hardware, own: Sequence[Parameter], knobs: Options, constraints: Sequence[str] = ()
+) -> Space:
     """A space of parameters of the workload's own and of knobs with their options, on this hardware.
 
     Args:
@@ -24,12 +26,18 @@ def space_of(hardware: Hardware, own: Sequence[Parameter], knobs: Options, const
     parameters = [*own, *(parameter for one in declared for parameter in one.parameters)]
     names = {parameter.name for parameter in parameters}
     kept = [text for text in constraints if names.issuperset(Expression(text).names)]
-    return Space(*parameters, constraints=(*(text for one in declared for text in one.constraints), *kept))
+    return Space(
+        *parameters, constraints=(*(text for one in declared for text in one.constraints), *kept)
+    )
 
 
 def dropped_of(hardware: Hardware, knobs: Options) -> list[Dropped]:
     """What the knobs leave out on this hardware, and why."""
-    return [gone for name, options in knobs.items() for gone in KNOBS.get(name)().dropped(hardware, options)]
+    return [
+        gone
+        for name, options in knobs.items()
+        for gone in KNOBS.get(name)().dropped(hardware, options)
+    ]
 
 
 def strategies(*names: str) -> dict[str, Any]:

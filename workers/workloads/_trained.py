@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .base import Trainable
+from workers.workload import Trainable
 
 if TYPE_CHECKING:
     from workers.context import Context
@@ -16,8 +16,8 @@ class Trained(Trainable):
     """A workload that is trained by gradient descent on global batches: derive from it and write what is abstract."""
 
     def run(self, context: Context) -> Mapping[str, float]:
-        """Train by `workers.training.train`."""
-        from workers.training import train
+        """Train by `workers.training.trainer.train`."""
+        from workers.training.trainer import train
 
         return train(self, context)
 

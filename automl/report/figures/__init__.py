@@ -5,14 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from automl.core.snapshot import Snapshot
 from automl.errors import UsageError
 from automl.report.draw import Panel
 from automl.report.effects import Insight, study
 from automl.report.record import Record
-from automl.snapshot import Snapshot
 from search_spaces.plugins import nearest
 
-from . import calibration, curves, dependence, feasibility, importance, memory, parallel, pareto, progress, timeline
+from . import (
+    calibration,
+    curves,
+    dependence,
+    feasibility,
+    importance,
+    memory,
+    parallel,
+    pareto,
+    progress,
+    timeline,
+)
 
 Draw = Callable[[Record, Sequence[Insight]], Panel]
 

@@ -22,7 +22,7 @@ def panel(record: Record, insights: Sequence[Insight]) -> Panel:
     """Each trial's value against what the surrogate predicts from all the others."""
     if not insights:
         return Panel("calibration", TITLE, "Too few trials have succeeded to fit a surrogate.")
-    from automl.suggesters.bayes.diagnosis import calibrate
+    from automl.suggesters.bayes.model.calibration import calibrate
 
     learned = [insight.learned for insight in insights]
     verdicts = [str(calibrate(one.metric, one.model)) for one in learned]

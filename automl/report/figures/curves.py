@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from automl.report import text
+from automl.core import text
+from automl.core.trial import ReportPoint, Trial, TrialState
 from automl.report.draw import BLUE, GREEN, GREY, ORANGE, PURPLE, Figure, Panel, figure, rounded
 from automl.report.effects import Insight
 from automl.report.record import Record
-from automl.trial import ReportPoint, Trial, TrialState
 
 MOST_CURVES = 300
 MOST_POINTS = 60
@@ -22,7 +22,11 @@ TITLE = "Learning curves"
 def panel(record: Record, insights: Sequence[Insight] = ()) -> Panel:
     """The goal at each report, with where trials were paused, taken up again and stopped."""
     metric = record.goal.metric
-    reported = [(t, points) for t in record.trials if (points := [p for p in t.reports if metric in p.metrics])]
+    reported = [
+        (t, points)
+        for t in record.trials
+        if (points := [p for p in t.reports if metric in p.metrics])
+    ]
     if not reported:
         caption = f"No trial reported {metric} on its way, only at its end."
         return Panel("curves", TITLE, caption)
@@ -32,16 +36,23 @@ def panel(record: Record, insights: Sequence[Insight] = ()) -> Panel:
         "trial, a cross that of a stopped one, a bar a pause; a triangle is where a trial was taken up again."
     )
     if len(chosen) < len(reported):
-        caption += f" Of {len(reported)} curves, the {len(chosen) // 2} best and as many others are drawn."
+        caption += (
+            f" Of {len(reported)} curves, the {len(chosen) // 2} best and as many others are drawn."
+        )
     return Panel("curves", TITLE, caption, (_draw(record, chosen),))
 
 
-def _chosen(record: Record, reported: list[tuple[Trial, list[ReportPoint]]]) -> list[tuple[Trial, list[ReportPoint]]]:
+def _chosen(
+    record: Record, reported: list[tuple[Trial, list[ReportPoint]]]
+) -> list[tuple[Trial, list[ReportPoint]]]:
     if len(reported) <= MOST_CURVES:
         return reported
     rank = {trial.number: i for i, (trial, _) in enumerate(record.scored())}
     ordered = sorted(reported, key=lambda item: rank.get(item[0].number, len(rank)))
-    rest = np.random.default_rng(0).permutation(len(ordered) - MOST_CURVES // 2)[: MOST_CURVES // 2] + MOST_CURVES // 2
+    rest = (
+        np.random.default_rng(0).permutation(len(ordered) - MOST_CURVES // 2)[: MOST_CURVES // 2]
+        + MOST_CURVES // 2
+    )
     return [*ordered[: MOST_CURVES // 2], *(ordered[i] for i in sorted(rest))]
 
 
@@ -51,11 +62,20 @@ def _draw(record: Record, chosen: list[tuple[Trial, list[ReportPoint]]]) -> Figu
     data: list[dict[str, Any]] = []
     others = [(t, p) for t, p in chosen if best is None or t.number != best.number]
     data += [_lines(record, others, timed, GREY, 1.2, "trials")]
-    data += [_lines(record, [(t, p)], timed, BLUE, 3.0, f"trial {t.number}, the best") for t, p in chosen if t == best]
+    data += [
+        _lines(record, [(t, p)], timed, BLUE, 3.0, f"trial {t.number}, the best")
+        for t, p in chosen
+        if t == best
+    ]
     data += _marks(record, chosen, timed)
     xaxis: dict[str, Any] = {"title": {"text": "seconds of training" if timed else "step"}}
-    if not timed and (last := max(points[-1].step for _, points in chosen)) > 200 * max(_first_step(chosen), 1):
-        xaxis |= {"type": "log", "range": [np.log10(max(_first_step(chosen), 1)), np.log10(last) + 0.05]}
+    if not timed and (last := max(points[-1].step for _, points in chosen)) > 200 * max(
+        _first_step(chosen), 1
+    ):
+        xaxis |= {
+            "type": "log",
+            "range": [np.log10(max(_first_step(chosen), 1)), np.log10(last) + 0.05],
+        }
     return figure(data, 420, xaxis=xaxis, yaxis={"title": {"text": record.goal.metric}})
 
 
@@ -68,7 +88,12 @@ def _x(point: ReportPoint, timed: bool) -> float:
 
 
 def _lines(
-    record: Record, curves: list[tuple[Trial, list[ReportPoint]]], timed: bool, colour: str, width: float, name: str
+    record: Record,
+    curves: list[tuple[Trial, list[ReportPoint]]],
+    timed: bool,
+    colour: str,
+    width: float,
+    name: str,
 ) -> dict[str, Any]:
     """All of these curves as one trace, with gaps between them."""
     xs: list[float | None] = []
@@ -100,7 +125,9 @@ def _thinned(points: list[ReportPoint]) -> list[ReportPoint]:
     return [points[row] for row in rows]
 
 
-def _marks(record: Record, chosen: list[tuple[Trial, list[ReportPoint]]], timed: bool) -> list[dict[str, Any]]:
+def _marks(
+    record: Record, chosen: list[tuple[Trial, list[ReportPoint]]], timed: bool
+) -> list[dict[str, Any]]:
     """Ends, pauses and resumptions."""
     ends = {
         TrialState.COMPLETED: ("completed", "circle", GREEN),
@@ -113,7 +140,9 @@ def _marks(record: Record, chosen: list[tuple[Trial, list[ReportPoint]]], timed:
             groups.setdefault(ends[trial.state], []).append((trial, points[-1]))
         for before, after in pairwise(points):
             if before.attempt != after.attempt:
-                groups.setdefault(("taken up again", "triangle-right", PURPLE), []).append((trial, before))
+                groups.setdefault(("taken up again", "triangle-right", PURPLE), []).append(
+                    (trial, before)
+                )
     return [
         {
             "type": "scatter",
@@ -121,7 +150,12 @@ def _marks(record: Record, chosen: list[tuple[Trial, list[ReportPoint]]], timed:
             "name": name,
             "x": rounded([_x(point, timed) for _, point in items]),
             "y": rounded([point.metrics[record.goal.metric] for _, point in items]),
-            "marker": {"symbol": symbol, "color": colour, "size": 9, "line": {"width": 2, "color": colour}},
+            "marker": {
+                "symbol": symbol,
+                "color": colour,
+                "size": 9,
+                "line": {"width": 2, "color": colour},
+            },
             "text": [f"trial {trial.number} {name}" for trial, _ in items],
             "hoverinfo": "text",
         }

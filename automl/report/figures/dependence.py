@@ -7,8 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from automl.report import text
-from automl.report.draw import GREY, Figure, Panel, axis, escape, figure, metric_axis, position, rounded
+from automl.core import text
+from automl.report.draw import (
+    GREY,
+    Figure,
+    Panel,
+    axis,
+    escape,
+    figure,
+    metric_axis,
+    position,
+    rounded,
+)
 from automl.report.effects import Effect, Insight
 from automl.report.learned import Learned
 from automl.report.record import Record
@@ -25,7 +35,9 @@ def panel(record: Record, insights: Sequence[Insight]) -> Panel:
     title = "How each metric goes with a parameter"
     if not insights:
         return Panel(
-            "dependence", title, "Too few trials have succeeded to draw how the metrics go with the parameters."
+            "dependence",
+            title,
+            "Too few trials have succeeded to draw how the metrics go with the parameters.",
         )
     caption = (
         "The metric that the surrogate expects as one parameter moves and the others stay as they were tried, with "
@@ -69,7 +81,9 @@ def _grid(record: Record, insight: Insight) -> Figure:
 def _span(learned: Learned, found: Sequence[Effect]) -> list[float]:
     """One scale for all curves of a metric: what was observed, and of the bands what lies not far beyond it."""
     observed = learned.values(learned.model.y.numpy().reshape(-1))
-    usual = np.quantile(observed, [0.0, 0.8] if learned.sign > 0 else [0.2, 1.0])  # the good end, and most of the rest
+    usual = np.quantile(
+        observed, [0.0, 0.8] if learned.sign > 0 else [0.2, 1.0]
+    )  # the good end, and most of the rest
     bands = [np.concatenate([effect.low, effect.high]) for effect in found]
     ends = np.array([min(usual[0], *map(np.min, bands)), max(usual[1], *map(np.max, bands))])
     seen = np.array([observed.min(), observed.max()])
@@ -112,11 +126,20 @@ def _curve(record: Record, learned: Learned, effect: Effect, key: str) -> list[d
         "hoverinfo": "skip",
         **axes,
     }
-    line = {"type": "scatter", "mode": "lines", "x": x, "y": rounded(effect.middle), "hoverinfo": "y", **axes}
+    line = {
+        "type": "scatter",
+        "mode": "lines",
+        "x": x,
+        "y": rounded(effect.middle),
+        "hoverinfo": "y",
+        **axes,
+    }
     return [dots, band, line | {"line": {"color": colour, "width": 2.5}}]
 
 
-def _bars(effect: Effect, x: list[float | None], colour: str, axes: dict[str, str]) -> dict[str, Any]:
+def _bars(
+    effect: Effect, x: list[float | None], colour: str, axes: dict[str, str]
+) -> dict[str, Any]:
     """A choice has points with intervals instead of a curve with a band."""
     return {
         "type": "scatter",

@@ -8,10 +8,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from automl.report.draw import GREEN, RED, Figure, Panel, axis, escape, figure, position, rounded, spread
+from automl.core.trial import Trial, TrialState
+from automl.report.draw import (
+    GREEN,
+    RED,
+    Figure,
+    Panel,
+    axis,
+    escape,
+    figure,
+    position,
+    rounded,
+    spread,
+)
 from automl.report.effects import Insight, configurations, grid_of, moved
 from automl.report.record import Record
-from automl.trial import Trial, TrialState
 from search_spaces import Choice
 from search_spaces.parameters import Parameter
 
@@ -26,10 +37,16 @@ def panel(record: Record, insights: Sequence[Insight] = ()) -> Panel:
     failed = [trial for trial in record.trials if trial.state is TrialState.FAILED]
     ended = [trial for trial in record.trials if trial.state.finished]
     if not failed:
-        return Panel("feasibility", TITLE, f"None of the {len(ended)} trials that ended has failed.")
+        return Panel(
+            "feasibility", TITLE, f"None of the {len(ended)} trials that ended has failed."
+        )
     tunable = [name for name, parameter in record.space.parameters.items() if parameter.size != 1]
     if len(failed) == len(ended) or len(ended) < 4 or not tunable:
-        return Panel("feasibility", TITLE, f"{len(failed)} of {len(ended)} trials failed: too few tell the difference.")
+        return Panel(
+            "feasibility",
+            TITLE,
+            f"{len(failed)} of {len(ended)} trials failed: too few tell the difference.",
+        )
     probability = _Probability(record)
     base = configurations(record)[:NUM_AVERAGED]
     moves = {name: probability.spread(name, base) for name in tunable}
@@ -46,8 +63,8 @@ class _Probability:
     """The suggester's classifier of failures, without what is demanded of it when it proposes."""
 
     def __init__(self, record: Record) -> None:
-        from automl.suggesters.bayes.data import collect
-        from automl.suggesters.bayes.fitting import Surrogates
+        from automl.suggesters.bayes.model.data import collect
+        from automl.suggesters.bayes.model.surrogates import Surrogates
         from automl.suggesters.bayes.suggester import one_thread
 
         self.space = record.space
@@ -55,7 +72,9 @@ class _Probability:
         with one_thread():
             legal = [trial for trial in record.trials if self.space.legal(trial.params)]
             data = collect(self.space, legal, goals, [c.metric for c in constraints])
-            self.model = Surrogates(self.space, goals, constraints, record.spec.seed).feasibility(data)
+            self.model = Surrogates(self.space, goals, constraints, record.spec.seed).feasibility(
+                data
+            )
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> NDArray[np.float64]:
         from automl.suggesters.bayes.suggester import one_thread
@@ -72,7 +91,11 @@ class _Probability:
 
 
 def _map(
-    record: Record, probability: _Probability, base: Sequence[Mapping[str, Any]], chosen: list[str], ended: list[Trial]
+    record: Record,
+    probability: _Probability,
+    base: Sequence[Mapping[str, Any]],
+    chosen: list[str],
+    ended: list[Trial],
 ) -> Figure:
     parameters = [record.space.parameters[name] for name in chosen]
     grids = [grid_of(parameter, FINE) for parameter in parameters]
@@ -83,12 +106,16 @@ def _map(
         for first in grids[0]:
             for params in base:
                 changed = moved(record.space, params, chosen[0], first)
-                rows.append(moved(record.space, changed, chosen[1], second) if len(chosen) > 1 else changed)
+                rows.append(
+                    moved(record.space, changed, chosen[1], second) if len(chosen) > 1 else changed
+                )
     z = probability(rows).reshape(len(grids[1]), len(grids[0]), -1).mean(2)
     heat = {
         "type": "heatmap",
         "x": rounded([position(parameters[0], value) for value in grids[0]]),
-        "y": rounded([position(parameters[1], value) for value in grids[1]]) if len(chosen) > 1 else [0],
+        "y": rounded([position(parameters[1], value) for value in grids[1]])
+        if len(chosen) > 1
+        else [0],
         "z": [rounded(row, 3) for row in z.tolist()],
         "zmin": 0,
         "zmax": 1,
@@ -111,10 +138,15 @@ def _aside(parameter: Parameter, number: int) -> float:
 
 def _marks(ended: list[Trial], parameters: Sequence[Parameter], failed: bool) -> dict[str, Any]:
     trials = [trial for trial in ended if (trial.state is TrialState.FAILED) is failed]
-    columns = [[position(p, t.params[p.name]) + _aside(p, t.number) for t in trials] for p in parameters]
+    columns = [
+        [position(p, t.params[p.name]) + _aside(p, t.number) for t in trials] for p in parameters
+    ]
     if len(trials) > MANY and len(columns) > 1:  # those that lie on each other are drawn once
         rows = spread(list(zip(columns[0], columns[1], strict=True)), 150, 80)
-        trials, columns = [trials[row] for row in rows], [[column[row] for row in rows] for column in columns]
+        trials, columns = (
+            [trials[row] for row in rows],
+            [[column[row] for row in rows] for column in columns],
+        )
     kinds = [(t.failure or str(t.state)).replace("_", " ") for t in trials]
     return {
         "type": "scatter",
@@ -128,6 +160,8 @@ def _marks(ended: list[Trial], parameters: Sequence[Parameter], failed: bool) ->
             "size": 7 if len(trials) < 500 else 4,
             "line": {"width": 1.5, "color": RED if failed else GREEN},
         },
-        "text": [f"trial {t.number}: {escape(kind)}" for t, kind in zip(trials, kinds, strict=True)],
+        "text": [
+            f"trial {t.number}: {escape(kind)}" for t, kind in zip(trials, kinds, strict=True)
+        ],
         "hoverinfo": "text",
     }

@@ -20,20 +20,31 @@ def panel(record: Record, insights: Sequence[Insight]) -> Panel:
     """Bars of how far each parameter moves a metric, with intervals."""
     title = "Which parameters matter"
     if not insights:
-        return Panel("importance", title, "Too few trials have succeeded to say which parameters matter.")
+        return Panel(
+            "importance", title, "Too few trials have succeeded to say which parameters matter."
+        )
     caption = (
         "How far a parameter alone moves the metric, the others staying as they were tried: 1 is as much as the metric "
         "varies over all trials. Lines hold 90% of what is believed. "
     )
     caption += "".join(_unreached(record, one.learned) for one in insights)
-    return Panel("importance", title, caption.strip(), tuple(_bars(one.learned, one.effects) for one in insights))
+    return Panel(
+        "importance",
+        title,
+        caption.strip(),
+        tuple(_bars(one.learned, one.effects) for one in insights),
+    )
 
 
 def _unreached(record: Record, learned: Learned) -> str:
-    missing = [n for n, p in record.space.parameters.items() if n not in learned.names and p.size != 1]
+    missing = [
+        n for n, p in record.space.parameters.items() if n not in learned.names and p.size != 1
+    ]
     if not missing:
         return ""
-    return f"\nBy what they are said to affect, {', '.join(missing)} cannot change {learned.metric}."
+    return (
+        f"\nBy what they are said to affect, {', '.join(missing)} cannot change {learned.metric}."
+    )
 
 
 def _bars(learned: Learned, found: Sequence[Effect]) -> Figure:
@@ -59,4 +70,11 @@ def _bars(learned: Learned, found: Sequence[Effect]) -> Figure:
     title = {"text": f"{learned.aspect}: {escape(learned.metric)}", "x": 0.01, "font": {"size": 14}}
     margin = {"l": 140, "r": 20, "t": 40, "b": 40}
     xaxis = {"title": {"text": "importance"}, "rangemode": "tozero"}
-    return figure([bar], 110 + 24 * len(shown), title=title, margin=margin, xaxis=xaxis, yaxis={"showgrid": False})
+    return figure(
+        [bar],
+        110 + 24 * len(shown),
+        title=title,
+        margin=margin,
+        xaxis=xaxis,
+        yaxis={"showgrid": False},
+    )

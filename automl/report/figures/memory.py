@@ -6,11 +6,23 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from automl.report.draw import BLUE, GREY, ORANGE, Figure, Panel, escape, figure, hover, metric_axis, rounded, spread
+from automl.core.text import memory
+from automl.core.trial import Trial
+from automl.report.draw import (
+    BLUE,
+    GREY,
+    ORANGE,
+    Figure,
+    Panel,
+    escape,
+    figure,
+    hover,
+    metric_axis,
+    rounded,
+    spread,
+)
 from automl.report.effects import Insight
 from automl.report.record import Record
-from automl.report.text import memory
-from automl.trial import Trial
 
 MANY = 1500
 TITLE = "Memory"
@@ -19,7 +31,9 @@ MEASURED, ESTIMATED = "peak_memory_bytes", "estimated_memory_bytes"
 
 def panel(record: Record, insights: Sequence[Insight] = ()) -> Panel:
     """Estimate and measurement by trial, and the ten modules of the best trial that hold most."""
-    trials = [trial for trial in record.trials if MEASURED in trial.metrics or ESTIMATED in trial.metrics]
+    trials = [
+        trial for trial in record.trials if MEASURED in trial.metrics or ESTIMATED in trial.metrics
+    ]
     if not trials:
         return Panel("memory", TITLE, "No trial's memory is known.")
     figures, caption = [_trials(trials)], _caption(trials)
@@ -33,17 +47,29 @@ def panel(record: Record, insights: Sequence[Insight] = ()) -> Panel:
 
 def _caption(trials: Sequence[Trial]) -> str:
     text = "Peak memory of the rank that needed most."
-    both = [(t.metrics[ESTIMATED], t.metrics[MEASURED]) for t in trials if {ESTIMATED, MEASURED} <= t.metrics.keys()]
+    both = [
+        (t.metrics[ESTIMATED], t.metrics[MEASURED])
+        for t in trials
+        if {ESTIMATED, MEASURED} <= t.metrics.keys()
+    ]
     if both:
         near = sum(abs(estimate / peak - 1) <= 0.2 for estimate, peak in both if peak)
         text += f" {near} of {len(both)} were estimated within 20% before they ran."
-    refused = sum(MEASURED not in trial.metrics and trial.failure == "out_of_memory" for trial in trials)
-    return text + (f" {refused} needed far too much by their estimate and were not run." if refused else "")
+    refused = sum(
+        MEASURED not in trial.metrics and trial.failure == "out_of_memory" for trial in trials
+    )
+    return text + (
+        f" {refused} needed far too much by their estimate and were not run." if refused else ""
+    )
 
 
 def _modules(trial: Trial | None) -> Mapping[str, float]:
     details = trial.details if trial is not None else {}
-    found = details.get("memory_by_module_bytes") or details.get("estimated_memory_by_module_bytes") or {}
+    found = (
+        details.get("memory_by_module_bytes")
+        or details.get("estimated_memory_by_module_bytes")
+        or {}
+    )
     return dict(list(found.items())[:10])
 
 
@@ -65,14 +91,27 @@ def _trials(trials: Sequence[Trial]) -> Figure:
                 "name": name,
                 "x": [trial.number for trial in known],
                 "y": rounded(trial.metrics[metric] for trial in known),
-                "marker": {**marker, "line": {"color": colour, "width": 2 if symbol == "line-ew" else 0}},
-                "text": [hover(trial, f"{name} {memory(trial.metrics[metric])}") for trial in known],
+                "marker": {
+                    **marker,
+                    "line": {"color": colour, "width": 2 if symbol == "line-ew" else 0},
+                },
+                "text": [
+                    hover(trial, f"{name} {memory(trial.metrics[metric])}") for trial in known
+                ],
                 "hovertemplate": "%{text}<extra></extra>",
             }
         )
-    values = [trial.metrics[metric] for trial in trials for metric in (ESTIMATED, MEASURED) if metric in trial.metrics]
+    values = [
+        trial.metrics[metric]
+        for trial in trials
+        for metric in (ESTIMATED, MEASURED)
+        if metric in trial.metrics
+    ]
     log = min(values) > 0 and max(values) > 20 * min(values)
-    axes = {"xaxis": {"title": {"text": "trial"}}, "yaxis": {**metric_axis(MEASURED, values, log=log)}}
+    axes = {
+        "xaxis": {"title": {"text": "trial"}},
+        "yaxis": {**metric_axis(MEASURED, values, log=log)},
+    }
     return figure([one for one in data if one["x"]], 320, **axes)
 
 
@@ -87,5 +126,8 @@ def _bars(modules: Mapping[str, float]) -> Figure:
         "marker": {"color": GREY},
         "hovertemplate": "%{y}: %{text}<extra></extra>",
     }
-    axis = {**metric_axis(MEASURED, [0.0, *modules.values()], log=False), "title": {"text": "bytes held"}}
+    axis = {
+        **metric_axis(MEASURED, [0.0, *modules.values()], log=False),
+        "title": {"text": "bytes held"},
+    }
     return figure([bars], 80 + 26 * len(names), xaxis=axis, yaxis={"type": "category"})

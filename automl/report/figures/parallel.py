@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from automl.core.trial import Trial
 from automl.report.draw import SCALE, Panel, axis, escape, figure, position, rounded
 from automl.report.effects import Insight
 from automl.report.record import Record
-from automl.trial import Trial
 from search_spaces.parameters import Parameter
 
 MOST_LINES = 1000
@@ -22,7 +22,11 @@ def panel(record: Record, insights: Sequence[Insight] = ()) -> Panel:
     """A line a trial through the values of its parameters, coloured by the goal; drag along an axis to filter."""
     scored = record.scored()
     if len(scored) < 2:
-        return Panel("parallel", TITLE, "Fewer than two trials have a value of the goal: there is nothing to compare.")
+        return Panel(
+            "parallel",
+            TITLE,
+            "Fewer than two trials have a value of the goal: there is nothing to compare.",
+        )
     left_out = len(record.trials) - len(scored)
     caption = (
         f"A line is a trial, the darker the better its {record.goal.metric}. Drag along an axis to keep the lines that "
@@ -37,7 +41,9 @@ def panel(record: Record, insights: Sequence[Insight] = ()) -> Panel:
         caption += f" The best {half} are drawn, and as many of the others."
     drawn = scored[::-1]  # the best on top
     dimensions = [
-        _dimension(parameter, drawn) for name, parameter in record.space.parameters.items() if parameter.size != 1
+        _dimension(parameter, drawn)
+        for name, parameter in record.space.parameters.items()
+        if parameter.size != 1
     ]
     dimensions += [_metric(record, drawn, index) for index in range(len(record.snapshot.goals))]
     trace = {
@@ -49,7 +55,9 @@ def panel(record: Record, insights: Sequence[Insight] = ()) -> Panel:
         "labelangle": -25,
     }
     size = {"width": 78 * len(dimensions)} if len(dimensions) > 13 else {}
-    return Panel("parallel", TITLE, caption, (figure([trace], 460, margin=_margin(dimensions), **size),))
+    return Panel(
+        "parallel", TITLE, caption, (figure([trace], 460, margin=_margin(dimensions), **size),)
+    )
 
 
 def _margin(dimensions: list[dict[str, Any]]) -> dict[str, int]:
@@ -62,17 +70,28 @@ def _dimension(parameter: Parameter, scored: list[tuple[Trial, float]]) -> dict[
     found = axis(parameter)
     low, high = found["range"]
     values = [
-        position(parameter, trial.params[parameter.name]) if parameter.name in trial.params else None
+        position(parameter, trial.params[parameter.name])
+        if parameter.name in trial.params
+        else None
         for trial, _ in scored
     ]
-    found["ticktext"] = [unescape(tick) for tick in found["ticktext"]]  # these are shown as they are
-    ticks: dict[str, Any] = {key: list(found[key]) for key in ("tickvals", "ticktext") if key in found}
+    found["ticktext"] = [
+        unescape(tick) for tick in found["ticktext"]
+    ]  # these are shown as they are
+    ticks: dict[str, Any] = {
+        key: list(found[key]) for key in ("tickvals", "ticktext") if key in found
+    }
     if None in values:
         absent = low - 0.12 * (high - low)
         values = [absent if value is None else value for value in values]
         ticks = {"tickvals": [absent, *ticks["tickvals"]], "ticktext": ["none", *ticks["ticktext"]]}
         low = absent
-    return {"label": escape(parameter.name), "values": rounded(values), "range": [low, high], **ticks}
+    return {
+        "label": escape(parameter.name),
+        "values": rounded(values),
+        "range": [low, high],
+        **ticks,
+    }
 
 
 def _metric(record: Record, scored: list[tuple[Trial, float]], index: int) -> dict[str, Any]:
@@ -80,4 +99,7 @@ def _metric(record: Record, scored: list[tuple[Trial, float]], index: int) -> di
     values = [record.value(trial, index) for trial, _ in scored]
     known = [value for value in values if value is not None]
     filler = min(known, default=0.0)
-    return {"label": escape(name), "values": rounded([filler if value is None else value for value in values])}
+    return {
+        "label": escape(name),
+        "values": rounded([filler if value is None else value for value in values]),
+    }

@@ -7,12 +7,23 @@ from typing import Any
 
 import numpy as np
 
-from automl.report import text
-from automl.report.draw import BLUE, GREY, ORANGE, Figure, Panel, figure, hover, metric_axis, rounded, spread
+from automl.core import text
+from automl.core.trial import Trial
+from automl.report.draw import (
+    BLUE,
+    GREY,
+    ORANGE,
+    Figure,
+    Panel,
+    figure,
+    hover,
+    metric_axis,
+    rounded,
+    spread,
+)
 from automl.report.effects import Insight
 from automl.report.learned import MEMORY_METRIC, SPEED_METRICS
 from automl.report.record import Record
-from automl.trial import Trial
 
 from .volume import hypervolumes
 
@@ -27,12 +38,18 @@ def panel(record: Record, insights: Sequence[Insight] = ()) -> Panel:
 def _fronts(record: Record) -> Panel:
     goals = record.snapshot.goals
     rows = [(t, [record.value(t, i) for i in range(len(goals))]) for t in record.trials]
-    known = [(t, np.array([v for v in values if v is not None])) for t, values in rows if None not in values]
+    known = [
+        (t, np.array([v for v in values if v is not None]))
+        for t, values in rows
+        if None not in values
+    ]
     if len(known) < 2:
         return Panel("pareto", "Pareto front", "Fewer than two trials have a value of every goal.")
     front = {trial.number for trial in record.snapshot.pareto}
     figures = [_pair(record, known, front, 0, other) for other in range(1, len(goals))]
-    losses = np.array([[g.loss(v) for g, v in zip(goals, values, strict=True)] for _, values in known])
+    losses = np.array(
+        [[g.loss(v) for g, v in zip(goals, values, strict=True)] for _, values in known]
+    )
     volumes = hypervolumes(losses)
     trace = {
         "type": "scatter",
@@ -42,7 +59,10 @@ def _fronts(record: Record) -> Panel:
         "line": {"color": BLUE, "width": 3, "shape": "hv"},
         "name": "hypervolume",
     }
-    layout = {"xaxis": {"title": {"text": "trial"}}, "yaxis": {"title": {"text": "hypervolume"}, "rangemode": "tozero"}}
+    layout = {
+        "xaxis": {"title": {"text": "trial"}},
+        "yaxis": {"title": {"text": "hypervolume"}, "rangemode": "tozero"},
+    }
     figures.append(figure([trace], 280, **layout))
     caption = (
         f"{len(front)} configurations are on the front: no other is at least as good in every goal and better in one. "
@@ -52,12 +72,28 @@ def _fronts(record: Record) -> Panel:
     return Panel("pareto", "Pareto front", caption, tuple(figures))
 
 
-def _pair(record: Record, known: list[tuple[Trial, Any]], front: set[int], i: int, j: int) -> Figure:
+def _pair(
+    record: Record, known: list[tuple[Trial, Any]], front: set[int], i: int, j: int
+) -> Figure:
     one, other = record.snapshot.goals[i].metric, record.snapshot.goals[j].metric
     ordered = sorted(known, key=lambda item: float(item[1][i]))
     data = [
-        _cloud([(t, v[i], v[j]) for t, v in ordered if t.number not in front], one, other, "trials", GREY, "markers"),
-        _cloud([(t, v[i], v[j]) for t, v in ordered if t.number in front], one, other, "Pareto front", BLUE, "both"),
+        _cloud(
+            [(t, v[i], v[j]) for t, v in ordered if t.number not in front],
+            one,
+            other,
+            "trials",
+            GREY,
+            "markers",
+        ),
+        _cloud(
+            [(t, v[i], v[j]) for t, v in ordered if t.number in front],
+            one,
+            other,
+            "Pareto front",
+            BLUE,
+            "both",
+        ),
     ]
     return figure(data, 420, xaxis=_axis(one, known, i), yaxis=_axis(other, known, j))
 
@@ -67,13 +103,20 @@ def _axis(metric: str, known: list[tuple[Trial, Any]], index: int) -> dict[str, 
 
 
 def _cloud(
-    points: list[tuple[Trial, float, float]], one: str, other: str, name: str, colour: str, mode: str
+    points: list[tuple[Trial, float, float]],
+    one: str,
+    other: str,
+    name: str,
+    colour: str,
+    mode: str,
 ) -> dict[str, Any]:
     many = len(points) > MANY
     if many:
         points = [points[row] for row in spread([(x, y) for _, x, y in points], 200, 80)]
     texts = [
-        f"trial {t.number}" if many else hover(t, f"{one} {text.number(x)}", f"{other} {text.number(y)}")
+        f"trial {t.number}"
+        if many
+        else hover(t, f"{one} {text.number(x)}", f"{other} {text.number(y)}")
         for t, x, y in points
     ]
     return {
@@ -103,12 +146,18 @@ def _costs(record: Record) -> Panel:
         chosen = [point for point in points if point[0] == best]
         data.append(_cloud(chosen, metric, record.goal.metric, "the best", ORANGE, "markers"))
         data[-1]["marker"] = {"color": ORANGE, "size": 13, "symbol": "star"}
-        log = min(x for _, x, _ in points) > 0 and max(x for _, x, _ in points) > 5 * min(x for _, x, _ in points)
+        log = min(x for _, x, _ in points) > 0 and max(x for _, x, _ in points) > 5 * min(
+            x for _, x, _ in points
+        )
         xaxis = metric_axis(metric, [x for _, x, _ in points], log=log)
-        figures.append(figure(data, 340, xaxis=xaxis, yaxis={"title": {"text": record.goal.metric}}))
+        figures.append(
+            figure(data, 340, xaxis=xaxis, yaxis={"title": {"text": record.goal.metric}})
+        )
     if not figures:
-        return Panel("pareto", title, "There is one goal, and neither speed nor memory was measured beside it.")
-    caption = (
-        "There is one goal, so there is no Pareto front of goals. The trials by what they take in time and memory:"
-    )
+        return Panel(
+            "pareto",
+            title,
+            "There is one goal, and neither speed nor memory was measured beside it.",
+        )
+    caption = "There is one goal, so there is no Pareto front of goals. The trials by what they take in time and memory:"
     return Panel("pareto", title, caption, tuple(figures))

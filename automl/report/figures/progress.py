@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from automl.report import text
+from automl.core import text
+from automl.core.trial import Trial, TrialState
 from automl.report.draw import BLUE, GREY, RED, Figure, Panel, figure, hover, rounded, spread
 from automl.report.effects import Insight
 from automl.report.record import Record
 from automl.report.sketch import window
-from automl.trial import Trial, TrialState
 
 MANY = 1500
 
@@ -18,10 +18,14 @@ MANY = 1500
 def panel(record: Record, insights: Sequence[Insight] = ()) -> Panel:
     """The best so far over the time of the sweep, every trial as a point, failures at the foot."""
     goal = record.goal
-    ended = sorted((t for t in record.trials if t.ended is not None), key=lambda t: (t.ended or 0.0, t.number))
+    ended = sorted(
+        (t for t in record.trials if t.ended is not None), key=lambda t: (t.ended or 0.0, t.number)
+    )
     scored = [(trial, value) for trial in ended if (value := record.value(trial)) is not None]
     if not scored:
-        return Panel("progress", "Progress of the best", f"No trial has a value of {goal.metric} yet.")
+        return Panel(
+            "progress", "Progress of the best", f"No trial has a value of {goal.metric} yet."
+        )
     caption = (
         f"Each point is a trial at the time it ended; the line is the best {goal.metric} so far. Crosses at the foot "
         "are trials that failed."
@@ -48,7 +52,10 @@ def _draw(record: Record, scored: list[tuple[Trial, float]], ended: list[Trial])
         data.append(_failures(failed))
     layout: dict[str, Any] = {
         "xaxis": {"title": {"text": "seconds of the sweep"}},
-        "yaxis": {"title": {"text": goal.metric}, "range": list(window(record, [value for _, value in scored]))},
+        "yaxis": {
+            "title": {"text": goal.metric},
+            "range": list(window(record, [value for _, value in scored])),
+        },
     }
     return figure(data, **layout, yaxis2={"overlaying": "y", "visible": False, "range": [0, 1]})
 
@@ -66,7 +73,9 @@ def _points(record: Record, scored: list[tuple[Trial, float]]) -> dict[str, Any]
         "x": rounded([trial.ended for trial, _ in scored]),
         "y": rounded([value for _, value in scored]),
         "marker": {"color": GREY, "size": 4 if many else 7, "opacity": 0.45 if many else 0.7},
-        "text": [f"trial {t.number}" if many else hover(t, f"{name} {text.number(v)}") for t, v in scored],
+        "text": [
+            f"trial {t.number}" if many else hover(t, f"{name} {text.number(v)}") for t, v in scored
+        ],
         "hoverinfo": "text",
     }
 

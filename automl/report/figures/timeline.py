@@ -58,7 +58,9 @@ def _bars(attempts: Sequence[Attempt], lanes: list[int], count: int) -> Figure:
     data = []
     for state in states:
         rows = [(a, lane) for a, lane in zip(attempts, lanes, strict=True) if a.state == state]
-        words = [f"trial {a.trial}" + (f", attempt {a.number}" if a.number > 1 else "") for a, _ in rows]
+        words = [
+            f"trial {a.trial}" + (f", attempt {a.number}" if a.number > 1 else "") for a, _ in rows
+        ]
         data.append(
             {
                 "type": "bar",
@@ -72,7 +74,10 @@ def _bars(attempts: Sequence[Attempt], lanes: list[int], count: int) -> Figure:
                 "text": [str(a.trial) for a, _ in rows] if len(attempts) < 150 else None,
                 "textposition": "inside",
                 "insidetextanchor": "middle",
-                "hovertext": [f"{word}: {a.ended - a.begun:.1f} s" for (a, _), word in zip(rows, words, strict=True)],
+                "hovertext": [
+                    f"{word}: {a.ended - a.begun:.1f} s"
+                    for (a, _), word in zip(rows, words, strict=True)
+                ],
                 "hoverinfo": "text",
             }
         )
@@ -81,13 +86,20 @@ def _bars(attempts: Sequence[Attempt], lanes: list[int], count: int) -> Figure:
     xaxis = {"title": {"text": "seconds of the sweep"}}
     height = min(140 + 34 * count, 700)
     return figure(
-        data, height, barmode="overlay", xaxis=xaxis, yaxis=yaxis, margin={"l": 70, "r": 20, "t": 40, "b": 50}
+        data,
+        height,
+        barmode="overlay",
+        xaxis=xaxis,
+        yaxis=yaxis,
+        margin={"l": 70, "r": 20, "t": 40, "b": 50},
     )
 
 
 def _busy(attempts: Sequence[Attempt], end: float) -> Figure:
     """How many trials ran, over time: at each change, or as means of equal parts where there are very many."""
-    grain = end / 1000 or 1.0  # the moment between a trial and the next on the same slot is not worth a line
+    grain = (
+        end / 1000 or 1.0
+    )  # the moment between a trial and the next on the same slot is not worth a line
     steps: dict[float, int] = {}
     for attempt in attempts:
         for at, step in ((attempt.begun, 1), (attempt.ended, -1)):
@@ -98,7 +110,9 @@ def _busy(attempts: Sequence[Attempt], end: float) -> Figure:
     shape = "hv"
     if len(times) > MOST_POINTS:
         edges = np.linspace(0.0, end, MOST_POINTS + 1)
-        area = np.interp(edges, times, np.concatenate([[0.0], np.cumsum(counts[:-1] * np.diff(times))]))
+        area = np.interp(
+            edges, times, np.concatenate([[0.0], np.cumsum(counts[:-1] * np.diff(times))])
+        )
         times, counts, shape = edges[:-1], np.diff(area) / np.diff(edges), "linear"
     trace: dict[str, Any] = {
         "type": "scatter",
@@ -109,6 +123,9 @@ def _busy(attempts: Sequence[Attempt], end: float) -> Figure:
         "line": {"color": BLUE, "shape": shape, "width": 1.5},
         "hovertemplate": "%{y} busy at %{x} s<extra></extra>",
     }
-    axes = {"xaxis": {"title": {"text": "seconds of the sweep"}}, "yaxis": {"title": {"text": "trials running"}}}
+    axes = {
+        "xaxis": {"title": {"text": "seconds of the sweep"}},
+        "yaxis": {"title": {"text": "trials running"}},
+    }
     axes["yaxis"]["rangemode"] = "tozero"  # type: ignore[assignment]
     return figure([trace], 240, **axes)

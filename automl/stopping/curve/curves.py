@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from automl.goals import Constraint, Goal
+from automl.core.goals import Constraint, Goal
+from automl.core.trial import Trial, TrialState
 from automl.stopping._merit import progress
-from automl.trial import Trial, TrialState
 
 Array = NDArray[np.float64]
 HEAVY = 2.0  # beyond so many times the distance from the best to the median, losses count by their logarithm
@@ -66,7 +66,12 @@ class Curves:
         curve = self.all.setdefault(trial.number, Curve(trial.number, dict(trial.params)))
         curve.state, curve.failed = trial.state, trial.state is TrialState.FAILED
         if len(trial.reports) < curve.num_reports:
-            curve.ats, curve.losses, curve.num_reports, curve.best = [], [], 0, ()  # an attempt began again
+            curve.ats, curve.losses, curve.num_reports, curve.best = (
+                [],
+                [],
+                0,
+                (),
+            )  # an attempt began again
         for point in trial.reports[curve.num_reports :]:
             self._add(curve, trial, progress(point, self.goals), point.metrics)
         if trial.reports:
@@ -80,14 +85,18 @@ class Curves:
         assert hasattr(metrics, "get")
         before = curve.best or (math.inf,) * len(self.goals)
         now = [goal.loss(metrics.get(goal.metric, math.nan)) for goal in self.goals]
-        curve.best = tuple(min(b, n) if math.isfinite(n) else b for b, n in zip(before, now, strict=True))
+        curve.best = tuple(
+            min(b, n) if math.isfinite(n) else b for b, n in zip(before, now, strict=True)
+        )
         if all(map(math.isfinite, curve.best)):
             if not curve.losses:
                 self.first = max(at, 1e-9)
             curve.ats.append(max(at, curve.at))
             curve.losses.append(curve.best)
         curve.num_reports += 1
-        known = [c.excess(trial.metrics[c.metric]) for c in self.constraints if c.metric in trial.metrics]
+        known = [
+            c.excess(trial.metrics[c.metric]) for c in self.constraints if c.metric in trial.metrics
+        ]
         curve.excess = sum(max(excess, 0.0) for excess in known)
         self.num_reports += 1
 
@@ -124,8 +133,12 @@ class Scale:
     def targets(self, losses: Array, excess: Array) -> Array:
         """One a row of losses, `n x g` to `n`."""
         relative = (losses - self.low) / self.spread
-        relative = np.where(relative > HEAVY, HEAVY + np.log1p(np.maximum(relative - HEAVY, 0.0)), relative)
+        relative = np.where(
+            relative > HEAVY, HEAVY + np.log1p(np.maximum(relative - HEAVY, 0.0)), relative
+        )
         weighted = relative * self.weights
-        joined = weighted.max(1) + 0.05 * weighted.sum(1) if len(self.weights) > 1 else relative[:, 0]
+        joined = (
+            weighted.max(1) + 0.05 * weighted.sum(1) if len(self.weights) > 1 else relative[:, 0]
+        )
         joined = np.where(excess > 0, np.maximum(joined, 1.0) + INFEASIBLE, joined)
         return np.where(np.isfinite(joined), joined, HEAVY + 2.0)

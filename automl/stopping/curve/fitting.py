@@ -29,7 +29,9 @@ def fit(points: Points, y: Tensor, groups: Tensor) -> Tensor:
         return value + 0.5 * float(v @ v), width * gradient + v
 
     bounds, options = [(-4.0, 4.0)] * len(centre), {"maxiter": ITERATIONS}
-    found = minimize(loss, np.zeros(len(centre)), jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    found = minimize(
+        loss, np.zeros(len(centre)), jac=True, method="L-BFGS-B", bounds=bounds, options=options
+    )
     return torch.from_numpy(centre + width * found.x)
 
 
@@ -40,7 +42,9 @@ class Density:
         z, t, self.y = points.z.numpy(), points.t.numpy(), y.numpy()
         squares = np.square(z[:, None, :] - z[None, :, :])
         each, count = groups.numpy(), int(groups.max()) + 1 if len(groups) else 0
-        self.squares = np.stack([squares[:, :, each == g].sum(2) for g in range(count)])  # g x n x n
+        self.squares = np.stack(
+            [squares[:, :, each == g].sum(2) for g in range(count)]
+        )  # g x n x n
         self.gaps = math.sqrt(3.0) * np.abs(t[:, None] - t[None, :])
         curve = points.curve.numpy()
         self.same = ((curve[:, None] == curve[None, :]) & (curve[:, None] >= 0)).astype(np.float64)
@@ -62,7 +66,13 @@ class Density:
         wx, wt = w * kx, w * kt
         lengths = np.tensordot(self.squares, w * outer * (1 + r) * decay, 2) * inverse * (5.0 / 3.0)
         over_time = np.sum((b * wx + w * (d * same + e)) * (s * s * fall))
-        parts = [a * wx.sum(), b * (wx * kt).sum(), c * (w * same).sum(), d * (wt * same).sum(), e * wt.sum()]
+        parts = [
+            a * wx.sum(),
+            b * (wx * kt).sum(),
+            c * (w * same).sum(),
+            d * (wt * same).sum(),
+            e * wt.sum(),
+        ]
         return value, np.array([*parts, math.exp(u[5]) * np.trace(w), over_time, *lengths])
 
     def _above(self, covariance: Array) -> tuple[float, Array]:

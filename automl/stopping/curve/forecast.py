@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from automl.suggesters.bayes.acquisition import log_h
+from automl.core.trial import TrialState
+from automl.suggesters.bayes.acquisition.logei import log_h
 from automl.suggesters.bayes.candidates import Lattice
-from automl.suggesters.bayes.encoding import Encoder
-from automl.trial import TrialState
+from automl.suggesters.bayes.model.features import Encoder
 from search_spaces import Space
 from workers.protocol import Params
 
@@ -32,9 +32,13 @@ LEADER_POINTS: Final = 6
 MOST_FORESEEN: Final = 300  # paused curves whose end is looked at
 MOST_WEIGHED: Final = 30  # of them, and as many of the best so far, whose every horizon is
 NUM_NEW: Final = 150
-NUM_FACES: Final = 30  # candidates at an end of a range, where many a best one is and no perturbation ends
+NUM_FACES: Final = (
+    30  # candidates at an end of a range, where many a best one is and no perturbation ends
+)
 REFIT: Final = 1.2
-NUM_VECTORS: Final = 3  # of hyperparameters, each learned from points of its own; decisions take turns
+NUM_VECTORS: Final = (
+    3  # of hyperparameters, each learned from points of its own; decisions take turns
+)
 FAILED: Final = 3.0  # the target of a configuration that fails
 UPTO: Final = (1.0, 0.33, 0.1)  # horizons of a new trial, as a part of the longest
 
@@ -89,12 +93,16 @@ class Forecast:
             self._fitted = self.curves.num_reports
             rows = torch.arange(len(y))
             if len(y) > MOST_FITTED:
-                some = np.random.default_rng([self.seed, self._fitted]).permutation(len(y))[:MOST_FITTED]
+                some = np.random.default_rng([self.seed, self._fitted]).permutation(len(y))[
+                    :MOST_FITTED
+                ]
                 rows = torch.from_numpy(np.sort(some))
             part = gp.Points(points.z[rows], points.t[rows], points.curve[rows])
             self._hyper.append(fit(part, y[rows], self.groups))
             self._fit_rates(known)
-        hyper = self._hyper[int(rng.integers(len(self._hyper)))]  # a vector that is stuck gets no second turn
+        hyper = self._hyper[
+            int(rng.integers(len(self._hyper)))
+        ]  # a vector that is stuck gets no second turn
         try:
             posterior = gp.Posterior.condition(gp.Kernel(hyper, self.groups), points, y)
         except RuntimeError:  # numerically not positive definite
@@ -106,8 +114,15 @@ class Forecast:
         """Log-spaced points of the leaders, the newest of some of the others, and what failed."""
         leaders, rest = self._order[:NUM_LEADERS], self._order[NUM_LEADERS:]
         chosen = [(curve, i) for curve in leaders for i in self._spaced(curve, LEADER_POINTS)]
-        chosen += [(curve, i) for curve in self._some(rest, MOST_POINTS - len(chosen)) for i in self._spaced(curve, 2)]
-        losses, excess = np.array([c.losses[i] for c, i in chosen]), np.array([c.excess for c, _ in chosen])
+        chosen += [
+            (curve, i)
+            for curve in self._some(rest, MOST_POINTS - len(chosen))
+            for i in self._spaced(curve, 2)
+        ]
+        losses, excess = (
+            np.array([c.losses[i] for c, i in chosen]),
+            np.array([c.excess for c, _ in chosen]),
+        )
         failed = [c for c in self.curves.all.values() if c.failed][-40:]
         numbers = [c.number for c, _ in chosen] + [c.number for c in failed]
         ats = [c.ats[i] for c, i in chosen] + [end] * len(failed)
@@ -132,7 +147,9 @@ class Forecast:
         """Where running trials will be soon: others need not look there."""
         running = [c for c in self.curves.all.values() if c.state is TrialState.RUNNING][:50]
         least = self._least()
-        return self._points([c.number for c in running], [min(end, max(c.at * 1.35, least)) for c in running])
+        return self._points(
+            [c.number for c in running], [min(end, max(c.at * 1.35, least)) for c in running]
+        )
 
     def _least(self) -> float:
         """The progress that anything new needs to say something."""
@@ -148,7 +165,11 @@ class Forecast:
 
     def _points(self, numbers: Sequence[int], ats: Sequence[float]) -> gp.Points:
         width = len(self.groups)
-        z = torch.stack([self._z[n] for n in numbers]) if numbers else torch.zeros((0, width), dtype=torch.float64)
+        z = (
+            torch.stack([self._z[n] for n in numbers])
+            if numbers
+            else torch.zeros((0, width), dtype=torch.float64)
+        )
         return gp.Points(
             z,
             torch.tensor([math.log(max(at, 1e-9)) for at in ats], dtype=torch.float64),
@@ -177,7 +198,12 @@ class Forecast:
     # ------------------------------------------------------------------ what it is worth
 
     def best_candidate(
-        self, candidates: Sequence[Curve], horizons: Sequence[float], end: float, cooling: float, left: float
+        self,
+        candidates: Sequence[Curve],
+        horizons: Sequence[float],
+        end: float,
+        cooling: float,
+        left: float,
     ) -> Worth | None:
         """The paused curve that is expected to improve on the best by most for its seconds.
 
@@ -188,7 +214,10 @@ class Forecast:
         if not some:
             return None
         some = self._worth_weighing(some, end, cooling)
-        at, rate = np.array([c.at for c in some])[:, None], np.array([c.rate for c in some])[:, None]
+        at, rate = (
+            np.array([c.at for c in some])[:, None],
+            np.array([c.rate for c in some])[:, None],
+        )
         upto = np.minimum(np.maximum(at * np.array([*horizons, math.inf]), self.curves.since), end)
         gain = self._log_gains(some, upto)
         cost = (upto - at) * rate
@@ -199,7 +228,9 @@ class Forecast:
             return None
         return Worth(float(score[i, j]), math.exp(float(gain[i, j])), float(upto[i, j]), some[i])
 
-    def _worth_weighing(self, candidates: Sequence[Curve], end: float, cooling: float) -> list[Curve]:
+    def _worth_weighing(
+        self, candidates: Sequence[Curve], end: float, cooling: float
+    ) -> list[Curve]:
         """The best so far, and those that gain most by their end for its cost: curves may cross."""
         if len(candidates) <= 2 * MOST_WEIGHED:
             return list(candidates)
@@ -238,7 +269,9 @@ class Forecast:
         params = self._first_new(unit, torch.argsort(-score[:, j]).tolist())
         if params is None:
             return None
-        return Worth(float(score[i, j]), math.exp(float(gain[i, j])), float(ats[0, j]), Curve(-1, {}), params)
+        return Worth(
+            float(score[i, j]), math.exp(float(gain[i, j])), float(ats[0, j]), Curve(-1, {}), params
+        )
 
     def promising(self, rng: np.random.Generator) -> Params | None:
         """A new configuration by expected improvement at the third-longest progress so far, over what is best there."""
@@ -263,7 +296,9 @@ class Forecast:
         return _log_improvement(best, *self._posterior.predict(points))
 
     def _new(self, z: Tensor, at: float) -> gp.Points:
-        return gp.Points(z, torch.full((len(z),), math.log(at), dtype=torch.float64), torch.full((len(z),), -1))
+        return gp.Points(
+            z, torch.full((len(z),), math.log(at), dtype=torch.float64), torch.full((len(z),), -1)
+        )
 
     def _candidates(self, rng: np.random.Generator, *, local: bool) -> Array:
         """Everywhere, near the leaders, and with some of their parameters at an end of its range."""
@@ -273,7 +308,9 @@ class Forecast:
         leaders = np.stack([self._unit[c.number] for c in self._order[:5]])
         near = self.lattice.near(rng, leaders, NUM_NEW, (0.01, 0.3))
         faces = leaders[rng.integers(len(leaders), size=NUM_FACES)]
-        faces = np.where(rng.random(faces.shape) < 1.0 / faces.shape[1], rng.integers(2, size=faces.shape), faces)
+        faces = np.where(
+            rng.random(faces.shape) < 1.0 / faces.shape[1], rng.integers(2, size=faces.shape), faces
+        )
         return np.concatenate([everywhere, near, self.lattice.snap(faces.astype(np.float64))])
 
     def _first_new(self, unit: Array, order: Sequence[int]) -> Params | None:

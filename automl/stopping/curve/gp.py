@@ -138,7 +138,9 @@ class Posterior:
         factor = torch.zeros((n + len(points),) * 2, dtype=torch.float64)
         factor[:n, :n], factor[n:, :n] = self.factor, lower.T
         factor[n:, n:] = torch.linalg.cholesky(inner)
-        weights = torch.cat([self.weights, torch.zeros(len(points), dtype=torch.float64)])  # the mean does not change
+        weights = torch.cat(
+            [self.weights, torch.zeros(len(points), dtype=torch.float64)]
+        )  # the mean does not change
         return Posterior(self.kernel, join(self.points, points), factor, weights, self.mean)
 
 

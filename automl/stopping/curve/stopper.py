@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from automl.core.trial import Trial, TrialState
 from automl.stopping.asha import AshaStopper
 from automl.stopping.base import CONTINUE, Decision, Stopper
-from automl.trial import Trial, TrialState
 from workers.protocol import Params
 
 from .curves import Curve, Curves
@@ -24,8 +24,12 @@ HALVING_SHARE: Final = 0.25  # of the decisions
 SLICE: Final = 0.5  # of the way, in logarithms, to the horizon for which a trial was chosen, before it is weighed again
 GROWTH: Final = 1.35  # of a trial's progress in one slice, at least
 HORIZONS: Final = (1.5, 2.5, 5.0)
-LEAST_GAIN: Final = 0.01  # of the distance from best to median, below which nothing is resumed at the end
-HOPELESS: Final = 0.02  # probability of becoming the best, below which a trial that cannot pause is stopped
+LEAST_GAIN: Final = (
+    0.01  # of the distance from best to median, below which nothing is resumed at the end
+)
+HOPELESS: Final = (
+    0.02  # probability of becoming the best, below which a trial that cannot pause is stopped
+)
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,9 @@ class CurveStopper(Stopper):
             self._targets[trial.number] = choice.target
             return CONTINUE
         self._chosen = choice
-        other = "a new trial" if choice is None or choice.number is None else f"trial {choice.number}"
+        other = (
+            "a new trial" if choice is None or choice.number is None else f"trial {choice.number}"
+        )
         return Decision("pause", f"curve: {other} is worth more than to go on from {curve.at:g}")
 
     def resume(self, trials: Sequence[Trial], *, last: bool = False) -> tuple[int, str] | None:
@@ -111,7 +117,11 @@ class CurveStopper(Stopper):
 
     def _choose(self, running: Curve | None, *, last: bool = False) -> Choice | None:
         """None for a new trial that the suggester proposes, or where nothing is worth a slice at the end."""
-        paused = [c for c in self.curves.begun() if c.state is TrialState.PAUSED and not self._is_complete(c)]
+        paused = [
+            c
+            for c in self.curves.begun()
+            if c.state is TrialState.PAUSED and not self._is_complete(c)
+        ]
         candidates = [*paused, running] if running is not None else paused
         if self.spent < RANDOM_SHARE and not last:
             if len(self.curves.all) < NUM_RANDOM:
@@ -134,7 +144,9 @@ class CurveStopper(Stopper):
             return None
         return Choice(early.number, self.curves.since, "curve: its reports say nothing yet")
 
-    def _halve(self, running: Curve | None, rng: np.random.Generator, *, guided: bool, last: bool) -> Choice | None:
+    def _halve(
+        self, running: Curve | None, rng: np.random.Generator, *, guided: bool, last: bool
+    ) -> Choice | None:
         rung = self._asha.waiting(running.number) if running is not None else None
         found = self._asha.resume([], last=last)
         if rung is not None and running is not None:
@@ -143,9 +155,13 @@ class CurveStopper(Stopper):
             number, reason = found
             return Choice(number, self._asha.next_level(number), f"curve: halving, {reason}")
         params = self.forecast.promising(rng) if guided else None
-        return Choice(None, 0.0, "curve: halving, a new trial", params) if params is not None else None
+        return (
+            Choice(None, 0.0, "curve: halving, a new trial", params) if params is not None else None
+        )
 
-    def _gain(self, candidates: Sequence[Curve], rng: np.random.Generator, last: bool) -> Choice | None:
+    def _gain(
+        self, candidates: Sequence[Curve], rng: np.random.Generator, last: bool
+    ) -> Choice | None:
         """The largest expected improvement per second (to a power that falls as the budget is spent)."""
         end = self.longest()
         cooling = 1.0 - 0.5 * self.spent
@@ -185,7 +201,9 @@ class CurveStopper(Stopper):
             return CONTINUE
         self._targets[curve.number] = curve.at * GROWTH
         self._num_choices += 1
-        if not self.forecast.update(np.random.default_rng([self.seed, self._num_choices]), self.longest()):
+        if not self.forecast.update(
+            np.random.default_rng([self.seed, self._num_choices]), self.longest()
+        ):
             return CONTINUE
         chance = self.forecast.chance(curve, self.longest())
         if chance >= HOPELESS:

@@ -27,7 +27,9 @@ class Lattice:
         self.parameters = list(space.parameters.values())
         self.names = list(space.parameters)
         self.cells: list[Array | None] = [self._centres(p) for p in self.parameters]
-        self.unordered = np.array([isinstance(p, Choice) and not p.ordered for p in self.parameters], dtype=bool)
+        self.unordered = np.array(
+            [isinstance(p, Choice) and not p.ordered for p in self.parameters], dtype=bool
+        )
         self.fixed = np.array([c is not None and len(c) == 1 for c in self.cells], dtype=bool)
         self.rules = [self._rule(p) for p in self.parameters]
         self.conditional = any(self.rules)
@@ -66,7 +68,9 @@ class Lattice:
                 edges = (centres[1:] + centres[:-1]) / 2
                 points[:, column] = centres[np.searchsorted(edges, points[:, column], side="right")]
             for parent, admissible in self.rules[column]:
-                close = np.abs(points[:, parent, None] - admissible) < 1e-9  # False for an inactive parent: NaN
+                close = (
+                    np.abs(points[:, parent, None] - admissible) < 1e-9
+                )  # False for an inactive parent: NaN
                 points[~close.any(1), column] = np.nan
         return points
 
@@ -81,7 +85,9 @@ class Lattice:
     def _legal(self, points: Array) -> Array:
         return points[self.space.feasible(points)] if self.space.constraints else points
 
-    def near(self, rng: np.random.Generator, bases: Array, count: int, scales: tuple[float, float]) -> Array:
+    def near(
+        self, rng: np.random.Generator, bases: Array, count: int, scales: tuple[float, float]
+    ) -> Array:
         """Perturbations of legal `bases` (`b x d`): some coordinates moved, by log-uniform steps within `scales`."""
         points = self._legal(self._perturbed(rng, bases, count, scales))
         if len(points) < count // 8:
@@ -91,11 +97,17 @@ class Lattice:
                 points = np.concatenate([points, self.space.encode(moved)]) if moved else points
         return points
 
-    def _perturbed(self, rng: np.random.Generator, bases: Array, count: int, scales: tuple[float, float]) -> Array:
+    def _perturbed(
+        self, rng: np.random.Generator, bases: Array, count: int, scales: tuple[float, float]
+    ) -> Array:
         d = self.num_parameters
         base = bases[rng.integers(len(bases), size=count)]
         filled = np.where(np.isnan(base), rng.random((count, d)), base)
-        rate = rng.choice([1.0 / d, 2.0 / d, 0.5, 1.0], size=(count, 1)) if d > 1 else np.ones((count, 1))
+        rate = (
+            rng.choice([1.0 / d, 2.0 / d, 0.5, 1.0], size=(count, 1))
+            if d > 1
+            else np.ones((count, 1))
+        )
         moved = (rng.random((count, d)) < rate) & ~self.fixed
         moved[np.arange(count), rng.integers(d, size=count)] = True
         size = np.exp(rng.uniform(np.log(scales[0]), np.log(scales[1]), size=(count, 1)))
@@ -103,7 +115,9 @@ class Lattice:
         for column, centres in enumerate(self.cells):
             if centres is not None and len(centres) > 1:  # at least to the next value
                 least = 1.0 / len(centres)
-                step[:, column] = np.sign(step[:, column]) * np.maximum(np.abs(step[:, column]), least)
+                step[:, column] = np.sign(step[:, column]) * np.maximum(
+                    np.abs(step[:, column]), least
+                )
         value = np.abs(filled + step)
         value = np.where(value > 1.0, 2.0 - value, value)
         resample = self.unordered & (rng.random((count, d)) < 0.7)
@@ -117,13 +131,19 @@ class Lattice:
         while waiting:
             column, value = waiting.pop()
             points[:, column] = value
-            waiting += [(parent, float(rng.choice(admissible))) for parent, admissible in self.rules[column]]
+            waiting += [
+                (parent, float(rng.choice(admissible))) for parent, admissible in self.rules[column]
+            ]
         return self._legal(self.snap(points))
 
     def branches(self) -> list[tuple[int, float]]:
         """Column and unit value of every option of the unordered choices, binary ones left out: of an ordered one the
         neighbours of an option tell about it."""
-        listed = [(j, c) for j in np.flatnonzero(self.unordered) if (c := self.cells[j]) is not None and len(c) > 2]
+        listed = [
+            (j, c)
+            for j in np.flatnonzero(self.unordered)
+            if (c := self.cells[j]) is not None and len(c) > 2
+        ]
         return [(int(j), float(value)) for j, centres in listed for value in centres]
 
     def crossed(self, rng: np.random.Generator, bases: Array, count: int) -> Array:

@@ -11,13 +11,15 @@ from automl.suggesters._draws import new_points
 from workers.protocol import Params
 
 from .candidates import Lattice
-from .data import Array
+from .model.data import Array
 
 Score = Callable[[Array], Tensor]
 NUM_EVERYWHERE = 800
 NUM_CLOSER = 300
 NUM_COPIES = 10  # of each good configuration, for what becomes active with a choice
-WORTHLESS = -300.0  # score below which a parameter is not held: nothing is gained, or it is likely to fail
+WORTHLESS = (
+    -300.0
+)  # score below which a parameter is not held: nothing is gained, or it is likely to fail
 REFINEMENTS = ((0.01, 0.2), (0.003, 0.05), (0.001, 0.02))
 
 
@@ -46,9 +48,15 @@ class Search:
             only: column and unit value of a parameter that is held; local: whether to stay near the best.
             sketch: a cheaper score, by which most candidates are left out at once.
         """
-        pool = self.lattice.near(rng, best[:1], 600, (0.003, 0.1)) if local else self._pool(rng, best)
-        if only is not None:  # with the rest as in good ones: elsewhere it would be blamed for what others do
-            pool = np.concatenate([self.lattice.near(rng, best[:n], 300, (0.003, 0.3)) for n in (1, 5)])
+        pool = (
+            self.lattice.near(rng, best[:1], 600, (0.003, 0.1)) if local else self._pool(rng, best)
+        )
+        if (
+            only is not None
+        ):  # with the rest as in good ones: elsewhere it would be blamed for what others do
+            pool = np.concatenate(
+                [self.lattice.near(rng, best[:n], 300, (0.003, 0.3)) for n in (1, 5)]
+            )
             pool = self.lattice.forced(rng, pool, *only)
             if not len(pool):
                 return None
@@ -62,11 +70,19 @@ class Search:
             more = self.lattice.near(rng, top, 150, scales)
             if only is not None:
                 more = more[more[:, only[0]] == only[1]]
-            pool, values = np.concatenate([pool, more]), np.concatenate([values, score(more).numpy()])
+            pool, values = (
+                np.concatenate([pool, more]),
+                np.concatenate([values, score(more).numpy()]),
+            )
         return self.first_new(pool[np.argsort(-values, kind="stable")], taken, rng)
 
     def changed(
-        self, score: Score, best: Array, taken: set[Hashable], rng: np.random.Generator, only: tuple[int, float]
+        self,
+        score: Score,
+        best: Array,
+        taken: set[Hashable],
+        rng: np.random.Generator,
+        only: tuple[int, float],
     ) -> Params | None:
         """The most promising of the `best` with one parameter changed and nothing else but what exists with it, so that
         the trial tells about that one; None where nothing is gained by it."""
@@ -74,7 +90,9 @@ class Search:
         values = score(pool).numpy() if len(pool) else np.empty(0)
         order = np.argsort(-values, kind="stable")
         decoded = self.space.decode(pool[order[values[order] > WORTHLESS]])
-        return next((new for params in decoded if (new := self._new(params, taken)) is not None), None)
+        return next(
+            (new for params in decoded if (new := self._new(params, taken)) is not None), None
+        )
 
     def _pool(self, rng: np.random.Generator, best: Array) -> Array:
         return np.concatenate(
@@ -86,7 +104,9 @@ class Search:
             ]
         )
 
-    def first_new(self, pool: Array, taken: set[Hashable], rng: np.random.Generator) -> Params | None:
+    def first_new(
+        self, pool: Array, taken: set[Hashable], rng: np.random.Generator
+    ) -> Params | None:
         """The first of the candidates that is legal and not taken; any other where there is none."""
         for start in range(0, len(pool), 32):
             for params in self.space.decode(pool[start : start + 32]):

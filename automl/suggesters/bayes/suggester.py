@@ -12,28 +12,28 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from automl.goals import Constraint, Goal
+from automl.core.goals import Constraint, Goal
+from automl.core.trial import Trial
 from automl.suggesters._draws import keys
 from automl.suggesters.base import Suggester
-from automl.trial import Trial
 from search_spaces import Space
 from workers.protocol import Params
 
-from .beliefs import Beliefs
-from .bulk import MANY, MOST_PENDING, in_bulk
+from .acquisition.feasibility import Feasibility
+from .batch import MANY, MOST_PENDING, in_bulk
 from .candidates import Lattice
-from .data import Array, Data, Reader
-from .diagnosis import Calibration, calibrate
-from .external import Build
-from .feasibility import Feasibility
-from .fitting import Surrogates
-from .gp import Ensemble
-from .neglect import NEGLECTED_EVERY, Neglected, among, leaders, neglected
+from .design import Start
+from .forced_exploration import NEGLECTED_EVERY, Neglected, among, leaders, neglected
+from .model.calibration import Calibration, calibrate
+from .model.data import Array, Data, Reader
+from .model.external import Build
+from .model.gp import Ensemble
+from .model.surrogates import Surrogates
+from .model.sweep_posterior import Beliefs
 from .search import Search
-from .start import Start
 
 if TYPE_CHECKING:
-    from .export import EnsembleGP
+    from .model.export import EnsembleGP
 
 _LOG = logging.getLogger(__name__)
 NUM_START = 5
@@ -86,7 +86,9 @@ class BayesSuggester(Suggester):
         self.start = Start(self.search.lattice, NUM_START)
         self._doubted = False
 
-    def suggest(self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1) -> list[Params]:
+    def suggest(
+        self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1
+    ) -> list[Params]:
         """See `Suggester.suggest`."""
         with one_thread():
             legal = self._legal(history)
@@ -98,7 +100,11 @@ class BayesSuggester(Suggester):
             if count > MANY or len(waiting) > MOST_PENDING:
                 best = data.unit[self.surrogates_.best_rows(data)]
                 rng = np.random.default_rng([self.seed, len(history), len(pending)])
-                unit = self.space.encode(waiting) if waiting else np.empty((0, len(self.space.parameters)))
+                unit = (
+                    self.space.encode(waiting)
+                    if waiting
+                    else np.empty((0, len(self.space.parameters)))
+                )
                 return in_bulk(self.search.lattice, beliefs, best, unit, taken, count, rng)
             found: list[Params] = []
             for i in range(count):
@@ -120,7 +126,7 @@ class BayesSuggester(Suggester):
 
     def surrogates(self, history: Sequence[Trial]) -> dict[str, EnsembleGP | Any]:
         """The surrogate of every goal as a GPyTorch and BoTorch model, by metric; see `export`."""
-        from .export import export
+        from .model.export import export
 
         with one_thread():
             data = self._collect(self._legal(history))
@@ -128,13 +134,20 @@ class BayesSuggester(Suggester):
                 return {}
             beliefs = self.surrogates_.fit(data)
             models = {g.metric: b.model for g, b in zip(self.goals, beliefs.goals, strict=True)}
-            return {name: export(m) if isinstance(m, Ensemble) else m.model for name, m in models.items()}
+            return {
+                name: export(m) if isinstance(m, Ensemble) else m.model
+                for name, m in models.items()
+            }
 
     def expected_gain(self, history: Sequence[Trial], params: Params) -> float | None:
         """See `Suggester.expected_gain`: near the best the surrogate's scale is linear in the goal."""
         with one_thread():
             data = self._collect(self._legal(history))
-            if len(self.goals) > 1 or len(data) < LEAST_TRIALS or not self.surrogates_.possible(data):
+            if (
+                len(self.goals) > 1
+                or len(data) < LEAST_TRIALS
+                or not self.surrogates_.possible(data)
+            ):
                 return None
             beliefs = self.surrogates_.fit(data)
             transform = beliefs.goals[0].transform
@@ -156,9 +169,16 @@ class BayesSuggester(Suggester):
         return self.surrogates_.fit(data) if enough and self.surrogates_.possible(data) else None
 
     def _one(
-        self, data: Data, beliefs: Beliefs | None, waiting: list[Params], taken: set[Hashable], rng: np.random.Generator
+        self,
+        data: Data,
+        beliefs: Beliefs | None,
+        waiting: list[Params],
+        taken: set[Hashable],
+        rng: np.random.Generator,
     ) -> Params | None:
-        ahead: Array = self.space.encode(waiting) if waiting else np.empty((0, len(self.space.parameters)))
+        ahead: Array = (
+            self.space.encode(waiting) if waiting else np.empty((0, len(self.space.parameters)))
+        )
         if beliefs is None:
             return self._first(data, ahead, taken, rng)
         if self._doubt(beliefs) is not None and len(taken) % FILL_EVERY == 0:
@@ -172,9 +192,13 @@ class BayesSuggester(Suggester):
         if found is not None:
             return found
         local = stalled and number % NEGLECTED_EVERY == 1
-        if local and number // NEGLECTED_EVERY % 2:  # luck or a narrow optimum: what lies beside it tells
+        if (
+            local and number // NEGLECTED_EVERY % 2
+        ):  # luck or a narrow optimum: what lies beside it tells
             best = data.unit[self.surrogates_.best_rows(data)]
-        return self.search.maximise(current.score, best, taken, rng, sketch=current.sketch().score, local=local)
+        return self.search.maximise(
+            current.score, best, taken, rng, sketch=current.sketch().score, local=local
+        )
 
     def _try(
         self,
@@ -188,7 +212,9 @@ class BayesSuggester(Suggester):
         """A promising configuration with that choice; where all with it failed, one that has little else of theirs."""
         held = (choice.column, choice.value)
         if not choice.in_vain:
-            return self.search.maximise(beliefs.score, best, taken, rng, held, sketch=beliefs.sketch().score)
+            return self.search.maximise(
+                beliefs.score, best, taken, rng, held, sketch=beliefs.sketch().score
+            )
         met, bold = data.unit[among(data.unit, *held)], beliefs.accepting(BOLD)
 
         def score(unit: Array) -> Tensor:
@@ -197,7 +223,9 @@ class BayesSuggester(Suggester):
         bases = np.concatenate([best, leaders(self.search.lattice, data, choice.column)])
         return self.search.changed(score, bases, taken, rng, held)
 
-    def _first(self, data: Data, ahead: Array, taken: set[Hashable], rng: np.random.Generator) -> Params | None:
+    def _first(
+        self, data: Data, ahead: Array, taken: set[Hashable], rng: np.random.Generator
+    ) -> Params | None:
         """A configuration of the start."""
         if not taken:
             middle = self.start.middle(rng)
@@ -206,11 +234,18 @@ class BayesSuggester(Suggester):
         return self._fill(data, ahead, self.surrogates_.feasibility(data), taken, rng)
 
     def _fill(
-        self, data: Data, ahead: Array, feasibility: Feasibility, taken: set[Hashable], rng: np.random.Generator
+        self,
+        data: Data,
+        ahead: Array,
+        feasibility: Feasibility,
+        taken: set[Hashable],
+        rng: np.random.Generator,
     ) -> Params | None:
         """A configuration that differs from all others and is likely to succeed."""
         known = np.concatenate([data.unit, ahead])
-        pool = self.start.pool(known, data.unit[~data.failed], int(data.failed.sum()), feasibility, rng)
+        pool = self.start.pool(
+            known, data.unit[~data.failed], int(data.failed.sum()), feasibility, rng
+        )
         return self.search.first_new(pool, taken, rng)
 
     def _doubt(self, beliefs: Beliefs) -> Calibration | None:
@@ -221,7 +256,8 @@ class BayesSuggester(Suggester):
                 if not found.believable:
                     if not self._doubted:
                         _LOG.warning(
-                            "every third suggestion fills the space, for the surrogate predicts badly: %s", found
+                            "every third suggestion fills the space, for the surrogate predicts badly: %s",
+                            found,
                         )
                     self._doubted = True
                     return found

@@ -11,9 +11,9 @@ from click.testing import CliRunner, Result
 from safetensors.torch import load_file
 
 from automl.cli import cli
-from automl.confirmation import Confirmation, Repeats
-from automl.goals import Goal
+from automl.core.goals import Goal
 from automl.ledger import Ledger
+from automl.workflows.confirm import Confirmation, Repeats
 
 OBJECTIVE = """\
 import random
@@ -80,8 +80,12 @@ def test_a_clear_lead_is_confirmed_and_told(folder: Path) -> None:
     assert [len(repeat["values"]) for repeat in found["repeats"]] == [3, 3, 3]
     assert found["exceeds_noise"] is True
     assert found["lead"]["low"] > 0
-    assert len({value for repeat in found["repeats"] for value in repeat["values"]}) == 9, "each run has its own seed"
-    assert json.loads(automl("best", "toy", "--json").stdout)["confirmation"]["exceeds_noise"] is True
+    assert len({value for repeat in found["repeats"] for value in repeat["values"]}) == 9, (
+        "each run has its own seed"
+    )
+    assert (
+        json.loads(automl("best", "toy", "--json").stdout)["confirmation"]["exceeds_noise"] is True
+    )
     assert "exceeds the noise" in automl("best", "toy").stdout
     assert automl("report", "toy", "-o", "toy.html").exit_code == 0
     assert "exceeds the noise" in (folder / "toy.html").read_text()
@@ -109,7 +113,12 @@ def test_noise_is_called_noise(folder: Path) -> None:
     [
         ((1.0, 1.1, 0.9), (2.0, 2.1, 1.9), True, "exceeds the noise"),
         ((1.0, 3.0, 2.0), (2.1, 3.1, 1.1), False, "is within the noise"),
-        ((2.0, 2.1, 1.9), (1.0, 1.1, 0.9), False, "Trial 5 is better by 1 on average, which exceeds the noise"),
+        (
+            (2.0, 2.1, 1.9),
+            (1.0, 1.1, 0.9),
+            False,
+            "Trial 5 is better by 1 on average, which exceeds the noise",
+        ),
         ((2.0, 2.0), (3.0, 3.0), True, "exceeds the noise"),
         ((), (3.0, 3.0), False, "failed every time"),
     ],

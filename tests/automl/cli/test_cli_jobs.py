@@ -69,11 +69,20 @@ def head(tmp_path: Path, environment: dict[str, str]) -> Iterator[str]:
         f"--ray-client-server-port={free_port()}",
         "--num-cpus=2",
     ]
-    options = ["--head", "--block", "--include-dashboard=true", "--node-ip-address=127.0.0.1", "--disable-usage-stats"]
+    options = [
+        "--head",
+        "--block",
+        "--include-dashboard=true",
+        "--node-ip-address=127.0.0.1",
+        "--disable-usage-stats",
+    ]
     folder = tempfile.mkdtemp(prefix="automl-")  # sockets lie in it, whose paths must be short
     log = (tmp_path / "head.log").open("w")
     process = subprocess.Popen(
-        [*RAY, "start", *options, *ports, f"--temp-dir={folder}"], env=environment, stdout=log, stderr=log
+        [*RAY, "start", *options, *ports, f"--temp-dir={folder}"],
+        env=environment,
+        stdout=log,
+        stderr=log,
     )
     try:
         deadline = time.monotonic() + 120
@@ -98,10 +107,22 @@ def test_a_sweep_runs_as_a_ray_job(tmp_path: Path, environment: dict[str, str], 
     work.mkdir()
     (work / "mine.py").write_text(OBJECTIVE)
     (work / "job.yaml").write_text(CONFIG)
-    sweep = ["automl", "sweep", "job.yaml", "--objective", "mine.py:objective", "--ray-address", "auto"]
+    sweep = [
+        "automl",
+        "sweep",
+        "job.yaml",
+        "--objective",
+        "mine.py:objective",
+        "--ray-address",
+        "auto",
+    ]
     command = [*RAY, "job", "submit", "--address", head, "--working-dir", str(work), "--", *sweep]
     done = subprocess.run(
-        [*command, "--store", str(tmp_path / "runs")], env=environment, capture_output=True, text=True, timeout=240
+        [*command, "--store", str(tmp_path / "runs")],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "job finished: 3 trials" in done.stdout, "the summary is in the job's log"

@@ -15,27 +15,38 @@ import pytest
 from click.testing import CliRunner, Result
 
 from automl.cli import COMMANDS, cli
-from automl.events import Begun, Ended, Proposed, SweepEvent
-from automl.goals import Goal
+from automl.core.events import Begun, Ended, Proposed, SweepEvent
+from automl.core.goals import Goal
+from automl.core.spec import SweepSpec
+from automl.core.trial import TrialState
 from automl.ledger import Ledger
-from automl.spec import SweepSpec
-from automl.trial import TrialState
 from search_spaces import Choice, Float, Space
 from workers.protocol import Ending, Outcome, Report
 
 ROOT = Path(__file__).parents[3]
-SPACE = Space(Float("lr", 1e-5, 1e-1, log=True, default=1e-3), Choice("precision", ["fp32", "bf16"], default="fp32"))
+SPACE = Space(
+    Float("lr", 1e-5, 1e-1, log=True, default=1e-3),
+    Choice("precision", ["fp32", "bf16"], default="fp32"),
+)
 SPEC = SweepSpec("toy", SPACE, (Goal("loss"),))
 
 
 def completed(number: int, loss: float, **metrics: float) -> list[SweepEvent]:
-    outcome = Outcome(number, 1, Ending.COMPLETED, {"loss": loss, **metrics}, seconds=2.0, peak_memory_bytes=1000)
+    outcome = Outcome(
+        number, 1, Ending.COMPLETED, {"loss": loss, **metrics}, seconds=2.0, peak_memory_bytes=1000
+    )
     params = {"lr": 1e-3 * (number + 1), "precision": "fp32"}
-    return [Proposed(number, params, "bayes"), Begun(number, 1), Ended(outcome, TrialState.COMPLETED)]
+    return [
+        Proposed(number, params, "bayes"),
+        Begun(number, 1),
+        Ended(outcome, TrialState.COMPLETED),
+    ]
 
 
 def failed(number: int) -> list[SweepEvent]:
-    outcome = Outcome(number, 1, Ending.FAILED, failure="out_of_memory", message="asked for 12 GB", seconds=1.0)
+    outcome = Outcome(
+        number, 1, Ending.FAILED, failure="out_of_memory", message="asked for 12 GB", seconds=1.0
+    )
     ended = Ended(outcome, TrialState.FAILED, "out_of_memory", "asked for 12 GB")
     return [Proposed(number, {"lr": 0.1, "precision": "bf16"}, "bayes"), Begun(number, 1), ended]
 
@@ -68,7 +79,16 @@ def parsed(*arguments: str) -> Any:
 def test_trials_as_json_has_the_contracts_fields(runs: str) -> None:
     trials = parsed("trials", "toy", "--store", runs)
     assert [trial["number"] for trial in trials] == [0, 1, 2]
-    fields = {"number", "state", "params", "metrics", "failure", "attempts", "seconds", "peak_memory_bytes"}
+    fields = {
+        "number",
+        "state",
+        "params",
+        "metrics",
+        "failure",
+        "attempts",
+        "seconds",
+        "peak_memory_bytes",
+    }
     assert all(set(trial) == fields for trial in trials)
     assert [(trial["state"], trial["failure"]) for trial in trials] == [
         ("completed", None),
@@ -105,7 +125,11 @@ def test_best_says_what_counts_where_the_last_report_was_worse(tmp_path: Path) -
 def test_best_of_several_goals_has_the_pareto_front(tmp_path: Path) -> None:
     spec = replace(SPEC, goals=(Goal("loss"), Goal("size")))
     runs = store(
-        tmp_path, completed(0, 2.0, size=1.0), completed(1, 1.0, size=3.0), completed(2, 2.0, size=3.0), spec=spec
+        tmp_path,
+        completed(0, 2.0, size=1.0),
+        completed(1, 1.0, size=3.0),
+        completed(2, 2.0, size=3.0),
+        spec=spec,
     )
     best = parsed("best", "toy", "--store", runs)
     assert (best["number"], [trial["number"] for trial in best["pareto"]]) == (1, [0, 1])
@@ -114,19 +138,45 @@ def test_best_of_several_goals_has_the_pareto_front(tmp_path: Path) -> None:
 
 def test_status_as_json_has_the_contracts_fields(runs: str) -> None:
     status = parsed("status", "toy", "--store", runs)
-    assert set(status) == {"sweep", "state", "num_trials", "num_completed", "num_failed", "best", "seconds", "workers"}
-    assert (status["sweep"], status["num_trials"], status["num_completed"], status["num_failed"]) == ("toy", 3, 2, 1)
+    assert set(status) == {
+        "sweep",
+        "state",
+        "num_trials",
+        "num_completed",
+        "num_failed",
+        "best",
+        "seconds",
+        "workers",
+    }
+    assert (
+        status["sweep"],
+        status["num_trials"],
+        status["num_completed"],
+        status["num_failed"],
+    ) == ("toy", 3, 2, 1)
     assert status["best"]["number"] == 2
 
 
 def test_list_as_json(runs: str) -> None:
-    assert [(info["name"], info["num_trials"]) for info in parsed("list", "--store", runs)] == [("toy", 3)]
+    assert [(info["name"], info["num_trials"]) for info in parsed("list", "--store", runs)] == [
+        ("toy", 3)
+    ]
 
 
 def test_people_get_tables(runs: str) -> None:
     trials = automl("trials", "toy", "--store", runs).stdout.splitlines()
     assert trials[0].split() == ["trial", "state", "loss", "time", "memory", "configuration"]
-    assert trials[2].split() == ["1", "out", "of", "memory", "-", "1s", "-", "lr=0.1", "precision=bf16"]
+    assert trials[2].split() == [
+        "1",
+        "out",
+        "of",
+        "memory",
+        "-",
+        "1s",
+        "-",
+        "lr=0.1",
+        "precision=bf16",
+    ]
     assert trials[3].split()[:4] == ["2*", "completed", "1.5", "2s"]
     best = automl("best", "toy", "--store", runs).stdout
     assert "best (trial 2)" in best
@@ -151,7 +201,8 @@ def test_reports_of_a_trial_that_ran_longer_count_by_their_best(tmp_path: Path) 
 
 @pytest.mark.parametrize("verb", ["status", "trials", "best", "stop", "watch", "resume"])
 @pytest.mark.parametrize(
-    ("sweep", "message"), [("toi", "did you mean 'toy'?"), ("../x", "there is no sweep"), ("a\nb", "there is no sweep")]
+    ("sweep", "message"),
+    [("toi", "did you mean 'toy'?"), ("../x", "there is no sweep"), ("a\nb", "there is no sweep")],
 )
 def test_an_unknown_sweep_is_wrong_usage(runs: str, verb: str, sweep: str, message: str) -> None:
     done = automl(verb, sweep, "--store", runs)
@@ -160,7 +211,9 @@ def test_an_unknown_sweep_is_wrong_usage(runs: str, verb: str, sweep: str, messa
 
 
 @pytest.mark.parametrize("verb", ["status", "trials", "best", "list", "stop", "watch", "resume"])
-def test_a_store_that_is_not_there_is_wrong_usage_and_is_not_made(tmp_path: Path, verb: str) -> None:
+def test_a_store_that_is_not_there_is_wrong_usage_and_is_not_made(
+    tmp_path: Path, verb: str
+) -> None:
     arguments = [] if verb == "list" else ["toy"]
     done = automl(verb, *arguments, "--store", str(tmp_path / "absent"))
     assert (done.exit_code, done.stdout) == (2, "")
@@ -195,8 +248,15 @@ def test_every_verb_has_help_and_a_misspelt_one_a_hint() -> None:
 
 
 def test_the_shell_completes_verbs_and_sweeps(runs: str) -> None:
-    for words, number, expected in (("automl sta", 1, "status"), (f"automl best --store {runs} t", 4, "toy")):
-        asked = {"_AUTOML_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(number)}
+    for words, number, expected in (
+        ("automl sta", 1, "status"),
+        (f"automl best --store {runs} t", 4, "toy"),
+    ):
+        asked = {
+            "_AUTOML_COMPLETE": "bash_complete",
+            "COMP_WORDS": words,
+            "COMP_CWORD": str(number),
+        }
         command = [sys.executable, "-m", "automl"]
         environment = {**os.environ, **asked, "PYTHONPATH": str(ROOT)}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
@@ -213,7 +273,9 @@ def test_looking_imports_neither_torch_nor_ray(runs: str) -> None:
         f"print('LOADED', [name for name in {heavy!r} if name in sys.modules])\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True
+    )
     assert done.stdout.splitlines()[-1] == "LOADED []"
 
 
@@ -226,7 +288,10 @@ def test_sweeps_are_compared(runs: str) -> None:
     assert lines[0].split()[:6] == ["sweep", "state", "loss", "trials", "failed", "time"]
     assert lines[1].split()[2:5] == ["1.5", "3", "1"]
     assert lines[2].split()[2:5] == ["-", "0", "0"]
-    assert [one["sweep"] for one in parsed("compare", "toy", "other", "--store", runs)] == ["toy", "other"]
+    assert [one["sweep"] for one in parsed("compare", "toy", "other", "--store", runs)] == [
+        "toy",
+        "other",
+    ]
     for wrong in (["toy"], ["toy", "apart"]):
         assert automl("compare", *wrong, "--store", runs).exit_code == 2
 

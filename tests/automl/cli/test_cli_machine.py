@@ -26,7 +26,9 @@ def parsed(*arguments: str) -> Any:
     return json.loads(done.stdout)
 
 
-def test_doctor_says_what_each_strategy_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_says_what_each_strategy_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     found = parsed("doctor")
     assert found["hardware"]["num_cpus"] >= 1
@@ -68,7 +70,9 @@ def test_the_space_of_a_configuration_is_shown_with_what_is_left_out() -> None:
     assert "on a log scale" in table
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "configs").glob("*.yaml")), ids=lambda path: path.stem
+)
 def test_every_configuration_that_is_shipped_is_right(path: Path) -> None:
     config = load(path)
     assert config.spec.space.default() is not None
@@ -79,17 +83,29 @@ def test_every_configuration_that_is_shipped_is_right(path: Path) -> None:
 def test_overrides_of_a_workloads_configuration_are_checked() -> None:
     config = ROOT / "configs" / "nmt.yaml"
     done = automl(
-        "space", str(config), "space.precison=auto", "fixed.max_update=3", "data.name=bultin", "space.width=[x]"
+        "space",
+        str(config),
+        "space.precison=auto",
+        "fixed.max_update=3",
+        "data.name=bultin",
+        "space.width=[x]",
     )
     assert done.exit_code == 2
     assert "4 errors in " in done.stderr
-    for message in ("did you mean 'precision'?", "did you mean 'max_updates'?", "data", "space.width: each choice"):
+    for message in (
+        "did you mean 'precision'?",
+        "did you mean 'max_updates'?",
+        "data",
+        "space.width: each choice",
+    ):
         assert message in done.stderr
 
 
 def test_a_missing_data_file_is_told(tmp_path: Path) -> None:
     folder = tmp_path / "absent"
-    done = automl("sweep", str(ROOT / "configs" / "nmt.yaml"), "data.name=multi30k", f"data.dir={folder}")
+    done = automl(
+        "sweep", str(ROOT / "configs" / "nmt.yaml"), "data.name=multi30k", f"data.dir={folder}"
+    )
     assert (done.exit_code, done.stdout) == (2, "")
     assert len(done.stderr.splitlines()) == 1
     assert str(folder) in done.stderr
@@ -111,15 +127,24 @@ def test_init_writes_a_configuration_that_tunes_all_that_a_workload_declares(
     assert "is there already" in again.stderr
 
 
-def test_init_reads_an_objective_without_running_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_init_reads_an_objective_without_running_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    source = (
-        "raise SystemExit\ndef f(trial):\n    p = trial.params['depth'] * trial.params['lr']\n    return {'error': p}\n"
-    )
+    source = "raise SystemExit\ndef f(trial):\n    p = trial.params['depth'] * trial.params['lr']\n    return {'error': p}\n"
     Path("train.py").write_text(source)
     assert automl("init", "--objective", "train.py:f", "--output", "mine.yaml").exit_code == 0
     spec = load("mine.yaml", objective=True).spec
-    assert (spec.name, list(spec.space.parameters), str(spec.goals[0])) == ("mine", ["depth", "lr"], "minimize error")
+    assert (spec.name, list(spec.space.parameters), str(spec.goals[0])) == (
+        "mine",
+        ["depth", "lr"],
+        "minimize error",
+    )
     assert automl("init", "--objective", "train.py:f", "-o", "-").stdout.endswith("seed: 0\n")
-    for wrong in (["translaton"], [], ["translation", "--objective", "train.py:f"], ["--objective", "train.py:g"]):
+    for wrong in (
+        ["translaton"],
+        [],
+        ["translation", "--objective", "train.py:f"],
+        ["--objective", "train.py:g"],
+    ):
         assert automl("init", *wrong).exit_code == 2

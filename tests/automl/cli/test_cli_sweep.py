@@ -56,7 +56,15 @@ def automl(*arguments: str) -> Result:
 
 
 def sweep(*arguments: str) -> Result:
-    return automl("sweep", "toy.yaml", "--objective", "mine.py:objective", "--dispatcher", "inline", *arguments)
+    return automl(
+        "sweep",
+        "toy.yaml",
+        "--objective",
+        "mine.py:objective",
+        "--dispatcher",
+        "inline",
+        *arguments,
+    )
 
 
 @pytest.fixture
@@ -70,7 +78,9 @@ def process() -> Iterator[Start]:
         command = [sys.executable, "-m", "automl", *arguments]
         environment = {**os.environ, **calm, **settings}
         started.append(
-            subprocess.Popen(command, text=True, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            subprocess.Popen(
+                command, text=True, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            )
         )
         return started[-1]
 
@@ -95,7 +105,10 @@ def refused(done: Result, message: str, folder: Path) -> None:
     assert message in done.stderr
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
-    assert sorted(path.name for path in folder.iterdir() if path.name != "__pycache__") == ["mine.py", "toy.yaml"]
+    assert sorted(path.name for path in folder.iterdir() if path.name != "__pycache__") == [
+        "mine.py",
+        "toy.yaml",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -144,7 +157,10 @@ def test_a_malformed_configuration_is_refused(folder: Path, text: str, message: 
         (["--name", "a/b"], "--name: name: a name has 1 to 64"),
         (["--name", "nmt\n"], "--name: name: a name has 1 to 64"),
         (["--seed", "x"], "--seed: seed: a whole number is needed"),
-        (["budget.trails=3"], "override 'budget.trails=3': budget.trails: unknown key; did you mean 'trials'?"),
+        (
+            ["budget.trails=3"],
+            "override 'budget.trails=3': budget.trails: unknown key; did you mean 'trials'?",
+        ),
         (["trials"], "override 'trials': an override is KEY=VALUE"),
         (["--store", "toy.yaml/runs"], "toy.yaml is not a folder"),
         (["--store", "/proc/automl/runs"], "cannot be made in /proc"),
@@ -163,10 +179,17 @@ def test_a_wrong_argument_is_refused(folder: Path, arguments: list[str], message
 
 
 def test_every_error_is_told_at_once(folder: Path) -> None:
-    (folder / "toy.yaml").write_text(CONFIG.replace("sobol", "bays").replace("low: 0.0", "low: 2.0"))
+    (folder / "toy.yaml").write_text(
+        CONFIG.replace("sobol", "bays").replace("low: 0.0", "low: 2.0")
+    )
     done = sweep("--trials", "0", "sed=1")
     refused(done, "4 errors in toy.yaml:", folder)
-    for message in ("toy.yaml:3: space.x", "toy.yaml:6: suggester", "--trials: budget.trials", "override 'sed=1': sed"):
+    for message in (
+        "toy.yaml:3: space.x",
+        "toy.yaml:6: suggester",
+        "--trials: budget.trials",
+        "override 'sed=1': sed",
+    ):
         assert message in done.stderr
 
 
@@ -175,7 +198,9 @@ def test_a_file_that_cannot_be_imported_is_refused(folder: Path) -> None:
     refused(sweep(), "mine.py cannot be imported: ModuleNotFoundError", folder)
 
 
-@pytest.mark.parametrize("arguments", [["absent.yaml"], ["."], ["toy.yaml", "seed=.inf"], ["toy.yaml", "--seed", "-1"]])
+@pytest.mark.parametrize(
+    "arguments", [["absent.yaml"], ["."], ["toy.yaml", "seed=.inf"], ["toy.yaml", "--seed", "-1"]]
+)
 def test_the_program_itself_ends_with_status_2_and_no_traceback(
     folder: Path, process: Start, arguments: list[str]
 ) -> None:
@@ -193,7 +218,10 @@ def test_a_dry_run_shows_what_would_run_and_creates_nothing(folder: Path) -> Non
     assert "0 to 1" in done.stdout
     assert "budget: trials 7" in done.stdout
     assert "nothing was created" in done.stdout
-    assert sorted(path.name for path in folder.iterdir() if path.name != "__pycache__") == ["mine.py", "toy.yaml"]
+    assert sorted(path.name for path in folder.iterdir() if path.name != "__pycache__") == [
+        "mine.py",
+        "toy.yaml",
+    ]
 
 
 def test_a_sweep_runs_to_its_summary(folder: Path) -> None:
@@ -203,7 +231,9 @@ def test_a_sweep_runs_to_its_summary(folder: Path) -> None:
     assert [trial["number"] for trial in found] == [0, 1, 2, 3]
     assert found[0]["params"] == {"x": 0.9, "kind": "good"}
     assert {trial["failure"] for trial in found} == {None, "crashed"}
-    assert all(trial["state"] == "completed" for trial in found if trial["params"]["kind"] == "good")
+    assert all(
+        trial["state"] == "completed" for trial in found if trial["params"]["kind"] == "good"
+    )
     assert found[0]["metrics"]["double"] == 1.8
     best = json.loads(automl("best", "toy", "--json").stdout)
     assert best["metrics"]["loss"] == min(t["metrics"].get("loss", 9.0) for t in found)
@@ -255,10 +285,14 @@ def test_an_objective_must_be_named_again_to_resume(folder: Path) -> None:
 
 
 def test_an_interrupted_sweep_ends_with_130_and_resumes(folder: Path, process: Start) -> None:
-    (folder / "toy.yaml").write_text(CONFIG.replace("[good, bad]", "[good]").replace("trials: 4", "trials: 12"))
+    (folder / "toy.yaml").write_text(
+        CONFIG.replace("[good, bad]", "[good]").replace("trials: 4", "trials: 12")
+    )
     arguments = ["--objective", "mine.py:objective", "--dispatcher", "inline"]
     running = process("sweep", "toy.yaml", *arguments, PAUSE="0.5")
-    wait_for(lambda: len([t for t in status_trials(folder) if t["state"] == "completed"]) >= 1, running)
+    wait_for(
+        lambda: len([t for t in status_trials(folder) if t["state"] == "completed"]) >= 1, running
+    )
     running.send_signal(signal.SIGINT)
     out, err = running.communicate()
     assert running.returncode == 130, err
@@ -278,13 +312,19 @@ def test_an_interrupted_sweep_ends_with_130_and_resumes(folder: Path, process: S
     assert [trial for trial in after if trial["number"] in {t["number"] for t in done}] == done
 
 
-@pytest.mark.timeout(600)  # Ray takes ten seconds to start, and minutes on a machine that does much else
-def test_a_function_runs_on_ray_with_what_stands_beside_its_file(folder: Path, process: Start) -> None:
+@pytest.mark.timeout(
+    600
+)  # Ray takes ten seconds to start, and minutes on a machine that does much else
+def test_a_function_runs_on_ray_with_what_stands_beside_its_file(
+    folder: Path, process: Start
+) -> None:
     (folder / "sub").mkdir()
     (folder / "sub" / "helper.py").write_text("def square(x):\n    return x * x\n")
     text = "import helper\n\ndef f(trial):\n    print('hello')\n    return {'loss': helper.square(trial.params['x'])}\n"
     (folder / "sub" / "mine.py").write_text(text)
-    running = process("sweep", "toy.yaml", "--objective", "sub/mine.py:f", "--trials", "2", "--workers", "1")
+    running = process(
+        "sweep", "toy.yaml", "--objective", "sub/mine.py:f", "--trials", "2", "--workers", "1"
+    )
     out, err = running.communicate()
     assert running.returncode == 0, err
     assert "toy finished: 2 trials" in out
@@ -293,8 +333,12 @@ def test_a_function_runs_on_ray_with_what_stands_beside_its_file(folder: Path, p
 
 
 def test_a_file_that_begins_a_sweep_itself_is_no_objective(folder: Path) -> None:
-    text = "import automl\nfrom search_spaces import *\n\ndef f(trial):\n    return {'loss': 1.0}\n\n"
-    (folder / "mine.py").write_text(text + "automl.sweep(f, Space(Float('x', 0.0, 1.0)), 'minimize loss', trials=1)\n")
+    text = (
+        "import automl\nfrom search_spaces import *\n\ndef f(trial):\n    return {'loss': 1.0}\n\n"
+    )
+    (folder / "mine.py").write_text(
+        text + "automl.sweep(f, Space(Float('x', 0.0, 1.0)), 'minimize loss', trials=1)\n"
+    )
     done = automl("sweep", "toy.yaml", "--objective", "mine.py:f", "--dispatcher", "inline")
     assert (done.exit_code, "put that under if __name__" in done.stderr) == (2, True)
     assert not (folder / ".automl").exists()
@@ -302,7 +346,17 @@ def test_a_file_that_begins_a_sweep_itself_is_no_objective(folder: Path) -> None
 
 def test_a_sweep_tells_a_program_how_it_ended(folder: Path) -> None:
     (folder / "mine.py").write_text("def f(trial):\n    return {'loss': trial.params['x'] ** 2}\n")
-    run = ["sweep", "toy.yaml", "--objective", "mine.py:f", "--dispatcher", "inline", "--trials", "2", "--json"]
+    run = [
+        "sweep",
+        "toy.yaml",
+        "--objective",
+        "mine.py:f",
+        "--dispatcher",
+        "inline",
+        "--trials",
+        "2",
+        "--json",
+    ]
     planned = automl(*run, "--dry-run")
     assert (planned.exit_code, json.loads(planned.stdout)["name"]) == (0, "toy")
     done = automl(*run)
@@ -316,11 +370,16 @@ def test_a_sweep_tells_a_program_how_it_ended(folder: Path) -> None:
 
 def status_trials(folder: Path) -> list[dict[str, Any]]:
     return (
-        trials() if (folder / ".automl" / "ledger.sqlite3").exists() and automl("trials", "toy").exit_code == 0 else []
+        trials()
+        if (folder / ".automl" / "ledger.sqlite3").exists()
+        and automl("trials", "toy").exit_code == 0
+        else []
     )
 
 
-def wait_for(condition: Callable[[], bool], running: subprocess.Popen[str], seconds: float = 240.0) -> None:
+def wait_for(
+    condition: Callable[[], bool], running: subprocess.Popen[str], seconds: float = 240.0
+) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert running.poll() is None, running.communicate()

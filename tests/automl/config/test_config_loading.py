@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from automl.config import Config, Override, load
+from automl.core.goals import Constraint, Goal
+from automl.core.spec import Budget, Resources
 from automl.errors import ConfigError
-from automl.goals import Constraint, Goal
-from automl.spec import Budget, Resources
 from search_spaces import Choice, Float, Int
 from search_spaces.hardware import Hardware
 
@@ -58,16 +58,36 @@ def test_a_file_becomes_a_specification(tmp_path: Path) -> None:
     assert spec.constraints == (Constraint("peak_memory_bytes", 8e9),)
     assert spec.budget == Budget(trials=10, time=600.0, target=0.5)
     assert spec.resources == Resources(1, 0.5)
-    assert (spec.workers, spec.seed, spec.suggester, spec.stopper, spec.workload) == (2, 3, "bayes", "none", None)
+    assert (spec.workers, spec.seed, spec.suggester, spec.stopper, spec.workload) == (
+        2,
+        3,
+        "bayes",
+        "none",
+        None,
+    )
 
 
 def test_overrides_win_the_last_one_most(tmp_path: Path) -> None:
-    overrides = ["budget.trials=4", "space.lr.low=1e-4", "data.name=multi30k", "goals=maximize bleu within 30s"]
-    overrides += ["budget.trials=5", "data.dir=somewhere", "space.optimizer=[adam, 'sgd']", "data.note=a=b: [c"]
+    overrides = [
+        "budget.trials=4",
+        "space.lr.low=1e-4",
+        "data.name=multi30k",
+        "goals=maximize bleu within 30s",
+    ]
+    overrides += [
+        "budget.trials=5",
+        "data.dir=somewhere",
+        "space.optimizer=[adam, 'sgd']",
+        "data.note=a=b: [c",
+    ]
     spec = loaded(tmp_path, TEXT, *overrides).spec
     assert spec.budget.trials == 5
     assert repr(spec.space.parameters["lr"]).startswith("Float('lr', 0.0001, 0.1, log=True")
-    assert spec.data == {"name": "multi30k", "dir": str(Path.cwd() / "somewhere"), "note": "a=b: [c"}
+    assert spec.data == {
+        "name": "multi30k",
+        "dir": str(Path.cwd() / "somewhere"),
+        "note": "a=b: [c",
+    }
     assert spec.goals == (Goal("bleu", True, 30.0),)
     assert spec.space.parameters["optimizer"] == Choice("optimizer", ["adam", "sgd"])
 
@@ -88,8 +108,14 @@ def test_an_option_of_the_command_line_is_named_in_its_errors(tmp_path: Path) ->
         ("trials", "override 'trials': an override is KEY=VALUE"),
         ("=3", "an override is KEY=VALUE"),
         ("a..b=3", "an override is KEY=VALUE"),
-        ("budgett.trials=3", "override 'budgett.trials=3': budgett: unknown key; did you mean 'budget'?"),
-        ("budget.trails=3", "override 'budget.trails=3': budget.trails: unknown key; did you mean 'trials'?"),
+        (
+            "budgett.trials=3",
+            "override 'budgett.trials=3': budgett: unknown key; did you mean 'budget'?",
+        ),
+        (
+            "budget.trails=3",
+            "override 'budget.trails=3': budget.trails: unknown key; did you mean 'trials'?",
+        ),
         ("budget.trials=x", "budget.trials: a whole number is needed, got 'x'"),
         ("budget.trials=010", "budget.trials: a leading zero"),
         ("seed.x=3", "seed.x: seed has no parts to set"),
@@ -116,9 +142,17 @@ def test_a_wrong_override_is_named(tmp_path: Path, override: str, expected: str)
         ("minimize loss", "minimise loss", "toy.yaml:7: goals: a goal is 'minimize METRIC'"),
         ("minimize loss", "[minimize loss, 3]", "toy.yaml:7: goals[1]: a goal is"),
         ("minimize loss", "[minimize loss, maximize loss]", "each goal needs a metric of its own"),
-        ("minimize loss", "minimize loss within 1:30", "a duration is like 90s, 10m or 1h30m, got '1:30'"),
+        (
+            "minimize loss",
+            "minimize loss within 1:30",
+            "a duration is like 90s, 10m or 1h30m, got '1:30'",
+        ),
         ("goals: minimize loss\n", "", "goals: at least one goal is needed"),
-        ("time: 10m", "time: no", "toy.yaml:9: budget.time: a duration is like 90s, 10m or 1h30m, got 'no'"),
+        (
+            "time: 10m",
+            "time: no",
+            "toy.yaml:9: budget.time: a duration is like 90s, 10m or 1h30m, got 'no'",
+        ),
         ("time: 10m", "time: -3", "budget.time: a duration is like"),
         ("target: 0.5", "target: .nan", "budget.target: numbers must be finite"),
         ("stopper: none", "stopper: no", "stopper: unknown stopper 'no'"),
@@ -126,11 +160,23 @@ def test_a_wrong_override_is_named(tmp_path: Path, override: str, expected: str)
         ("workers: 2", "workers: two", "workers: a whole number is needed, got 'two'"),
         ("gpus: 0.5", "gpus: -1", "resources.gpus: 0 or more is needed, got -1"),
         ("seed: 3", "seed: 1.5", "seed: a whole number is needed, got 1.5"),
-        ("seed: 3", "suggester: baies", "suggester: unknown suggester 'baies': did you mean 'bayes'?"),
+        (
+            "seed: 3",
+            "suggester: baies",
+            "suggester: unknown suggester 'baies': did you mean 'bayes'?",
+        ),
         ("8e9", "8GB", "toy.yaml:8: constraints[0]: a constraint is 'METRIC <= NUMBER'"),
         ("high: 1e-1", "high: 1e-9", "toy.yaml:3: space.lr: low of 'lr' must not be above high"),
-        ("high: 512", "hihg: 512", "toy.yaml:4: space.batch_size.hihg: unknown key; did you mean 'high'?"),
-        ("{optimizer: sgd}", "{optimizer: sdg}", "space.momentum: when gives optimizer a value that it never has"),
+        (
+            "high: 512",
+            "hihg: 512",
+            "toy.yaml:4: space.batch_size.hihg: unknown key; did you mean 'high'?",
+        ),
+        (
+            "{optimizer: sgd}",
+            "{optimizer: sdg}",
+            "space.momentum: when gives optimizer a value that it never has",
+        ),
         ("low: 0.0, high: 0.99, ", "", "space.momentum: momentum needs low and high, or choices"),
         ("[sgd, adam]", "[sgd, sgd]", "choices of 'optimizer' must differ"),
         ("  optimizer", "  precison: auto\n  optimizer", "space.precison: unknown knob"),
@@ -145,13 +191,25 @@ def test_one_mistake_gets_one_message(tmp_path: Path, old: str, new: str, expect
 
 
 def test_every_mistake_of_a_file_is_told_at_once(tmp_path: Path) -> None:
-    text = TEXT.replace("high: 1e-1", "high: 1e-9").replace("minimize", "minimise").replace("trials: 1e1", "trails: 1")
+    text = (
+        TEXT.replace("high: 1e-1", "high: 1e-9")
+        .replace("minimize", "minimise")
+        .replace("trials: 1e1", "trails: 1")
+    )
     lines = message(tmp_path, text, "seed=x", "stopper=asa").splitlines()
     assert lines[0].startswith("5 errors in ")
-    assert [line.split(": ")[1] for line in lines[1:]] == ["space.lr", "goals", "budget.trails", "seed", "stopper"]
+    assert [line.split(": ")[1] for line in lines[1:]] == [
+        "space.lr",
+        "goals",
+        "budget.trails",
+        "seed",
+        "stopper",
+    ]
 
 
 def test_without_workload_and_objective_the_message_says_what_is_needed(tmp_path: Path) -> None:
-    assert "or a function of your own named with --objective FILE:NAME" in message(tmp_path, TEXT, objective=False)
+    assert "or a function of your own named with --objective FILE:NAME" in message(
+        tmp_path, TEXT, objective=False
+    )
     found = message(tmp_path, TEXT + "workload: translatoin\n", objective=False)
     assert "toy.yaml:14: workload: unknown workload 'translatoin'" in found

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from automl.config import load
 from automl.config.nodes import Problems
-from automl.config.reading import MAX_BYTES, MAX_DEPTH, read_bytes, read_file
 from automl.config.scalars import plain_scalar
+from automl.config.strict_yaml import MAX_BYTES, MAX_DEPTH, read_bytes, read_file
 from automl.errors import ConfigError, UsageError
 from search_spaces.hardware import Hardware
 
@@ -66,7 +66,20 @@ def test_a_plain_scalar_follows_yaml_1_2(text: str, value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["010", "-00", ".nan", ".NaN", ".inf", "-.INF", "+.inf", "1e999", "9" * 20, "9" * 5000, "-" + "9" * 19]
+    "text",
+    [
+        "010",
+        "-00",
+        ".nan",
+        ".NaN",
+        ".inf",
+        "-.INF",
+        "+.inf",
+        "1e999",
+        "9" * 20,
+        "9" * 5000,
+        "-" + "9" * 19,
+    ],
 )
 def test_an_ambiguous_or_endless_number_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"finite|leading zero|64 bits"):
@@ -74,7 +87,12 @@ def test_an_ambiguous_or_endless_number_is_refused(text: str) -> None:
 
 
 def test_a_quoted_scalar_is_text() -> None:
-    assert read("{a: '010', b: \"1e-3\", c: '.nan', d: ''}")[0] == {"a": "010", "b": "1e-3", "c": ".nan", "d": ""}
+    assert read("{a: '010', b: \"1e-3\", c: '.nan', d: ''}")[0] == {
+        "a": "010",
+        "b": "1e-3",
+        "c": ".nan",
+        "d": "",
+    }
 
 
 @pytest.mark.parametrize(
@@ -138,7 +156,12 @@ def test_all_errors_are_told_at_once_in_the_order_of_the_file() -> None:
     message = read("z: .inf\ny: *q\nx: !t 1\nz: 1\n")[1]
     lines = message.splitlines()
     assert lines[0] == "4 errors in f.yaml:"
-    assert [line.split(": ")[0].strip() for line in lines[1:]] == ["f.yaml:1", "f.yaml:2", "f.yaml:3", "f.yaml:4"]
+    assert [line.split(": ")[0].strip() for line in lines[1:]] == [
+        "f.yaml:1",
+        "f.yaml:2",
+        "f.yaml:3",
+        "f.yaml:4",
+    ]
 
 
 def test_of_very_many_errors_the_first_are_told_and_the_rest_counted() -> None:
@@ -163,14 +186,17 @@ def _encoded(parts: list[str]) -> bytes:
     return "".join(parts).encode("utf-8", "surrogatepass")
 
 
-WORDS = (
-    "name: x|space:|goals: |budget: |- |  |\n|: |[|]|{|}|auto|low: |1e-3|minimize loss|when: |choices: |&a|*a|!t |'|---"
-)
+WORDS = "name: x|space:|goals: |budget: |- |  |\n|: |[|]|{|}|auto|low: |1e-3|minimize loss|when: |choices: |&a|*a|!t |'|---"
 PIECES = st.sampled_from(WORDS.split("|"))
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.one_of(st.binary(max_size=200), st.lists(st.one_of(PIECES, st.text(max_size=3)), max_size=40).map(_encoded)))
+@given(
+    st.one_of(
+        st.binary(max_size=200),
+        st.lists(st.one_of(PIECES, st.text(max_size=3)), max_size=40).map(_encoded),
+    )
+)
 @example(b"\xef\xbb\xbf")
 def test_whatever_a_file_holds_it_is_a_configuration_or_a_clear_error(
     tmp_path_factory: pytest.TempPathFactory, raw: bytes
@@ -183,7 +209,9 @@ def test_whatever_a_file_holds_it_is_a_configuration_or_a_clear_error(
 
 @settings(max_examples=200, deadline=None)
 @given(st.text(max_size=40))
-def test_whatever_an_override_holds_it_is_set_or_told(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+def test_whatever_an_override_holds_it_is_set_or_told(
+    tmp_path_factory: pytest.TempPathFactory, text: str
+) -> None:
     path = tmp_path_factory.getbasetemp() / "good.yaml"
     path.write_text("space: {x: {low: 0.0, high: 1.0}}\ngoals: minimize loss\n")
     told = _error(path, text)

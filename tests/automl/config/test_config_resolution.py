@@ -9,9 +9,9 @@ import pytest
 from automl.config.declaration import Declaration
 from automl.config.nodes import Problems
 from automl.config.overrides import apply
-from automl.config.reading import read_text
 from automl.config.resolution import Resolution, split_constraints
 from automl.config.schema import validate
+from automl.config.strict_yaml import read_text
 from automl.errors import ConfigError
 from search_spaces import Choice, Float, Int, Space
 from search_spaces.expressions import Expression
@@ -34,7 +34,10 @@ TOY = Declaration(
     {parameter.name: parameter for parameter in PARAMETERS},
     (Expression("width % num_heads == 0"),),
     {"max_updates": 100},
-    {"precision": {"fp16": "this machine has no GPU"}, "bridge": {"nvlink": "this machine has no GPU"}},
+    {
+        "precision": {"fp16": "this machine has no GPU"},
+        "bridge": {"nvlink": "this machine has no GPU"},
+    },
 )
 
 
@@ -66,7 +69,13 @@ def test_exactly_what_is_named_is_tuned_and_the_rest_is_fixed_at_its_default() -
     assert repr(space.parameters["precision"]) == repr(PARAMETERS[0])
     rate = space.parameters["learning_rate"]
     assert isinstance(rate, Float)
-    assert (rate.low, rate.high, rate.log, rate.default, rate.affects) == (1e-5, 1, True, 1e-3, frozenset({"quality"}))
+    assert (rate.low, rate.high, rate.log, rate.default, rate.affects) == (
+        1e-5,
+        1,
+        True,
+        1e-3,
+        frozenset({"quality"}),
+    )
     assert len(space.parameters) == 2
     assert resolution.untuned() == {
         "parallelism": "single",
@@ -85,13 +94,18 @@ def test_what_is_fixed_is_not_tuned_by_auto() -> None:
 def test_choices_that_the_hardware_cannot_run_are_dropped_with_the_reason() -> None:
     space, resolution = resolve("space: {precision: [fp16, fp32], bridge: auto, width: auto}")
     assert list(space.parameters) == ["precision", "width"]
-    assert [(d.parameter, d.value) for d in resolution.dropped] == [("precision", "fp16"), ("bridge", None)]
+    assert [(d.parameter, d.value) for d in resolution.dropped] == [
+        ("precision", "fp16"),
+        ("bridge", None),
+    ]
     assert space.default() == {"precision": "fp32", "width": 128}
 
 
 def test_a_choice_that_runs_slowly_is_tried_only_where_it_is_asked_for() -> None:
     slow = Hardware(2, 8 << 30, slow={"fp16": "emulated"})
-    declaration = Declaration(slow, "toy", TOY.parameters, left_out={"precision": {"fp16": "emulated"}})
+    declaration = Declaration(
+        slow, "toy", TOY.parameters, left_out={"precision": {"fp16": "emulated"}}
+    )
     space, resolution = resolve("space: {precision: auto}", declaration=declaration)
     assert (space.size, [d.value for d in resolution.dropped]) == (2, ["fp16"])
     space, resolution = resolve("space: {precision: [fp16, fp32]}", declaration=declaration)
@@ -139,10 +153,15 @@ def test_a_condition_is_inherited_from_a_parent_that_is_not_tuned() -> None:
         ("num_heads: [2, 16]", Choice("num_heads", [2, 16], ordered=True, default=2)),
         ("optimizer: {default: sgd}", Choice("optimizer", ["sgd", "adam"], default="sgd")),
         ("width: {affects: speed}", Int("width", 32, 512, default=128, affects={"speed"})),
-        ("learning_rate: [1e-3, 1]", Choice("learning_rate", [1e-3, 1], ordered=True, default=1e-3, affects="quality")),
+        (
+            "learning_rate: [1e-3, 1]",
+            Choice("learning_rate", [1e-3, 1], ordered=True, default=1e-3, affects="quality"),
+        ),
     ],
 )
-def test_an_entry_fills_its_gaps_from_the_declaration(entry: str, expected: Float | Int | Choice) -> None:
+def test_an_entry_fills_its_gaps_from_the_declaration(
+    entry: str, expected: Float | Int | Choice
+) -> None:
     assert resolve(f"space: {{{entry}}}")[0].parameters[expected.name] == expected
 
 
@@ -152,17 +171,32 @@ def test_a_space_that_the_constraints_leave_empty_is_refused() -> None:
 
 
 def test_an_override_narrows_an_entry() -> None:
-    space, _ = resolve("space: {learning_rate: auto}", "space.learning_rate.low=1e-4", "space.precision=[fp32,bf16]")
-    assert repr(space.parameters["learning_rate"]).startswith("Float('learning_rate', 0.0001, 0.1, log=True")
+    space, _ = resolve(
+        "space: {learning_rate: auto}",
+        "space.learning_rate.low=1e-4",
+        "space.precision=[fp32,bf16]",
+    )
+    assert repr(space.parameters["learning_rate"]).startswith(
+        "Float('learning_rate', 0.0001, 0.1, log=True"
+    )
     assert "precision" in space.parameters
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("space: {precison: auto}", "f.yaml:1: space.precison: unknown knob; did you mean 'precision'?"),
-        ("space:\n  widht: [1]", "f.yaml:2: space.widht: unknown parameter of workload toy; did you mean 'width'?"),
-        ("space: {width: {low: 9, high: 3}}", "low of 'width' must not be above high, got low=9, high=3"),
+        (
+            "space: {precison: auto}",
+            "f.yaml:1: space.precison: unknown knob; did you mean 'precision'?",
+        ),
+        (
+            "space:\n  widht: [1]",
+            "f.yaml:2: space.widht: unknown parameter of workload toy; did you mean 'width'?",
+        ),
+        (
+            "space: {width: {low: 9, high: 3}}",
+            "low of 'width' must not be above high, got low=9, high=3",
+        ),
         ("space: {learning_rate: {low: 0}}", "must be above 0 on a log scale"),
         ("space: {width: 3}", "auto, a list of choices or {low, high"),
         ("space: {width: {low: 1.5}}", "low of 'width' must be an integer"),
@@ -176,12 +210,24 @@ def test_an_override_narrows_an_entry() -> None:
         ("space: {width: []}", "at least one value is needed"),
         ("space: {width: [[1]]}", "a number, text, true or false is needed, got [1]"),
         ("space: {precision: [fp17]}", "must be one of fp32, bf16, fp16, got 'fp17'"),
-        ("space: {precision: [fp16]}", "none of the choices of precision can run on this hardware (fp16: this machine"),
+        (
+            "space: {precision: [fp16]}",
+            "none of the choices of precision can run on this hardware (fp16: this machine",
+        ),
         ("space: {width: [a]}", "each choice of width must be a whole number, got 'a'"),
-        ("space: {ranks: auto}", "needs parallelism to be 'ddp', and parallelism is fixed at 'single'"),
-        ("space: {width: {when: {optimiser: sgd}}}", "unknown parameter 'optimiser'; did you mean 'optimizer'?"),
+        (
+            "space: {ranks: auto}",
+            "needs parallelism to be 'ddp', and parallelism is fixed at 'single'",
+        ),
+        (
+            "space: {width: {when: {optimiser: sgd}}}",
+            "unknown parameter 'optimiser'; did you mean 'optimizer'?",
+        ),
         ("space: {width: {default: 1}}", "the default of width must lie in [32, 512], got 1"),
-        ("space: {width: auto}\nfixed: {width: 3}", "f.yaml:2: fixed.width: width is also under space"),
+        (
+            "space: {width: auto}\nfixed: {width: 3}",
+            "f.yaml:2: fixed.width: width is also under space",
+        ),
         ("space: {}", "auto, or a mapping"),
         ("space:", "auto, or a mapping"),
         ("space: {bridge: auto}", "nothing is left to tune"),
@@ -196,7 +242,9 @@ def test_a_wrong_entry_is_told_with_its_path(text: str, message: str) -> None:
 
 def test_all_wrong_entries_are_told_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
-        resolve("space:\n  a: auto\n  width: {low: 9, high: 3}\n  precision: [fp17]\n  ranks: x\nseed: -1\n")
+        resolve(
+            "space:\n  a: auto\n  width: {low: 9, high: 3}\n  precision: [fp17]\n  ranks: x\nseed: -1\n"
+        )
     assert len(str(caught.value).splitlines()) == 6
 
 
@@ -212,7 +260,9 @@ def test_all_wrong_entries_are_told_at_once() -> None:
         ("max_update", 5, "unknown option of workload toy; did you mean 'max_updates'?"),
     ],
 )
-def test_fixed_values_are_checked_against_the_declaration(name: str, value: object, reason: str | None) -> None:
+def test_fixed_values_are_checked_against_the_declaration(
+    name: str, value: object, reason: str | None
+) -> None:
     assert TOY.refuse_fixed(name, value) == reason
 
 
@@ -226,20 +276,30 @@ def test_constraints_on_metrics_and_between_parameters_are_told_apart() -> None:
 def test_choices_that_what_is_fixed_rules_out_are_dropped_with_the_reason() -> None:
     rule = Expression("parallelism != 'ddp' or width >= 64")
     declaration = replace(TOY, constraints=(rule,), left_out={})
-    space, resolution = resolve("space: {parallelism: auto, ranks: auto}\nfixed: {width: 32}", declaration=declaration)
+    space, resolution = resolve(
+        "space: {parallelism: auto, ranks: auto}\nfixed: {width: 32}", declaration=declaration
+    )
     assert space.parameters["parallelism"].choices == ("single",)
-    assert [(d.parameter, d.value) for d in resolution.dropped] == [("parallelism", "ddp"), ("ranks", None)]
+    assert [(d.parameter, d.value) for d in resolution.dropped] == [
+        ("parallelism", "ddp"),
+        ("ranks", None),
+    ]
     assert resolution.dropped[0].reason == "width 32, and parallelism != 'ddp' or width >= 64"
-    space, resolution = resolve("space: {parallelism: auto}\nfixed: {width: 64}", declaration=declaration)
+    space, resolution = resolve(
+        "space: {parallelism: auto}\nfixed: {width: 64}", declaration=declaration
+    )
     assert space.parameters["parallelism"].choices == ("single", "ddp")
     assert not resolution.dropped
 
 
 @pytest.mark.parametrize(
-    "name", ["static_graph", "unused_parameters", "backend", "tensor_degree", "patience", "momentum"]
+    "name",
+    ["static_graph", "unused_parameters", "backend", "tensor_degree", "patience", "momentum"],
 )
 def test_options_of_the_trainer_and_the_strategies_can_be_fixed(name: str) -> None:
     hardware = Hardware(2, 8 << 30)
-    trained, other = (Declaration.of(WORKLOADS.get(one), hardware) for one in ("translation", "graph_embedding"))
+    trained, other = (
+        Declaration.of(WORKLOADS.get(one), hardware) for one in ("translation", "graph_embedding")
+    )
     assert trained.refuse_fixed(name, 2) is None
     assert "unknown option" in str(other.refuse_fixed(name, 2))

@@ -17,11 +17,11 @@ import pytest
 from objectives import make_spec, quick
 
 from automl import sweeps
+from automl.core.events import Begun, Noted, Proposed
+from automl.core.trial import TrialState
 from automl.errors import StoreError, UsageError
-from automl.events import Begun, Noted, Proposed
 from automl.ledger import Ledger, backup
-from automl.ledger.store import FILE_NAME
-from automl.trial import TrialState
+from automl.ledger.sql import FILE_NAME
 from workers.protocol import Report
 
 ROOT = Path(__file__).parents[3]
@@ -29,7 +29,7 @@ MOUNT = ["unshare", "--user", "--map-root-user", "--mount"]
 PRELUDE = """
 import os, pathlib, subprocess, sys
 from automl.errors import StoreError
-from automl.events import Noted, Proposed
+from automl.core.events import Noted, Proposed
 from automl.ledger import Ledger
 from objectives import make_spec, quick
 folder = pathlib.Path(sys.argv[1])
@@ -51,9 +51,14 @@ def in_a_mount(folder: Path, code: str) -> str:
     """Run a program that may mount file systems; what it printed."""
     if not can_mount():
         pytest.skip("this machine does not let a program mount a file system of its own (unshare)")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests" / "automl")])}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests" / "automl")]),
+    }
     command = [*MOUNT, sys.executable, "-c", PRELUDE + textwrap.dedent(code), str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, timeout=120)
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment, check=False, timeout=120
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -89,7 +94,10 @@ def test_a_full_disk_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None
     )
     lines = printed.splitlines()
     assert len(lines) == 2
-    assert all(line.endswith("ledger.sqlite3: the disk is full; what was recorded before is kept") for line in lines)
+    assert all(
+        line.endswith("ledger.sqlite3: the disk is full; what was recorded before is kept")
+        for line in lines
+    )
 
 
 def test_a_sweep_on_a_full_disk_ends_with_the_cause_and_can_be_resumed(tmp_path: Path) -> None:
@@ -171,14 +179,18 @@ def store(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_backup_of_a_finished_sweep_is_complete_and_the_message_says_how_to_use_it(store: Path) -> None:
+def test_the_backup_of_a_finished_sweep_is_complete_and_the_message_says_how_to_use_it(
+    store: Path,
+) -> None:
     trials = [repr(trial) for trial in Ledger.open(store).trials("test")]
     file = store / FILE_NAME
     file.write_bytes(file.read_bytes()[:5000])
     broken = file.read_bytes()
     with pytest.raises(StoreError, match="is damaged") as caught:
         Ledger.open(store, create=True).acquire("test")
-    assert f"is {store / 'backup' / FILE_NAME}: move {file}* away and copy it to {file}" in str(caught.value)
+    assert f"is {store / 'backup' / FILE_NAME}: move {file}* away and copy it to {file}" in str(
+        caught.value
+    )
     assert file.read_bytes() == broken
     (store / "away").mkdir()
     for path in store.glob(f"{FILE_NAME}*"):
@@ -205,7 +217,9 @@ def test_a_sweep_that_runs_is_backed_up(tmp_path: Path, monkeypatch: pytest.Monk
     assert [path.name for path in (tmp_path / "backup").iterdir()] == [FILE_NAME]
 
 
-def test_one_backup_at_a_time_and_the_next_one_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_backup_at_a_time_and_the_next_one_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begun: list[Path] = []
     go_on = threading.Event()
 
@@ -233,10 +247,14 @@ def test_a_backup_is_one_file_without_a_log_beside_it(store: Path) -> None:
     (store / "backup" / FILE_NAME).unlink()
     backup.back_up(store / FILE_NAME)
     header = (store / "backup" / FILE_NAME).read_bytes()[:20]
-    assert header[18:20] == b"\x01\x01", "SQLite's file format says whether a write-ahead log belongs to it"
+    assert header[18:20] == b"\x01\x01", (
+        "SQLite's file format says whether a write-ahead log belongs to it"
+    )
 
 
-def test_a_damaged_file_does_not_replace_a_good_backup(store: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_file_does_not_replace_a_good_backup(
+    store: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     good = (store / "backup" / FILE_NAME).read_bytes()
     file = store / FILE_NAME
     data = file.read_bytes()
@@ -248,7 +266,9 @@ def test_a_damaged_file_does_not_replace_a_good_backup(store: Path, caplog: pyte
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_whatever_bytes_are_damaged_there_is_no_other_error_than_ours(store: Path, tmp_path: Path, seed: int) -> None:
+def test_whatever_bytes_are_damaged_there_is_no_other_error_than_ours(
+    store: Path, tmp_path: Path, seed: int
+) -> None:
     """Bits turned, bytes zeroed and pages swapped, anywhere in the file."""
     rng = random.Random(seed)
     whole = (store / FILE_NAME).read_bytes()
@@ -279,7 +299,9 @@ def test_a_record_that_is_no_json_is_damage(store: Path) -> None:
         Ledger.open(store).trials("test")
 
 
-def test_symbolic_links_lead_nothing_out_of_the_store(store: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_symbolic_links_lead_nothing_out_of_the_store(
+    store: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     outside = tmp_path_factory.mktemp("outside")
     (outside / "precious").write_text("mine")
     folder = store / "sweeps" / "test"
@@ -310,8 +332,14 @@ def test_text_and_numbers_that_a_database_refuses(tmp_path: Path) -> None:
     ledger = Ledger.open(tmp_path, create=True)
     ledger.create_sweep(make_spec())
     ledger.acquire("test")
-    ledger.record("test", Proposed(0, {"lr": 0.1}, "a\0b\udcff"), Begun(0, 1), Noted("note", "\0\udcff", 0))
+    ledger.record(
+        "test", Proposed(0, {"lr": 0.1}, "a\0b\udcff"), Begun(0, 1), Noted("note", "\0\udcff", 0)
+    )
     ledger.record("test", Report(0, 1, 0, 2**63 - 1, {"\0\udcff": 1.0}, 0.0))
     kept = ledger.trials("test")[0]
-    assert (kept.source, kept.state, kept.reports[0].step) == ("a\\x00b\\udcff", TrialState.RUNNING, 2**63 - 1)
+    assert (kept.source, kept.state, kept.reports[0].step) == (
+        "a\\x00b\\udcff",
+        TrialState.RUNNING,
+        2**63 - 1,
+    )
     assert kept.metrics == {"\0\udcff": 1.0}

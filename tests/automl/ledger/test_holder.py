@@ -12,8 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from automl.ledger import Ledger, holder, ledger
-from automl.ledger.holder import FileLock, alive, process_started
+from automl.ledger import Ledger, ledger
+from automl.ledger import lease as holder
+from automl.ledger.lease import FileLock, alive, process_started
 
 HERE, ELSEWHERE = socket.gethostname(), "another.host"
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -48,10 +49,20 @@ def test_a_holder_on_this_host_is_a_process_that_began_then() -> None:
     assert not alive(HERE, pid, began - 2.5, 0.0)
 
 
-@pytest.mark.parametrize(("age", "lives"), [(10.0, True), (59.9, True), (60.0, False), (-4.9, True), (-5.0, False)])
-def test_a_holder_on_another_host_is_judged_by_its_last_sign_of_life(age: float, lives: bool) -> None:
+@pytest.mark.parametrize(
+    ("age", "lives"), [(10.0, True), (59.9, True), (60.0, False), (-4.9, True), (-5.0, False)]
+)
+def test_a_holder_on_another_host_is_judged_by_its_last_sign_of_life(
+    age: float, lives: bool
+) -> None:
     assert alive(ELSEWHERE, 1, None, age) is lives
-    row = {"host": ELSEWHERE, "pid": 1, "process_started": None, "now": 1000.0, "heartbeat": 1000.0 - age}
+    row = {
+        "host": ELSEWHERE,
+        "pid": 1,
+        "process_started": None,
+        "now": 1000.0,
+        "heartbeat": 1000.0 - age,
+    }
     assert ledger._is_alive(row) is lives
 
 

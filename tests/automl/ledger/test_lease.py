@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from objectives import make_spec
 
+from automl.core.events import Proposed
 from automl.errors import StoreError, UsageError
-from automl.events import Proposed
 from automl.ledger import Ledger
 from automl.ledger import ledger as module
-from automl.ledger.holder import FileLock
+from automl.ledger.lease import FileLock
 from automl.ledger.schema import HOLDERS
 
 
@@ -39,7 +39,9 @@ def change(ledger: Ledger, **values: Any) -> None:
 def test_a_holder_that_lives_is_named(stores: tuple[Ledger, Ledger]) -> None:
     first, second = stores
     first.acquire("test")
-    with pytest.raises(StoreError, match=f"held by process {os.getpid()} on {socket.gethostname()}"):
+    with pytest.raises(
+        StoreError, match=f"held by process {os.getpid()} on {socket.gethostname()}"
+    ):
         second.acquire("test")
     change(first, host="elsewhere")
     with pytest.raises(StoreError, match="on elsewhere"):
@@ -64,7 +66,9 @@ def test_a_dead_process_of_this_host_needs_no_watching(
     second.acquire("test")
 
 
-def test_one_that_should_be_dead_is_watched_for_a_sign_of_life(stores: tuple[Ledger, Ledger]) -> None:
+def test_one_that_should_be_dead_is_watched_for_a_sign_of_life(
+    stores: tuple[Ledger, Ledger],
+) -> None:
     first, second = stores
     recorder = first.acquire("test")
     change(first, host="elsewhere", heartbeat=time.time() - 3600)

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from automl.core.events import Begun, Ended, Moved, Noted, Proposed, fold
+from automl.core.goals import Constraint, Goal
+from automl.core.spec import Budget, Resources, SweepSpec
+from automl.core.trial import Trial, TrialState
 from automl.errors import StoreError, UsageError
-from automl.events import Begun, Ended, Moved, Noted, Proposed, fold
-from automl.goals import Constraint, Goal
 from automl.ledger import Ledger
-from automl.ledger.store import FILE_NAME
-from automl.spec import Budget, Resources, SweepSpec
-from automl.trial import Trial, TrialState
+from automl.ledger.sql import FILE_NAME
 from search_spaces import Choice, Float, Space
 from workers.protocol import Ending, Outcome, Report, Started
 
@@ -48,7 +48,9 @@ def events_of_a_trial(number: int) -> list:
         Report(number, 1, 0, 10, {"loss": math.nan, "bleu": 1.5}, 0.5),
         Report(number, 1, 1, 20, {"loss": -math.inf, "bleu": 2.5}, 1.0),
         Ended(
-            Outcome(number, 1, Ending.COMPLETED, {"chrf": 1 / 3}, seconds=2.0, peak_memory_bytes=2**40),
+            Outcome(
+                number, 1, Ending.COMPLETED, {"chrf": 1 / 3}, seconds=2.0, peak_memory_bytes=2**40
+            ),
             TrialState.COMPLETED,
             at=3.5,
         ),
@@ -64,7 +66,9 @@ def test_a_sweep_is_read_back_as_it_was_written(ledger: Ledger, tmp_path: Path) 
     assert ledger.create_sweep(make_spec(), environment) == "nmt"
     recorder = ledger.acquire("nmt")
     events = [event for number in range(3) for event in events_of_a_trial(number)]
-    ledger.record("nmt", *events, Noted("stop", "hopeless", 1), Proposed(3, {"lr": 1e-3}, "default"))
+    ledger.record(
+        "nmt", *events, Noted("stop", "hopeless", 1), Proposed(3, {"lr": 1e-3}, "default")
+    )
 
     other = Ledger.open(tmp_path, readonly=True)
     assert repr(other.trials("nmt")) == repr(recorder.trials)
@@ -130,7 +134,9 @@ def test_a_name_in_use_gets_a_number_or_is_refused(ledger: Ledger) -> None:
     assert len(ledger.sweeps()) == 5
 
 
-@pytest.mark.parametrize("name", ["", "../x", "a/b", "-a", "a\n", "a\0", ".a", "x" * 65, "a b", "‮abc", "ä"])
+@pytest.mark.parametrize(
+    "name", ["", "../x", "a/b", "-a", "a\n", "a\0", ".a", "x" * 65, "a b", "‮abc", "ä"]
+)
 def test_a_name_that_could_leave_its_folder_is_refused(ledger: Ledger, name: str) -> None:
     with pytest.raises(UsageError, match="a sweep's name is"):
         ledger.create_sweep(make_spec(name))
@@ -142,7 +148,9 @@ def test_an_unknown_sweep_names_the_nearest(ledger: Ledger) -> None:
         ledger.trials("ntm")
 
 
-def test_a_second_controller_is_refused_until_the_first_lets_go(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_second_controller_is_refused_until_the_first_lets_go(
+    ledger: Ledger, tmp_path: Path
+) -> None:
     ledger.create_sweep(make_spec())
     ledger.acquire("nmt")
     other = Ledger.open(tmp_path)
@@ -159,7 +167,9 @@ def test_a_controller_that_was_replaced_cannot_write(tmp_path: Path) -> None:
     ledger = Ledger.open(tmp_path, create=True)
     ledger.create_sweep(make_spec())
     recorder = ledger.acquire("nmt")
-    with sqlite3.connect(tmp_path / FILE_NAME) as connection:  # as a lease that ran out elsewhere would
+    with sqlite3.connect(
+        tmp_path / FILE_NAME
+    ) as connection:  # as a lease that ran out elsewhere would
         connection.execute("UPDATE holders SET fence = fence + 1")
     recorder.apply(Proposed(0, {}, "bayes"))
     with pytest.raises(StoreError, match="another controller has taken the sweep over"):
@@ -326,7 +336,7 @@ def test_an_attempt_lost_with_its_controller_has_its_seconds(ledger: Ledger) -> 
 
 def test_reading_imports_neither_torch_nor_ray() -> None:
     code = (
-        "import sys, automl.ledger, automl.snapshot, automl;"
+        "import sys, automl.ledger, automl.core.snapshot, automl;"
         "print([m for m in ('torch','ray','pandas','optuna','ax','botorch') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

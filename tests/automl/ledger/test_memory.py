@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from objectives import make_spec
 
+from automl.core.events import Begun, Ended, Noted, Proposed
+from automl.core.spec import Budget
+from automl.core.trial import TrialState
 from automl.errors import UsageError
-from automl.events import Begun, Ended, Noted, Proposed
 from automl.ledger import Ledger
 from automl.ledger.memory import MemoryLedger
-from automl.spec import Budget
-from automl.trial import TrialState
 from workers.protocol import Ending, Outcome, Report
 
 EVENTS = [
@@ -22,7 +22,9 @@ EVENTS = [
     Begun(0, 1, 2.5),
     Report(0, 1, 0, 1, {"loss": 1.0}, 1.0),
     Noted("fallback", "nothing"),
-    Ended(Outcome(0, 1, Ending.COMPLETED, {"loss": 0.5}, seconds=2.0), TrialState.COMPLETED, at=4.5),
+    Ended(
+        Outcome(0, 1, Ending.COMPLETED, {"loss": 0.5}, seconds=2.0), TrialState.COMPLETED, at=4.5
+    ),
 ]
 
 
@@ -41,10 +43,17 @@ def test_it_keeps_what_is_committed(kind: str, tmp_path: Path) -> None:
     assert recorder.uncommitted == 0
     ledger.record("test", *EVENTS[2:])
     found = ledger.snapshot("test")
-    assert (found.state, found.seconds, found.sweep, found.goals) == ("running", 3.0, "test", make_spec().goals)
+    assert (found.state, found.seconds, found.sweep, found.goals) == (
+        "running",
+        3.0,
+        "test",
+        make_spec().goals,
+    )
     assert [trial.metrics["loss"] for trial in found.trials] == [0.5]
     assert [len(trial.reports) for trial in ledger.trials("test")] == [1]
-    assert list(ledger.events("test")) == [event for event in EVENTS if not isinstance(event, Report)]
+    assert list(ledger.events("test")) == [
+        event for event in EVENTS if not isinstance(event, Report)
+    ]
     assert recorder.wishes(look=True) == ledger.wishes("test") == []
     assert recorder.fulfilled() == set()
     recorder.commit(state="finished")

@@ -15,13 +15,14 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from automl.core.trial import Trial
 from automl.errors import StoreError
-from automl.ledger import Ledger, migrations, store
-from automl.ledger.codec import dumps, trial_row
-from automl.ledger.holder import FileLock, process_started
+from automl.ledger import Ledger, migrations
+from automl.ledger import sql as store
+from automl.ledger.lease import FileLock, process_started
+from automl.ledger.rows import dumps, trial_row
 from automl.ledger.schema import METADATA, VERSION
-from automl.ledger.store import FILE_NAME
-from automl.trial import Trial
+from automl.ledger.sql import FILE_NAME
 
 RELEASED = Path(__file__).parent / "released"
 OLDER = [file for file in sorted(RELEASED.glob("v*.sqlite3")) if file.stem != f"v{VERSION}"]
@@ -38,7 +39,9 @@ def check_content(ledger: Ledger, released: Path) -> None:
     for sweep, trials in expected.items():
         found = [plain(trial) for trial in ledger.trials(sweep)]
         # a field that came later has its default
-        assert [{key: row[key] for key in old} for row, old in zip(found, trials, strict=True)] == trials
+        assert [
+            {key: row[key] for key in old} for row, old in zip(found, trials, strict=True)
+        ] == trials
         assert ledger.spec(sweep).budget.trials == 12
     assert ledger.environment("nmt")["git_commit"] == "abc"
     assert ledger.snapshot("nmt").state == "interrupted"
@@ -47,7 +50,10 @@ def check_content(ledger: Ledger, released: Path) -> None:
 
 def columns(file: Path) -> dict[str, Any]:
     with closing(sqlite3.connect(file)) as connection:
-        return {t: connection.execute(f"PRAGMA table_info({t})").fetchall() for t in sorted(METADATA.tables)}
+        return {
+            t: connection.execute(f"PRAGMA table_info({t})").fetchall()
+            for t in sorted(METADATA.tables)
+        }
 
 
 @pytest.fixture(params=OLDER, ids=lambda file: file.stem)
@@ -58,7 +64,9 @@ def released(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def test_a_file_of_every_schema_is_kept() -> None:
-    assert [int(file.stem[1:]) for file in sorted(RELEASED.glob("v*.sqlite3"))] == list(range(1, VERSION + 1))
+    assert [int(file.stem[1:]) for file in sorted(RELEASED.glob("v*.sqlite3"))] == list(
+        range(1, VERSION + 1)
+    )
 
 
 def test_the_newest_of_them_is_of_today(tmp_path: Path) -> None:
@@ -106,11 +114,15 @@ def test_a_migration_that_fails_leaves_the_file_as_it_was(
     assert {path.name for path in tmp_path.iterdir()} == {FILE_NAME, ".migration.lock", "backup"}
 
 
-def test_a_sweep_that_an_older_release_still_runs_keeps_its_file(released: Path, tmp_path: Path) -> None:
+def test_a_sweep_that_an_older_release_still_runs_keeps_its_file(
+    released: Path, tmp_path: Path
+) -> None:
     with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection, connection:
         connection.execute("UPDATE sweeps SET state = 'running' WHERE name = 'nmt'")
         values = (os.uname().nodename, os.getpid(), process_started(os.getpid()))
-        connection.execute("UPDATE holders SET held = 1, host = ?, pid = ?, process_started = ?", values)
+        connection.execute(
+            "UPDATE holders SET held = 1, host = ?, pid = ?, process_started = ?", values
+        )
     with pytest.raises(StoreError, match=rf"process {os.getpid()} on .* still runs a sweep in it"):
         Ledger.open(tmp_path)
     assert Ledger.open(tmp_path, readonly=True).snapshot("nmt").state == "running"
@@ -147,16 +159,22 @@ def test_a_newer_file_is_refused(tmp_path: Path) -> None:
         connection.execute(f"UPDATE meta SET value = '{VERSION + 1}'")
     before = (tmp_path / FILE_NAME).read_bytes()
     for readonly in (True, False):
-        with pytest.raises(StoreError, match=f"schema version {VERSION + 1}, this automl knows up to {VERSION}"):
+        with pytest.raises(
+            StoreError, match=f"schema version {VERSION + 1}, this automl knows up to {VERSION}"
+        ):
             Ledger.open(tmp_path, readonly=readonly)
     assert (tmp_path / FILE_NAME).read_bytes() == before
 
 
-def test_a_controller_on_another_host_keeps_its_file_while_it_lives(released: Path, tmp_path: Path) -> None:
+def test_a_controller_on_another_host_keeps_its_file_while_it_lives(
+    released: Path, tmp_path: Path
+) -> None:
     def held(beat: float) -> None:
         with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection, connection:
             connection.execute("UPDATE sweeps SET state = 'running' WHERE name = 'nmt'")
-            connection.execute("UPDATE holders SET held = 1, host = 'elsewhere', heartbeat = ?", [beat])
+            connection.execute(
+                "UPDATE holders SET held = 1, host = 'elsewhere', heartbeat = ?", [beat]
+            )
 
     held(time.time())
     with pytest.raises(StoreError, match="on elsewhere still runs a sweep in it"):
@@ -170,9 +188,12 @@ def test_the_tables_of_a_server_are_migrated_in_place(released: Path, tmp_path: 
     engine = store._sqlite_engine(f"sqlite:///{tmp_path / FILE_NAME}", sa.pool.NullPool)
     with engine.execution_options(write=True).begin() as connection:
         connection.execute(
-            sa.text("UPDATE holders SET held = 1, host = 'elsewhere', heartbeat = :beat"), {"beat": time.time()}
+            sa.text("UPDATE holders SET held = 1, host = 'elsewhere', heartbeat = :beat"),
+            {"beat": time.time()},
         )
-    with pytest.raises(StoreError, match=r"name: its schema is older, and process .* on elsewhere still runs"):
+    with pytest.raises(
+        StoreError, match=r"name: its schema is older, and process .* on elsewhere still runs"
+    ):
         migrations.upgrade_server(engine, "name")
     with engine.execution_options(write=True).begin() as connection:
         connection.execute(sa.text("UPDATE holders SET heartbeat = heartbeat - 3600"))
@@ -187,7 +208,9 @@ def test_the_tables_of_a_server_are_migrated_in_place(released: Path, tmp_path: 
     migrations.upgrade_server(engine, "name")
 
 
-def test_who_migrates_is_waited_for_as_long_as_it_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_migrates_is_waited_for_as_long_as_it_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lock, mine = FileLock(tmp_path / "lock"), FileLock(tmp_path / "lock")
     assert lock.acquire()
     timer = threading.Timer(0.2, lock.release)

@@ -17,13 +17,14 @@ import sqlalchemy as sa
 from objectives import loss_of, make_spec, quick
 
 from automl import sweeps
+from automl.core.events import Begun, Noted, Proposed, Wished
+from automl.core.trial import TrialState
 from automl.errors import StoreError
-from automl.events import Begun, Noted, Proposed, Wished
-from automl.ledger import Ledger, store
+from automl.ledger import Ledger
 from automl.ledger import ledger as ledger_module
+from automl.ledger import sql as store
 from automl.ledger.recorder import Recorder
 from automl.ledger.schema import HOLDERS
-from automl.trial import TrialState
 from workers.context import Context
 from workers.protocol import Report
 
@@ -91,7 +92,9 @@ def hold_elsewhere(url: str) -> subprocess.Popen[str]:
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", code, url]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    child = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
     assert child.stdout is not None
     assert child.stdout.readline() == "held\n"
     return child
@@ -102,7 +105,9 @@ def test_a_second_controller_is_refused_until_the_first_is_dead(url: str) -> Non
     ledger.create_sweep(make_spec())
     child = hold_elsewhere(url)
     try:
-        with pytest.raises(StoreError, match=f"held by process {child.pid} on {os.uname().nodename}"):
+        with pytest.raises(
+            StoreError, match=f"held by process {child.pid} on {os.uname().nodename}"
+        ):
             ledger.acquire("test")
         assert ledger.snapshot("test").state == "running"
     finally:
@@ -190,7 +195,10 @@ def test_tables_that_many_create_at_once_are_there_once(server: postgres.Server,
         Ledger.open(url, create=True).create_sweep(make_spec())
 
     each([create] * 8)
-    assert [info.name for info in Ledger.open(url).sweeps()] == ["test", *(f"test-{i}" for i in range(2, 9))]
+    assert [info.name for info in Ledger.open(url).sweeps()] == [
+        "test",
+        *(f"test-{i}" for i in range(2, 9)),
+    ]
 
 
 def each(actions: list[Callable[[], Any]]) -> None:
@@ -212,7 +220,9 @@ def each(actions: list[Callable[[], Any]]) -> None:
         raise errors[0]
 
 
-def test_a_server_that_is_restarted_again_and_again_costs_a_sweep_nothing(server: postgres.Server, url: str) -> None:
+def test_a_server_that_is_restarted_again_and_again_costs_a_sweep_nothing(
+    server: postgres.Server, url: str
+) -> None:
     """Restarted as by a crash while a sweep commits several times for each of its reports."""
     spec = make_spec(trials=6)
     ledger = Ledger.open(url, create=True)
@@ -253,11 +263,15 @@ def test_a_server_that_is_restarted_again_and_again_costs_a_sweep_nothing(server
 
 
 READS: dict[str, Callable[[Ledger, Recorder], Any]] = {
-    "wishes": lambda ledger, recorder: [wish.kind for _, wish in recorder.wishes(look=True)] == ["enqueue"],
+    "wishes": lambda ledger, recorder: (
+        [wish.kind for _, wish in recorder.wishes(look=True)] == ["enqueue"]
+    ),
     "fulfilled": lambda ledger, recorder: recorder.fulfilled() == set(),
     "begun": lambda ledger, recorder: recorder.begun(recorder.trials[0]) > 0,
     "snapshot": lambda ledger, recorder: ledger.snapshot("test").state == "running",
-    "events": lambda ledger, recorder: any(isinstance(event, Begun) for event in ledger.events("test")),
+    "events": lambda ledger, recorder: any(
+        isinstance(event, Begun) for event in ledger.events("test")
+    ),
 }
 
 
@@ -294,7 +308,9 @@ def test_a_commit_whose_answer_is_lost_is_not_made_twice(url: str) -> None:
             connection.connection.dbapi_connection.commit()  # type: ignore[union-attr]
             if lost < 3:
                 lost += 1
-                raise sa.exc.OperationalError("COMMIT", {}, ConnectionError("connection lost"), None)
+                raise sa.exc.OperationalError(
+                    "COMMIT", {}, ConnectionError("connection lost"), None
+                )
 
     sa.event.listen(ledger._engine, "commit", lose)
     recorder.apply(Proposed(0, {"lr": 0.1}, "bayes"))

@@ -11,12 +11,12 @@ import pytest
 import sqlalchemy as sa
 from objectives import make_spec
 
+from automl.core.events import Begun, Ended, Moved, Noted, Proposed
+from automl.core.trial import TrialState
 from automl.errors import StoreError
-from automl.events import Begun, Ended, Moved, Noted, Proposed
 from automl.ledger import Ledger
 from automl.ledger.recorder import Recorder
 from automl.ledger.schema import ATTEMPTS, EVENTS, HOLDERS, REPORTS, SWEEPS
-from automl.trial import TrialState
 from workers.protocol import Ending, Outcome, Report, Started
 
 
@@ -37,10 +37,22 @@ def test_each_attempt_has_a_row_that_says_how_it_went(ledger: Ledger) -> None:
     assert recorder.trials == []
     ledger.record("test", Proposed(0, {"lr": 0.1}, "bayes"), Begun(0, 1, 1.5))
     ledger.record("test", Started(0, 1, "host:7\0"))
-    crash = Outcome(0, 1, Ending.FAILED, failure="crashed", message="signal 9\0", seconds=2.0, peak_memory_bytes=5)
+    crash = Outcome(
+        0,
+        1,
+        Ending.FAILED,
+        failure="crashed",
+        message="signal 9\0",
+        seconds=2.0,
+        peak_memory_bytes=5,
+    )
     ledger.record("test", Ended(crash, TrialState.WAITING, at=3.5), Begun(0, 2, 4.5))
     assert recorder.begun(recorder.trials[0]) == 4.5
-    ledger.record("test", Moved(0, TrialState.INTERRUPTED, "lost\0", 6.0, seconds=1.0), Moved(0, TrialState.WAITING))
+    ledger.record(
+        "test",
+        Moved(0, TrialState.INTERRUPTED, "lost\0", 6.0, seconds=1.0),
+        Moved(0, TrialState.WAITING),
+    )
     ledger.record("test", Begun(0, 3, 7.0), Report(0, 3, 0, 1, {"loss": 1.0}, 1.0))
     done = Outcome(0, 3, Ending.COMPLETED, {"loss": 1.0}, seconds=3.0)
     ledger.record("test", Ended(done, TrialState.FAILED, "non_finite", "no", at=9.0))
@@ -50,12 +62,19 @@ def test_each_attempt_has_a_row_that_says_how_it_went(ledger: Ledger) -> None:
         "attempt": 1, "worker": "host:7\\x00", "begun": 1.5, "ended": 3.5, "ending": "failed", "failure": "crashed",
         "message": "signal 9\\x00", "seconds": 2.0, "peak_memory_bytes": 5,
     }  # fmt: skip
-    lost = {key: second[key] for key in ("attempt", "begun", "ended", "ending", "failure", "message", "seconds")}
+    lost = {
+        key: second[key]
+        for key in ("attempt", "begun", "ended", "ending", "failure", "message", "seconds")
+    }
     assert lost == {
         "attempt": 2, "begun": 4.5, "ended": 6.0, "ending": "lost", "failure": None, "message": "lost\\x00",
         "seconds": 1.0,
     }  # fmt: skip
-    assert (third["ending"], third["failure"], third["message"]) == ("completed", "non_finite", "no")
+    assert (third["ending"], third["failure"], third["message"]) == (
+        "completed",
+        "non_finite",
+        "no",
+    )
     assert [row["kind"] for row in rows(ledger, EVENTS)] == [
         "Proposed", "Begun", "Started", "Ended", "Begun", "Moved", "Moved", "Begun", "Ended",
     ]  # fmt: skip
@@ -77,7 +96,12 @@ def test_nothing_is_written_before_the_commit_and_all_of_it_once(ledger: Ledger)
     assert len(rows(ledger, EVENTS)) == 1
     (sweep,), (holder,) = rows(ledger, SWEEPS), rows(ledger, HOLDERS)
     assert (sweep["seconds"], sweep["state"]) == (3.0, "finished")
-    assert (holder["commits"], holder["status"], holder["held"], holder["fence"]) == (2, '{"busy_slots":"inf"}', 1, 1)
+    assert (holder["commits"], holder["status"], holder["held"], holder["fence"]) == (
+        2,
+        '{"busy_slots":"inf"}',
+        1,
+        1,
+    )
     ledger.release("test")
     ledger.acquire("test")
     (holder,) = rows(ledger, HOLDERS)
@@ -98,9 +122,13 @@ def test_each_sweep_has_its_own_attempts_and_notes(ledger: Ledger) -> None:
     ledger.create_sweep(make_spec())
     for name, begun in (("test", 1.5), ("test-2", 7.5)):
         recorder = ledger.acquire(name)
-        ledger.record(name, Proposed(0, {"lr": 0.1}, "bayes"), Begun(0, 1, begun), Noted("fallback", name))
+        ledger.record(
+            name, Proposed(0, {"lr": 0.1}, "bayes"), Begun(0, 1, begun), Noted("fallback", name)
+        )
         assert recorder.begun(recorder.trials[0]) == begun
-        assert [event.message for event in ledger.events(name) if isinstance(event, Noted)] == [name]
+        assert [event.message for event in ledger.events(name) if isinstance(event, Noted)] == [
+            name
+        ]
 
 
 def test_a_commit_whose_answer_was_lost_is_made_once(ledger: Ledger) -> None:

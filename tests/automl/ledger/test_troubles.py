@@ -14,10 +14,13 @@ import sqlalchemy as sa
 from objectives import make_spec
 
 from automl.errors import StoreError
-from automl.ledger import Ledger, store, trouble
+from automl.ledger import Ledger, trouble
+from automl.ledger import sql as store
 
 
-def test_a_store_is_a_folder_a_file_a_server_or_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_is_a_folder_a_file_a_server_or_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "s" / "ledger.sqlite3"
     assert store.locate("s") == (f"sqlite:///{file}", file, tmp_path / "s")
@@ -27,7 +30,10 @@ def test_a_store_is_a_folder_a_file_a_server_or_memory(tmp_path: Path, monkeypat
     server = "postgresql+psycopg://host/name"
     assert store.locate("postgresql://host/name") == (server, None, tmp_path / ".automl")
     assert store.locate("mysql+pymysql://host/name")[0] == "mysql+pymysql://host/name"
-    assert store.locate("postgresql://me:secret@host/name")[0] == "postgresql+psycopg://me:secret@host/name"
+    assert (
+        store.locate("postgresql://me:secret@host/name")[0]
+        == "postgresql+psycopg://me:secret@host/name"
+    )
     for look in (store.locate, lambda name: store.open_engine(name, create=True, readonly=False)):
         with pytest.raises(StoreError, match="must have no NUL"):
             look("a\0b")
@@ -58,7 +64,9 @@ def test_a_password_in_a_url_is_seen_and_never_shown(url: str, found: bool) -> N
 def test_what_is_no_url_is_told_without_repeating_it(url: str) -> None:
     with pytest.raises(StoreError) as caught:
         store.open_engine(url, create=True, readonly=False)
-    assert "must be a folder or a database URL" in str(caught.value) or "nothing" in str(caught.value)
+    assert "must be a folder or a database URL" in str(caught.value) or "nothing" in str(
+        caught.value
+    )
 
 
 def test_a_kind_of_store_whose_package_is_missing_is_told() -> None:
@@ -69,13 +77,19 @@ def test_a_kind_of_store_whose_package_is_missing_is_told() -> None:
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ("database disk image is malformed", r"the file is damaged \(database disk image is malformed\).*no backup"),
+        (
+            "database disk image is malformed",
+            r"the file is damaged \(database disk image is malformed\).*no backup",
+        ),
         ("file is not a database", "the file is damaged"),
         ("database is locked", "locked by another process for more than 30 s"),
         ("the server is busy", "locked by another process"),
         ("database or disk is full", "the disk is full; what was recorded before is kept"),
         ("disk I/O error", r"cannot be read or written \(disk I/O error\)"),
-        ("attempt to write a readonly database", "cannot be written to, the file or its folder is read-only"),
+        (
+            "attempt to write a readonly database",
+            "cannot be written to, the file or its folder is read-only",
+        ),
         ("  something else ", "^store: something else$"),
     ],
 )
@@ -89,7 +103,10 @@ def test_errors_of_files_and_records_are_the_stores() -> None:
         raise OSError(28, "No space left on device")
     with pytest.raises(StoreError, match="text that cannot be read"), trouble.translated("store"):
         b"\xff".decode()
-    with pytest.raises(StoreError, match="a record cannot be read: KeyError: 'loss'"), trouble.decoding("store"):
+    with (
+        pytest.raises(StoreError, match="a record cannot be read: KeyError: 'loss'"),
+        trouble.decoding("store"),
+    ):
         _ = {}["loss"]
     with pytest.raises(StoreError, match=r"^mine$"), trouble.decoding("store"):
         raise StoreError("mine")
@@ -99,7 +116,9 @@ def test_a_damaged_store_names_its_backup(tmp_path: Path) -> None:
     file = tmp_path / "ledger.sqlite3"
     kept = tmp_path / "backup" / "ledger.sqlite3"
     assert trouble.backup_of(file) == kept
-    assert str(trouble.damaged(str(file), "why")).endswith("(why). It was left as it is; there is no backup")
+    assert str(trouble.damaged(str(file), "why")).endswith(
+        "(why). It was left as it is; there is no backup"
+    )
     kept.parent.mkdir()
     kept.touch()
     told = str(trouble.damaged(str(file), "why"))
@@ -129,11 +148,18 @@ class Lost(Exception):
 def test_only_what_passes_by_itself_is_tried_again(code: str | None, waited_for: bool) -> None:
     assert trouble.passing(sa.exc.OperationalError("", {}, Lost(code))) is waited_for
     assert not trouble.passing(sa.exc.ProgrammingError("", {}, Lost(code)))
-    assert trouble.passing(sa.exc.ProgrammingError("", {}, Lost(code), connection_invalidated=True)) is waited_for
-    assert not trouble.passing(sa.exc.OperationalError("", {}, sqlite3.OperationalError("database is locked")))
+    assert (
+        trouble.passing(sa.exc.ProgrammingError("", {}, Lost(code), connection_invalidated=True))
+        is waited_for
+    )
+    assert not trouble.passing(
+        sa.exc.OperationalError("", {}, sqlite3.OperationalError("database is locked"))
+    )
 
 
-def test_it_is_tried_again_until_it_works_or_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_tried_again_until_it_works_or_the_time_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     now: list[float] = [0.0]
     monkeypatch.setattr(trouble.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(trouble.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
@@ -175,11 +201,15 @@ def test_a_schema_version_that_is_no_number_is_damage(tmp_path: Path) -> None:
         Ledger.open(tmp_path)
 
 
-def test_a_database_that_cannot_be_read_is_not_taken_for_one_without_a_ledger(tmp_path: Path) -> None:
+def test_a_database_that_cannot_be_read_is_not_taken_for_one_without_a_ledger(
+    tmp_path: Path,
+) -> None:
     with closing(sqlite3.connect(tmp_path / "busy.db", isolation_level=None)) as busy:
         busy.execute("BEGIN EXCLUSIVE")
         with pytest.raises(sa.exc.OperationalError, match="locked"):
-            store._version(sa.create_engine(f"sqlite:///{tmp_path}/busy.db", connect_args={"timeout": 0.1}))
+            store._version(
+                sa.create_engine(f"sqlite:///{tmp_path}/busy.db", connect_args={"timeout": 0.1})
+            )
     assert store._version(sa.create_engine(f"sqlite:///{tmp_path}/new.db")) is None
     assert store.is_ledger(f"sqlite:///{tmp_path}/new.db") is False
     Ledger.open(tmp_path / "deep" / "deeper", create=True).close()
@@ -202,12 +232,17 @@ def test_what_cannot_be_written_is_read_without_side_files(
     writable = {path for name, path in (("file", file), ("folder", tmp_path)) if name in allowed}
     monkeypatch.setattr(store.os, "access", lambda path, mode: path in writable)
     if len(allowed) == 2:
-        assert [store._mode(file, readonly) for readonly in (False, True)] == ["mode=rw&", "mode=ro&"]
+        assert [store._mode(file, readonly) for readonly in (False, True)] == [
+            "mode=rw&",
+            "mode=ro&",
+        ]
     else:
         assert store._mode(file, False) == ("mode=ro&" if logged else "mode=ro&immutable=1&")
 
 
-@pytest.mark.parametrize("make", [lambda: store._sqlite_engine("sqlite://", sa.pool.StaticPool), store._server_engine])
+@pytest.mark.parametrize(
+    "make", [lambda: store._sqlite_engine("sqlite://", sa.pool.StaticPool), store._server_engine]
+)
 def test_what_was_to_be_written_is_in_no_error(make: Callable[..., sa.Engine]) -> None:
     engine = make("sqlite://") if make is store._server_engine else make()
     with engine.connect() as connection, pytest.raises(sa.exc.OperationalError) as caught:
@@ -216,18 +251,27 @@ def test_what_was_to_be_written_is_in_no_error(make: Callable[..., sa.Engine]) -
     assert "hush" not in str(caught.value)
 
 
-def test_a_writer_takes_the_lock_as_it_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_takes_the_lock_as_it_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(trouble, "BUSY_SECONDS", 0.1)
-    one, two = (store._sqlite_engine(f"sqlite:///{tmp_path}/x.db", sa.pool.NullPool) for _ in range(2))
+    one, two = (
+        store._sqlite_engine(f"sqlite:///{tmp_path}/x.db", sa.pool.NullPool) for _ in range(2)
+    )
     with one.execution_options(write=True).begin() as connection:
         assert connection.connection.dbapi_connection.isolation_level is None  # type: ignore[union-attr]
         with two.begin() as reader:
             assert reader.scalar(sa.text("SELECT 1")) == 1
-        with pytest.raises(sa.exc.OperationalError, match="locked"), two.execution_options(write=True).begin():
+        with (
+            pytest.raises(sa.exc.OperationalError, match="locked"),
+            two.execution_options(write=True).begin(),
+        ):
             pass
 
 
-def test_a_store_that_sqlite_cannot_make_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_sqlite_cannot_make_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise sqlite3.OperationalError("no room")
 

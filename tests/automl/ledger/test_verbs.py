@@ -9,11 +9,11 @@ import pytest
 import sqlalchemy as sa
 from objectives import make_spec
 
+from automl.core.events import Begun, Proposed, Wished
+from automl.core.spec import Budget
 from automl.errors import StoreError
-from automl.events import Begun, Proposed, Wished
 from automl.ledger import Ledger
 from automl.ledger.schema import ATTEMPTS, EVENTS, HOLDERS, REPORTS, SWEEPS, TRIALS
-from automl.spec import Budget
 from workers.protocol import Report
 
 WISH = Wished("limits", {"lr": [0.1, 0.2]})
@@ -26,7 +26,12 @@ def ledger(tmp_path: Path) -> Ledger:
     for name in ("one", "two"):
         kept.create_sweep(replace(make_spec(), name=name))
         recorder = kept.acquire(name)
-        kept.record(name, Proposed(0, {"lr": 0.1}, "bayes"), Begun(0, 1, 4.0), Report(0, 1, 0, 1, {"loss": 1.0}, 1.0))
+        kept.record(
+            name,
+            Proposed(0, {"lr": 0.1}, "bayes"),
+            Begun(0, 1, 4.0),
+            Report(0, 1, 0, 1, {"loss": 1.0}, 1.0),
+        )
         recorder.commit(7.0, status={"suggesting": name})
     return kept
 
@@ -34,7 +39,10 @@ def ledger(tmp_path: Path) -> Ledger:
 def rows(ledger: Ledger) -> dict[str, int]:
     with ledger._engine.connect() as connection:
         tables = (SWEEPS, TRIALS, ATTEMPTS, EVENTS, REPORTS, HOLDERS)
-        return {t.name: connection.scalar(sa.select(sa.func.count()).select_from(t)) or 0 for t in tables}
+        return {
+            t.name: connection.scalar(sa.select(sa.func.count()).select_from(t)) or 0
+            for t in tables
+        }
 
 
 def test_a_deleted_sweep_leaves_nothing_and_the_other_all(ledger: Ledger) -> None:
@@ -62,7 +70,10 @@ def test_a_sweep_that_is_held_is_not_deleted(ledger: Ledger) -> None:
 
 def test_another_spec_is_kept_for_one_sweep(ledger: Ledger) -> None:
     ledger.replace_spec("one", replace(ledger.spec("one"), budget=Budget(trials=99)))
-    assert (ledger.spec("one").budget.trials, ledger.spec("two").budget.trials) == (99, make_spec().budget.trials)
+    assert (ledger.spec("one").budget.trials, ledger.spec("two").budget.trials) == (
+        99,
+        make_spec().budget.trials,
+    )
 
 
 def test_a_sweep_that_runs_shows_what_its_controller_does(ledger: Ledger) -> None:

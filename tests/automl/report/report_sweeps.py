@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from automl.events import Begun, Ended, Moved, Noted, Proposed, SweepEvent
-from automl.goals import parse_constraints, parse_goals
+from automl.core.events import Begun, Ended, Moved, Noted, Proposed, SweepEvent
+from automl.core.goals import parse_constraints, parse_goals
+from automl.core.spec import Budget, SweepSpec
+from automl.core.trial import TrialState
 from automl.ledger import Ledger
-from automl.spec import Budget, SweepSpec
-from automl.trial import TrialState
 from search_spaces import Choice, Float, Int, Space
 from workers.protocol import Ending, Outcome, Params, Report
 
@@ -28,20 +28,32 @@ def loss_of(params: Params) -> float:
     return abs(np.log10(params["lr"]) + 2.5) + 0.1 * (params["optimizer"] == "sgd") + 0.02  # type: ignore[arg-type]
 
 
-def trial_events(number: int, params: Params, begin: float, rng: np.random.Generator) -> list[SweepEvent]:
+def trial_events(
+    number: int, params: Params, begin: float, rng: np.random.Generator
+) -> list[SweepEvent]:
     """Runs out of memory with a large batch; every fifth trial is paused once, every seventh stopped."""
     at, attempt = begin, 1
     source = "default" if number == 0 else "bayes"
     events: list[SweepEvent] = [Proposed(number, params, source, at), Begun(number, 1, at)]
     if params["batch_size"] > 300:  # type: ignore[operator]
-        outcome = Outcome(number, 1, Ending.FAILED, failure="out_of_memory", message="asked for 9 GB", seconds=1.0)
-        return [*events, Ended(outcome, TrialState.FAILED, "out_of_memory", "asked for 9 GB", at + 1)]
+        outcome = Outcome(
+            number, 1, Ending.FAILED, failure="out_of_memory", message="asked for 9 GB", seconds=1.0
+        )
+        return [
+            *events,
+            Ended(outcome, TrialState.FAILED, "out_of_memory", "asked for 9 GB", at + 1),
+        ]
     final = loss_of(params) + 0.02 * rng.standard_normal()
-    speed = {"seconds_per_update": 1e-3 * float(params["batch_size"]) ** 0.8 * (1 + 0.01 * rng.random())}
+    speed = {
+        "seconds_per_update": 1e-3 * float(params["batch_size"]) ** 0.8 * (1 + 0.01 * rng.random())
+    }
     for i in range(6):
         if i == 3 and number % 5 == 1:
             paused = Outcome(number, 1, Ending.PAUSED, {}, seconds=3.0, peak_memory_bytes=2**28)
-            events += [Ended(paused, TrialState.PAUSED, at=at), Moved(number, TrialState.WAITING, "promoted", at + 5)]
+            events += [
+                Ended(paused, TrialState.PAUSED, at=at),
+                Moved(number, TrialState.WAITING, "promoted", at + 5),
+            ]
             at, attempt = at + 5, 2
             events.append(Begun(number, attempt, at))
         at += 1
@@ -57,13 +69,17 @@ def trial_events(number: int, params: Params, begin: float, rng: np.random.Gener
     return [*events, Ended(outcome, TrialState.STOPPED if stopped else TrialState.COMPLETED, at=at)]
 
 
-def write_sweep(store: Path, num_trials: int = 24, goals: Any = "minimize loss", **fields: Any) -> str:
+def write_sweep(
+    store: Path, num_trials: int = 24, goals: Any = "minimize loss", **fields: Any
+) -> str:
     """A store with a finished sweep named "toy"; on two slots, the second begins half a trial later."""
     constraints = parse_constraints(fields.pop("constraints", ()))
     budget = Budget(trials=max(num_trials, 1))
     spec = SweepSpec("toy", SPACE, parse_goals(goals), constraints, budget=budget, **fields)
     ledger = Ledger.open(store, create=True)
-    ledger.create_sweep(spec, {"git_commit": "abc123", "packages": {"torch": "2.13"}, "hardware": {"num_cpus": 2}})
+    ledger.create_sweep(
+        spec, {"git_commit": "abc123", "packages": {"torch": "2.13"}, "hardware": {"num_cpus": 2}}
+    )
     recorder = ledger.acquire("toy")
     rng = np.random.default_rng(0)
     params = [SPACE.default(), *SPACE.sample(rng, max(num_trials - 1, 1))][:num_trials]
@@ -71,7 +87,9 @@ def write_sweep(store: Path, num_trials: int = 24, goals: Any = "minimize loss",
         assert one is not None
         for event in trial_events(number, one, 4.0 * number, rng):
             recorder.apply(event)
-    recorder.apply(Noted("fallback", "the suggester 'bayes' failed, sobol proposes instead", at=3.0))
+    recorder.apply(
+        Noted("fallback", "the suggester 'bayes' failed, sobol proposes instead", at=3.0)
+    )
     recorder.commit(4.0 * num_trials + 10, state="finished")
     ledger.close()
     return str(store)

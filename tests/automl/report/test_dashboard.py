@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from report_sweeps import write_sweep
 
-from automl.events import Begun, Ended, Proposed
+from automl.core.events import Begun, Ended, Proposed
+from automl.core.trial import TrialState
 from automl.ledger import Ledger
 from automl.report.board import Board
 from automl.report.figures import PANELS
 from automl.report.serve import serving
-from automl.trial import TrialState
 from workers.protocol import Ending, Outcome
 
 
@@ -42,10 +42,18 @@ def test_the_page_follows_the_sweep(chromium: Any, tmp_path: Path) -> None:
     try:
         with serving(board) as server:
             page, wrong = context.new_page(), []
-            page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+            page.on(
+                "console",
+                lambda message: wrong.append(message.text) if message.type == "error" else None,
+            )
             page.on("pageerror", lambda error: wrong.append(str(error)))
             own = server.address.split("?")[0]
-            page.on("request", lambda r: None if r.url.startswith((own, "data:", "blob:")) else wrong.append(r.url))
+            page.on(
+                "request",
+                lambda r: (
+                    None if r.url.startswith((own, "data:", "blob:")) else wrong.append(r.url)
+                ),
+            )
             page.goto(server.address)
             page.wait_for_selector("body[data-version]", timeout=60_000)
             assert "token" not in page.url

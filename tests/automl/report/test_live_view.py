@@ -8,22 +8,25 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from automl.goals import Constraint, Goal
-from automl.report import text
+from automl.core import text
+from automl.core.goals import Constraint, Goal
+from automl.core.snapshot import Snapshot
+from automl.core.spec import Budget
+from automl.core.trial import ReportPoint, Trial, TrialState
 from automl.report.live import PlainLines, render, view
 from automl.report.summary import print_summary
-from automl.snapshot import Snapshot
-from automl.spec import Budget
-from automl.trial import ReportPoint, Trial, TrialState
 from search_spaces import Choice, Float, Space
 
 SPACE = Space(
-    Float("learning_rate", 1e-5, 1e-1, log=True, default=1e-3), Choice("precision", ["fp32", "bf16"], default="fp32")
+    Float("learning_rate", 1e-5, 1e-1, log=True, default=1e-3),
+    Choice("precision", ["fp32", "bf16"], default="fp32"),
 )
 BLEU = Goal("bleu", maximize=True)
 
 
-def trial(number: int, bleu: float | None, state: TrialState = TrialState.COMPLETED, **facts: object) -> Trial:
+def trial(
+    number: int, bleu: float | None, state: TrialState = TrialState.COMPLETED, **facts: object
+) -> Trial:
     params = {"learning_rate": 1e-3 * (number + 1), "precision": "bf16" if number else "fp32"}
     metrics = {} if bleu is None else {"bleu": bleu, "peak_memory_bytes": 9.1e8}
     ended = 30.0 * (number + 1) if state.finished else None
@@ -42,11 +45,22 @@ def trial(number: int, bleu: float | None, state: TrialState = TrialState.COMPLE
 
 
 def snapshot(*trials: Trial, state: str = "running", **facts: object) -> Snapshot:
-    found = Snapshot("nmt", state, trials, (BLEU,), budget=Budget(trials=12, time=480.0), seconds=100.0)
-    return replace(found, num_slots=2, busy_slots=1, suggesting="2 ready", suggestion_seconds=[0.1, 0.3], **facts)  # type: ignore[arg-type]
+    found = Snapshot(
+        "nmt", state, trials, (BLEU,), budget=Budget(trials=12, time=480.0), seconds=100.0
+    )
+    return replace(
+        found,
+        num_slots=2,
+        busy_slots=1,
+        suggesting="2 ready",
+        suggestion_seconds=[0.1, 0.3],
+        **facts,
+    )  # type: ignore[arg-type]
 
 
-OUT_OF_MEMORY = trial(1, None, TrialState.FAILED, failure="out_of_memory", message="asked for 12 GB\nof 8 GB")
+OUT_OF_MEMORY = trial(
+    1, None, TrialState.FAILED, failure="out_of_memory", message="asked for 12 GB\nof 8 GB"
+)
 RUNNING = trial(3, None, TrialState.RUNNING, reports=(ReportPoint(120, {"bleu": 3.5}, 9.0),))
 MIDDLE = snapshot(trial(0, 20.0), OUT_OF_MEMORY, trial(2, 23.5), RUNNING)
 
@@ -118,7 +132,9 @@ def test_the_view_follows_whether_there_is_a_terminal() -> None:
     with view(piped) as show:
         show(MIDDLE)
     assert "\x1b" not in piped.file.getvalue()  # type: ignore[attr-defined]
-    terminal = Console(file=io.StringIO(), width=100, height=24, force_terminal=True, color_system=None)
+    terminal = Console(
+        file=io.StringIO(), width=100, height=24, force_terminal=True, color_system=None
+    )
     with view(terminal) as show:
         show(MIDDLE)
         show(replace(MIDDLE, state="finished"))
@@ -168,7 +184,9 @@ def test_a_sweep_without_success_says_why() -> None:
 
 
 def test_a_sweep_in_which_nothing_keeps_to_the_constraints_says_so() -> None:
-    shown = snapshot(trial(0, 20.0), state="finished", constraints=(Constraint("peak_memory_bytes", 1e6),))
+    shown = snapshot(
+        trial(0, 20.0), state="finished", constraints=(Constraint("peak_memory_bytes", 1e6),)
+    )
     assert "No trial has kept to peak_memory_bytes <= 1e+06." in summary(shown)
 
 
@@ -191,7 +209,14 @@ def test_several_goals_show_the_pareto_front() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "expected"),
-    [(0, "0s"), (59.4, "59s"), (59.6, "1m 00s"), (3599, "59m 59s"), (3600, "1h 00m"), (90000, "1d 01h")],
+    [
+        (0, "0s"),
+        (59.4, "59s"),
+        (59.6, "1m 00s"),
+        (3599, "59m 59s"),
+        (3600, "1h 00m"),
+        (90000, "1d 01h"),
+    ],
 )
 def test_durations_are_short(seconds: float, expected: str) -> None:
     assert text.duration(seconds) == expected
@@ -199,7 +224,14 @@ def test_durations_are_short(seconds: float, expected: str) -> None:
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [(0.00012345, "0.000123"), (1e-7, "1e-7"), (0.0, "0"), (23.456, "23.46"), (12345.6, "12346"), (1e12, "1e12")],
+    [
+        (0.00012345, "0.000123"),
+        (1e-7, "1e-7"),
+        (0.0, "0"),
+        (23.456, "23.46"),
+        (12345.6, "12346"),
+        (1e12, "1e12"),
+    ],
 )
 def test_numbers_are_short(value: float, expected: str) -> None:
     assert text.number(value) == expected
@@ -215,4 +247,9 @@ def test_a_sparkline_rises_as_the_goal_improves() -> None:
 
 def test_the_best_so_far_follows_the_order_of_ends() -> None:
     late = trial(0, 20.0, ended=99.0)
-    assert text.best_so_far(snapshot(late, trial(1, 10.0), trial(2, 15.0), OUT_OF_MEMORY)) == [10.0, 10.0, 15.0, 20.0]
+    assert text.best_so_far(snapshot(late, trial(1, 10.0), trial(2, 15.0), OUT_OF_MEMORY)) == [
+        10.0,
+        10.0,
+        15.0,
+        20.0,
+    ]

@@ -16,6 +16,8 @@ from report_sweeps import SPACE, write_sweep
 import automl
 from automl import config
 from automl.cli import cli
+from automl.core.text import number as text_number
+from automl.core.trial import TrialState
 from automl.ledger import Ledger
 from automl.report.answer import certainty, expected
 from automl.report.draw import spread
@@ -24,10 +26,8 @@ from automl.report.figures import PANELS
 from automl.report.page import render
 from automl.report.recipe import recipe
 from automl.report.record import Record
-from automl.report.text import number as text_number
 from automl.result import Result
 from automl.sweeps import load
-from automl.trial import TrialState
 
 KEYS = [
     "progress", "parallel", "pareto", "curves", "importance", "dependence", "feasibility", "calibration", "memory",
@@ -51,15 +51,22 @@ def record_of(store: str) -> Record:
 def opened(chromium: Any, path: Path) -> tuple[Any, list[str]]:
     """The page once all of its figures are drawn, and everything that went wrong."""
     page, wrong = chromium.new_page(viewport={"width": 1200, "height": 900}), []
-    page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+    page.on(
+        "console", lambda message: wrong.append(message.text) if message.type == "error" else None
+    )
     page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on("request", lambda request: None if request.url.startswith("file:") else wrong.append(request.url))
+    page.on(
+        "request",
+        lambda request: None if request.url.startswith("file:") else wrong.append(request.url),
+    )
     page.goto(path.as_uri())
     page.wait_for_selector("body[data-drawn=all]", timeout=60_000)
     return page, [text for text in wrong if not text.startswith(("data:", "blob:"))]
 
 
-@pytest.mark.parametrize(("goals", "num_fronts"), [("minimize loss", 2), (["minimize loss", "minimize size"], 2)])
+@pytest.mark.parametrize(
+    ("goals", "num_fronts"), [("minimize loss", 2), (["minimize loss", "minimize size"], 2)]
+)
 def test_the_page_in_a_browser(chromium: Any, tmp_path: Path, goals: Any, num_fronts: int) -> None:
     store = write_sweep(tmp_path / "runs", goals=goals)
     file = tmp_path / "toy.html"
@@ -74,7 +81,9 @@ def test_the_page_in_a_browser(chromium: Any, tmp_path: Path, goals: Any, num_fr
     assert {key.rsplit("-", 1)[0] for key, _, _ in figures} == set(KEYS)
     assert all(drawn and traces for _, drawn, traces in figures)
     assert len([key for key, _, _ in figures if key.startswith("pareto")]) == num_fronts
-    assert page.evaluate("document.querySelectorAll('.parcoords-line-layer, .gl-canvas').length") > 0
+    assert (
+        page.evaluate("document.querySelectorAll('.parcoords-line-layer, .gl-canvas').length") > 0
+    )
     assert "WebGL" not in page.inner_text("#parallel")
     assert page.inner_text("h1") == "toy"
     assert "<b>packed" in page.inner_text("#asked")
@@ -99,8 +108,15 @@ def test_what_the_page_says(runs: str) -> None:
 
 def test_no_run_is_predicted_to_be_worse_than_all_that_were_seen(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    options: dict[str, Any] = {"suggester": "random", "dispatcher": "inline", "store": str(tmp_path), "trials": 14}
-    result = automl.sweep(lambda trial: {"loss": float(rng.lognormal(0.0, 2.0))}, SPACE, "minimize loss", **options)
+    options: dict[str, Any] = {
+        "suggester": "random",
+        "dispatcher": "inline",
+        "store": str(tmp_path),
+        "trials": 14,
+    }
+    result = automl.sweep(
+        lambda trial: {"loss": float(rng.lognormal(0.0, 2.0))}, SPACE, "minimize loss", **options
+    )
     record = Record.of(result.snapshot)
     insights = study(record)
     assert re.search("another run of trial|What another run of trial", certainty(record, insights))
@@ -188,6 +204,8 @@ def test_the_best_configuration_runs_as_it_is(runs: str, tmp_path: Path) -> None
 def test_wrong_usage(runs: str, tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, ["report", "toi", "--store", runs])
     assert (done.exit_code, "did you mean 'toy'?" in done.output) == (2, True)
-    done = CliRunner().invoke(cli, ["report", "toy", "--store", runs, "-o", str(tmp_path / "absent" / "x.html")])
+    done = CliRunner().invoke(
+        cli, ["report", "toy", "--store", runs, "-o", str(tmp_path / "absent" / "x.html")]
+    )
     assert (done.exit_code, "cannot be written" in done.output) == (2, True)
     assert list(tmp_path.iterdir()) == []

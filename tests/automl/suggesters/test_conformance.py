@@ -8,10 +8,10 @@ import math
 import numpy as np
 import pytest
 
-from automl.goals import parse_constraints, parse_goals
+from automl.core.goals import parse_constraints, parse_goals
+from automl.core.trial import ReportPoint, Trial, TrialState
 from automl.suggesters import SUGGESTERS
 from automl.suggesters.base import Suggester
-from automl.trial import ReportPoint, Trial, TrialState
 from search_spaces import Choice, Float, Int, Space
 
 MIXED = Space(
@@ -46,7 +46,9 @@ def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def make(name: str, space: Space, goals: str | list[str] = "minimize loss", **options: object) -> Suggester:
+def make(
+    name: str, space: Space, goals: str | list[str] = "minimize loss", **options: object
+) -> Suggester:
     constraints = parse_constraints(options.pop("constraints", ()))  # type: ignore[arg-type]
     return SUGGESTERS.get(name)(space, parse_goals(goals), constraints, **options)  # type: ignore[arg-type]
 
@@ -67,7 +69,9 @@ def history(space: Space, count: int, *, seed: int = 0, fail_every: int = 0) -> 
     return trials
 
 
-def run(suggester: Suggester, space: Space, known: list[Trial], steps: int) -> list[dict[str, object]]:
+def run(
+    suggester: Suggester, space: Space, known: list[Trial], steps: int
+) -> list[dict[str, object]]:
     """Ask, check and tell so many times."""
     found, trials = [], list(known)
     for _ in range(steps):
@@ -108,7 +112,9 @@ def test_same_seed_and_history_same_answer(name: str, kind: str) -> None:
     first = make(name, space, seed=3).suggest(past, pending, 1 if name in SLOW else 3)
     used = make(name, space, seed=3)
     used.suggest(past[:11], [])
-    assert used.suggest(past, pending, 1 if name in SLOW else 3) == first, "what was asked before changed the answer"
+    assert used.suggest(past, pending, 1 if name in SLOW else 3) == first, (
+        "what was asked before changed the answer"
+    )
 
 
 def test_seeds_differ(name: str) -> None:
@@ -120,7 +126,10 @@ def test_differs_from_pending_and_itself(name: str) -> None:
     space = Space(Choice("a", list(range(6))), Choice("b", ["x", "y"]))
     known = history(space, 40)[:11]
     known = list({space.key(t.params): t for t in known}.values())
-    pending = [Trial(50, {"a": 3, "b": "x"}, TrialState.RUNNING), Trial(51, {"a": 2, "b": "y"}, TrialState.WAITING)]
+    pending = [
+        Trial(50, {"a": 3, "b": "x"}, TrialState.RUNNING),
+        Trial(51, {"a": 2, "b": "y"}, TrialState.WAITING),
+    ]
     found = make(name, space).suggest(known, pending, 2)
     keys = {space.key(params) for params in found}
     assert len(found) == 2
@@ -161,7 +170,8 @@ def test_survives_odd_metrics(name: str, odd: str) -> None:
     only_if_cheap(name, odd, {"nan", "huge"})
     values = ODD[odd]
     known = [
-        Trial(t.number, t.params, TrialState.COMPLETED, {"loss": values[t.number % 3]}) for t in history(MIXED, 12)
+        Trial(t.number, t.params, TrialState.COMPLETED, {"loss": values[t.number % 3]})
+        for t in history(MIXED, 12)
     ]
     MIXED.check(make(name, MIXED).suggest(known, [])[0])
 
@@ -173,12 +183,17 @@ def test_survives_failures(name: str, share: str) -> None:
     if share == "missing":
         known = [Trial(t.number, t.params, TrialState.COMPLETED, {"other": 1.0}) for t in known]
     if share == "stopped":
-        known = [Trial(t.number, t.params, TrialState.STOPPED, t.metrics, reports=t.reports) for t in known]
+        known = [
+            Trial(t.number, t.params, TrialState.STOPPED, t.metrics, reports=t.reports)
+            for t in known
+        ]
     TREE.check(make(name, TREE).suggest(known, [])[0])
 
 
 def test_goals_and_constraints(name: str) -> None:
-    suggester = make(name, MIXED, ["minimize loss", "maximize size"], constraints=["size <= 3"], seed=1)
+    suggester = make(
+        name, MIXED, ["minimize loss", "maximize size"], constraints=["size <= 3"], seed=1
+    )
     known = history(MIXED, 12, fail_every=6)
     pending = [Trial(20, MIXED.sample(np.random.default_rng(9))[0], TrialState.RUNNING)]
     MIXED.check(suggester.suggest(known, pending)[0])

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from automl.goals import parse_goals
+from automl.core.goals import parse_goals
+from automl.core.trial import Trial, TrialState
 from automl.suggesters import SUGGESTERS
 from automl.suggesters.base import Suggester
 from automl.suggesters.bayes.candidates import Lattice
-from automl.trial import Trial, TrialState
 from search_spaces import Space
 from search_spaces.expressions import Expression
 from search_spaces.hardware import Hardware
@@ -25,20 +25,26 @@ CORES = (2, 8)
 
 
 def translation(cores: int) -> Space:
-    hardware = Hardware(cores, 2**34, gpus=(), precisions=("fp32", "bf16"), backends=("gloo",), host="h")
+    hardware = Hardware(
+        cores, 2**34, gpus=(), precisions=("fp32", "bf16"), backends=("gloo",), host="h"
+    )
     return options.space(hardware)
 
 
 def judge(space: Space, cores: int) -> Judge:
     """Ask those who run it, not the space: the strategy's own constraints and degrees, the model's own options."""
     needs = requirements()
-    rules = {name: [Expression(text) for text in need["constraints"]] for name, need in needs.items()}
+    rules = {
+        name: [Expression(text) for text in need["constraints"]] for name, need in needs.items()
+    }
 
     def check(params: Params) -> None:
         whole = {**options.DEFAULTS, **params}
         name, ranks = str(params["parallelism"]), num_ranks(params, {})
         assert ranks <= cores
-        assert all(rule.evaluate({**whole, "ranks": ranks}) for rule in rules[name] if ranks > 1), params
+        assert all(rule.evaluate({**whole, "ranks": ranks}) for rule in rules[name] if ranks > 1), (
+            params
+        )
         Mesh(0, ranks, **strategy_class(name).degrees(ranks, params))
         assert name != "embedding_server" or not whole["tied_embeddings"], params
         options.check({key: value for key, value in whole.items() if key in options.DEFAULTS})

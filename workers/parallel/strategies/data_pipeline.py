@@ -27,5 +27,7 @@ class DataPipeline(Pipeline):
         """UsageError where the number of stages does not divide the number of ranks."""
         degree = int(options.get("pipeline_degree", 2))
         if degree < 1 or num_ranks % degree:
-            raise UsageError(f"a pipeline degree of {degree} must divide the number of ranks, which is {num_ranks}")
+            raise UsageError(
+                f"a pipeline degree of {degree} must divide the number of ranks, which is {num_ranks}"
+            )
         return {"pipeline": degree, "data": num_ranks // degree}

@@ -27,5 +27,7 @@ class DataTensor(TensorParallel):
         """UsageError where the tensor degree does not divide the number of ranks."""
         degree = int(options.get("tensor_degree", 2))
         if degree < 1 or num_ranks % degree:
-            raise UsageError(f"a tensor degree of {degree} must divide the number of ranks, which is {num_ranks}")
+            raise UsageError(
+                f"a tensor degree of {degree} must divide the number of ranks, which is {num_ranks}"
+            )
         return {"tensor": degree, "data": num_ranks // degree}

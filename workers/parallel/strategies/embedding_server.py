@@ -17,16 +17,16 @@ from torch.distributed.rendezvous import register_rendezvous_handler
 from torch.nn.parallel import DistributedDataParallel
 
 from search_spaces.errors import UsageError
+from workers.device.precision import wide
 from workers.parallel.base import Strategy, Tensors, collected
 from workers.parallel.mesh import PATIENCE, side_group, side_store
 from workers.parallel.needs import Needs
-from workers.precision import wide
 
 from .ddp import once
 
 if TYPE_CHECKING:
-    from workers.precision import Precision
-    from workers.workloads.base import Batch
+    from workers.device.precision import Precision
+    from workers.workload import Batch
 
 __all__ = ["EmbeddingServer"]
 
@@ -54,13 +54,17 @@ class EmbeddingServer(Strategy):
         rpc=True,
     )
     apart = True
-    spends_process = True  # RPC and distributed autograd remember ranks, and hang or refuse where these change
+    spends_process = (
+        True  # RPC and distributed autograd remember ranks, and hang or refuse where these change
+    )
 
     @classmethod
     def degrees(cls, num_ranks: int, options: Mapping[str, Any]) -> dict[str, int]:
         """All ranks on the data axis, of which the last serves."""
         if num_ranks < 2:
-            raise UsageError(f"an embedding server and a trainer take at least 2 ranks, got {num_ranks}")
+            raise UsageError(
+                f"an embedding server and a trainer take at least 2 ranks, got {num_ranks}"
+            )
         return {"data": num_ranks}
 
     @property
@@ -90,7 +94,9 @@ class EmbeddingServer(Strategy):
         trainers = dist.new_group(list(range(self.batch_degree)))
         self._meet()
         prefixes = tuple(f"{name}." for name in names)
-        mine = [name for name, _ in model.named_parameters() if name.startswith(prefixes) == self.serves]
+        mine = [
+            name for name, _ in model.named_parameters() if name.startswith(prefixes) == self.serves
+        ]
         self._parameters = {name: p for name, p in model.named_parameters() if name in mine}
         kept = model.state_dict()
         self._buffers = {n: b for n, b in model.named_buffers() if n in kept and not self.serves}
@@ -104,7 +110,9 @@ class EmbeddingServer(Strategy):
             setattr(model.get_submodule(parent) if parent else model, child, remote)
         self.plain = model
         devices = [self.device] if self.device.type == "cuda" else None
-        self.model = DistributedDataParallel(model, device_ids=devices, process_group=trainers, **once())
+        self.model = DistributedDataParallel(
+            model, device_ids=devices, process_group=trainers, **once()
+        )
 
     def _meet(self) -> None:
         """Start RPC among all ranks, which meet where they met before.
@@ -132,7 +140,9 @@ class EmbeddingServer(Strategy):
         """Of the dense part."""
         return self._buffers
 
-    def gradients(self, batch: Batch, weight: float, precision: Precision, accumulation: int) -> Tensor:
+    def gradients(
+        self, batch: Batch, weight: float, precision: Precision, accumulation: int
+    ) -> Tensor:
         """Backward on trainers, which hand the server its gradients; the server waits for them in `grad_norm`."""
         total = torch.zeros((), device=self.device)
         if self.serves:
@@ -147,7 +157,9 @@ class EmbeddingServer(Strategy):
                 for parameter in self._parameters.values():
                     if parameter in found:
                         grad = found[parameter]
-                        parameter.grad = grad.clone() if parameter.grad is None else parameter.grad + grad
+                        parameter.grad = (
+                            grad.clone() if parameter.grad is None else parameter.grad + grad
+                        )
                 # the trainers' losses are multiplied by their number, since DistributedDataParallel averages
                 rpc.rpc_sync(self.server, _collect, args=(context, 1 / self.batch_degree))
             total += mean.detach()
@@ -210,7 +222,9 @@ def _collect(context: int, factor: float) -> None:
 def _embedding(model: nn.Module, name: str) -> nn.Embedding:
     module = model.get_submodule(name)
     if not isinstance(module, nn.Embedding):
-        raise UsageError(f"an embedding server holds embeddings, {name!r} is a {type(module).__name__}")
+        raise UsageError(
+            f"an embedding server holds embeddings, {name!r} is a {type(module).__name__}"
+        )
     return module
 
 

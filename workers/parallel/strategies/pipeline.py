@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 
 from search_spaces.errors import UsageError
+from workers.device.precision import Precision, wide
 from workers.parallel.base import Strategy, Tensors, collected, contiguous
 from workers.parallel.needs import Needs
-from workers.precision import Precision, wide
 
 if TYPE_CHECKING:
-    from workers.workloads.base import Batch, Trainable
+    from workers.workload import Batch, Trainable
 
 __all__ = ["Pipeline"]
 
@@ -46,7 +46,13 @@ class Pipeline(Strategy):
         plan=("stages",),
         parameters=(
             {"type": "choice", "name": "schedule", "choices": ["1f1b", "gpipe"], "default": "1f1b"},
-            {"type": "choice", "name": "num_microbatches", "choices": [2, 4, 8], "ordered": True, "default": 4},
+            {
+                "type": "choice",
+                "name": "num_microbatches",
+                "choices": [2, 4, 8],
+                "ordered": True,
+                "default": 4,
+            },
         ),
         constraints=("num_layers >= ranks",),
     )
@@ -76,7 +82,9 @@ class Pipeline(Strategy):
         self.schedules: dict[Any, Any] = {}  # the most recently used last
         self.shadows = [shadow(stage) for stage in stages]
         held = [{names[id(p)] for p in stage.parameters()} for stage in stages]
-        self.stage = _Stage(stages[self.index], self.workload, self.index == 0, self.index == self.mesh.pipeline - 1)
+        self.stage = _Stage(
+            stages[self.index], self.workload, self.index == 0, self.index == self.mesh.pipeline - 1
+        )
         self._parameters = {names[id(p)]: p for p in stages[self.index].parameters()}
         self._buffers = {names[id(b)]: b for b in stages[self.index].buffers() if id(b) in names}
         self.holders = {n: sum(n in stage for stage in held) for n in self._parameters}
@@ -85,7 +93,9 @@ class Pipeline(Strategy):
         if mode != "off":
             self.stage.body.compile(mode=mode)
 
-    def _shared_groups(self, held: list[set[str]]) -> list[tuple[dist.ProcessGroup, list[nn.Parameter]]]:
+    def _shared_groups(
+        self, held: list[set[str]]
+    ) -> list[tuple[dist.ProcessGroup, list[nn.Parameter]]]:
         """A group of ranks for each set of stages that share parameters, and these parameters of this rank."""
         by_stages: dict[tuple[int, ...], list[str]] = {}
         for name in sorted(set().union(*held)):
@@ -109,14 +119,19 @@ class Pipeline(Strategy):
         """Of this rank's stage."""
         return self._buffers
 
-    def gradients(self, batch: Batch, weight: float, precision: Precision, accumulation: int) -> Tensor:
+    def gradients(
+        self, batch: Batch, weight: float, precision: Precision, accumulation: int
+    ) -> Tensor:
         """Run the schedule over this replica's rows."""
         total = torch.zeros((), device=self.device)
         for part, real, _ in self.microbatches(batch, accumulation):
             for rows, count in self._even(part):
                 self.stage.factor = precision.scale / weight if real else 0.0
                 losses = self._flow(rows, count, precision)
-                total += sum((loss.detach() for loss in losses), torch.zeros_like(total)) / precision.scale
+                total += (
+                    sum((loss.detach() for loss in losses), torch.zeros_like(total))
+                    / precision.scale
+                )
         for group, parameters in self.shared:
             for parameter in parameters:
                 if parameter.grad is None:
@@ -124,7 +139,9 @@ class Pipeline(Strategy):
                 dist.all_reduce(parameter.grad, group=group)
         if self.mesh.data > 1:
             grads = [p.grad for p in self._parameters.values() if p.grad is not None]
-            for work in [dist.all_reduce(grad, group=self.data_group, async_op=True) for grad in grads]:
+            for work in [
+                dist.all_reduce(grad, group=self.data_group, async_op=True) for grad in grads
+            ]:
                 work.wait()
         return total
 
@@ -169,7 +186,9 @@ class Pipeline(Strategy):
             self.mesh.pipeline,
             self.device,
             input_args=tuple(meta_of(x) for x in inputs) if first else shapes[self.index - 1],
-            output_args=(torch.empty((), device="meta", requires_grad=True),) if last else shapes[self.index],
+            output_args=(torch.empty((), device="meta", requires_grad=True),)
+            if last
+            else shapes[self.index],
             group=self.group,
         )
         kind = self.schedule if count >= self.mesh.pipeline else ScheduleGPipe
@@ -216,7 +235,9 @@ def cut(stages: str | None, model: nn.Module, num_stages: int) -> list[nn.Module
     if stages is None:
         raise UsageError("this workload's plan does not say how the model is cut into stages")
     module, _, function = stages.partition(":")
-    split: Callable[[nn.Module, int], list[nn.Module]] = getattr(importlib.import_module(module), function)
+    split: Callable[[nn.Module, int], list[nn.Module]] = getattr(
+        importlib.import_module(module), function
+    )
     parts = split(model, num_stages)
     if len(parts) != num_stages:
         raise UsageError(f"{stages} was asked for {num_stages} stages and gave {len(parts)}")

@@ -11,7 +11,12 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_module
-from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, parallelize_module
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    ParallelStyle,
+    RowwiseParallel,
+    parallelize_module,
+)
 
 from search_spaces.errors import UsageError
 from workers.parallel.base import ModuleStrategy, contiguous, is_sharded, local
@@ -58,9 +63,13 @@ class TensorParallel(ModuleStrategy):
         for pattern, kind in plan.tensor.items():
             if kind == "sequence" and not self.options.get("sequence_parallel", False):
                 continue
-            names = [name for name, _ in model.named_modules() if fnmatch.fnmatchcase(name, pattern)]
+            names = [
+                name for name, _ in model.named_modules() if fnmatch.fnmatchcase(name, pattern)
+            ]
             if not names:
-                raise UsageError(f"the plan for tensor parallelism names {pattern!r}, which the model has not")
+                raise UsageError(
+                    f"the plan for tensor parallelism names {pattern!r}, which the model has not"
+                )
             for name in names:
                 styles[name] = self._style(model.get_submodule(name), name, kind)
         parallelize_module(model, self.axes["tensor"], styles)
@@ -87,7 +96,9 @@ class TensorParallel(ModuleStrategy):
             return RowwiseParallel(input_layouts=Replicate(), output_layouts=Replicate())
         if kind == "sequence":
             return _SequenceNorm()
-        raise UsageError(f"a module is planned as column, row, vocabulary or sequence, got {kind!r}")
+        raise UsageError(
+            f"a module is planned as column, row, vocabulary or sequence, got {kind!r}"
+        )
 
     def mean_over(self) -> int:
         """Gradients of data-parallel replicas are summed."""
@@ -114,7 +125,9 @@ class TensorParallel(ModuleStrategy):
     def scatter(self, whole: Tensor, like: Tensor, name: str) -> Tensor:
         """This rank's rows of each matrix."""
         count = self.groups.get(name)
-        return super().scatter(regrouped(whole, count, self.mesh.tensor) if count else whole, like, name)
+        return super().scatter(
+            regrouped(whole, count, self.mesh.tensor) if count else whole, like, name
+        )
 
 
 def regrouped(tensor: Tensor, outer: int, inner: int) -> Tensor:
@@ -138,7 +151,9 @@ def _own(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
     return output.clone()
 
 
-def _share_positions(module: nn.Module, inputs: tuple[Any, ...], mesh: DeviceMesh) -> tuple[Any, ...]:
+def _share_positions(
+    module: nn.Module, inputs: tuple[Any, ...], mesh: DeviceMesh
+) -> tuple[Any, ...]:
     whole = DTensor.from_local(inputs[0], mesh, [Replicate()], run_check=False)
     return (whole.redistribute(placements=[Shard(1)]), *inputs[1:])
 

@@ -14,10 +14,9 @@ from search_spaces.errors import TrialFailure, UsageError
 from search_spaces.hardware import Hardware
 from search_spaces.parameters import Parameter
 from workers.context import Halted
-
-from .._aside import Aside
-from .._declared import Declared
-from .._knobs import Options
+from workers.workloads._aside import Aside
+from workers.workloads._declared import Declared
+from workers.workloads._knobs import Options
 
 if TYPE_CHECKING:
     import torch
@@ -73,16 +72,27 @@ class FeatureExtraction(Declared):
     def own(cls, hardware: Hardware) -> Sequence[Parameter]:
         """See `Declared`."""
         cost = {"speed", "memory"}
-        quantization = [] if hardware.gpus else [Choice("quantization", ["none", "int8"], default="none")]
+        quantization = (
+            [] if hardware.gpus else [Choice("quantization", ["none", "int8"], default="none")]
+        )
         unquantized = {"quantization": "none"} if quantization else None
-        threads = [0, *(2**i for i in range(hardware.num_cpus.bit_length()))]  # 0: one for each core of the slot
+        threads = [
+            0,
+            *(2**i for i in range(hardware.num_cpus.bit_length())),
+        ]  # 0: one for each core of the slot
         return [
             Choice("batch_size", [1, 4, 8, 16, 32, 64], ordered=True, default=32, affects=cost),
-            Choice("memory_format", ["contiguous", "channels_last"], default="contiguous", affects=cost),
+            Choice(
+                "memory_format", ["contiguous", "channels_last"], default="contiguous", affects=cost
+            ),
             Choice("fold_batch_norm", [False, True], default=False, affects=cost),
             Choice("graph", list(_GRAPHS), default="eager", when=unquantized, affects=cost),
             *quantization,
-            *([Choice("threads", threads, default=0, affects={"speed"})] if len(threads) > 2 else []),
+            *(
+                [Choice("threads", threads, default=0, affects={"speed"})]
+                if len(threads) > 2
+                else []
+            ),
         ]
 
     @classmethod
@@ -96,7 +106,7 @@ class FeatureExtraction(Declared):
     @classmethod
     def reader(cls) -> Any:
         """Images are those of `image_classification`."""
-        from ..image_classification import data
+        from workers.workloads.image_classification import data
 
         return data
 
@@ -114,7 +124,7 @@ class FeatureExtraction(Declared):
         """Time the passes over all images, reporting after each; compare the features with the plain model's."""
         import torch
 
-        from workers.precision import matmul_precision
+        from workers.device.precision import matmul_precision
 
         from .images import labels
 
@@ -124,7 +134,11 @@ class FeatureExtraction(Declared):
         torch.backends.cudnn.benchmark = bool(options.get("cudnn_autotune", False))
         precision = matmul_precision(str(self.option("precision")), options.get("matmul_precision"))
         try:
-            with precision, torch.inference_mode(), Aside(context, torch.inference_mode, daemon=False) as aside:
+            with (
+                precision,
+                torch.inference_mode(),
+                Aside(context, torch.inference_mode, daemon=False) as aside,
+            ):
                 aside(lambda: torch.set_num_threads(threads))
                 return self._run(context, aside)
         except Halted:
@@ -141,9 +155,12 @@ class FeatureExtraction(Declared):
 
         model, size = build(self.seed, str(self.option("weights"))), int(self.option("size"))
         save_file(
-            {name: tensor.contiguous() for name, tensor in model.state_dict().items()}, target / "model.safetensors"
+            {name: tensor.contiguous() for name, tensor in model.state_dict().items()},
+            target / "model.safetensors",
         )
-        files = {"model.safetensors": "the weights of ResNet-50 without its classifier, under torchvision's names"}
+        files = {
+            "model.safetensors": "the weights of ResNet-50 without its classifier, under torchvision's names"
+        }
         return {**files, **to_onnx(model, (torch.randn(2, 3, size, size),), target / "model.onnx")}
 
     def _run(self, context: Context, aside: Aside) -> dict[str, float]:
@@ -153,15 +170,24 @@ class FeatureExtraction(Declared):
         device = torch.device(context.device)
         extract, context.details["prepare_seconds"] = aside(lambda: self._prepared(device))
         progress = self._progress(context)
-        best, done = progress["metrics"].get("seconds_per_1000_images", float("inf")), progress["passes"]
+        best, done = (
+            progress["metrics"].get("seconds_per_1000_images", float("inf")),
+            progress["passes"],
+        )
         for number in range(done, max(int(self.option("passes")), done + 1)):
             seconds, features = self._pass(aside, extract, device)
             if number == done:
                 similar = functional.cosine_similarity(features, self._reference(aside), dim=1)
             best = min(best, seconds * 1000 / len(features))
-            metrics = {"seconds_per_1000_images": best, "images_per_second": 1000 / best, **_finite(similar)}
+            metrics = {
+                "seconds_per_1000_images": best,
+                "images_per_second": 1000 / best,
+                **_finite(similar),
+            }
             metrics |= self._transferred(features)
-            (context.folder / "progress.json").write_text(json.dumps({"passes": number + 1, "metrics": metrics}))
+            (context.folder / "progress.json").write_text(
+                json.dumps({"passes": number + 1, "metrics": metrics})
+            )
             if not torch.isfinite(features).all():
                 raise TrialFailure("non_finite", "a feature is not finite")
             if not context.report(number + 1, **metrics):
@@ -174,10 +200,19 @@ class FeatureExtraction(Declared):
         from .prepare import Recipe, prepare
         from .weights import build
 
-        begun, count, size = time.perf_counter(), int(self.option("images")), int(self.option("size"))
+        begun, count, size = (
+            time.perf_counter(),
+            int(self.option("images")),
+            int(self.option("size")),
+        )
         recipe = self.options(Recipe, fold=bool(self.option("fold_batch_norm")))
-        example, calibration = next(self._blocks()).to(device), next(blocks(self.data, count, _CALIBRATION, size))
-        extract = prepare(build(self.seed, str(self.option("weights"))).to(device), recipe, example, calibration)
+        example, calibration = (
+            next(self._blocks()).to(device),
+            next(blocks(self.data, count, _CALIBRATION, size)),
+        )
+        extract = prepare(
+            build(self.seed, str(self.option("weights"))).to(device), recipe, example, calibration
+        )
         for _ in range(1 if recipe.graph == "eager" else 2):
             extract(example).cpu()
         return extract, time.perf_counter() - begun
@@ -205,23 +240,34 @@ class FeatureExtraction(Declared):
     def _blocks(self) -> Iterator[Tensor]:
         from .images import blocks
 
-        return blocks(self.data, int(self.option("images")), int(self.option("batch_size")), int(self.option("size")))
+        return blocks(
+            self.data,
+            int(self.option("images")),
+            int(self.option("batch_size")),
+            int(self.option("size")),
+        )
 
     def _reference(self, aside: Aside) -> Tensor:
         """Features of the plain fp32 model, kept for the trials of this process."""
         import torch
 
-        from workers.precision import matmul_precision
+        from workers.device.precision import matmul_precision
 
         from .images import blocks
         from .weights import build
 
-        count, size, path = int(self.option("images")), int(self.option("size")), str(self.option("weights"))
+        count, size, path = (
+            int(self.option("images")),
+            int(self.option("size")),
+            str(self.option("weights")),
+        )
         key = json.dumps([dict(self.data), count, size, path, self.seed], sort_keys=True)
         if key not in _REFERENCES:
             model = build(self.seed, path)
             with matmul_precision("fp32", "highest"):
-                found = torch.cat([aside(partial(model, block)) for block in blocks(self.data, count, 8, size)])
+                found = torch.cat(
+                    [aside(partial(model, block)) for block in blocks(self.data, count, 8, size)]
+                )
             _REFERENCES.clear()
             _REFERENCES[key] = found
         return _REFERENCES[key]

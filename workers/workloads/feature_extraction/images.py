@@ -10,8 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from search_spaces.errors import DataError
-
-from ..image_classification.data import check, load
+from workers.workloads.image_classification.data import check, load
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -19,7 +18,9 @@ __all__ = ["blocks", "check", "labels"]
 
 
 def _subset(data: Mapping[str, Any], count: int) -> Any:
-    section = {"train": count, "test": 1, **data} if data.get("name", "builtin") == "builtin" else data
+    section = (
+        {"train": count, "test": 1, **data} if data.get("name", "builtin") == "builtin" else data
+    )
     images = load(section).train
     if len(images.labels) < count:
         raise DataError(f"{count} images are asked for, the data set has {len(images.labels)}")
@@ -38,5 +39,7 @@ def blocks(data: Mapping[str, Any], count: int, batch_size: int, size: int) -> I
     for begin in range(0, count, batch_size):
         part = torch.from_numpy(pixels[begin : min(begin + batch_size, count)].copy()).float() / 255
         if part.shape[-1] != size:
-            part = functional.interpolate(part, size=(size, size), mode="bilinear", align_corners=False)
+            part = functional.interpolate(
+                part, size=(size, size), mode="bilinear", align_corners=False
+            )
         yield (part - mean) / std

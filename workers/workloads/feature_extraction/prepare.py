@@ -41,7 +41,11 @@ class Recipe:
     @property
     def layout(self) -> torch.memory_format:
         """Of weights and images."""
-        return torch.channels_last if self.memory_format == "channels_last" else torch.contiguous_format
+        return (
+            torch.channels_last
+            if self.memory_format == "channels_last"
+            else torch.contiguous_format
+        )
 
 
 def prepare(model: ResNet50, recipe: Recipe, example: Tensor, calibration: Tensor) -> Extractor:

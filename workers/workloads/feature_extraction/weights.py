@@ -42,12 +42,18 @@ def _random_statistics(model: ResNet50) -> None:
 
 def _load(model: ResNet50, path: Path) -> None:
     state = {name: tensor for name, tensor in read(path).items() if name not in _UNUSED}
-    needed = {name: t.shape for name, t in model.state_dict().items() if not name.endswith("num_batches_tracked")}
+    needed = {
+        name: t.shape
+        for name, t in model.state_dict().items()
+        if not name.endswith("num_batches_tracked")
+    }
     for name, shape in needed.items():
         if name not in state:
             raise DataError(f"{path} is not of ResNet-50: it has no {name}")
         if state[name].shape != shape:
-            raise DataError(f"{path}: {name} has the shape {tuple(state[name].shape)}, ResNet-50 needs {tuple(shape)}")
+            raise DataError(
+                f"{path}: {name} has the shape {tuple(state[name].shape)}, ResNet-50 needs {tuple(shape)}"
+            )
     unknown = sorted(set(state) - set(model.state_dict()))
     if unknown:
         raise DataError(f"{path} is not of ResNet-50: it has {unknown[0]}")
@@ -69,9 +75,13 @@ def read(path: Path) -> dict[str, Tensor]:
     except (KeyboardInterrupt, SystemExit):
         raise
     except (SafetensorError, Exception) as error:
-        raise DataError(f"{path} cannot be read as weights: {type(error).__name__}: {str(error)[:200]}") from error
+        raise DataError(
+            f"{path} cannot be read as weights: {type(error).__name__}: {str(error)[:200]}"
+        ) from error
     except BaseException as error:  # a poisoned file can make torch raise what is no Exception
         raise DataError(f"{path} cannot be read as weights: {type(error).__name__}") from error
-    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
+    if not isinstance(state, dict) or not all(
+        isinstance(value, Tensor) for value in state.values()
+    ):
         raise DataError(f"{path} holds no state dict of tensors")
     return state

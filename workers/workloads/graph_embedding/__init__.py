@@ -10,9 +10,8 @@ from search_spaces import Choice, Float
 from search_spaces.errors import UsageError
 from search_spaces.hardware import Hardware
 from search_spaces.parameters import Parameter
-
-from .._declared import Declared
-from .._knobs import Options
+from workers.workloads._declared import Declared
+from workers.workloads._knobs import Options
 
 if TYPE_CHECKING:
     from workers.context import Context
@@ -61,7 +60,13 @@ class GraphEmbedding(Declared):
     }
     smallest: ClassVar[Mapping[str, Any]] = {
         "data": {"families": 3},
-        "fixed": {"max_epochs": 2, "evaluate_epochs": 1, "dimension": 8, "batch_size": 64, "negatives": 20},
+        "fixed": {
+            "max_epochs": 2,
+            "evaluate_epochs": 1,
+            "dimension": 8,
+            "batch_size": 64,
+            "negatives": 20,
+        },
     }
 
     @classmethod
@@ -72,7 +77,9 @@ class GraphEmbedding(Declared):
             Choice("model", ["transe", "distmult", "complex", "rotate"], default="complex"),
             Choice("reciprocal", [False, True], default=True),
             Choice("loss", ["softmax", "logistic", "margin"], default="softmax", affects=quality),
-            Float("margin", 0.1, 20.0, log=True, default=1.0, when={"loss": "margin"}, affects=quality),
+            Float(
+                "margin", 0.1, 20.0, log=True, default=1.0, when={"loss": "margin"}, affects=quality
+            ),
             Choice("dimension", [32, 64, 100, 200, 400], ordered=True, default=400),
             Choice("batch_size", [500, 1000, 2000, 4000], ordered=True, default=1000),
             Choice("negatives", [100, 250, 500, 1000, 2000], ordered=True, default=1000),
@@ -89,7 +96,11 @@ class GraphEmbedding(Declared):
         """The ready-made knobs of the space."""
         needs = {
             "single": {"min_ranks": 1},
-            "partitioned": {"min_ranks": 2, "backends": ("gloo", "nccl"), "constraints": ("partitions >= 2 * ranks",)},
+            "partitioned": {
+                "min_ranks": 2,
+                "backends": ("gloo", "nccl"),
+                "constraints": ("partitions >= 2 * ranks",),
+            },
         }
         return {
             "precision": {"precision": ["fp32", "bf16"]},
@@ -102,16 +113,20 @@ class GraphEmbedding(Declared):
         """See `Workload`."""
         super().check(data, fixed)
         if fixed.get("partitions", 1) not in _PARTITIONS:
-            raise UsageError(f"partitions is one of {', '.join(map(str, _PARTITIONS))}, got {fixed['partitions']!r}")
+            raise UsageError(
+                f"partitions is one of {', '.join(map(str, _PARTITIONS))}, got {fixed['partitions']!r}"
+            )
         if fixed.get("dimension", 2) % 2:
-            raise UsageError(f"dimension must be even, complex numbers take two each; got {fixed['dimension']!r}")
+            raise UsageError(
+                f"dimension must be even, complex numbers take two each; got {fixed['dimension']!r}"
+            )
 
     def run(self, context: Context) -> Mapping[str, float]:
         """Train, reporting every `evaluate_epochs`, and return the last metrics with those of the test edges."""
         import torch
 
+        from workers.device.precision import matmul_precision
         from workers.parallel.mesh import connect, disconnect
-        from workers.precision import matmul_precision
 
         from .trainer import Trainer
 
@@ -119,9 +134,16 @@ class GraphEmbedding(Declared):
         graph = self.dataset()
         with matmul_precision("fp32", str(self.option("matmul_precision"))):
             if context.world_size > 1:
-                connect(context.rank, context.world_size, context.rendezvous, torch.device(context.device))
+                connect(
+                    context.rank,
+                    context.world_size,
+                    context.rendezvous,
+                    torch.device(context.device),
+                )
             try:
-                trainer = Trainer(context, graph, self.train_options(len(graph.entities)), self.update_options())
+                trainer = Trainer(
+                    context, graph, self.train_options(len(graph.entities)), self.update_options()
+                )
                 metrics = trainer.run()
                 context.details["partitions"] = trainer.options.partitions
                 context.details["table_bytes"] = trainer.tables.bytes
@@ -146,7 +168,9 @@ class GraphEmbedding(Declared):
             raise UsageError(f"{trial} holds no checkpoint to export")
         path, progress = found
         graph, (dimension, state, count) = self.dataset(), progress["shape"]
-        partitioning = Partitioning.random(len(graph.entities), count, self.seed, int(progress.get("dealt", 0)))
+        partitioning = Partitioning.random(
+            len(graph.entities), count, self.seed, int(progress.get("dealt", 0))
+        )
         entities = read_entities(path, partitioning, dimension, dimension + state)
         relations = load_file(path / "relations.safetensors")["relations"]
         save_file({"entities": entities, "relations": relations}, target / "model.safetensors")
@@ -157,7 +181,9 @@ class GraphEmbedding(Declared):
             "entities.txt": "names of the entities, in the order of their vectors",
             "relations.txt": "names of the relations, in the order of their vectors",
         }
-        scorer = LinkScorer(str(self.option("model")), entities, relations, bool(self.option("reciprocal"))).eval()
+        scorer = LinkScorer(
+            str(self.option("model")), entities, relations, bool(self.option("reciprocal"))
+        ).eval()
         numbers = torch.arange(2), torch.arange(2) % len(graph.relations)
         return {**files, **to_onnx(scorer, numbers, target / "model.onnx")}
 
@@ -189,4 +215,6 @@ class GraphEmbedding(Declared):
             rows = -(-num_entities // count) * min(2, count)
             if count >= asked and (not limit or 4 * width * rows <= limit):
                 return count
-        raise UsageError(f"table_memory_bytes {limit} is too little for {num_entities} entities in 32 partitions")
+        raise UsageError(
+            f"table_memory_bytes {limit} is too little for {num_entities} entities in 32 partitions"
+        )

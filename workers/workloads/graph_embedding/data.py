@@ -91,7 +91,9 @@ def _lines(path: Path) -> Iterable[tuple[str, str, str]]:
             continue
         parts = line.split("\t")
         if len(parts) != 3 or not all(parts):
-            raise DataError(f"{path}, line {number}: head, relation and tail apart by tabs expected, got {line[:80]!r}")
+            raise DataError(
+                f"{path}, line {number}: head, relation and tail apart by tabs expected, got {line[:80]!r}"
+            )
         yield parts[0], parts[1], parts[2]
 
 

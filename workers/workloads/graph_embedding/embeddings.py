@@ -14,7 +14,9 @@ from workers.workloads._data import IntArray
 from .tables import Tables, normal
 from .update import UpdateOptions, adagrad, gradients
 
-_RELATIONS = 1 << 40  # relations are numbered from here where random vectors are drawn, entities from 0
+_RELATIONS = (
+    1 << 40
+)  # relations are numbered from here where random vectors are drawn, entities from 0
 
 
 class Embeddings:
@@ -36,7 +38,12 @@ class Embeddings:
         return cls(tables, relations, torch.zeros_like(relations))
 
     def update(
-        self, begins: Mapping[int, int], edges: IntArray, drawn: IntArray, by: UpdateOptions, rate: float
+        self,
+        begins: Mapping[int, int],
+        edges: IntArray,
+        drawn: IntArray,
+        by: UpdateOptions,
+        rate: float,
     ) -> float:
         """One update by a batch of edges (b, 3) of numbers of entities and relations; returns the mean loss.
 
@@ -52,14 +59,18 @@ class Embeddings:
         for column in (0, 2):
             local[:, column] = begin[parts[edges[:, column]]] + offsets[edges[:, column]]
         rows, negatives = torch.from_numpy(local).to(device), torch.from_numpy(drawn).to(device)
-        loss, by_entities, by_relations = gradients(tables.vectors, self.relations, rows, negatives, by)
+        loss, by_entities, by_relations = gradients(
+            tables.vectors, self.relations, rows, negatives, by
+        )
         value = float(loss)
         if math.isfinite(value):
             adagrad(tables.vectors, tables.state, *by_entities, rate)
             adagrad(self.relations, self.state, *by_relations, rate)
         return value
 
-    def negatives(self, begins: Mapping[int, int], count: int, rng: np.random.Generator) -> IntArray:
+    def negatives(
+        self, begins: Mapping[int, int], count: int, rng: np.random.Generator
+    ) -> IntArray:
         """Rows of entities drawn evenly from the open partitions."""
         sizes = [self.tables.partitioning.sizes[part] for part in begins]
         drawn = rng.integers(0, sum(sizes), count)

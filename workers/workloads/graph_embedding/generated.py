@@ -15,7 +15,9 @@ _OPPOSITE = {
 }
 
 
-def _people(num_families: int, rng: np.random.Generator) -> tuple[list[Triple], dict[str, list[str]]]:
+def _people(
+    num_families: int, rng: np.random.Generator
+) -> tuple[list[Triple], dict[str, list[str]]]:
     """Marriages, and the children of each person: each couple of a generation has one to three children."""
     marriages: list[Triple] = []
     children: dict[str, list[str]] = {}
@@ -27,7 +29,11 @@ def _people(num_families: int, rng: np.random.Generator) -> tuple[list[Triple], 
                 spouse = f"person_{family}_{count}"
                 count += 1
                 marriages.append((person, "married_to", spouse))
-                born = [f"person_{family}_{count + i}" for i in range(int(rng.integers(1, 4)))] if depth < 3 else []
+                born = (
+                    [f"person_{family}_{count + i}" for i in range(int(rng.integers(1, 4)))]
+                    if depth < 3
+                    else []
+                )
                 count += len(born)
                 children[person] = children[spouse] = born
                 following += born
@@ -43,10 +49,23 @@ def triples(num_families: int, seed: int) -> list[Triple]:
     for person, born in children.items():
         facts |= {(person, "parent_of", child) for child in born}
         facts |= {(person, "grandparent_of", g) for child in born for g in children.get(child, [])}
-        facts |= {(person, "aunt_or_uncle_of", n) for s in siblings.get(person, []) for n in children.get(s, [])}
-        nephews = {child: [n for s in siblings[child] for n in children.get(s, [])] for child in born}
-        facts |= {(c, "cousin_of", n) for child in born for c in children.get(child, []) for n in nephews[child]}
-    facts |= {(person, "sibling_of", other) for person, others in siblings.items() for other in others}
+        facts |= {
+            (person, "aunt_or_uncle_of", n)
+            for s in siblings.get(person, [])
+            for n in children.get(s, [])
+        }
+        nephews = {
+            child: [n for s in siblings[child] for n in children.get(s, [])] for child in born
+        }
+        facts |= {
+            (c, "cousin_of", n)
+            for child in born
+            for c in children.get(child, [])
+            for n in nephews[child]
+        }
+    facts |= {
+        (person, "sibling_of", other) for person, others in siblings.items() for other in others
+    }
     facts |= {(t, _OPPOSITE[r], h) for h, r, t in facts}
     return sorted(facts)
 
@@ -57,7 +76,11 @@ def split(facts: list[Triple], seed: int) -> tuple[list[Triple], list[Triple], l
     held: set[Triple] = set()
     for i in rng.permutation(len(facts)):
         head, relation, tail = facts[i]
-        back = next(b for a, b in [*_OPPOSITE.items(), *((b, a) for a, b in _OPPOSITE.items())] if a == relation)
+        back = next(
+            b
+            for a, b in [*_OPPOSITE.items(), *((b, a) for a, b in _OPPOSITE.items())]
+            if a == relation
+        )
         if (tail, back, head) not in held:
             held.add(facts[i])
         if len(held) >= len(facts) // 5:

@@ -36,7 +36,9 @@ class Operator(ABC):
         """Scores of pairs: (b, dimension) each to (b,)."""
         return (query * target).sum(-1)
 
-    def compare_all(self, query: Tensor, candidates: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    def compare_all(
+        self, query: Tensor, candidates: Tensor, dtype: torch.dtype = torch.float32
+    ) -> Tensor:
         """Scores of all with all: (b, dimension), (n, dimension) to (b, n); products are computed in `dtype`."""
         return (query.to(dtype) @ candidates.to(dtype).t()).float()
 
@@ -59,7 +61,9 @@ class TransE(Operator):
         """Negative L1 distance."""
         return -(query - target).abs().sum(-1)
 
-    def compare_all(self, query: Tensor, candidates: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    def compare_all(
+        self, query: Tensor, candidates: Tensor, dtype: torch.dtype = torch.float32
+    ) -> Tensor:
         """Negative L1 distances."""
         return -torch.cdist(query, candidates, p=1.0)
 
@@ -105,7 +109,9 @@ class RotatE(Operator):
         """Negative sum of moduli."""
         return -_modulus(query - target).sum(-1)
 
-    def compare_all(self, query: Tensor, candidates: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    def compare_all(
+        self, query: Tensor, candidates: Tensor, dtype: torch.dtype = torch.float32
+    ) -> Tensor:
         """Negative sums of moduli, so many queries at a time that the differences fit in `chunk_bytes`."""
         rows = max(1, self.chunk_bytes // (4 * candidates.numel() or 1))
         parts = [-_modulus(q.unsqueeze(1) - candidates).sum(-1) for q in torch.split(query, rows)]

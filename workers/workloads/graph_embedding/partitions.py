@@ -30,9 +30,13 @@ class Partitioning:
     sizes: tuple[int, ...]
 
     @classmethod
-    def random(cls, num_entities: int, num_partitions: int, seed: int, deal: int = 0) -> Partitioning:
+    def random(
+        cls, num_entities: int, num_partitions: int, seed: int, deal: int = 0
+    ) -> Partitioning:
         """A partitioning that is a function of the seed and of how often it was dealt; sizes differ by at most one."""
-        order = np.random.default_rng([seed, 0x9A47, *([deal] if deal else [])]).permutation(num_entities)
+        order = np.random.default_rng([seed, 0x9A47, *([deal] if deal else [])]).permutation(
+            num_entities
+        )
         place = np.empty(num_entities, np.int64)
         place[order] = np.arange(num_entities)
         sizes = np.bincount(place % num_partitions, minlength=num_partitions)
@@ -69,7 +73,9 @@ def rounds(num_partitions: int) -> list[list[Pair]]:
     return result
 
 
-def edges_of_pairs(edges: IntArray, partitioning: Partitioning, rng: np.random.Generator) -> dict[Pair, IntArray]:
+def edges_of_pairs(
+    edges: IntArray, partitioning: Partitioning, rng: np.random.Generator
+) -> dict[Pair, IntArray]:
     """Indices of the edges that each pair trains, shuffled; an edge inside one partition goes to any pair with it.
 
     Args:

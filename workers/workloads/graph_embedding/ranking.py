@@ -42,7 +42,10 @@ class Known:
     def of(self, queries: IntArray) -> tuple[IntArray, IntArray]:
         """Known targets of queries (q, 2): the row of the query and the entity, (n,) each."""
         keys = self._keys(queries)
-        begin, end = np.searchsorted(self.keys, keys, "left"), np.searchsorted(self.keys, keys, "right")
+        begin, end = (
+            np.searchsorted(self.keys, keys, "left"),
+            np.searchsorted(self.keys, keys, "right"),
+        )
         counts = end - begin
         rows = np.repeat(np.arange(len(queries)), counts)
         first = np.repeat(begin - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts)
@@ -86,14 +89,20 @@ def ranks(
         true = torch.empty(len(mine), device=tables.device)
         for part in range(partitioning.count):
             among = np.flatnonzero(partitioning.partition[targets[mine]] == part)
-            for block, query in _queries(tables, relations, queries[mine], among, (source, part), options):
+            for block, query in _queries(
+                tables, relations, queries[mine], among, (source, part), options
+            ):
                 look()
                 place = tables.rows(part).start + partitioning.offset[targets[mine[block]]]
                 target = tables.vectors[torch.from_numpy(place).to(tables.device)]
-                true[torch.from_numpy(block).to(tables.device)] = options.operator.compare(query, target)
+                true[torch.from_numpy(block).to(tables.device)] = options.operator.compare(
+                    query, target
+                )
         for part in range(partitioning.count):
             every = np.arange(len(mine))
-            for block, query in _queries(tables, relations, queries[mine], every, (source, part), options):
+            for block, query in _queries(
+                tables, relations, queries[mine], every, (source, part), options
+            ):
                 look()
                 scores = options.operator.compare_all(query, tables.vectors[tables.rows(part)])
                 hide(scores, index.of(queries[mine[block]]), partitioning, part)
@@ -119,21 +128,30 @@ def _queries(
     size = max(1, min(512, _SCORES // max(tables.partitioning.sizes)))
     for start in range(0, len(among), size):
         block = among[start : start + size]
-        place = torch.from_numpy(begin + tables.partitioning.offset[queries[block, 0]]).to(tables.device)
+        place = torch.from_numpy(begin + tables.partitioning.offset[queries[block, 0]]).to(
+            tables.device
+        )
         numbers = torch.from_numpy(queries[block, 1]).to(tables.device)
         yield block, apply(tables.vectors[place], relations, numbers, half, options)
 
 
-def apply(source: Tensor, relations: Tensor, numbers: Tensor, half: int, options: UpdateOptions) -> Tensor:
+def apply(
+    source: Tensor, relations: Tensor, numbers: Tensor, half: int, options: UpdateOptions
+) -> Tensor:
     """Query vectors for relations numbered twice, those from `half` on being opposite directions."""
     if options.reciprocal:
         return options.operator.apply(source, relations[numbers])
     vectors, opposite = relations[numbers % half], (numbers >= half).unsqueeze(1)
-    forth, back = options.operator.apply(source, vectors), options.operator.apply(source, vectors, inverse=True)
+    forth, back = (
+        options.operator.apply(source, vectors),
+        options.operator.apply(source, vectors, inverse=True),
+    )
     return torch.where(opposite, back, forth)
 
 
-def hide(scores: Tensor, found: tuple[IntArray, IntArray], partitioning: Partitioning, part: int) -> None:
+def hide(
+    scores: Tensor, found: tuple[IntArray, IntArray], partitioning: Partitioning, part: int
+) -> None:
     """Take known targets, the true one too, out of the candidates (queries, entities of `part`)."""
     rows, entities = found
     here = partitioning.partition[entities] == part
@@ -143,4 +161,7 @@ def hide(scores: Tensor, found: tuple[IntArray, IntArray], partitioning: Partiti
 
 def summary(found: FloatArray) -> dict[str, float]:
     """Mean reciprocal rank and the shares of ranks within 1, 3 and 10."""
-    return {"mrr": float((1 / found).mean()), **{f"hits@{k}": float((found <= k).mean()) for k in HITS}}
+    return {
+        "mrr": float((1 / found).mean()),
+        **{f"hits@{k}": float((found <= k).mean()) for k in HITS},
+    }

@@ -18,18 +18,23 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-from workers.files import flush, sha256
+from workers.data.files import flush, sha256
 
 from .partitions import Partitioning
 
 
 def save_checkpoint(
-    folder: Path, work: Path, relations: dict[str, torch.Tensor], progress: Mapping[str, Any], *, wait: bool = True
+    folder: Path,
+    work: Path,
+    relations: dict[str, torch.Tensor],
+    progress: Mapping[str, Any],
+    *,
+    wait: bool = True,
 ) -> None:
     """Write `folder`/graph/<number>, whole or not at all, and delete all but the newest two.
 
     Args:
-        wait: until it is on disk, see `workers.checkpoint`.
+        wait: until it is on disk, see `workers.training.checkpoint`.
     """
     root = folder / "graph"
     numbers = sorted(int(path.name) for path in root.glob("[0-9]*")) if root.is_dir() else []
@@ -39,7 +44,10 @@ def save_checkpoint(
     temporary.mkdir(parents=True)
     for file in sorted(work.glob("entities-*.f32")):
         link(file, temporary / file.name)
-    save_file({key: tensor.contiguous() for key, tensor in relations.items()}, temporary / "relations.safetensors")
+    save_file(
+        {key: tensor.contiguous() for key, tensor in relations.items()},
+        temporary / "relations.safetensors",
+    )
     hashes = {path.name: sha256(path) for path in sorted(temporary.iterdir())}
     (temporary / "manifest.json").write_text(json.dumps({"progress": progress, "sha256": hashes}))
     for path in temporary.iterdir() if wait else ():
@@ -52,7 +60,11 @@ def save_checkpoint(
 def load_checkpoint(folder: Path) -> tuple[Path, dict[str, Any]] | None:
     """Path and progress of the newest checkpoint whose files match their hashes; None where there is none."""
     root = folder / "graph"
-    numbers = sorted((int(path.name) for path in root.glob("[0-9]*")), reverse=True) if root.is_dir() else []
+    numbers = (
+        sorted((int(path.name) for path in root.glob("[0-9]*")), reverse=True)
+        if root.is_dir()
+        else []
+    )
     for number in numbers:
         path = root / str(number)
         try:
@@ -64,12 +76,16 @@ def load_checkpoint(folder: Path) -> tuple[Path, dict[str, Any]] | None:
     return None
 
 
-def read_entities(path: Path, partitioning: Partitioning, dimension: int, width: int) -> torch.Tensor:
+def read_entities(
+    path: Path, partitioning: Partitioning, dimension: int, width: int
+) -> torch.Tensor:
     """Vectors of all entities, in the order of their numbers, (n, dimension), from a checkpoint."""
     vectors = torch.empty(len(partitioning.partition), dimension)
     for part in range(partitioning.count):
         rows = np.fromfile(path / f"entities-{part}.f32", np.float32).reshape(-1, width)
-        vectors[torch.from_numpy(partitioning.entities(part))] = torch.from_numpy(rows[:, :dimension].copy())
+        vectors[torch.from_numpy(partitioning.entities(part))] = torch.from_numpy(
+            rows[:, :dimension].copy()
+        )
     return vectors
 
 

@@ -26,7 +26,9 @@ class _SharedSoftmax(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, query: Tensor, target: Tensor, candidates: Tensor, same: Pairs, dtype: torch.dtype) -> Tensor:
+    def forward(
+        ctx: Any, query: Tensor, target: Tensor, candidates: Tensor, same: Pairs, dtype: torch.dtype
+    ) -> Tensor:
         """Summed loss, scalar; see `shared_softmax`."""
         q, c = query.to(dtype), candidates.to(dtype)
         scores = q @ c.t()
@@ -35,7 +37,9 @@ class _SharedSoftmax(torch.autograd.Function):
         positive = (query * target).sum(1)
         top = scores.amax(1) if scores.shape[1] else torch.full_like(positive, -torch.inf)
         p = scores.softmax(1)
-        others = top - p.amax(1).log() if scores.shape[1] else top  # log of the summed exponentials of the candidates
+        others = (
+            top - p.amax(1).log() if scores.shape[1] else top
+        )  # log of the summed exponentials of the candidates
         alone = top == -torch.inf  # the target is the only candidate
         if alone.any():
             p[alone], others[alone] = 0.0, -torch.inf
@@ -53,7 +57,9 @@ class _SharedSoftmax(torch.autograd.Function):
         return *(scale * saved for saved in ctx.saved_tensors), None, None
 
 
-def shared_softmax(query: Tensor, target: Tensor, candidates: Tensor, same: Pairs, dtype: torch.dtype) -> Tensor:
+def shared_softmax(
+    query: Tensor, target: Tensor, candidates: Tensor, same: Pairs, dtype: torch.dtype
+) -> Tensor:
     """-log softmax of each query's score with its target among that and all candidates, summed.
 
     Args:

@@ -110,8 +110,12 @@ class Tables:
                 look()
                 self._read(old, 1)
                 mine = np.flatnonzero(self.partitioning.partition[entities] == old)
-                rows = torch.from_numpy(self.half + self.partitioning.offset[entities[mine]]).to(self.device)
-                self.buffer[torch.from_numpy(mine).to(self.device)] = self.buffer.index_select(0, rows)
+                rows = torch.from_numpy(self.half + self.partitioning.offset[entities[mine]]).to(
+                    self.device
+                )
+                self.buffer[torch.from_numpy(mine).to(self.device)] = self.buffer.index_select(
+                    0, rows
+                )
             self._store(self.buffer[: len(entities)], self._dealt(part))
         for part in range(partitioning.count):
             self._dealt(part).replace(self.file(part))
@@ -141,7 +145,9 @@ class Tables:
             with self.file(part).open("rb") as file:
                 file.readinto(target.numpy().data.cast("B"))
         else:
-            target.copy_(torch.from_numpy(np.fromfile(self.file(part), np.float32).reshape(-1, self.width)))
+            target.copy_(
+                torch.from_numpy(np.fromfile(self.file(part), np.float32).reshape(-1, self.width))
+            )
 
     def _begin_at_random(self, part: int, rows: slice) -> None:
         """Vectors that depend on the entity and the seed alone, not on how the graph is cut."""
@@ -151,7 +157,9 @@ class Tables:
         for begin in range(0, len(entities), 4096):
             block = entities[begin : begin + 4096]
             values = normal(block, self.dimension, self.seed) * np.float32(self.scale)
-            target[begin : begin + len(block), : self.dimension] = torch.from_numpy(values).to(self.device)
+            target[begin : begin + len(block), : self.dimension] = torch.from_numpy(values).to(
+                self.device
+            )
         self.changed.add(part)
 
     def _write(self, part: int | None) -> None:
@@ -177,7 +185,9 @@ def normal(rows: IntArray, columns: int, seed: int) -> npt.NDArray[np.float32]:
     """
     half = (columns + 1) // 2
     with np.errstate(over="ignore"):
-        counter = rows.astype(np.uint64)[:, None] * np.uint64(2 * half) + np.arange(2 * half, dtype=np.uint64)
+        counter = rows.astype(np.uint64)[:, None] * np.uint64(2 * half) + np.arange(
+            2 * half, dtype=np.uint64
+        )
         counter += np.uint64(seed + 1) * np.uint64(0x632BE59BD9B4E019)
         x: npt.NDArray[Any] = counter * np.uint64(0x9E3779B97F4A7C15)
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

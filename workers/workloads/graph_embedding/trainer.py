@@ -38,7 +38,9 @@ _MEMORY_EVERY = 20  # updates between looks at the peak memory
 class Trainer:
     """One rank's part in the training of one trial."""
 
-    def __init__(self, context: Context, graph: Graph, options: TrainOptions, update: UpdateOptions) -> None:
+    def __init__(
+        self, context: Context, graph: Graph, options: TrainOptions, update: UpdateOptions
+    ) -> None:
         self.context, self.graph, self.options, self.update = context, graph, options, update
         self.device = torch.device(context.device)
         self.place, self.seconds, self.edges, self.reported = Place(), 0.0, 0, 0
@@ -65,7 +67,9 @@ class Trainer:
             for pair in rounds(options.partitions)[0][context.rank :: context.world_size][:1]:
                 self.tables.open(pair)  # drawing the first vectors is no training
         else:
-            relations, state = (saved[key].to(self.device) for key in ("relations", "relation_state"))
+            relations, state = (
+                saved[key].to(self.device) for key in ("relations", "relation_state")
+            )
             self.embeddings = Embeddings(self.tables, relations, state)
         self.saved = time.monotonic()
 
@@ -75,7 +79,9 @@ class Trainer:
         return self.tables.partitioning
 
     def _partitioning(self, deal: int) -> Partitioning:
-        return Partitioning.random(len(self.graph.entities), self.options.partitions, self.context.seed, deal)
+        return Partitioning.random(
+            len(self.graph.entities), self.options.partitions, self.context.seed, deal
+        )
 
     def run(self) -> dict[str, float]:
         """Train to the end, or until the context is halted; returns the last metrics."""
@@ -83,7 +89,11 @@ class Trainer:
             while True:
                 last = self.place.epoch >= self.options.max_epochs or self._agreed(self._over())
                 due = last or self.place.epoch % self.options.evaluate_epochs == 0
-                if due and self.place == Place(self.place.epoch) and self.place.epoch > self.reported:
+                if (
+                    due
+                    and self.place == Place(self.place.epoch)
+                    and self.place.epoch > self.reported
+                ):
                     self._alone(self._report)
                     self.reported = self.place.epoch
                 if last:
@@ -93,7 +103,9 @@ class Trainer:
                 self._alone(self._test)
         except Halted:
             self.context.noticed = self.context.noticed or self.context.halted() or Halt.INTERRUPT
-            if self.context.world_size == 1:  # several ranks stand apart; they go on from the last whole round
+            if (
+                self.context.world_size == 1
+            ):  # several ranks stand apart; they go on from the last whole round
                 self._save(wait=False)
             return self.metrics
         self._save()
@@ -183,9 +195,13 @@ class Trainer:
     def _update(self, begins: Mapping[int, int], edges: IntArray, where: tuple[int, int]) -> float:
         rng = self._rng(0x4E6A, self.place.round, *where)
         negatives = self.embeddings.negatives(begins, self.update.negatives, rng)
-        loss = self.embeddings.update(begins, edges, negatives, self.update, self.options.learning_rate)
+        loss = self.embeddings.update(
+            begins, edges, negatives, self.update, self.options.learning_rate
+        )
         if not math.isfinite(loss):
-            raise TrialFailure("non_finite", f"the training loss is {loss} in epoch {self.place.epoch}")
+            raise TrialFailure(
+                "non_finite", f"the training loss is {loss} in epoch {self.place.epoch}"
+            )
         return loss
 
     def _rng(self, *key: int) -> np.random.Generator:
@@ -228,11 +244,20 @@ class Trainer:
         self.context.emit(self.place.epoch, self.metrics, self.seconds)
 
     def _test(self) -> None:
-        self.metrics |= {f"test_{key}": value for key, value in self._ranked(self.graph.test).items()}
+        self.metrics |= {
+            f"test_{key}": value for key, value in self._ranked(self.graph.test).items()
+        }
 
     def _ranked(self, edges: IntArray) -> dict[str, float]:
         with torch.no_grad():
-            found = ranks(self.tables, self.embeddings.relations, edges, known(self.graph), self.update, self._look)
+            found = ranks(
+                self.tables,
+                self.embeddings.relations,
+                edges,
+                known(self.graph),
+                self.update,
+                self._look,
+            )
         return summary(found)
 
     def _save_sometimes(self) -> None:
@@ -247,7 +272,10 @@ class Trainer:
             save_checkpoint(
                 self.context.folder,
                 self.work,
-                {"relations": self.embeddings.relations.cpu(), "relation_state": self.embeddings.state.cpu()},
+                {
+                    "relations": self.embeddings.relations.cpu(),
+                    "relation_state": self.embeddings.state.cpu(),
+                },
                 self._progress(),
                 wait=wait,
             )
@@ -275,7 +303,8 @@ class Trainer:
         shape = [self.options.dimension, self.options.state_size, self.options.partitions]
         if progress["shape"] != shape:
             raise TrialFailure(
-                "crashed", f"the checkpoint {path} is of another shape: {progress['shape']}, not {shape}"
+                "crashed",
+                f"the checkpoint {path} is of another shape: {progress['shape']}, not {shape}",
             )
         if self.context.rank == 0:
             shutil.rmtree(self.work, ignore_errors=True)
@@ -283,7 +312,11 @@ class Trainer:
             for file in path.glob("entities-*.f32"):
                 link(file, self.work / file.name)
         self.dealt = int(progress.get("dealt", 0))
-        self.place, self.edges, self.reported = Place(**progress["place"]), progress["edges"], progress["reported"]
+        self.place, self.edges, self.reported = (
+            Place(**progress["place"]),
+            progress["edges"],
+            progress["reported"],
+        )
         self.losses = progress["losses"][0], progress["losses"][1]
         self.metrics = dict(progress["metrics"])
         earlier = self.context.assignment.previous_seconds

@@ -80,16 +80,26 @@ def gradients(
     return loss.detach(), (rows, by_vectors), (relation_rows, by_moves)
 
 
-def _loss(query: Tensor, target: Tensor, others: Tensor, ids: tuple[Tensor, Tensor], options: UpdateOptions) -> Tensor:
+def _loss(
+    query: Tensor,
+    target: Tensor,
+    others: Tensor,
+    ids: tuple[Tensor, Tensor],
+    options: UpdateOptions,
+) -> Tensor:
     """Summed loss of queries (b, dimension) with their targets against the others (k, dimension)."""
     candidates, candidate_ids = others, ids[1]
     if options.batch_negatives:
         candidates, candidate_ids = torch.cat([others, target]), torch.cat([ids[1], ids[0]])
     if options.loss == "softmax" and options.operator.is_dot:
-        return shared_softmax(query, target, candidates, equal_pairs(ids[0], candidate_ids), options.dtype)
+        return shared_softmax(
+            query, target, candidates, equal_pairs(ids[0], candidate_ids), options.dtype
+        )
     positive = options.operator.compare(query, target)
     negative = options.operator.compare_all(query, candidates, options.dtype)
-    negative = negative.masked_fill(candidate_ids == ids[0].unsqueeze(1), -torch.inf)  # the target is no negative
+    negative = negative.masked_fill(
+        candidate_ids == ids[0].unsqueeze(1), -torch.inf
+    )  # the target is no negative
     if options.loss == "softmax":
         return (torch.logaddexp(positive, negative.logsumexp(1)) - positive).sum()
     if options.loss == "logistic":
@@ -99,7 +109,9 @@ def _loss(query: Tensor, target: Tensor, others: Tensor, ids: tuple[Tensor, Tens
     return excess.sum() / negative.shape[1]
 
 
-def adagrad(table: Tensor, state: Tensor, rows: Tensor, gradient: Tensor, learning_rate: float) -> None:
+def adagrad(
+    table: Tensor, state: Tensor, rows: Tensor, gradient: Tensor, learning_rate: float
+) -> None:
     """Adagrad (Duchi et al. 2011) on some rows: with a state a coordinate, or one a row where `state` has width 1."""
     sums = state.index_select(0, rows)
     if state.shape[1] > 1:
@@ -107,5 +119,7 @@ def adagrad(table: Tensor, state: Tensor, rows: Tensor, gradient: Tensor, learni
     else:
         sums.add_(gradient.square().mean(1, keepdim=True))
     state.index_copy_(0, rows, sums)
-    moved = table.index_select(0, rows).addcdiv_(gradient, sums.sqrt_().add_(_EPSILON), value=-learning_rate)
+    moved = table.index_select(0, rows).addcdiv_(
+        gradient, sums.sqrt_().add_(_EPSILON), value=-learning_rate
+    )
     table.index_copy_(0, rows, moved)

@@ -11,17 +11,16 @@ import numpy as np
 from search_spaces import Choice, Float
 from search_spaces.hardware import Hardware
 from search_spaces.parameters import Parameter
-
-from .._classifier import SCHEDULES, Classifier
-from .._data import IntArray
-from .._knobs import Options, strategies
-from ..base import ParallelPlan
+from workers.workload import ParallelPlan
+from workers.workloads._classifier import SCHEDULES, Classifier
+from workers.workloads._data import IntArray
+from workers.workloads._knobs import Options, strategies
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from ..base import Batch
+    from workers.workload import Batch
 
 __all__ = ["ImageClassification"]
 
@@ -91,12 +90,20 @@ class ImageClassification(Classifier):
     @classmethod
     def knobs(cls, hardware: Hardware) -> Options:
         """The ready-made knobs of the space."""
-        runtime = ("matmul_precision", "compile", "memory_format", "optimizer_implementation", "loader_workers")
+        runtime = (
+            "matmul_precision",
+            "compile",
+            "memory_format",
+            "optimizer_implementation",
+            "loader_workers",
+        )
         return {
             "precision": {},
             "batch": {"unit": "items"},
             "parallelism": {
-                "strategies": strategies("single", "ddp", "fsdp", "tensor", "pipeline", "data_tensor", "data_pipeline"),
+                "strategies": strategies(
+                    "single", "ddp", "fsdp", "tensor", "pipeline", "data_tensor", "data_pipeline"
+                ),
                 "plan": ("layers", "tensor", "stages"),
                 "values": {"num_layers": 3, "num_heads": 0},
             },
@@ -127,13 +134,18 @@ class ImageClassification(Classifier):
         from workers.export import write_lines
 
         write_lines(target / "classes.txt", self.dataset().classes)
-        return {**super().export(trial, target), "classes.txt": "the classes, in the order of the logits"}
+        return {
+            **super().export(trial, target),
+            "classes.txt": "the classes, in the order of the logits",
+        }
 
     def num_examples(self, split: str) -> int:
         """See `Classifier`."""
         return len(self._images(split).labels)
 
-    def examples(self, split: str, rows: IntArray, rng_seed: tuple[int, int] | None = None) -> Batch:
+    def examples(
+        self, split: str, rows: IntArray, rng_seed: tuple[int, int] | None = None
+    ) -> Batch:
         """`images` (b, 3, size, size) of uint8 and `label` (b,)."""
         import torch
 
@@ -142,7 +154,9 @@ class ImageClassification(Classifier):
         images = self._images(split)
         pixels = images.pixels[rows]
         if rng_seed is not None:
-            pixels = augment(pixels, self.option("augmentation"), np.random.default_rng([self.seed, *rng_seed]))
+            pixels = augment(
+                pixels, self.option("augmentation"), np.random.default_rng([self.seed, *rng_seed])
+            )
         return {
             "images": torch.from_numpy(np.ascontiguousarray(pixels)),
             "label": torch.from_numpy(images.labels[rows]),

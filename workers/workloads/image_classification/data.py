@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from workers.archives import find
+from workers.data.archives import find
 from workers.workloads._data import check_data_name, folder_of
 
 from . import generated
@@ -24,7 +24,18 @@ SOURCES = (
     "cifar-10-python.tar.gz",
     "cifar-10-binary-subset.tar.gz",
 )
-CIFAR_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+CIFAR_CLASSES = (
+    "airplane",
+    "automobile",
+    "bird",
+    "cat",
+    "deer",
+    "dog",
+    "frog",
+    "horse",
+    "ship",
+    "truck",
+)
 
 
 @dataclass(frozen=True)
@@ -63,7 +74,10 @@ def load(data: Mapping[str, Any]) -> Dataset:
 
 @lru_cache(2)
 def _builtin(train: int, test: int) -> Dataset:
-    parts = [from_records(builtin_records(n, seed), "the built-in set") for seed, n in enumerate((train, test))]
+    parts = [
+        from_records(builtin_records(n, seed), "the built-in set")
+        for seed, n in enumerate((train, test))
+    ]
     return Dataset(parts[0], parts[1], generated.CLASSES)
 
 

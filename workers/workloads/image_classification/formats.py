@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from search_spaces.errors import DataError
-from workers.archives import members
+from workers.data.archives import members
 
 from . import plain_pickle
 
@@ -35,7 +35,9 @@ def to_records(images: Images) -> bytes:
 def from_records(content: bytes, source: str) -> Images:
     """The inverse of `to_records`; raises DataError where the length or a label is wrong."""
     if not content or len(content) % RECORD:
-        raise DataError(f"{source} has {len(content)} bytes, which is no multiple of the record length {RECORD}")
+        raise DataError(
+            f"{source} has {len(content)} bytes, which is no multiple of the record length {RECORD}"
+        )
     records = np.frombuffer(content, np.uint8).reshape(-1, RECORD)
     return _checked(records[:, 1:], records[:, 0], source)
 
@@ -45,16 +47,27 @@ def from_pickle(content: bytes, source: str) -> Images:
     batch = plain_pickle.read(content)
     if not isinstance(batch, dict):
         raise DataError(f"{source} is no CIFAR-10 batch: it holds a {type(batch).__name__}")
-    found = {key.decode("latin-1") if isinstance(key, bytes) else key: value for key, value in batch.items()}
+    found = {
+        key.decode("latin-1") if isinstance(key, bytes) else key: value
+        for key, value in batch.items()
+    }
     pixels, labels = found.get("data"), found.get("labels")
-    if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or not isinstance(labels, list):
-        raise DataError(f"{source} is no CIFAR-10 batch: it lacks 'data' of uint8 or the list 'labels'")
+    if (
+        not isinstance(pixels, np.ndarray)
+        or pixels.dtype != np.uint8
+        or not isinstance(labels, list)
+    ):
+        raise DataError(
+            f"{source} is no CIFAR-10 batch: it lacks 'data' of uint8 or the list 'labels'"
+        )
     return _checked(pixels, np.array(labels), source)
 
 
 def _checked(pixels: npt.NDArray[np.uint8], labels: npt.NDArray[np.generic], source: str) -> Images:
     if pixels.shape != (len(labels), RECORD - 1) or labels.dtype.kind not in "iu":
-        raise DataError(f"{source}: {pixels.shape} pixels do not fit {len(labels)} labels of 32x32 images")
+        raise DataError(
+            f"{source}: {pixels.shape} pixels do not fit {len(labels)} labels of 32x32 images"
+        )
     numbers = labels.astype(np.int64)
     if len(numbers) and (numbers.min() < 0 or numbers.max() > 9):
         raise DataError(f"{source}: labels are 0 to 9, got {numbers.min()} to {numbers.max()}")
@@ -85,13 +98,19 @@ def _is_batch(name: str) -> bool:
 
 def _cifar_files(source: Path) -> Iterator[tuple[str, bytes]]:
     if source.is_dir():
-        yield from ((path.name, path.read_bytes()) for path in sorted(source.iterdir()) if _is_batch(path.name))
+        yield from (
+            (path.name, path.read_bytes())
+            for path in sorted(source.iterdir())
+            if _is_batch(path.name)
+        )
     else:
         yield from members(source, _is_batch)
 
 
 def _joined(batches: list[Images]) -> Images:
-    return Images(np.concatenate([b.pixels for b in batches]), np.concatenate([b.labels for b in batches]))
+    return Images(
+        np.concatenate([b.pixels for b in batches]), np.concatenate([b.labels for b in batches])
+    )
 
 
 def read_folders(folder: Path, size: int) -> tuple[Images, Images, tuple[str, ...]]:
@@ -100,10 +119,15 @@ def read_folders(folder: Path, size: int) -> tuple[Images, Images, tuple[str, ..
     Raises:
         DataError: a split or class is missing, an image cannot be read, or Pillow is not installed.
     """
-    test = next((folder / name for name in ("test", "val", "valid") if (folder / name).is_dir()), folder / "test")
+    test = next(
+        (folder / name for name in ("test", "val", "valid") if (folder / name).is_dir()),
+        folder / "test",
+    )
     classes = tuple(sorted(p.name for p in (folder / "train").glob("*") if p.is_dir()))
     if len(classes) < 2 or not test.is_dir():
-        raise DataError(f"{folder} needs train/<class>/ with two classes or more, and test/<class>/")
+        raise DataError(
+            f"{folder} needs train/<class>/ with two classes or more, and test/<class>/"
+        )
     return _read_split(folder / "train", classes, size), _read_split(test, classes, size), classes
 
 

@@ -5,7 +5,18 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-CLASSES = ("horizontal", "vertical", "diagonal", "checks", "rings", "disc", "square", "triangle", "cross", "dots")
+CLASSES = (
+    "horizontal",
+    "vertical",
+    "diagonal",
+    "checks",
+    "rings",
+    "disc",
+    "square",
+    "triangle",
+    "cross",
+    "dots",
+)
 SIZE = 32
 FloatArray = npt.NDArray[np.float32]
 
@@ -30,7 +41,10 @@ def images(count: int, seed: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np
 
 def _bars(pixels: npt.NDArray[np.float64], rng: np.random.Generator) -> npt.NDArray[np.float64]:
     count = len(pixels)
-    start, width = rng.integers(0, SIZE, (count, 1)), rng.integers(2, 7, (count, 1)) * rng.integers(0, 2, (count, 1))
+    start, width = (
+        rng.integers(0, SIZE, (count, 1)),
+        rng.integers(2, 7, (count, 1)) * rng.integers(0, 2, (count, 1)),
+    )
     at = np.arange(SIZE)
     hidden = (at >= start) & (at < start + width)
     tall = rng.random(count) < 0.5
@@ -57,7 +71,9 @@ def _masks(name: str, count: int, rng: np.random.Generator) -> FloatArray:
         "disc": lambda: distance < radius,
         "square": lambda: np.maximum(abs(dy), abs(dx)) < radius * 0.9,
         "triangle": lambda: (abs(dx) < (sign * dy + radius) * 0.6) & (abs(dy) < radius),
-        "cross": lambda: (np.minimum(abs(dy), abs(dx)) < radius / 3) & (np.maximum(abs(dy), abs(dx)) < radius),
+        "cross": lambda: (
+            (np.minimum(abs(dy), abs(dx)) < radius / 3) & (np.maximum(abs(dy), abs(dx)) < radius)
+        ),
         "dots": lambda: np.sin(wave * y + phase) * np.sin(wave * x + phase) > 0.6,
     }
     mask: FloatArray = shapes[name]().astype(np.float32)

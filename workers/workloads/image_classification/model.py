@@ -112,4 +112,6 @@ def stages(model: ImageModel, num_stages: int) -> list[nn.Module]:
     if not 1 <= num_stages <= 3:
         raise UsageError(f"the image model is cut into 1 to 3 stages, got {num_stages}")
     parts: list[nn.Module] = [model.block1, model.block2, model.head]
-    return [Stage(*parts[i * 3 // num_stages : (i + 1) * 3 // num_stages]) for i in range(num_stages)]
+    return [
+        Stage(*parts[i * 3 // num_stages : (i + 1) * 3 // num_stages]) for i in range(num_stages)
+    ]

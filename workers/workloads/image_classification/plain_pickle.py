@@ -19,9 +19,13 @@ _MARK: Final = object()
 _CONSTANTS: Final = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 _EMPTY: Final = {"EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple}
 _IGNORED: Final = frozenset({"PROTO", "FRAME", "STOP"})
-_NUMBERS: Final = frozenset({"INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"})
+_NUMBERS: Final = frozenset(
+    {"INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"}
+)
 _TEXTS: Final = frozenset({"UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"})
-_BYTES: Final = frozenset({"STRING", "BINSTRING", "SHORT_BINSTRING", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8"})
+_BYTES: Final = frozenset(
+    {"STRING", "BINSTRING", "SHORT_BINSTRING", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8"}
+)
 _NAMES: Final = {
     "numpy.core.multiarray _reconstruct": "array",
     "numpy._core.multiarray _reconstruct": "array",
@@ -58,7 +62,15 @@ def read(content: bytes) -> Any:
         return _Machine().run(content)
     except DataError:
         raise
-    except (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+    except (
+        ValueError,
+        IndexError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+    ) as error:
         raise DataError(f"a damaged pickle: {type(error).__name__}: {error}") from error
 
 
@@ -87,7 +99,9 @@ class _Machine:
         elif name not in _IGNORED:
             method = getattr(self, f"_do_{name.lower()}", None)
             if method is None:
-                raise DataError(f"the pickle holds more than plain data: instruction {name} is not read")
+                raise DataError(
+                    f"the pickle holds more than plain data: instruction {name} is not read"
+                )
             method(argument)
 
     def _marked(self) -> list[Any]:
@@ -151,7 +165,9 @@ class _Machine:
 
     def _do_global(self, name: str) -> None:
         if name not in _NAMES:
-            raise DataError(f"the pickle holds more than plain data: it names {name.replace(' ', '.')}")
+            raise DataError(
+                f"the pickle holds more than plain data: it names {name.replace(' ', '.')}"
+            )
         self.stack.append(_Name(_NAMES[name]))
 
     def _do_stack_global(self, _: None) -> None:
@@ -184,7 +200,9 @@ def _text(value: str | bytes) -> str:
     return value.decode("latin-1") if isinstance(value, bytes) else value
 
 
-def _array(shape: tuple[int, ...], dtype: _DType, fortran: bool, content: bytes) -> np.ndarray[Any, Any]:
+def _array(
+    shape: tuple[int, ...], dtype: _DType, fortran: bool, content: bytes
+) -> np.ndarray[Any, Any]:
     order = "" if dtype.order == "|" else dtype.order
     kind = np.dtype(order + dtype.text)
     if kind.kind not in _KINDS or not isinstance(content, bytes):

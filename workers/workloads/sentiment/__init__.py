@@ -11,17 +11,16 @@ import numpy as np
 from search_spaces import Choice, Float, Int
 from search_spaces.hardware import Hardware
 from search_spaces.parameters import Parameter
-
-from .._classifier import SCHEDULES, Classifier
-from .._data import IntArray
-from .._knobs import Options, strategies
-from ..base import ParallelPlan
+from workers.workload import ParallelPlan
+from workers.workloads._classifier import SCHEDULES, Classifier
+from workers.workloads._data import IntArray
+from workers.workloads._knobs import Options, strategies
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from ..base import Batch
+    from workers.workload import Batch
 
 __all__ = ["Sentiment"]
 
@@ -61,7 +60,13 @@ class Sentiment(Classifier):
     }
     smallest: ClassVar[Mapping[str, Any]] = {
         "data": {"train": 160, "test": 40},
-        "fixed": {"max_epochs": 2, "length": 24, "vocabulary": 200, "embedding_size": 8, "hidden_size": 8},
+        "fixed": {
+            "max_epochs": 2,
+            "length": 24,
+            "vocabulary": 200,
+            "embedding_size": 8,
+            "hidden_size": 8,
+        },
     }
 
     @classmethod
@@ -81,7 +86,13 @@ class Sentiment(Classifier):
             Choice("pooling", ["last", "mean", "max"], default="last", affects=quality),
             Float("dropout", 0.0, 0.6, default=0.2, affects=quality),
             Float("label_smoothing", 0.0, 0.2, default=0.0, affects=quality),
-            Choice("kernel", ["fused", "cells"], default="fused", when={"cell": ["gru", "lstm"]}, affects=cost),
+            Choice(
+                "kernel",
+                ["fused", "cells"],
+                default="fused",
+                when={"cell": ["gru", "lstm"]},
+                affects=cost,
+            ),
             Choice("layout", ["batch_major", "time_major"], default="batch_major", affects=cost),
             Choice("batching", ["padded", "bucketed"], default="padded"),
         ]
@@ -92,8 +103,18 @@ class Sentiment(Classifier):
         return {
             "precision": {},
             "batch": {"unit": "items"},
-            "parallelism": {"strategies": strategies("single", "ddp", "embedding_server"), "plan": ("embeddings",)},
-            "runtime": {"tune": ["matmul_precision", "optimizer_implementation", "loader_workers", "prefetch"]},
+            "parallelism": {
+                "strategies": strategies("single", "ddp", "embedding_server"),
+                "plan": ("embeddings",),
+            },
+            "runtime": {
+                "tune": [
+                    "matmul_precision",
+                    "optimizer_implementation",
+                    "loader_workers",
+                    "prefetch",
+                ]
+            },
         }
 
     def build_model(self) -> nn.Module:
@@ -113,8 +134,12 @@ class Sentiment(Classifier):
         """Beside the weights and ONNX, which takes reviews of the full length, the words in the order of their ids."""
         from workers.export import write_lines
 
-        write_lines(target / "vocabulary.txt", self.dataset().vocabulary[: int(self.option("vocabulary"))])
-        padded = Sentiment({**self.params, "batching": "padded"}, self.data, self.fixed, seed=self.seed)
+        write_lines(
+            target / "vocabulary.txt", self.dataset().vocabulary[: int(self.option("vocabulary"))]
+        )
+        padded = Sentiment(
+            {**self.params, "batching": "padded"}, self.data, self.fixed, seed=self.seed
+        )
         files = super(Sentiment, padded).export(trial, target)
         return {**files, "vocabulary.txt": "the words, in the order of their ids"}
 
@@ -122,7 +147,9 @@ class Sentiment(Classifier):
         """See `Classifier`."""
         return len(self._reviews(split))
 
-    def examples(self, split: str, rows: IntArray, rng_seed: tuple[int, int] | None = None) -> Batch:
+    def examples(
+        self, split: str, rows: IntArray, rng_seed: tuple[int, int] | None = None
+    ) -> Batch:
         """`words` (b, length) and `label` (b,); bucketed batches are as long as their longest review."""
         import torch
 
@@ -151,7 +178,9 @@ class Sentiment(Classifier):
 
     def evaluation_parts(self, split: str, rows: IntArray, size: int) -> Iterator[IntArray]:
         """By length, so that bucketed parts are short."""
-        order = np.argsort(self._reviews(split).lengths(int(self.option("length")))[rows], kind="stable")
+        order = np.argsort(
+            self._reviews(split).lengths(int(self.option("length")))[rows], kind="stable"
+        )
         yield from super().evaluation_parts(split, rows[order], size)
 
     def inputs(self, batch: Batch) -> tuple[torch.Tensor, ...]:

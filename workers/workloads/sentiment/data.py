@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from search_spaces.errors import DataError
-from workers.archives import find, members
+from workers.data.archives import find, members
 from workers.workloads._data import check_data_name, folder_of
 
 from .generated import reviews
@@ -48,7 +48,9 @@ class Reviews:
         """Words of each review, at most `limit`, shape (n,)."""
         return np.minimum(np.diff(self.offsets), limit)
 
-    def padded(self, rows: npt.NDArray[np.int64], length: int, vocabulary: int) -> npt.NDArray[np.int64]:
+    def padded(
+        self, rows: npt.NDArray[np.int64], length: int, vocabulary: int
+    ) -> npt.NDArray[np.int64]:
         """The last `length` words of each review, padded in front so that all end together, (rows, length)."""
         at = self.offsets[rows + 1, None] - length + np.arange(length)
         inside = at >= self.offsets[rows, None]
@@ -100,7 +102,9 @@ def _builtin(train: int, test: int) -> Corpus:
 def _imdb(source: Path) -> Corpus:
     corpus = _corpus(_read_imdb(source))
     if not len(corpus.train) or not len(corpus.test):
-        raise DataError(f"{source} has no aclImdb/train/(pos|neg)/*.txt or no aclImdb/test/(pos|neg)/*.txt")
+        raise DataError(
+            f"{source} has no aclImdb/train/(pos|neg)/*.txt or no aclImdb/test/(pos|neg)/*.txt"
+        )
     return corpus
 
 
@@ -131,7 +135,9 @@ def _corpus(reviews: Iterable[tuple[str, str, int]]) -> Corpus:
     for split, text, label in reviews:
         words[split].append(np.array([ids[word] for word in tokenize(text)], dtype=np.int32))
         labels[split].append(label)
-    flat = {split: np.concatenate([np.zeros(0, np.int32), *parts]) for split, parts in words.items()}
+    flat = {
+        split: np.concatenate([np.zeros(0, np.int32), *parts]) for split, parts in words.items()
+    }
     counts = np.bincount(flat["train"], minlength=len(ids))
     order = np.argsort(-counts, kind="stable")
     rank = np.empty(len(ids), np.int32)
@@ -142,6 +148,8 @@ def _corpus(reviews: Iterable[tuple[str, str, int]]) -> Corpus:
 
     def split_of(name: str) -> Reviews:
         offsets = np.cumsum([0, *map(len, words[name])], dtype=np.int64)
-        return Reviews(rank[flat[name]] if len(ids) else flat[name], offsets, np.array(labels[name], np.int64))
+        return Reviews(
+            rank[flat[name]] if len(ids) else flat[name], offsets, np.array(labels[name], np.int64)
+        )
 
     return Corpus(split_of("train"), split_of("test"), ("<pad>", "<unknown>", *known))

@@ -4,9 +4,44 @@ from __future__ import annotations
 
 import numpy as np
 
-_ASPECTS = ("plot", "acting", "music", "script", "dialogue", "ending", "camera", "cast", "pace", "humour", "story")
-_GOOD = ("wonderful", "brilliant", "moving", "charming", "clever", "superb", "gripping", "fresh", "elegant", "warm")
-_BAD = ("dreadful", "boring", "clumsy", "dull", "awful", "shallow", "lazy", "noisy", "tedious", "hollow", "stale")
+_ASPECTS = (
+    "plot",
+    "acting",
+    "music",
+    "script",
+    "dialogue",
+    "ending",
+    "camera",
+    "cast",
+    "pace",
+    "humour",
+    "story",
+)
+_GOOD = (
+    "wonderful",
+    "brilliant",
+    "moving",
+    "charming",
+    "clever",
+    "superb",
+    "gripping",
+    "fresh",
+    "elegant",
+    "warm",
+)
+_BAD = (
+    "dreadful",
+    "boring",
+    "clumsy",
+    "dull",
+    "awful",
+    "shallow",
+    "lazy",
+    "noisy",
+    "tedious",
+    "hollow",
+    "stale",
+)
 _ADVERBS = ["", "", "really ", "quite ", "very ", "truly ", "rather "]
 _NEGATIONS = ["not ", "never ", "hardly ", "far from "]
 _FILLERS = (

@@ -64,6 +64,8 @@ class SentimentModel(nn.Module):
         if not self.options.bidirectional:
             return states[-1]
         forward, backward = states.chunk(2, dim=-1)
-        first = real.squeeze(-1).int().argmax(0)  # where the review begins, the backward direction's last step
+        first = (
+            real.squeeze(-1).int().argmax(0)
+        )  # where the review begins, the backward direction's last step
         at = first.view(1, -1, 1).expand(1, -1, backward.shape[-1])
         return torch.cat([forward[-1], backward.gather(0, at).squeeze(0)], dim=-1)

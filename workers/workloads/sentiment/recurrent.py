@@ -41,7 +41,9 @@ def run_cells(rnn: nn.GRU | nn.LSTM, x: Tensor, suffix: str) -> Tensor:
     Returns:
         Hidden states, (steps, batch, hidden_size).
     """
-    w_ih, w_hh, b_ih, b_hh = (getattr(rnn, f"{n}_{suffix}") for n in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
+    w_ih, w_hh, b_ih, b_hh = (
+        getattr(rnn, f"{n}_{suffix}") for n in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+    )
     projected = functional.linear(x, w_ih, b_ih)
     h = x.new_zeros(x.shape[1], rnn.hidden_size, dtype=projected.dtype)
     c = h
@@ -69,7 +71,13 @@ class Recurrent(nn.Module):
     """
 
     def __init__(
-        self, cell: str, sizes: tuple[int, int], num_layers: int, bidirectional: bool, kernel: str, layout: str
+        self,
+        cell: str,
+        sizes: tuple[int, int],
+        num_layers: int,
+        bidirectional: bool,
+        kernel: str,
+        layout: str,
     ) -> None:
         super().__init__()
         (input_size, hidden_size), directions = sizes, 1 + bidirectional
@@ -77,11 +85,17 @@ class Recurrent(nn.Module):
         self.num_layers, self.directions = num_layers, directions
         if cell == "qrnn":
             widths = [input_size] + [hidden_size * directions] * (num_layers - 1)
-            self.layers = nn.ModuleList(QuasiRecurrent(w, hidden_size) for w in widths for _ in range(directions))
+            self.layers = nn.ModuleList(
+                QuasiRecurrent(w, hidden_size) for w in widths for _ in range(directions)
+            )
         else:
             kind = nn.GRU if cell == "gru" else nn.LSTM
             self.rnn = kind(
-                input_size, hidden_size, num_layers, batch_first=self.batch_major, bidirectional=bidirectional
+                input_size,
+                hidden_size,
+                num_layers,
+                batch_first=self.batch_major,
+                bidirectional=bidirectional,
             )
             _initialise(self.rnn)
 
@@ -92,7 +106,9 @@ class Recurrent(nn.Module):
             return output
         x = x.transpose(0, 1) if self.batch_major else x
         for layer in range(self.num_layers):
-            x = torch.cat([self._direction(x, layer, back) for back in range(self.directions)], dim=-1)
+            x = torch.cat(
+                [self._direction(x, layer, back) for back in range(self.directions)], dim=-1
+            )
         return x.transpose(0, 1) if self.batch_major else x
 
     def _direction(self, x: Tensor, layer: int, back: int) -> Tensor:
@@ -112,4 +128,6 @@ def _initialise(rnn: nn.GRU | nn.LSTM) -> None:
             continue
         for part in weight.chunk(3 if isinstance(rnn, nn.GRU) else 4):
             bound = math.sqrt(6 / sum(part.shape))
-            nn.init.orthogonal_(part) if name.startswith("weight_hh") else nn.init.uniform_(part, -bound, bound)
+            nn.init.orthogonal_(part) if name.startswith("weight_hh") else nn.init.uniform_(
+                part, -bound, bound
+            )

@@ -35,7 +35,9 @@ class _LinearScan(torch.autograd.Function):
         a, h = ctx.saved_tensors
         later = functional.pad(a[1:], _pad_front(a.ndim, back=True))  # a[t + 1], 0 at the end
         grad_b = linear_scan(later.flip(0), gradients[0].flip(0)).flip(0)
-        before = functional.pad(h[:-1], _pad_front(h.ndim, back=False))  # h[t - 1], 0 at the beginning
+        before = functional.pad(
+            h[:-1], _pad_front(h.ndim, back=False)
+        )  # h[t - 1], 0 at the beginning
         return grad_b * before, grad_b
 
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from search_spaces import Space
 from search_spaces.errors import UsageError
 from search_spaces.hardware import Hardware
+from workers.workload import ParallelPlan
 from workers.workloads._trained import Trained
-from workers.workloads.base import ParallelPlan
 
 from . import data as _data
 from . import options
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from search_spaces.knobs import Dropped
     from workers.context import Context
-    from workers.workloads.base import Batch
+    from workers.workload import Batch
 
     from .decoding import Search
     from .model import Architecture
@@ -86,14 +86,19 @@ class Translation(Trained):
 
     def run(self, context: Context) -> Mapping[str, float]:
         """Train, with the trial's folder for what is cached and written."""
-        from workers.memory import keep_few_kernels
+        from workers.device.peak_memory import keep_few_kernels
 
         from .vocabulary import keep
 
         keep_few_kernels()  # hardly two batches are of one shape
         self._context = context
         resumes = context.assignment.resume
-        keep(self.prepared.vocabulary, context.folder / "vocabulary.model", resumes, writes=context.rank == 0)
+        keep(
+            self.prepared.vocabulary,
+            context.folder / "vocabulary.model",
+            resumes,
+            writes=context.rank == 0,
+        )
         return super().run(context)
 
     @cached_property
@@ -101,7 +106,9 @@ class Translation(Trained):
         """The corpus in ids and its vocabulary."""
         from . import prepare
 
-        size, longest, kind = (self.option(name) for name in ("vocabulary_size", "max_length", "vocabulary_kind"))
+        size, longest, kind = (
+            self.option(name) for name in ("vocabulary_size", "max_length", "vocabulary_kind")
+        )
         return prepare.prepare(self.data, size, longest, self._folder("cache"), kind)
 
     @cached_property
@@ -134,7 +141,9 @@ class Translation(Trained):
         size = len(self.prepared.vocabulary)
         cutoffs = tuple(self.option("softmax_cutoffs") or (max(8, size // 10), max(9, size // 2)))
         if cutoffs[-1] >= size:
-            raise UsageError(f"softmax_cutoffs must be below the vocabulary's {size} entries, got {list(cutoffs)}")
+            raise UsageError(
+                f"softmax_cutoffs must be below the vocabulary's {size} entries, got {list(cutoffs)}"
+            )
         return cutoffs
 
     def build_model(self) -> nn.Module:
@@ -161,7 +170,11 @@ class Translation(Trained):
         import torch
 
         device = batch["labels"].device.type
-        if device != "cpu" or torch.compiler.is_compiling() or torch.get_autocast_dtype("cpu") == torch.float16:
+        if (
+            device != "cpu"
+            or torch.compiler.is_compiling()
+            or torch.get_autocast_dtype("cpu") == torch.float16
+        ):
             return super().loss(model, batch)
         smoothing = float(self.option("label_smoothing"))
         found: Tensor = model(*self.inputs(batch), labels=batch["labels"], smoothing=smoothing)
@@ -225,7 +238,9 @@ class Translation(Trained):
     def _search(self) -> Search:
         from .decoding import Search
 
-        length, coverage = (float(self.option(name)) for name in ("length_penalty", "coverage_penalty"))
+        length, coverage = (
+            float(self.option(name)) for name in ("length_penalty", "coverage_penalty")
+        )
         return Search(int(self.option("beam")), length, coverage)
 
     def _folder(self, name: str = "") -> Path | None:

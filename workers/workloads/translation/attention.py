@@ -36,7 +36,14 @@ class Attention(nn.Module):
     """
 
     def __init__(
-        self, width: int, num_heads: int, layout: str, kernel: str, *, cross: bool = False, inference: str | None = None
+        self,
+        width: int,
+        num_heads: int,
+        layout: str,
+        kernel: str,
+        *,
+        cross: bool = False,
+        inference: str | None = None,
     ) -> None:
         super().__init__()
         self.layout = "separate" if cross and layout == "packed" else layout
@@ -56,12 +63,18 @@ class Attention(nn.Module):
         if wanted != self.layout:
             with torch.no_grad():
                 for p in (self.key_value.weight, self.key_value.bias):
-                    sizes = (-1, 2, self.head_dim) if self.layout == "interleaved" else (2, -1, self.head_dim)
+                    sizes = (
+                        (-1, 2, self.head_dim)
+                        if self.layout == "interleaved"
+                        else (2, -1, self.head_dim)
+                    )
                     p.copy_(torch.unflatten(p, 0, sizes).transpose(0, 1).flatten(0, 2))
             self.layout = wanted
         return self
 
-    def forward(self, x: Tensor, memory: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, memory: Tensor | None = None, mask: Tensor | None = None
+    ) -> Tensor:
         """Attend from x (b, q, width) to memory (b, k, width), or to x itself where there is none.
 
         Args:
@@ -80,7 +93,9 @@ class Attention(nn.Module):
         weight, bias = self.packed()
         causal = None
         if memory is None and mask is None:
-            causal = torch.full((len(query), len(query)), -math.inf, dtype=x.dtype, device=x.device).triu(1)
+            causal = torch.full(
+                (len(query), len(query)), -math.inf, dtype=x.dtype, device=x.device
+            ).triu(1)
         found, _ = functional.multi_head_attention_forward(
             query, key, key, x.shape[2], x.shape[2] // self.head_dim, weight, bias, None, None, False, 0.0,
             self.output.weight, self.output.bias, training=self.training, need_weights=False, attn_mask=causal,
@@ -114,7 +129,9 @@ class Attention(nn.Module):
         projected = self.key_value(memory)
         if self.layout == "interleaved":
             b, k, rows = projected.shape
-            heads = projected.view(b, k, rows // (2 * self.head_dim), 2, self.head_dim).transpose(1, 2)
+            heads = projected.view(b, k, rows // (2 * self.head_dim), 2, self.head_dim).transpose(
+                1, 2
+            )
             return heads[..., 0, :], heads[..., 1, :]
         key, value = self._chunks(projected, 2)
         return key, value
@@ -126,18 +143,28 @@ class Attention(nn.Module):
         return tuple(whole[:, :, i].transpose(1, 2) for i in range(count))
 
     def attend(
-        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, *, causal: bool = False
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | None = None,
+        *,
+        causal: bool = False,
     ) -> Tensor:
         """Output (b, q, width) of queries (b, h, q, d) over keys and values (b, h, k, d)."""
         if self.kernel == "math" or (self.kernel == "auto" and query.device.type == "cpu"):
             mixed = _attend_plainly(query, key, value, mask, causal)
         else:
-            mixed = functional.scaled_dot_product_attention(query, key, value, mask, is_causal=causal)
+            mixed = functional.scaled_dot_product_attention(
+                query, key, value, mask, is_causal=causal
+            )
         result: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
         return result
 
 
-def _attend_plainly(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+def _attend_plainly(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool
+) -> Tensor:
     """Three batched matrix products' worth of the same; for short sentences several times faster on CPUs."""
     b, h, q, d = query.shape
     k = key.shape[2]
@@ -146,8 +173,14 @@ def _attend_plainly(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | No
     if causal:
         bias = query.new_full((q, k), -math.inf).triu(1)
     elif mask is not None:
-        floats = query.new_zeros(mask.shape).masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else mask
+        floats = (
+            query.new_zeros(mask.shape).masked_fill(~mask, -math.inf)
+            if mask.dtype == torch.bool
+            else mask
+        )
         bias = floats.expand(b, h, 1, k).reshape(b * h, 1, k)
     masked = causal or mask is not None
-    scores = torch.baddbmm(bias, folded[0], folded[1].transpose(1, 2), alpha=scale, beta=1 if masked else 0)
+    scores = torch.baddbmm(
+        bias, folded[0], folded[1].transpose(1, 2), alpha=scale, beta=1 if masked else 0
+    )
     return torch.bmm(scores.softmax(-1), folded[2]).view(b, h, q, d)

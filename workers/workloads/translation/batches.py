@@ -13,7 +13,7 @@ from .data import Corpus
 from .vocabulary import BOS, EOS, PAD, Vocabulary
 
 if TYPE_CHECKING:
-    from workers.workloads.base import Batch
+    from workers.workload import Batch
 
 Ids = npt.NDArray[np.int64]
 _LITTLE, _BANDS = 0.05, (2, 3, 4, 6)  # share of padding; target lengths that are sorted together
@@ -64,7 +64,9 @@ class Examples:
         return len(self.sources.offsets) - 1
 
     @classmethod
-    def of(cls, corpus: Corpus, vocabulary: Vocabulary, max_length: int, *, cut: bool = False) -> Examples:
+    def of(
+        cls, corpus: Corpus, vocabulary: Vocabulary, max_length: int, *, cut: bool = False
+    ) -> Examples:
         """Encode a corpus; pairs with a side of more than `max_length` ids (EOS included) are skipped, or cut."""
         sources, targets = vocabulary.encode(corpus.sources), vocabulary.encode(corpus.targets)
         pairs = list(zip(sources, targets, strict=True))
@@ -85,7 +87,10 @@ class Examples:
         labels = whole[:, 1:]
         shifted = np.where(labels == PAD, PAD, whole[:, :-1])
         arrays = {"source": self.sources.padded(rows), "shifted": shifted, "labels": labels}
-        return {name: torch.from_numpy(np.ascontiguousarray(array, np.int64)) for name, array in arrays.items()}
+        return {
+            name: torch.from_numpy(np.ascontiguousarray(array, np.int64))
+            for name, array in arrays.items()
+        }
 
     def batches(self, batch_tokens: int, seed: int, epoch: int, skip: int = 0) -> Iterator[Batch]:
         """The batches of an epoch from the one of that index on."""

@@ -12,7 +12,14 @@ from functools import lru_cache
 
 from . import lexicon as lex
 from .lexicon import Noun, Verb
-from .numerals import english_number, english_ordinal, english_time, german_number, german_ordinal, german_time
+from .numerals import (
+    english_number,
+    english_ordinal,
+    english_time,
+    german_number,
+    german_ordinal,
+    german_time,
+)
 
 NUM_PAIRS = 30_000
 NUM_HELD_OUT = 1_000  # pairs of the validation split, and of the test split
@@ -33,8 +40,17 @@ _STRONG = {  # adjective endings where no article shows the case
     "acc": {"m": "en", "f": "e", "n": "es", "p": "e"},
     "dat": {"m": "en", "f": "en", "n": "en", "p": "en"},
 }
-_SUBJECTS = [("I", "ich", "1s"), ("he", "er", "3s"), ("she", "sie", "3s"), ("we", "wir", "p"), ("they", "sie", "p")]
-_COUNTS = [(("have", "has"), ("habe", "hat", "haben")), (("count", "counts"), ("zähle", "zählt", "zählen"))]
+_SUBJECTS = [
+    ("I", "ich", "1s"),
+    ("he", "er", "3s"),
+    ("she", "sie", "3s"),
+    ("we", "wir", "p"),
+    ("they", "sie", "p"),
+]
+_COUNTS = [
+    (("have", "has"), ("habe", "hat", "haben")),
+    (("count", "counts"), ("zähle", "zählt", "zählen")),
+]
 _PARTS_OF_DAY = [("", ""), ("", ""), ("in the morning", "morgens"), ("in the evening", "abends")]
 _MODALS = [("must", "müssen", "muss"), ("can", "können", "kann"), ("should", "sollen", "soll")]
 
@@ -96,7 +112,9 @@ def _determiner(rng: random.Random, case: str, form: str) -> tuple[str, str, str
     if kind == "the":
         return "the", _ARTICLES[case][form], "der"
     if kind == "this":
-        ending = {"der": "er", "die": "e", "das": "es", "den": "en", "dem": "em"}[_ARTICLES[case][form]]
+        ending = {"der": "er", "die": "e", "das": "es", "den": "en", "dem": "em"}[
+            _ARTICLES[case][form]
+        ]
         return "these" if plural else "this", "dies" + ending, "der"
     if kind == "a":
         return ("", "", "strong") if plural else ("a", "ein" + _EIN[case][form], "ein")
@@ -121,7 +139,11 @@ def noun_phrase(rng: random.Random, table: str, case: str) -> Phrase:
     de_noun = noun.de_plural if plural else noun.de
     if plural and case == "dat" and de_noun[-1] not in "ns":
         de_noun += "n"
-    return Phrase(_text(en_det, en_adjective, en_noun), _text(de_det, de_adjective, de_noun), "p" if plural else "3s")
+    return Phrase(
+        _text(en_det, en_adjective, en_noun),
+        _text(de_det, de_adjective, de_noun),
+        "p" if plural else "3s",
+    )
 
 
 def _subject(rng: random.Random) -> Phrase:
@@ -156,12 +178,16 @@ def _action(rng: random.Random) -> Clause:
     tense = rng.choice(["present", "present", "past", "future", "modal"])
     en_adverb, de_adverb = rng.choice(lex.TIMES[tense]) if rng.random() < 0.3 else ("", "")
     often, oft = (
-        rng.choice(lex.FREQUENCIES) if tense == "present" and not en_adverb and rng.random() < 0.3 else ("", "")
+        rng.choice(lex.FREQUENCIES)
+        if tense == "present" and not en_adverb and rng.random() < 0.3
+        else ("", "")
     )
     en_verb, finite, final = _conjugate(rng, verb, tense, subject.person)
     en = _text(subject.en, often, en_verb.replace("_", " "), thing.en, en_place, en_adverb)
     prefix = verb.prefix if tense == "present" else ""
-    return Clause(en, subject.de, finite, _text(de_adverb or oft, thing.de, de_place), final, prefix)
+    return Clause(
+        en, subject.de, finite, _text(de_adverb or oft, thing.de, de_place), final, prefix
+    )
 
 
 def _conjugate(rng: random.Random, verb: Verb, tense: str, person: str) -> tuple[str, str, str]:
@@ -179,7 +205,9 @@ def _conjugate(rng: random.Random, verb: Verb, tense: str, person: str) -> tuple
 def _number(rng: random.Random) -> int:
     """A number from 2 to a million; short ones are as frequent as long ones."""
     digits = rng.choice([1, 2, 2, 3, 3, 4, 5, 6])
-    return 1_000_000 if rng.random() < 0.01 else max(2, rng.randrange(10 ** (digits - 1), 10**digits))
+    return (
+        1_000_000 if rng.random() < 0.01 else max(2, rng.randrange(10 ** (digits - 1), 10**digits))
+    )
 
 
 def _counting(rng: random.Random) -> Clause:
@@ -195,7 +223,10 @@ def _counting(rng: random.Random) -> Clause:
     en_verb = en_verbs[subject.person == "3s"]
     middle = f"{german_number(n, 'ein')} {de}"
     return Clause(
-        f"{subject.en} {en_verb} {english_number(n)} {en}", subject.de, _by_person(subject.person, de_verbs), middle
+        f"{subject.en} {en_verb} {english_number(n)} {en}",
+        subject.de,
+        _by_person(subject.person, de_verbs),
+        middle,
     )
 
 
@@ -206,23 +237,37 @@ def _clock(rng: random.Random) -> Clause:
     hour, minute = rng.randint(1, 12), rng.randrange(0, 60, 5)
     en_day, de_day = rng.choice(lex.WEEKDAYS) if rng.random() < 0.4 else ("", "")
     en_part, de_part = rng.choice(_PARTS_OF_DAY)
-    en = _text(en_event, en_verb, en_day and f"on {en_day}", "at", english_time(hour, minute), en_part)
+    en = _text(
+        en_event, en_verb, en_day and f"on {en_day}", "at", english_time(hour, minute), en_part
+    )
     return Clause(
-        en, de_event, finite, _text(de_day and f"am {de_day}", "um", german_time(hour, minute), de_part), "", prefix
+        en,
+        de_event,
+        finite,
+        _text(de_day and f"am {de_day}", "um", german_time(hour, minute), de_part),
+        "",
+        prefix,
     )
 
 
 def _date(rng: random.Random) -> Clause:
     """Something is on a date, or somebody was born on one."""
     day, (en_month, de_month) = rng.randint(1, 28), rng.choice(lex.MONTHS)
-    en_date, de_date = f"the {english_ordinal(day)} of {en_month}", f"am {german_ordinal(day)} {de_month}"
+    en_date, de_date = (
+        f"the {english_ordinal(day)} of {en_month}",
+        f"am {german_ordinal(day)} {de_month}",
+    )
     if rng.random() < 0.4:
         en_event, de_event, _ = rng.choice(lex.EVENTS[3:9])
         return Clause(f"{en_event} is on {en_date}", de_event, "ist", de_date)
     year = rng.randint(1900, 2029)
     name = rng.choice(lex.NAMES)
-    en_who, de_who = rng.choice([(name, name), ("he", "er"), ("she", "sie"), ("my friend", "mein Freund")])
-    return Clause(f"{en_who} was born on {en_date} {year}", de_who, "wurde", f"{de_date} {year}", "geboren")
+    en_who, de_who = rng.choice(
+        [(name, name), ("he", "er"), ("she", "sie"), ("my friend", "mein Freund")]
+    )
+    return Clause(
+        f"{en_who} was born on {en_date} {year}", de_who, "wurde", f"{de_date} {year}", "geboren"
+    )
 
 
 def _price(rng: random.Random) -> Clause:
@@ -234,7 +279,10 @@ def _price(rng: random.Random) -> Clause:
     else:
         en, de = f"{english_number(euros)} euros", f"{german_number(euros, 'ein')} Euro"
         if cents:
-            en, de = f"{en} and {english_number(cents)} cents", f"{de} und {german_number(cents, 'ein')} Cent"
+            en, de = (
+                f"{en} and {english_number(cents)} cents",
+                f"{de} und {german_number(cents, 'ein')} Cent",
+            )
     en_verb, de_verb = ("costs", "kostet") if thing.person == "3s" else ("cost", "kosten")
     return Clause(f"{thing.en} {en_verb} {en}", thing.de, de_verb, de)
 
@@ -256,7 +304,9 @@ def _sentence(rng: random.Random) -> Pair:
         return _finish(f"{first.en} and {second.en}", f"{first.main()} und {second.main()}")
     en, de = rng.choice(lex.CONJUNCTIONS)
     if form < 0.9:
-        return _finish(f"{first.en} {en} {second.en}", f"{first.main()}, {de} {second.subordinate()}")
+        return _finish(
+            f"{first.en} {en} {second.en}", f"{first.main()}, {de} {second.subordinate()}"
+        )
     return _finish(f"{en} {second.en}, {first.en}", f"{de} {second.subordinate()}, {first.after()}")
 
 

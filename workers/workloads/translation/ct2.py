@@ -26,7 +26,9 @@ from .vocabulary import Vocabulary, save
 _MAP = "vmap.txt"
 
 
-def convert(folder: Path, target: Path, quantisation: str | None = "int8", shortlist: int | None = None) -> None:
+def convert(
+    folder: Path, target: Path, quantisation: str | None = "int8", shortlist: int | None = None
+) -> None:
     """Write the model that was exported to `folder` into `target`, a new folder.
 
     Args:
@@ -41,7 +43,9 @@ def convert(folder: Path, target: Path, quantisation: str | None = "int8", short
     model, a = translator.model, translator.model.architecture
     if a.cutoffs:
         raise UsageError("CTranslate2 has no form for an adaptive softmax")
-    spec = specs.TransformerSpec.from_config((a.encoder_layers, a.decoder_layers), a.num_heads, pre_norm=True)
+    spec = specs.TransformerSpec.from_config(
+        (a.encoder_layers, a.decoder_layers), a.num_heads, pre_norm=True
+    )
     for side, module in ((spec.encoder, model.encoder), (spec.decoder, model.decoder)):
         _norm(side.layer_norm, module.norm)
         side.position_encodings.encodings = _positions(model, side is spec.encoder)
@@ -49,8 +53,13 @@ def convert(folder: Path, target: Path, quantisation: str | None = "int8", short
             _layer(layer, part)
     embedding = model.embedding.tokens.weight
     sources = model.source_embedding or model.embedding
-    spec.encoder.embeddings[0].weight, spec.decoder.embeddings.weight = _array(sources.tokens.weight), _array(embedding)
-    spec.decoder.projection.weight = _array(embedding if model.projection is None else model.projection.weight)
+    spec.encoder.embeddings[0].weight, spec.decoder.embeddings.weight = (
+        _array(sources.tokens.weight),
+        _array(embedding),
+    )
+    spec.decoder.projection.weight = _array(
+        embedding if model.projection is None else model.projection.weight
+    )
     tokens = [translator.vocabulary.piece(i) for i in range(a.vocabulary_size)]
     spec.register_source_vocabulary(tokens)
     spec.register_target_vocabulary(tokens)
@@ -83,7 +92,9 @@ class Engine:
         try:
             self.vocabulary = Vocabulary((folder / VOCABULARY).read_bytes())
             self._shortlist = (folder / _MAP).exists()
-            self._translator: Any = package.Translator(str(folder), device="cpu", intra_threads=threads)
+            self._translator: Any = package.Translator(
+                str(folder), device="cpu", intra_threads=threads
+            )
         except (OSError, RuntimeError, ValueError) as error:
             raise DataError(f"{folder} holds no model of CTranslate2: {error}") from None
 
@@ -129,7 +140,10 @@ def _layer(spec: Any, layer: nn.Module) -> None:
     decodes = hasattr(layer, "cross_attention")
     name = "self_attention" if decodes else "attention"
     _attention(spec.self_attention, layer, name, ("query", "key", "value"))
-    _norm(spec.self_attention.layer_norm, layer.get_submodule("self_norm" if decodes else "attention_norm"))
+    _norm(
+        spec.self_attention.layer_norm,
+        layer.get_submodule("self_norm" if decodes else "attention_norm"),
+    )
     if decodes:
         _attention(spec.attention, layer, "cross_attention", ("query",), ("key", "value"))
         _norm(spec.attention.layer_norm, layer.get_submodule("cross_norm"))
@@ -158,7 +172,11 @@ def _norm(spec: Any, norm: Any) -> None:
 
 def _positions(model: Transformer, encodes: bool) -> Any:
     a = model.architecture
-    embedding = model.source_embedding if encodes and model.source_embedding is not None else model.embedding
+    embedding = (
+        model.source_embedding
+        if encodes and model.source_embedding is not None
+        else model.embedding
+    )
     if embedding.positions is not None:
         return _array(embedding.positions.weight)
     return _array(sinusoids(0, a.max_length, a.width, torch.device("cpu")))

@@ -88,7 +88,12 @@ def load(data: Mapping[str, Any]) -> Splits:
 def _load(data: Mapping[str, Any]) -> Splits:
     name = _check_keys(data)
     if name == "builtin":
-        return Splits(**{split: _corpus(pairs[: _count(data, split)]) for split, pairs in builtin.splits().items()})
+        return Splits(
+            **{
+                split: _corpus(pairs[: _count(data, split)])
+                for split, pairs in builtin.splits().items()
+            }
+        )
     if "source" in data or "target" in data:
         return _load_files(data)
     return _load_folder(name, data)
@@ -119,10 +124,14 @@ def stamp(data: Mapping[str, Any]) -> tuple[tuple[str, int, int], ...]:
 def _check_keys(data: Mapping[str, Any]) -> str:
     name = data.get("name", "builtin")
     if name not in NAMES:
-        raise DataError(f"data.name is one of {', '.join(NAMES)}, got {name!r}: {nearest(str(name), list(NAMES))}")
+        raise DataError(
+            f"data.name is one of {', '.join(NAMES)}, got {name!r}: {nearest(str(name), list(NAMES))}"
+        )
     for key in data:
         if key not in _KEYS[name]:
-            raise DataError(f"data set {name!r} takes no key {key!r}: {nearest(str(key), list(_KEYS[name]))}")
+            raise DataError(
+                f"data set {name!r} takes no key {key!r}: {nearest(str(key), list(_KEYS[name]))}"
+            )
     if not isinstance(data.get("with_valid", False), bool):
         raise DataError(f"data.with_valid is true or false, got {data['with_valid']!r}")
     return str(name)
@@ -131,8 +140,12 @@ def _check_keys(data: Mapping[str, Any]) -> str:
 def _count(data: Mapping[str, Any], split: str) -> int | None:
     """How many pairs of a built-in split are asked for; None for all of them."""
     count = data.get(split)
-    if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < _MIN_PAIRS):
-        raise DataError(f"data.{split} must be a whole number of at least {_MIN_PAIRS}, got {count!r}")
+    if count is not None and (
+        isinstance(count, bool) or not isinstance(count, int) or count < _MIN_PAIRS
+    ):
+        raise DataError(
+            f"data.{split} must be a whole number of at least {_MIN_PAIRS}, got {count!r}"
+        )
     return count
 
 
@@ -149,8 +162,12 @@ def _load_files(data: Mapping[str, Any]) -> Splits:
     train = _read_pair(_file(base / str(data["source"])), _file(base / str(data["target"])))
     if data.get("valid_source") or data.get("valid_target"):
         if not (data.get("valid_source") and data.get("valid_target")):
-            raise DataError("data.valid_source and data.valid_target go together; one of them is missing")
-        valid = _read_pair(_file(base / str(data["valid_source"])), _file(base / str(data["valid_target"])))
+            raise DataError(
+                "data.valid_source and data.valid_target go together; one of them is missing"
+            )
+        valid = _read_pair(
+            _file(base / str(data["valid_source"])), _file(base / str(data["valid_target"]))
+        )
         return Splits(train, valid)
     return _hold_out(train, str(data["source"]))
 
@@ -158,16 +175,23 @@ def _load_files(data: Mapping[str, Any]) -> Splits:
 def _hold_out(corpus: Corpus, name: str) -> Splits:
     """Part the last lines, a twentieth and at most 1,000, off for validation."""
     if len(corpus) < _MIN_PAIRS:
-        raise DataError(f"{name} needs at least {_MIN_PAIRS} lines, one to train and one to validate on")
+        raise DataError(
+            f"{name} needs at least {_MIN_PAIRS} lines, one to train and one to validate on"
+        )
     held_out = max(1, min(_MAX_HELD_OUT, len(corpus) // 20))
     return Splits(corpus[:-held_out], corpus[-held_out:])
 
 
 def _load_folder(name: str, data: Mapping[str, Any]) -> Splits:
     folder = folder_of(data)
-    languages = [str(data.get(key, default)) for key, default in (("source_language", "en"), ("target_language", "de"))]
+    languages = [
+        str(data.get(key, default))
+        for key, default in (("source_language", "en"), ("target_language", "de"))
+    ]
     if name == "multi30k" and not set(languages) <= set(_LANGUAGES):
-        raise DataError(f"Multi30k's languages are {', '.join(_LANGUAGES)}, got {' to '.join(languages)}")
+        raise DataError(
+            f"Multi30k's languages are {', '.join(_LANGUAGES)}, got {' to '.join(languages)}"
+        )
     if languages[0] == languages[1]:
         raise DataError(f"source and target language must differ, both are {languages[0]!r}")
     found = {}
@@ -182,7 +206,9 @@ def _load_folder(name: str, data: Mapping[str, Any]) -> Splits:
 def folder_of(data: Mapping[str, Any]) -> Path:
     """The folder that the section names; raises DataError."""
     if not data.get("dir"):
-        raise DataError(f"data set {data['name']!r} needs data.dir, the folder that holds its files")
+        raise DataError(
+            f"data set {data['name']!r} needs data.dir, the folder that holds its files"
+        )
     folder = Path(str(data["dir"])).expanduser()
     if not folder.is_dir():
         raise DataError(f"data.dir {str(folder)!r} is not a folder")
@@ -217,7 +243,9 @@ def _read_pair(source: Path, target: Path) -> Corpus:
     for number, pair in enumerate(zip_longest(*columns), 1):
         for path, line in zip((source, target), pair, strict=True):
             if not line:
-                raise DataError(f"{path}:{number}: the line is empty; each line needs a translation")
+                raise DataError(
+                    f"{path}:{number}: the line is empty; each line needs a translation"
+                )
     return Corpus(*columns)
 
 

@@ -51,11 +51,16 @@ class Search:
         return max(1, min(limit, int(self.max_ratio * source_length) + self.max_extra))
 
 
-Ranked = list[tuple[float, list[int]]]  # normalised score and ids of each hypothesis of a sentence, best first
+Ranked = list[
+    tuple[float, list[int]]
+]  # normalised score and ids of each hypothesis of a sentence, best first
 
 
 def translate(
-    model: Transformer, sources: Sequence[Sequence[int]], search: Search, shortlist: Shortlist | None = None
+    model: Transformer,
+    sources: Sequence[Sequence[int]],
+    search: Search,
+    shortlist: Shortlist | None = None,
 ) -> list[list[int]]:
     """Ids of the best translation of each source, without EOS; sources are ids that end in EOS.
 
@@ -68,7 +73,10 @@ def translate(
 
 
 def nbest(
-    model: Transformer, sources: Sequence[Sequence[int]], search: Search, shortlist: Shortlist | None = None
+    model: Transformer,
+    sources: Sequence[Sequence[int]],
+    search: Search,
+    shortlist: Shortlist | None = None,
 ) -> list[Ranked]:
     """As `translate`, with up to `search.beam` translations of each source, best first."""
     return _by_length(beam_search, model, sources, search, shortlist)
@@ -90,14 +98,20 @@ def _by_length(
         for begin in range(0, len(order), search.batch):
             chosen = order[begin : begin + search.batch]
             longest = len(sources[chosen[0]])
-            source = torch.tensor([[*sources[i], *[PAD] * (longest - len(sources[i]))] for i in chosen]).to(device)
+            source = torch.tensor(
+                [[*sources[i], *[PAD] * (longest - len(sources[i]))] for i in chosen]
+            ).to(device)
             room = search.max_length(longest, model.architecture.max_length)
             candidates = Candidates.of(stepper, source, shortlist)
-            results.update(zip(chosen, decode(stepper, source, room, search, candidates), strict=True))
+            results.update(
+                zip(chosen, decode(stepper, source, room, search, candidates), strict=True)
+            )
     return [results[i] for i in range(len(sources))]
 
 
-def greedy(stepper: Stepper, source: Tensor, room: int, search: Search, candidates: Candidates) -> list[list[int]]:
+def greedy(
+    stepper: Stepper, source: Tensor, room: int, search: Search, candidates: Candidates
+) -> list[list[int]]:
     """The likeliest next token, again and again, for ids (b, s); finished sentences leave the batch."""
     state = stepper.start(source, 1, room)
     rows = torch.arange(len(source), device=source.device)
@@ -117,7 +131,9 @@ def greedy(stepper: Stepper, source: Tensor, room: int, search: Search, candidat
     return [_until_end(row) for row in output.tolist()]
 
 
-def beam_search(stepper: Stepper, source: Tensor, room: int, search: Search, candidates: Candidates) -> list[Ranked]:
+def beam_search(
+    stepper: Stepper, source: Tensor, room: int, search: Search, candidates: Candidates
+) -> list[Ranked]:
     """Up to `search.beam` hypotheses for each row of ids (b, s).
 
     A finished hypothesis keeps its place while its normalised score is among the best. A sentence is done when no
@@ -129,7 +145,11 @@ def beam_search(stepper: Stepper, source: Tensor, room: int, search: Search, can
     for position in range(room):
         logits = candidates.score(stepper.step(beams.last(), state))
         state.follow(beams.extend(logits, candidates.ids, state.attention))
-        done = beams.done(room) if position + 1 < room else torch.ones_like(beams.sentences, dtype=torch.bool)
+        done = (
+            beams.done(room)
+            if position + 1 < room
+            else torch.ones_like(beams.sentences, dtype=torch.bool)
+        )
         if done is None:
             continue
         left = len(done) - int(done.sum())
@@ -184,7 +204,9 @@ class Beams:
         ids = torch.full((*shape, 1), BOS, device=device)
         covered = (source == PAD).float()[:, None].expand(-1, search.beam, -1)
         places = torch.arange(len(source), device=device)
-        return cls(search, places, ids, scores, lengths, lengths > 0, covered, torch.zeros_like(lengths))
+        return cls(
+            search, places, ids, scores, lengths, lengths > 0, covered, torch.zeros_like(lengths)
+        )
 
     def last(self) -> Tensor:
         """The last id of each hypothesis, (b * k,)."""
@@ -201,7 +223,9 @@ class Beams:
             For each new hypothesis the one (b, k), of its sentence's k, that it continues.
         """
         b, k = self.scores.shape
-        logs, columns = (x.view(b, k, -1) for x in best_tokens(logits.log_softmax(-1, dtype=torch.float32), k))
+        logs, columns = (
+            x.view(b, k, -1) for x in best_tokens(logits.log_softmax(-1, dtype=torch.float32), k)
+        )
         self._cover(attention)
         tokens, lengths = entries[columns], self.lengths + 1
         if self.any_finished:
@@ -258,17 +282,27 @@ class Beams:
 
     def ranked(self, which: Tensor) -> list[tuple[int, Ranked]]:
         """Place and hypotheses of those sentences; where any is finished, the unfinished ones are left out."""
-        values = self._value().masked_fill(~self.finished & self.finished.any(1, keepdim=True), -torch.inf)
+        values = self._value().masked_fill(
+            ~self.finished & self.finished.any(1, keepdim=True), -torch.inf
+        )
         places, rows, scores = (x[which].tolist() for x in (self.sentences, self.ids, values))
         found = []
         for place, hypotheses, values_ in zip(places, rows, scores, strict=True):
-            alive = [(v, _until_end(ids[1:])) for v, ids in zip(values_, hypotheses, strict=True) if v > -math.inf]
+            alive = [
+                (v, _until_end(ids[1:]))
+                for v, ids in zip(values_, hypotheses, strict=True)
+                if v > -math.inf
+            ]
             found.append((place, sorted(alive, key=lambda pair: -pair[0])))
         return found
 
     def keep(self, rows: Tensor) -> None:
         """Forget all sentences but those."""
-        self.sentences, self.ids, self.scores = self.sentences[rows], self.ids[rows], self.scores[rows]
+        self.sentences, self.ids, self.scores = (
+            self.sentences[rows],
+            self.ids[rows],
+            self.scores[rows],
+        )
         self.lengths, self.finished = self.lengths[rows], self.finished[rows]
         self.coverage, self.bonus = self.coverage[rows], self.bonus[rows]
 

@@ -38,7 +38,12 @@ class Evaluation:
     def metrics(self) -> Mapping[str, float]:
         """`bleu` and `chrf` (0 to 100), `loss` (nats a token) and `perplexity` (its exponential)."""
         perplexity = math.exp(min(self.loss, 700.0))
-        return {"bleu": self.scores.bleu, "chrf": self.scores.chrf, "loss": self.loss, "perplexity": perplexity}
+        return {
+            "bleu": self.scores.bleu,
+            "chrf": self.scores.chrf,
+            "loss": self.loss,
+            "perplexity": perplexity,
+        }
 
     def details(self) -> dict[str, Any]:
         """Facts for the trial's outcome."""
@@ -55,7 +60,9 @@ class Evaluation:
         write_lines(folder / "hypotheses.valid.txt", self.hypotheses)
 
 
-def evaluate(model: nn.Module, prepared: Prepared, search: Search, num_sentences: int) -> Evaluation:
+def evaluate(
+    model: nn.Module, prepared: Prepared, search: Search, num_sentences: int
+) -> Evaluation:
     """Evaluate on the first `num_sentences` of the validation split; the model is in eval mode."""
     assert isinstance(model, Transformer)
     count = min(num_sentences, len(prepared.valid))
@@ -64,7 +71,9 @@ def evaluate(model: nn.Module, prepared: Prepared, search: Search, num_sentences
     hypotheses = prepared.vocabulary.decode(translate(model, sources, search))
     references = list(prepared.splits.valid.targets[:count])
     loss = token_loss(model, prepared.valid, count)
-    return Evaluation(loss, score(hypotheses, references), hypotheses, references, prepared.train.skipped)
+    return Evaluation(
+        loss, score(hypotheses, references), hypotheses, references, prepared.train.skipped
+    )
 
 
 def token_loss(model: Transformer, examples: Examples, count: int) -> float:
@@ -73,8 +82,13 @@ def token_loss(model: Transformer, examples: Examples, count: int) -> float:
     order = np.argsort(examples.targets.lengths[:count], kind="stable")
     total, tokens = 0.0, 0
     for begin in range(0, count, _BATCH):
-        batch = {key: value.to(device) for key, value in examples.batch(order[begin : begin + _BATCH]).items()}
+        batch = {
+            key: value.to(device)
+            for key, value in examples.batch(order[begin : begin + _BATCH]).items()
+        }
         labels = batch["labels"][batch["labels"] != PAD]
-        total += float(smoothed_cross_entropy(model(batch["source"], batch["shifted"]), labels, 0.0))
+        total += float(
+            smoothed_cross_entropy(model(batch["source"], batch["shifted"]), labels, 0.0)
+        )
         tokens += len(labels)
     return total / max(1, tokens)

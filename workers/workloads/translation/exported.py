@@ -17,8 +17,8 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from search_spaces.errors import DataError, UsageError
-from workers import checkpoint
-from workers.memory import allocate_by, keep_few_kernels
+from workers.device.peak_memory import allocate_by, keep_few_kernels
+from workers.training import checkpoint
 
 from . import layouts
 from .decoding import Search, nbest, translate
@@ -49,9 +49,13 @@ def export(workload: Translation, trial: Path, target: Path) -> Mapping[str, str
     if found is None:
         raise UsageError(f"{trial} holds no checkpoint to export")
     vocabulary = Vocabulary((trial / VOCABULARY).read_bytes())
-    save_file({name: tensor.contiguous() for name, tensor in found.model.items()}, target / _WEIGHTS)
+    save_file(
+        {name: tensor.contiguous() for name, tensor in found.model.items()}, target / _WEIGHTS
+    )
     save(vocabulary, target / VOCABULARY)
-    (target / _ARCHITECTURE).write_text(json.dumps(dataclasses.asdict(workload.architecture), indent=1) + "\n")
+    (target / _ARCHITECTURE).write_text(
+        json.dumps(dataclasses.asdict(workload.architecture), indent=1) + "\n"
+    )
     Shortlist.learn(workload.prepared.train.sample(), len(vocabulary)).save(target)
     from .forms import write
 
@@ -73,7 +77,9 @@ class Translator:
     shortlist: Shortlist | None = None
 
     @classmethod
-    def load(cls, folder: Path, quantisation: str | None = None, shortlist: int | None = None) -> Translator:
+    def load(
+        cls, folder: Path, quantisation: str | None = None, shortlist: int | None = None
+    ) -> Translator:
         """Read an exported folder.
 
         Args:
@@ -133,7 +139,10 @@ class Translator:
         encoded = self.vocabulary.encode([lines[i] for i in wanted])
         if cut := sum(len(ids) > room for ids in encoded):
             _log.warning(
-                "%d of %d lines have more than %d tokens, of which the rest is left out", cut, len(lines), room
+                "%d of %d lines have more than %d tokens, of which the rest is left out",
+                cut,
+                len(lines),
+                room,
             )
         return [[*ids[:room], EOS] for ids in encoded]
 

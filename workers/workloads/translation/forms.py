@@ -68,11 +68,19 @@ class StepForm(nn.Module):
             x = x + _mix(cross.output, query, *cross.project_memory(memory), mask)
             x = x + layer.feed_forward(layer.feed_forward_norm(x))
         logits = self.model.score(self.model.decoder.norm(x)[:, 0])
-        return logits, torch.stack([key for key, _ in grown]), torch.stack([value for _, value in grown])
+        return (
+            logits,
+            torch.stack([key for key, _ in grown]),
+            torch.stack([value for _, value in grown]),
+        )
 
 
-def _mix(output: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-    mixed: Tensor = output(functional.scaled_dot_product_attention(query, key, value, mask).transpose(1, 2).flatten(2))
+def _mix(
+    output: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None
+) -> Tensor:
+    mixed: Tensor = output(
+        functional.scaled_dot_product_attention(query, key, value, mask).transpose(1, 2).flatten(2)
+    )
     return mixed
 
 
@@ -92,7 +100,9 @@ def write(model: Transformer, target: Path) -> dict[str, str]:
             inputs, shapes = examples(plain, name, 2, 5, 3), _shapes(name)
             program = torch.export.export(form, inputs, dynamic_shapes=shapes, strict=False)
             torch.export.save(program, target / f"{name}.pt2")
-        differs = _difference(plain, form, name, torch.export.load(target / f"{name}.pt2").module(), 1)
+        differs = _difference(
+            plain, form, name, torch.export.load(target / f"{name}.pt2").module(), 1
+        )
         found[f"{name}.pt2"] = (
             f"the {name.replace('_', ' ')} for torch.export.load; outputs differ by at most {differs:.1g}"
         )
@@ -101,11 +111,17 @@ def write(model: Transformer, target: Path) -> dict[str, str]:
     return found
 
 
-def _write_onnx(model: Transformer, form: nn.Module, program: Any, name: str, path: Path) -> dict[str, str]:
+def _write_onnx(
+    model: Transformer, form: nn.Module, program: Any, name: str, path: Path
+) -> dict[str, str]:
     with quiet(), torch.no_grad():
-        torch.onnx.export(program, f=str(path), dynamo=True, external_data=False, output_names=_OUTPUTS[name])
+        torch.onnx.export(
+            program, f=str(path), dynamo=True, external_data=False, output_names=_OUTPUTS[name]
+        )
     if not find_spec("onnxruntime"):
-        return {path.name: f"the {name.replace('_', ' ')} as ONNX (not checked: onnxruntime is not installed)"}
+        return {
+            path.name: f"the {name.replace('_', ' ')} as ONNX (not checked: onnxruntime is not installed)"
+        }
     differs = _difference(model, form, name, Runtime(path), 0)
     return {
         path.name: f"the {name.replace('_', ' ')} as ONNX; in onnxruntime its outputs differ by at most {differs:.1g}"
@@ -139,7 +155,12 @@ def examples(model: Transformer, name: str, sentences: int, length: int, positio
         return (source,)
     shape = (a.decoder_layers, sentences, a.num_heads, position, a.head_dim)
     past = [torch.randn(shape, generator=generator) for _ in range(2)]
-    return torch.full((sentences,), BOS), source, torch.randn(sentences, length, a.width, generator=generator), *past
+    return (
+        torch.full((sentences,), BOS),
+        source,
+        torch.randn(sentences, length, a.width, generator=generator),
+        *past,
+    )
 
 
 def _shapes(name: str) -> tuple[dict[int, Any], ...]:
@@ -164,9 +185,13 @@ def _difference(model: Transformer, form: nn.Module, name: str, other: Any, leas
         with torch.no_grad():
             pairs = zip(_several(form(*inputs)), _several(other(*inputs)), strict=True)
         for expected, found in pairs:
-            worst = max(worst, float((found - expected).abs().max() / expected.abs().max().clamp(min=1.0)))
+            worst = max(
+                worst, float((found - expected).abs().max() / expected.abs().max().clamp(min=1.0))
+            )
     if not worst <= TOLERANCE:
-        raise UsageError(f"the exported {name} computes something else than the model: outputs differ by {worst:.2g}")
+        raise UsageError(
+            f"the exported {name} computes something else than the model: outputs differ by {worst:.2g}"
+        )
     return worst
 
 

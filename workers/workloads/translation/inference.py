@@ -31,8 +31,12 @@ class Stepper:
 
     def __init__(self, model: Transformer, *, wants_attention: bool = False) -> None:
         self.model, self.wants_attention = model, wants_attention
-        self.encoder = [EncoderStep(layer) for layer in model.encoder.layers if isinstance(layer, EncoderLayer)]
-        self.decoder = [DecoderStep(layer) for layer in model.decoder.layers if isinstance(layer, DecoderLayer)]
+        self.encoder = [
+            EncoderStep(layer) for layer in model.encoder.layers if isinstance(layer, EncoderLayer)
+        ]
+        self.decoder = [
+            DecoderStep(layer) for layer in model.decoder.layers if isinstance(layer, DecoderLayer)
+        ]
 
     @cached_property
     def score(self) -> Callable[[Tensor], Tensor]:
@@ -40,7 +44,11 @@ class Stepper:
         if self.model.adaptive is not None:
             return self.model.score
         projection = self.model.projection
-        return product(self.model.output_weight, None) if projection is None else product_of(projection)
+        return (
+            product(self.model.output_weight, None)
+            if projection is None
+            else product_of(projection)
+        )
 
     def rows(self, ids: Tensor, unused: int = 0) -> Callable[[Tensor], Tensor]:
         """As `score`, of some entries (n,) alone, of which the last `unused` get -inf."""

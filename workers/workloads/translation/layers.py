@@ -26,7 +26,9 @@ class EncoderStep:
 
     def __call__(self, x: Tensor, bias: Tensor, length: int) -> Tensor:
         """(b * s, width) to the same, s being `length`."""
-        projected = self.project(norm(self.norms[0], x)).view(len(bias), length, 3, -1, self.head_dim)
+        projected = self.project(norm(self.norms[0], x)).view(
+            len(bias), length, 3, -1, self.head_dim
+        )
         keys, values = _by_head(projected[:, :, 1:], bias.shape[-1])
         mixed, _ = _attend(projected[:, :, 0], keys, values, bias)
         x = self.output(mixed, x)
@@ -58,12 +60,18 @@ class DecoderStep:
         What is in it is finite and masked.
         """
         count = rows * columns * self.head_dim
-        if self.scratch is None or self.scratch.shape[1] < count or self.scratch.dtype != like.dtype:
+        if (
+            self.scratch is None
+            or self.scratch.shape[1] < count
+            or self.scratch.dtype != like.dtype
+        ):
             self.scratch = like.new_zeros(2, count)
         keys, values = self.scratch[:, :count].view(2, rows, columns, self.head_dim).unbind()
         return keys, values
 
-    def step(self, x: Tensor, state: State, cache: Cache, tree: Tensor) -> tuple[Tensor, Tensor | None]:
+    def step(
+        self, x: Tensor, state: State, cache: Cache, tree: Tensor
+    ) -> tuple[Tensor, Tensor | None]:
         """One position x (b * k, width) of each hypothesis, and attention to the source, as `_attend` has it."""
         b, k, begin, d = tree.shape[0], state.beams, state.position * state.beams, self.head_dim
         projected = self.project(norm(self.norms[0], x)).view(b, k, 3, -1, d)
@@ -79,7 +87,9 @@ class DecoderStep:
         return self.outer(self.inner(norm(self.norms[2], x)), x), weights
 
 
-def _attend(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -> tuple[Tensor, Tensor | None]:
+def _attend(
+    query: Tensor, keys: Tensor, values: Tensor, bias: Tensor
+) -> tuple[Tensor, Tensor | None]:
     """Mixed values (b * k, h * d) and weights (b * h, k, n) of scaled queries (b, k, h, d) over keys (b * h, n, d).
 
     The bias broadcasts to (b, h, k, n). There are no weights for a single query, for which torch's own is faster.
@@ -87,7 +97,9 @@ def _attend(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -> tuple[
     b, k, h, d = query.shape
     if k == 1:
         keys, values = (torch.unflatten(part, 0, (b, h)) for part in (keys, values))
-        found = functional.scaled_dot_product_attention(query.transpose(1, 2), keys, values, bias, scale=1.0)
+        found = functional.scaled_dot_product_attention(
+            query.transpose(1, 2), keys, values, bias, scale=1.0
+        )
         return found.reshape(b, h * d), None
     with default_products(query.device, k * keys.shape[1]):
         scores = torch.bmm(query.transpose(1, 2).reshape(b * h, k, d), keys.transpose(1, 2))

@@ -65,5 +65,7 @@ def join(parts: Mapping[str, Tensor], name: str, layout: str, head_dim: int) -> 
     if rows[0].ndim == 0:
         return rows[0].clone()
     if layout == "interleaved":
-        return torch.stack([torch.unflatten(part, 0, (-1, head_dim)) for part in rows], 1).flatten(0, 2)
+        return torch.stack([torch.unflatten(part, 0, (-1, head_dim)) for part in rows], 1).flatten(
+            0, 2
+        )
     return torch.cat(rows)

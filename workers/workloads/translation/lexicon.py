@@ -196,7 +196,9 @@ good gut
 wild wild
 """)
 }
-ADJECTIVES = {kind: [Adjective(word, _STEMS[word]) for word in words.split()] for kind, words in _FIT.items()}
+ADJECTIVES = {
+    kind: [Adjective(word, _STEMS[word]) for word in words.split()] for kind, words in _FIT.items()
+}
 
 VERBS = [
     Verb(*row)
@@ -251,7 +253,11 @@ at the lake | am See
 FREQUENCIES = [("often", "oft"), ("always", "immer"), ("never", "nie"), ("rarely", "selten")]
 TIMES = {  # tense -> adverbs that go with it
     "present": [("today", "heute"), ("now", "jetzt")],
-    "past": [("yesterday", "gestern"), ("last week", "letzte Woche"), ("last year", "letztes Jahr")],
+    "past": [
+        ("yesterday", "gestern"),
+        ("last week", "letzte Woche"),
+        ("last year", "letztes Jahr"),
+    ],
     "future": [("tomorrow", "morgen"), ("next week", "nächste Woche"), ("soon", "bald")],
     "modal": [("today", "heute"), ("tomorrow", "morgen")],
 }
@@ -272,7 +278,11 @@ the bank | die Bank | open
 """)
 DEEDS = {  # kind of event -> English verb, German finite verb, separable prefix
     "travel": [("leaves", "fährt", "ab"), ("arrives", "kommt", "an"), ("stops", "hält", "an")],
-    "happen": [("begins", "fängt", "an"), ("ends", "hört", "auf"), ("takes place", "findet", "statt")],
+    "happen": [
+        ("begins", "fängt", "an"),
+        ("ends", "hört", "auf"),
+        ("takes place", "findet", "statt"),
+    ],
     "open": [("opens", "macht", "auf"), ("closes", "macht", "zu")],
 }
 SAYINGS = [  # who says, thinks, knows something: English subject and verb, German
@@ -287,7 +297,13 @@ SAYINGS = [  # who says, thinks, knows something: English subject and verb, Germ
     ("my mother says", "meine Mutter sagt"),
     ("the teacher believes", "der Lehrer glaubt"),
 ]
-CONJUNCTIONS = [("because", "weil"), ("although", "obwohl"), ("while", "während"), ("before", "bevor"), ("if", "wenn")]
+CONJUNCTIONS = [
+    ("because", "weil"),
+    ("although", "obwohl"),
+    ("while", "während"),
+    ("before", "bevor"),
+    ("if", "wenn"),
+]
 WEEKDAYS = _rows("""
 Monday Montag
 Tuesday Dienstag

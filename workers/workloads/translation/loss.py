@@ -29,7 +29,9 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         gradient = logs.exp()
         if ctx.smoothing:
             gradient.sub_(ctx.smoothing / logs.shape[1])
-        gradient.scatter_add_(1, labels[:, None], gradient.new_full((len(labels), 1), ctx.smoothing - 1))
+        gradient.scatter_add_(
+            1, labels[:, None], gradient.new_full((len(labels), 1), ctx.smoothing - 1)
+        )
         return gradient.mul_(grad).to(ctx.dtype), None, None
 
 
@@ -47,7 +49,12 @@ class _LinearSmoothedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float, dtype: torch.dtype
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        labels: Tensor,
+        smoothing: float,
+        dtype: torch.dtype,
     ) -> Tensor:
         classes = len(weight)
         small, rows = weight.to(dtype), hidden.to(dtype)
@@ -85,10 +92,18 @@ class _LinearSmoothedCrossEntropy(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         to_hidden, to_weight = ctx.saved_tensors
-        return (to_hidden * grad).to(ctx.dtypes[0]), (to_weight * grad).to(ctx.dtypes[1]), None, None, None
+        return (
+            (to_hidden * grad).to(ctx.dtypes[0]),
+            (to_weight * grad).to(ctx.dtypes[1]),
+            None,
+            None,
+            None,
+        )
 
 
-def linear_cross_entropy(hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float) -> Tensor:
+def linear_cross_entropy(
+    hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float
+) -> Tensor:
     """`smoothed_cross_entropy` of logits = hidden (n, w) times weight (v, w), transposed, without holding them.
 
     A chunk of rows at a time stays in the processor's cache from the logits to the gradients of both factors (the idea

@@ -22,8 +22,12 @@ def score(hypotheses: Sequence[str], references: Sequence[str]) -> Scores:
     from sacrebleu.metrics import BLEU, CHRF
 
     bleu, chrf = BLEU(), CHRF()
-    values = [metric.corpus_score(list(hypotheses), [list(references)]).score for metric in (bleu, chrf)]
-    return Scores(float(values[0]), float(values[1]), str(bleu.get_signature()), str(chrf.get_signature()))
+    values = [
+        metric.corpus_score(list(hypotheses), [list(references)]).score for metric in (bleu, chrf)
+    ]
+    return Scores(
+        float(values[0]), float(values[1]), str(bleu.get_signature()), str(chrf.get_signature())
+    )
 
 
 def write_lines(path: Path, lines: Sequence[str]) -> None:

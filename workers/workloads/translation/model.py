@@ -56,7 +56,9 @@ class Architecture:
     def __post_init__(self) -> None:
         if isinstance(self.tied, bool):  # as it was written once
             object.__setattr__(self, "tied", "all" if self.tied else "source_target")
-        object.__setattr__(self, "cutoffs", tuple(self.cutoffs))  # a list where it was read from a file
+        object.__setattr__(
+            self, "cutoffs", tuple(self.cutoffs)
+        )  # a list where it was read from a file
 
     @property
     def ties_output(self) -> bool:
@@ -87,7 +89,9 @@ class Embedding(nn.Module):
         """Vectors (b, t, width) of ids (b, t), under dropout; places (t, width) are those of the first t positions."""
         if places is None:
             places = self.places(ids.shape[1], ids.device)
-        x: Tensor = self.dropout(torch.add(places, self.tokens(ids), alpha=math.sqrt(self.tokens.embedding_dim)))
+        x: Tensor = self.dropout(
+            torch.add(places, self.tokens(ids), alpha=math.sqrt(self.tokens.embedding_dim))
+        )
         return x
 
     def places(self, length: int, device: torch.device) -> Tensor:
@@ -121,7 +125,10 @@ class EncoderLayer(nn.Module):
     def __init__(self, a: Architecture) -> None:
         super().__init__()
         self.attention_norm, self.attention = nn.LayerNorm(a.width), _attention(a)
-        self.feed_forward_norm, self.feed_forward = nn.LayerNorm(a.width), FeedForward(a.width, a.feed_forward)
+        self.feed_forward_norm, self.feed_forward = (
+            nn.LayerNorm(a.width),
+            FeedForward(a.width, a.feed_forward),
+        )
         self.dropout = Dropout(a.dropout)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
@@ -137,7 +144,10 @@ class DecoderLayer(nn.Module):
         super().__init__()
         self.self_norm, self.self_attention = nn.LayerNorm(a.width), _attention(a)
         self.cross_norm, self.cross_attention = nn.LayerNorm(a.width), _attention(a, cross=True)
-        self.feed_forward_norm, self.feed_forward = nn.LayerNorm(a.width), FeedForward(a.width, a.feed_forward)
+        self.feed_forward_norm, self.feed_forward = (
+            nn.LayerNorm(a.width),
+            FeedForward(a.width, a.feed_forward),
+        )
         self.dropout = Dropout(a.dropout)
 
     def forward(self, x: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
@@ -195,12 +205,16 @@ class Transformer(nn.Module):
         self.projection = nn.Linear(a.width, a.vocabulary_size, bias=False) if plain else None
         self.source_embedding = None if a.ties_source else Embedding(a)
         self.adaptive = (
-            nn.AdaptiveLogSoftmaxWithLoss(a.width, a.vocabulary_size, list(a.cutoffs)) if a.cutoffs else None
+            nn.AdaptiveLogSoftmaxWithLoss(a.width, a.vocabulary_size, list(a.cutoffs))
+            if a.cutoffs
+            else None
         )
         if not self.embedding.tokens.weight.is_meta:
             initialise(self, seed)
 
-    def forward(self, source: Tensor, shifted: Tensor, labels: Tensor | None = None, smoothing: float = 0.0) -> Tensor:
+    def forward(
+        self, source: Tensor, shifted: Tensor, labels: Tensor | None = None, smoothing: float = 0.0
+    ) -> Tensor:
         """Logits (n, v) of the n positions of `shifted` that are no padding, row by row; with labels, their loss.
 
         Args:
@@ -233,12 +247,16 @@ class Transformer(nn.Module):
         if self.adaptive is not None:
             flat: Tensor = self.adaptive.log_prob(hidden.flatten(0, -2))
             return flat.view(*hidden.shape[:-1], -1)
-        logits: Tensor = self.embedding.score(hidden) if self.projection is None else self.projection(hidden)
+        logits: Tensor = (
+            self.embedding.score(hidden) if self.projection is None else self.projection(hidden)
+        )
         return logits
 
 
 def _attention(a: Architecture, *, cross: bool = False) -> Attention:
-    return Attention(a.width, a.num_heads, a.layout, a.kernel, cross=cross, inference=a.inference_layout)
+    return Attention(
+        a.width, a.num_heads, a.layout, a.kernel, cross=cross, inference=a.inference_layout
+    )
 
 
 def padding_mask(source: Tensor) -> Tensor:
@@ -260,7 +278,9 @@ def initialise(model: Transformer, seed: int) -> None:
     width = model.architecture.width
     for name, module in model.named_modules():
         if isinstance(module, nn.Embedding):
-            module.weight.copy_(torch.empty(module.weight.shape).normal_(std=width**-0.5, generator=generator))
+            module.weight.copy_(
+                torch.empty(module.weight.shape).normal_(std=width**-0.5, generator=generator)
+            )
         elif isinstance(module, Attention):
             _initialise_inputs(module, generator)
         elif isinstance(module, nn.Linear):
@@ -272,7 +292,9 @@ def initialise(model: Transformer, seed: int) -> None:
 
 def _initialise_inputs(attention: Attention, generator: torch.Generator) -> None:
     width = attention.output.in_features
-    parts = {part: _xavier(torch.Size((width, width)), generator) for part in ("query", "key", "value")}
+    parts = {
+        part: _xavier(torch.Size((width, width)), generator) for part in ("query", "key", "value")
+    }
     fused = "query_key_value" if attention.layout == "packed" else "key_value"
     linear = attention.get_submodule(fused)
     assert isinstance(linear, nn.Linear)

@@ -17,7 +17,14 @@ _DE_SMALL = _words(
     "siebzehn achtzehn neunzehn"
 )
 _DE_TENS = _words("_ _ zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig")
-_EN_ORDINALS = {"one": "first", "two": "second", "three": "third", "five": "fifth", "eight": "eighth", "nine": "ninth"}
+_EN_ORDINALS = {
+    "one": "first",
+    "two": "second",
+    "three": "third",
+    "five": "fifth",
+    "eight": "eighth",
+    "nine": "ninth",
+}
 _EN_ORDINALS |= {"twelve": "twelfth", "twenty": "twentieth", "thirty": "thirtieth"}
 _DE_ORDINALS = {1: "erst", 3: "dritt", 7: "siebt", 8: "acht"}
 
@@ -48,9 +55,17 @@ def german_number(n: int, one: str = "eins") -> str:
     if n == 1_000_000:
         return "eine Million"
     if n >= 1000:
-        return german_number(n // 1000, "ein") + "tausend" + (german_number(n % 1000, one) if n % 1000 else "")
+        return (
+            german_number(n // 1000, "ein")
+            + "tausend"
+            + (german_number(n % 1000, one) if n % 1000 else "")
+        )
     if n >= 100:
-        return german_number(n // 100, "ein") + "hundert" + (german_number(n % 100, one) if n % 100 else "")
+        return (
+            german_number(n // 100, "ein")
+            + "hundert"
+            + (german_number(n % 100, one) if n % 100 else "")
+        )
     if n >= 20:
         return (german_number(n % 10, "ein") + "und" if n % 10 else "") + _DE_TENS[n // 10]
     return one if n == 1 else _DE_SMALL[n]

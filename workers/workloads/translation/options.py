@@ -11,14 +11,19 @@ from search_spaces.hardware import Hardware
 from search_spaces.knobs import KNOBS
 from search_spaces.knobs.base import Declared
 
-TUNED: Final[Mapping[str, Mapping[str, Any]]] = {  # knob -> its options; a default is that of trial 0
+TUNED: Final[
+    Mapping[str, Mapping[str, Any]]
+] = {  # knob -> its options; a default is that of trial 0
     "optimizer": {
         "optimizer": False,
         "learning_rate": {"low": 1e-4, "high": 2e-2, "default": 1e-3},
         "warmup_updates": {"low": 10, "high": 1000, "default": 100},
         "weight_decay": False,
     },
-    "batch": {"unit": "tokens", "batch_tokens": {"choices": [512, 1024, 2048, 4096], "default": 1024}},
+    "batch": {
+        "unit": "tokens",
+        "batch_tokens": {"choices": [512, 1024, 2048, 4096], "default": 1024},
+    },
     "architecture": {
         "num_layers": {"low": 1, "high": 6, "default": 2},
         "width": {"choices": [64, 96, 128, 192, 256, 384, 512], "default": 128},
@@ -27,7 +32,12 @@ TUNED: Final[Mapping[str, Mapping[str, Any]]] = {  # knob -> its options; a defa
         "label_smoothing": {"low": 0.0, "high": 0.3, "default": 0.1},
     },
     "precision": {},
-    "attention": {"attention_layout": {"choices": ["interleaved", "separate", "packed"], "default": "interleaved"}},
+    "attention": {
+        "attention_layout": {
+            "choices": ["interleaved", "separate", "packed"],
+            "default": "interleaved",
+        }
+    },
 }
 """The knobs of the workload and how they differ from what the knobs declare themselves."""
 
@@ -50,7 +60,7 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "tied_embeddings": True,  # "all"; False is "source_target"
     "softmax": "full",
     "softmax_cutoffs": None,  # of the adaptive softmax; None for a tenth and a half of the vocabulary
-    # training; more is read by workers.settings and workers.optimizers
+    # training; more is read by workers.training.settings and workers.training.optimizers
     "label_smoothing": 0.1,
     "batch_tokens": 1024,
     "learning_rate": 1e-3,
@@ -127,25 +137,37 @@ def check(given: Mapping[str, Any]) -> None:
             and (isinstance(value, bool) or not isinstance(value, int) or value < 1)
         ):
             raise UsageError(f"{name} must be a whole number of at least 1, got {value!r}")
-        if name in _SHARES and (isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1):
+        if name in _SHARES and (
+            isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1
+        ):
             raise UsageError(f"{name} must be at least 0 and below 1, got {value!r}")
     if given.get("inference_layout") and given.get("attention_layout") == "packed":
-        raise UsageError("inference_layout converts between interleaved and separate; attention_layout is packed")
+        raise UsageError(
+            "inference_layout converts between interleaved and separate; attention_layout is packed"
+        )
     if given.get("softmax") == "adaptive":
         _check_adaptive(given)
     width, heads = (given.get(name, DEFAULTS[name]) for name in ("width", "num_heads"))
     if width % heads or width % 2:
-        raise UsageError(f"width must be even and a multiple of num_heads, got width {width} and num_heads {heads}")
+        raise UsageError(
+            f"width must be even and a multiple of num_heads, got width {width} and num_heads {heads}"
+        )
 
 
 def _check_adaptive(given: Mapping[str, Any]) -> None:
     """An adaptive softmax has vectors of several widths, and no probabilities of all entries."""
     if given.get("tied_embeddings", True) not in (False, "source_target", "none"):
-        raise UsageError("softmax adaptive needs an output of its own: tied_embeddings source_target or none")
+        raise UsageError(
+            "softmax adaptive needs an output of its own: tied_embeddings source_target or none"
+        )
     if given.get("label_smoothing"):
-        raise UsageError("softmax adaptive cannot spread probability over all entries: label_smoothing must be 0")
+        raise UsageError(
+            "softmax adaptive cannot spread probability over all entries: label_smoothing must be 0"
+        )
     cutoffs = given.get("softmax_cutoffs")
     if cutoffs is not None and (
-        not isinstance(cutoffs, list | tuple) or not cutoffs or list(cutoffs) != sorted({int(c) for c in cutoffs if c})
+        not isinstance(cutoffs, list | tuple)
+        or not cutoffs
+        or list(cutoffs) != sorted({int(c) for c in cutoffs if c})
     ):
         raise UsageError(f"softmax_cutoffs are ascending ids, got {cutoffs!r}")

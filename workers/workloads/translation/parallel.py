@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from workers.parallel.balance import balanced
-from workers.workloads.base import ParallelPlan
+from workers.workload import ParallelPlan
 
 from .layouts import CROSS
 from .model import Architecture, Transformer, padding_mask
@@ -27,9 +27,20 @@ def plan(architecture: Architecture) -> ParallelPlan:
         if a.kernel != "fused":  # which projects by itself and so needs the whole matrices
             tensor |= _split_attention(attention, a.layout)
     for side in ("encoder", "decoder"):
-        tensor |= {f"{side}.layers.*.feed_forward.inner": "column", f"{side}.layers.*.feed_forward.outer": "row"}
-    norms = ["encoder.layers.*.attention_norm", "decoder.layers.*.self_norm", "decoder.layers.*.cross_norm"]
-    norms += [f"{side}.{name}" for side in ("encoder", "decoder") for name in ("layers.*.feed_forward_norm", "norm")]
+        tensor |= {
+            f"{side}.layers.*.feed_forward.inner": "column",
+            f"{side}.layers.*.feed_forward.outer": "row",
+        }
+    norms = [
+        "encoder.layers.*.attention_norm",
+        "decoder.layers.*.self_norm",
+        "decoder.layers.*.cross_norm",
+    ]
+    norms += [
+        f"{side}.{name}"
+        for side in ("encoder", "decoder")
+        for name in ("layers.*.feed_forward_norm", "norm")
+    ]
     tensor |= dict.fromkeys(norms, "sequence")
     return ParallelPlan(
         layers=tuple(layers),
@@ -77,21 +88,31 @@ class Stage(nn.Module):
         super().__init__()
         a = model.architecture
         middle, last = a.encoder_layers, a.encoder_layers + a.decoder_layers
-        self.starts_encoder, self.starts_decoder, self.ends = begin == 0, begin <= middle < end, end == last
+        self.starts_encoder, self.starts_decoder, self.ends = (
+            begin == 0,
+            begin <= middle < end,
+            end == last,
+        )
         if begin < middle:
             self.encoder = _part(model.encoder, begin, min(end, middle))
         if end > middle:
             self.decoder = _part(model.decoder, max(begin, middle) - middle, end - middle)
         if self.starts_encoder and model.source_embedding is not None:
             self.source_embedding = model.source_embedding
-        if (self.starts_encoder and a.ties_source) or self.starts_decoder or (self.ends and a.ties_output):
+        if (
+            (self.starts_encoder and a.ties_source)
+            or self.starts_decoder
+            or (self.ends and a.ties_output)
+        ):
             self.embedding = model.embedding
         if self.ends:
             for name in ("projection", "adaptive"):
                 if getattr(model, name) is not None:
                     setattr(self, name, getattr(model, name))
 
-    def forward(self, *hidden: Tensor, source: Tensor, shifted: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+    def forward(
+        self, *hidden: Tensor, source: Tensor, shifted: Tensor
+    ) -> Tensor | tuple[Tensor, Tensor]:
         """See `cut`."""
         mask = padding_mask(source)
         memory = hidden[0] if hidden else self._embed(source)
@@ -99,7 +120,12 @@ class Stage(nn.Module):
             memory = _run(self.encoder, memory, mask)
         if not hasattr(self, "decoder"):
             return memory
-        x = _run(self.decoder, self.embedding(shifted) if self.starts_decoder else hidden[1], memory, mask)
+        x = _run(
+            self.decoder,
+            self.embedding(shifted) if self.starts_decoder else hidden[1],
+            memory,
+            mask,
+        )
         if not self.ends:
             return memory, x
         return self._score(x)
@@ -114,7 +140,9 @@ class Stage(nn.Module):
         return logits
 
     def _embed(self, source: Tensor) -> Tensor:
-        x: Tensor = (self.source_embedding if hasattr(self, "source_embedding") else self.embedding)(source)
+        x: Tensor = (
+            self.source_embedding if hasattr(self, "source_embedding") else self.embedding
+        )(source)
         return x
 
 

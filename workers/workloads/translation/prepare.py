@@ -30,7 +30,11 @@ class Prepared:
 
 
 def prepare(
-    data: Mapping[str, Any], vocabulary_size: int, max_length: int, cache: Path | None = None, kind: str = "bpe"
+    data: Mapping[str, Any],
+    vocabulary_size: int,
+    max_length: int,
+    cache: Path | None = None,
+    kind: str = "bpe",
 ) -> Prepared:
     """Read the data set, train or find its vocabulary, and encode it.
 
@@ -50,7 +54,9 @@ def prepare(
 
 
 @lru_cache(maxsize=2)
-def _prepare(key: str, stamp: object, vocabulary_size: int, max_length: int, cache: Path | None, kind: str) -> Prepared:
+def _prepare(
+    key: str, stamp: object, vocabulary_size: int, max_length: int, cache: Path | None, kind: str
+) -> Prepared:
     data = json.loads(key)
     if data.get("name") == "prepared":
         return _open(data, max_length)
@@ -60,7 +66,9 @@ def _prepare(key: str, stamp: object, vocabulary_size: int, max_length: int, cac
     train = Examples.of(splits.train, vocabulary, max_length)
     if len(train) == 0:
         raise DataError(f"every training pair has more than max_length {max_length} tokens")
-    return Prepared(splits, vocabulary, train, Examples.of(splits.valid, vocabulary, max_length, cut=True))
+    return Prepared(
+        splits, vocabulary, train, Examples.of(splits.valid, vocabulary, max_length, cut=True)
+    )
 
 
 def _open(data: Mapping[str, Any], max_length: int) -> Prepared:
@@ -68,6 +76,10 @@ def _open(data: Mapping[str, Any], max_length: int) -> Prepared:
     shards = Shards.open(corpora.folder_of(data))
     longest = int(shards.facts["max_length"])
     if longest > max_length:
-        raise DataError(f"{shards.folder} was prepared with max_length {longest}, which is more than {max_length}")
+        raise DataError(
+            f"{shards.folder} was prepared with max_length {longest}, which is more than {max_length}"
+        )
     vocabulary, splits = shards.vocabulary(), Splits(Corpus((), ()), shards.valid())
-    return Prepared(splits, vocabulary, shards, Examples.of(splits.valid, vocabulary, max_length, cut=True))
+    return Prepared(
+        splits, vocabulary, shards, Examples.of(splits.valid, vocabulary, max_length, cut=True)
+    )

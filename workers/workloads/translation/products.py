@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from workers.precision import matmul_precision
+from workers.device.precision import matmul_precision
 
 _EXACT = 1e-5
 _LARGE = 200  # elements of a batch's matrix from which oneDNN is faster
@@ -40,7 +40,9 @@ def product(weight: Tensor, bias: Tensor | None, *, relu: bool = False) -> Produ
     if torch.is_autocast_enabled(device):  # else each product would convert it anew
         weight = weight.to(torch.get_autocast_dtype(device))
     if device == "cpu" and weight.dtype in (torch.float32, torch.bfloat16) and _packs():
-        return (_packed if weight.dtype == torch.float32 else _narrow)(weight, bias, "relu" if relu else "none")
+        return (_packed if weight.dtype == torch.float32 else _narrow)(
+            weight, bias, "relu" if relu else "none"
+        )
     columns = weight.t().contiguous() if device == "cpu" else weight.t()
 
     def multiply(x: Tensor) -> Tensor:
@@ -58,7 +60,11 @@ def _packed(weight: Tensor, bias: Tensor | None, activation: str) -> Product:
 
     def multiply(x: Tensor, onto: Tensor | None = None) -> Tensor:
         found: Tensor
-        found = plain(x, columns, bias, activation, [], "") if onto is None else added(x, onto, columns, bias, "add")
+        found = (
+            plain(x, columns, bias, activation, [], "")
+            if onto is None
+            else added(x, onto, columns, bias, "add")
+        )
         return found
 
     return multiply

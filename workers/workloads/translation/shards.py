@@ -31,12 +31,14 @@ from .data import Corpus, decode
 from .vocabulary import BOS, EOS, Vocabulary
 
 if TYPE_CHECKING:
-    from workers.workloads.base import Batch
+    from workers.workload import Batch
 
 MANIFEST, VOCABULARY = "prepared.json", "vocabulary.model"
 FORMAT = 1
 _SIDES, _PARTS = ("source", "target"), ("ids", "lengths")
-_LEFT = re.compile(r"\d{4,}\.(source|target)\.(ids|lengths)|vocabulary\.model|valid\.(source|target)\.txt")
+_LEFT = re.compile(
+    r"\d{4,}\.(source|target)\.(ids|lengths)|vocabulary\.model|valid\.(source|target)\.txt"
+)
 _CHUNK = 10_000  # pairs that are encoded at once
 _LONGEST = 1 << 24  # bytes of a line
 _HELD_OUT = 1000
@@ -66,7 +68,9 @@ class Recipe:
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.kind not in subwords.KINDS:
-            raise UsageError(f"the kind of vocabulary is one of {', '.join(subwords.KINDS)}, got {self.kind!r}")
+            raise UsageError(
+                f"the kind of vocabulary is one of {', '.join(subwords.KINDS)}, got {self.kind!r}"
+            )
 
 
 @dataclass
@@ -80,7 +84,9 @@ class Counts:
     shards: list[int] = field(default_factory=list)
 
 
-def prepare(source: Path, target: Path, folder: Path, recipe: Recipe, valid: tuple[Path, Path] | None = None) -> Counts:
+def prepare(
+    source: Path, target: Path, folder: Path, recipe: Recipe, valid: tuple[Path, Path] | None = None
+) -> Counts:
     """Encode two files of aligned lines, plain or .gz, into `folder`; reads them two or three times, holds a chunk.
 
     Pairs with an empty side are skipped and counted. The last pairs, at most 1,000, are the validation split unless
@@ -93,9 +99,13 @@ def prepare(source: Path, target: Path, folder: Path, recipe: Recipe, valid: tup
     _check_folder(folder)
     sample, total = _sample(source, target, recipe)
     if total < 2:
-        raise DataError(f"{source}: a corpus needs at least 2 pairs without an empty side, got {total}")
+        raise DataError(
+            f"{source}: a corpus needs at least 2 pairs without an empty side, got {total}"
+        )
     held = 0 if valid else min(_HELD_OUT, max(1, total // 20))
-    vocabulary = subwords.train((text for pair in sample for text in pair), recipe.vocabulary_size, recipe.kind)
+    vocabulary = subwords.train(
+        (text for pair in sample for text in pair), recipe.vocabulary_size, recipe.kind
+    )
     del sample
     counts = Counts(shards=[0] * max(1, round((total - held) / recipe.shard_pairs)))
     try:
@@ -110,7 +120,9 @@ def prepare(source: Path, target: Path, folder: Path, recipe: Recipe, valid: tup
         raise DataError(f"{source}: no {'validation' if counts.pairs else 'training'} pair is left")
     counts.valid = len(held_out)
     for side, lines in zip(_SIDES, zip(*held_out, strict=True), strict=True):
-        (folder / f"valid.{side}.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        (folder / f"valid.{side}.txt").write_text(
+            "".join(f"{line}\n" for line in lines), encoding="utf-8"
+        )
     facts = {"format": FORMAT, "vocabulary": vocabulary.hash, **asdict(recipe), **asdict(counts)}
     (folder / MANIFEST).write_text(json.dumps(facts, indent=1) + "\n")
     return counts
@@ -120,7 +132,9 @@ def _check_folder(folder: Path) -> None:
     """Raise UsageError where the folder holds anything but what a preparation that was cut short left."""
     if (folder / MANIFEST).exists():
         raise UsageError(f"{folder} holds a prepared corpus already; name a new folder")
-    if folder.exists() and not (folder.is_dir() and all(_LEFT.fullmatch(path.name) for path in folder.iterdir())):
+    if folder.exists() and not (
+        folder.is_dir() and all(_LEFT.fullmatch(path.name) for path in folder.iterdir())
+    ):
         raise UsageError(f"{folder} is not an empty folder; name a new one")
 
 
@@ -140,7 +154,13 @@ def _sample(source: Path, target: Path, recipe: Recipe) -> tuple[list[tuple[str,
 
 
 def _write_shards(
-    source: Path, target: Path, folder: Path, recipe: Recipe, vocabulary: Vocabulary, total: int, counts: Counts
+    source: Path,
+    target: Path,
+    folder: Path,
+    recipe: Recipe,
+    vocabulary: Vocabulary,
+    total: int,
+    counts: Counts,
 ) -> None:
     """Encode the first `total` pairs without an empty side, a chunk at a time."""
     for old in folder.glob("[0-9]*.*.*"):
@@ -153,7 +173,9 @@ def _write_shards(
         counts.empty += sum(not all(pair) for pair in chunk)
         texts = zip(*full, strict=True) if full else ((), ())
         sides = [vocabulary.encode(side) for side in texts]
-        rows = [pair for pair in zip(*sides, strict=True) if max(map(len, pair)) < recipe.max_length]
+        rows = [
+            pair for pair in zip(*sides, strict=True) if max(map(len, pair)) < recipe.max_length
+        ]
         counts.too_long += len(full) - len(rows)
         counts.pairs += len(rows)
         shards = rng.integers(len(counts.shards), size=len(rows))
@@ -219,12 +241,18 @@ class Shards:
             facts = json.loads((folder / MANIFEST).read_text())
             shards, whole = cls(folder, facts), facts["format"] == FORMAT
             for number, count in enumerate(facts["shards"]):
-                sizes = [_file(folder, number, side, "lengths").stat().st_size for side in (0, 1)] if count else [0, 0]
+                sizes = (
+                    [_file(folder, number, side, "lengths").stat().st_size for side in (0, 1)]
+                    if count
+                    else [0, 0]
+                )
                 whole = whole and sizes == [4 * count] * 2
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(f"{folder} holds no corpus of `automl data prepare`: {error}") from None
         if not whole:
-            raise DataError(f"{folder}: the shards are not those that {MANIFEST} tells of; prepare the corpus again")
+            raise DataError(
+                f"{folder}: the shards are not those that {MANIFEST} tells of; prepare the corpus again"
+            )
         return shards
 
     def __len__(self) -> int:
@@ -242,7 +270,9 @@ class Shards:
         except (OSError, DataError) as error:
             raise DataError(f"{self.folder / VOCABULARY}: cannot be read: {error}") from None
         if vocabulary.hash != self.facts["vocabulary"]:
-            raise DataError(f"{self.folder / VOCABULARY} is not the vocabulary that the corpus was prepared with")
+            raise DataError(
+                f"{self.folder / VOCABULARY} is not the vocabulary that the corpus was prepared with"
+            )
         return vocabulary
 
     def valid(self) -> Corpus:
@@ -253,10 +283,14 @@ class Shards:
         """One shard, whose ids stay on disk until they are asked for."""
         sides = []
         for side in (0, 1):
-            ids, lengths = (np.memmap(_file(self.folder, shard, side, part), "<i4", "r") for part in _PARTS)
+            ids, lengths = (
+                np.memmap(_file(self.folder, shard, side, part), "<i4", "r") for part in _PARTS
+            )
             offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
             if offsets[-1] != len(ids):
-                raise DataError(f"{_file(self.folder, shard, side, 'ids')} is damaged; prepare the corpus again")
+                raise DataError(
+                    f"{_file(self.folder, shard, side, 'ids')} is damaged; prepare the corpus again"
+                )
             sides.append(Sequences(ids, offsets))
         return Examples(sides[0], sides[1])
 
@@ -272,4 +306,6 @@ class Shards:
 
     def sample(self) -> Examples:
         """The first shard that holds anything: a random sample of all pairs."""
-        return self.examples(next(number for number, count in enumerate(self.facts["shards"]) if count))
+        return self.examples(
+            next(number for number, count in enumerate(self.facts["shards"]) if count)
+        )

@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 FILE = "shortlist.safetensors"
 _KEPT, _FREQUENT = 100, 200  # entries a source entry, and entries that every sentence gets
-_PAIRS, _ROUNDS = 100_000, 4  # sentence pairs that are learned from, and rounds of expectation-maximisation
+_PAIRS, _ROUNDS = (
+    100_000,
+    4,
+)  # sentence pairs that are learned from, and rounds of expectation-maximisation
 _MULTIPLE = 256  # of the entries of a batch
 _CHUNK = 2000  # sentence pairs at once
 
@@ -54,7 +57,10 @@ class Shortlist:
         counts[[PAD, BOS]] = 0
         order = np.argsort(-counts, kind="stable")[:_FREQUENT]
         frequent = order[counts[order] > 0]
-        return cls(torch.from_numpy(_best(*lexicon, vocabulary_size)), torch.from_numpy(frequent.astype(np.int32)))
+        return cls(
+            torch.from_numpy(_best(*lexicon, vocabulary_size)),
+            torch.from_numpy(frequent.astype(np.int32)),
+        )
 
     @classmethod
     def load(cls, folder: Path, size: int, vocabulary_size: int) -> Shortlist:
@@ -69,14 +75,23 @@ class Shortlist:
         except (OSError, KeyError, SafetensorError) as error:
             raise DataError(f"{folder} holds no shortlist: {error}") from None
         highest = max(int(likeliest.max()), int(frequent.max()))
-        if len(likeliest) != vocabulary_size or highest >= vocabulary_size or int(likeliest.min()) < 0:
-            raise DataError(f"{folder / FILE} is of another vocabulary than the model's {vocabulary_size} entries")
+        if (
+            len(likeliest) != vocabulary_size
+            or highest >= vocabulary_size
+            or int(likeliest.min()) < 0
+        ):
+            raise DataError(
+                f"{folder / FILE} is of another vocabulary than the model's {vocabulary_size} entries"
+            )
         return cls(likeliest[:, :size], frequent)
 
     def save(self, folder: Path) -> None:
         """Write the file."""
         tensors = {"likeliest": self.likeliest, "frequent": self.frequent}
-        save_file({name: tensor.to(torch.int32).contiguous() for name, tensor in tensors.items()}, folder / FILE)
+        save_file(
+            {name: tensor.to(torch.int32).contiguous() for name, tensor in tensors.items()},
+            folder / FILE,
+        )
 
     def entries(self, source: Tensor) -> Tensor:
         """Target entries for a batch of ids (b, s), ascending, EOS first."""
@@ -103,7 +118,9 @@ class Candidates:
     def of(cls, stepper: Stepper, source: Tensor, shortlist: Shortlist | None) -> Candidates:
         """For a batch of sources (b, s): its shortlist, or all that is no special entry but EOS."""
         if shortlist is None:
-            ids = torch.arange(EOS, stepper.model.architecture.vocabulary_size, device=source.device)
+            ids = torch.arange(
+                EOS, stepper.model.architecture.vocabulary_size, device=source.device
+            )
             return cls(ids, lambda hidden: stepper.score(hidden)[:, EOS:])
         ids = shortlist.entries(source)
         unused = -len(ids) % _MULTIPLE
@@ -111,9 +128,14 @@ class Candidates:
         return cls(ids, stepper.rows(ids, unused))
 
 
-def _model_one(examples: Examples, rows: Ids, size: int) -> tuple[Ids, np.ndarray[tuple[int], np.dtype[np.float64]]]:
+def _model_one(
+    examples: Examples, rows: Ids, size: int
+) -> tuple[Ids, np.ndarray[tuple[int], np.dtype[np.float64]]]:
     """Pairs of entries that occur together, as source * size + target, ascending, and p(target | source) of each."""
-    found = [np.unique(_cells(examples, part, size)[0]) for part in np.array_split(rows, -(-len(rows) // _CHUNK))]
+    found = [
+        np.unique(_cells(examples, part, size)[0])
+        for part in np.array_split(rows, -(-len(rows) // _CHUNK))
+    ]
     pairs = np.unique(np.concatenate(found))
     del found
     chance = np.ones(len(pairs))

@@ -67,12 +67,20 @@ class State:
         heads = len(self.caches[0].source[0]) // len(self.bias)
         for cache in self.caches:
             filled = rounded(self.position * self.beams)
-            cache.past = _kept(cache.past[0], moved, heads, filled), _kept(cache.past[1], moved, heads, filled)
-            cache.source = _kept(cache.source[0], moved, heads), _kept(cache.source[1], moved, heads)
+            cache.past = (
+                _kept(cache.past[0], moved, heads, filled),
+                _kept(cache.past[1], moved, heads, filled),
+            )
+            cache.source = (
+                _kept(cache.source[0], moved, heads),
+                _kept(cache.source[1], moved, heads),
+            )
         self.bias, self.ancestors = self.bias[sentences], self.ancestors[sentences]
 
 
-def _kept(tensor: Tensor, moved: tuple[Tensor, Tensor, int], heads: int, filled: int | None = None) -> Tensor:
+def _kept(
+    tensor: Tensor, moved: tuple[Tensor, Tensor, int], heads: int, filled: int | None = None
+) -> Tensor:
     """The first sentences of (b * h, n, d), those that move (from, to, how many there are) moved, in place."""
     begin, to, count = moved
     if len(to):

@@ -16,14 +16,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from automl.events import Begun, Ended, Moved, Noted, Proposed
-from automl.goals import Constraint, Goal
+from automl.core.events import Begun, Ended, Moved, Noted, Proposed
+from automl.core.goals import Constraint, Goal
+from automl.core.spec import Budget, SweepSpec
+from automl.core.trial import Trial, TrialState
 from automl.ledger import Ledger
-from automl.ledger.codec import dumps, trial_row
+from automl.ledger.rows import dumps, trial_row
 from automl.ledger.schema import VERSION
-from automl.ledger.store import FILE_NAME
-from automl.spec import Budget, SweepSpec
-from automl.trial import Trial, TrialState
+from automl.ledger.sql import FILE_NAME
 from search_spaces import Choice, Float, Int, Space
 from workers.protocol import Ending, Outcome, Report, Started
 
@@ -56,7 +56,15 @@ def write(folder: Path) -> None:
     )  # fmt: skip
     for number, (ending, state, failure) in enumerate(ends):
         outcome = Outcome(
-            number, 1, ending, {"chrf": 1 / 3}, failure, "a message: ü\n", 2.5, 2**40, {"traceback": "...", "n": [1]}
+            number,
+            1,
+            ending,
+            {"chrf": 1 / 3},
+            failure,
+            "a message: ü\n",
+            2.5,
+            2**40,
+            {"traceback": "...", "n": [1]},
         )
         ledger.record(
             "nmt",
@@ -69,7 +77,11 @@ def write(folder: Path) -> None:
         )
     ledger.record("nmt", Proposed(4, params, "sobol", 4.0), Begun(4, 1, 4.5))
     ledger.record("nmt", Moved(4, TrialState.INTERRUPTED, "its controller was lost", 5.0, 0.5))
-    ledger.record("nmt", Noted("fallback", "the suggester failed", None, 5.5), Proposed(5, params, "bayes", 6.0))
+    ledger.record(
+        "nmt",
+        Noted("fallback", "the suggester failed", None, 5.5),
+        Proposed(5, params, "bayes", 6.0),
+    )
     recorder.commit(6.5, state="interrupted", status={"num_slots": 2})
     ledger.close()
 
@@ -84,7 +96,9 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as name:
         write(Path(name))
         read = Ledger.open(name, readonly=True)
-        expected = {info.name: [plain(trial) for trial in read.trials(info.name)] for info in read.sweeps()}
+        expected = {
+            info.name: [plain(trial) for trial in read.trials(info.name)] for info in read.sweeps()
+        }
         with closing(sqlite3.connect(Path(name) / FILE_NAME)) as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         shutil.copy(Path(name) / FILE_NAME, HERE / f"v{VERSION}.sqlite3")

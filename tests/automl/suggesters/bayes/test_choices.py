@@ -6,12 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-from automl.goals import Goal
+from automl.core.goals import Goal
+from automl.core.trial import Trial, TrialState
 from automl.suggesters.bayes import BayesSuggester
-from automl.suggesters.bayes.neglect import leaders, neglected
-from automl.suggesters.bayes.pareto import expected_hypervolume, front, reference_point
-from automl.suggesters.bayes.reach import of_goal, parameters
-from automl.trial import Trial, TrialState
+from automl.suggesters.bayes.acquisition.hypervolume import (
+    expected_hypervolume,
+    front,
+    reference_point,
+)
+from automl.suggesters.bayes.forced_exploration import leaders, neglected
+from automl.suggesters.bayes.model.aspects import of_goal, parameters
 from search_spaces import Choice, Float, Space
 
 SPACE = Space(
@@ -43,8 +47,17 @@ def history(failed_c: int, count: int = 24) -> list[Trial]:
 
 def chosen(trials: list[Trial], number: int, *, stalled: bool = False):
     suggester = BayesSuggester(SPACE, [Goal("loss")])
-    found = neglected(suggester.search.lattice, suggester._collect(trials), np.empty((0, 4)), number, stalled=stalled)
-    return found and (SPACE.parameters[list(SPACE.parameters)[found.column]].from_unit(found.value), found.in_vain)
+    found = neglected(
+        suggester.search.lattice,
+        suggester._collect(trials),
+        np.empty((0, 4)),
+        number,
+        stalled=stalled,
+    )
+    return found and (
+        SPACE.parameters[list(SPACE.parameters)[found.column]].from_unit(found.value),
+        found.in_vain,
+    )
 
 
 def test_a_choice_of_which_all_trials_failed_is_tried_again_until_it_is_hopeless():
@@ -54,13 +67,21 @@ def test_a_choice_of_which_all_trials_failed_is_tried_again_until_it_is_hopeless
     assert chosen(history(3), 30) is None, "three failures are enough"
     succeeded = [*history(2), trial(24, params(0.5, "c"))]
     assert chosen(succeeded, 30) is None
-    assert chosen(succeeded, 30, stalled=True) == ("c", False), "hardly tried, where nothing else helps"
-    assert chosen([t for t in history(2) if t.failure is None], 24) is None, "where nothing fails nothing forbids it"
+    assert chosen(succeeded, 30, stalled=True) == ("c", False), (
+        "hardly tried, where nothing else helps"
+    )
+    assert chosen([t for t in history(2) if t.failure is None], 24) is None, (
+        "where nothing fails nothing forbids it"
+    )
 
 
 @pytest.mark.parametrize("ordered", [False, True])
 def test_neither_ordered_choices_nor_binary_ones_are_neglected(ordered):
-    space = Space(Choice("patch", [4, 8, 16], ordered=ordered), Choice("fast", [False, True]), Float("x", 0.0, 1.0))
+    space = Space(
+        Choice("patch", [4, 8, 16], ordered=ordered),
+        Choice("fast", [False, True]),
+        Float("x", 0.0, 1.0),
+    )
     suggester = BayesSuggester(space, [Goal("loss")])
     tried = [{"patch": [8, 16][i % 2], "fast": False, "x": 0.01 * i} for i in range(24)]
     trials = [Trial(i, p, TrialState.COMPLETED, {"loss": p["x"]}) for i, p in enumerate(tried)]
@@ -79,14 +100,18 @@ def test_only_the_choice_is_changed_of_a_configuration_that_succeeded():
     (found,) = suggester.suggest(trials, [])
     assert found["mode"] == "c"
     assert any(
-        t.failure is None and t.params["fast"] == found["fast"] and abs(t.params["x"] - found["x"]) < 1e-9
+        t.failure is None
+        and t.params["fast"] == found["fast"]
+        and abs(t.params["x"] - found["x"]) < 1e-9
         for t in trials
     )
 
 
 def test_the_best_with_each_option_of_the_other_choices_is_worth_a_change_too():
     layouts = ["rows", "columns", "tiles"]
-    space = Space(Choice("backend", ["a", "b", "c"]), Choice("layout", layouts), Float("x", 0.0, 1.0))
+    space = Space(
+        Choice("backend", ["a", "b", "c"]), Choice("layout", layouts), Float("x", 0.0, 1.0)
+    )
     suggester = BayesSuggester(space, [Goal("first"), Goal("second")])
 
     def run(number: int, layout: str, x: float) -> Trial:
@@ -96,9 +121,15 @@ def test_the_best_with_each_option_of_the_other_choices_is_worth_a_change_too():
         both = {"first": x + layouts.index(layout), "second": 2 * x}
         return Trial(number, config, TrialState.COMPLETED, both)
 
-    trials = [run(i, layout, x) for i, (layout, x) in enumerate((a, b) for b in (0.9, 0.5, 0.3) for a in layouts[:2])]
+    trials = [
+        run(i, layout, x)
+        for i, (layout, x) in enumerate((a, b) for b in (0.9, 0.5, 0.3) for a in layouts[:2])
+    ]
     found = space.decode(leaders(suggester.search.lattice, suggester._collect(trials), 0))
-    assert [(params["layout"], round(params["x"], 6)) for params in found] == [("rows", 0.3), ("columns", 0.3)]
+    assert [(params["layout"], round(params["x"], 6)) for params in found] == [
+        ("rows", 0.3),
+        ("columns", 0.3),
+    ]
 
 
 def test_nothing_is_changed_where_that_was_tried():
@@ -111,7 +142,10 @@ def test_nothing_is_changed_where_that_was_tried():
         return torch.zeros(len(unit), dtype=torch.float64)
 
     assert search.changed(flat, base, set(), rng, (column, value)) == params(0.5, "a", True)
-    assert search.changed(flat, base, {SPACE.key(params(0.5, "a", True))}, rng, (column, value)) is None
+    assert (
+        search.changed(flat, base, {SPACE.key(params(0.5, "a", True))}, rng, (column, value))
+        is None
+    )
     assert search.changed(lambda unit: flat(unit) - 1e3, base, set(), rng, (column, value)) is None
 
 
@@ -121,7 +155,11 @@ def test_front_is_what_no_other_row_dominates(goals):
     expected = [
         i
         for i, row in enumerate(losses)
-        if not any((other <= row).all() and ((other < row).any() or j < i) for j, other in enumerate(losses) if j != i)
+        if not any(
+            (other <= row).all() and ((other < row).any() or j < i)
+            for j, other in enumerate(losses)
+            if j != i
+        )
     ]
     assert front(losses).tolist() == expected
     assert front(losses[:0]).tolist() == []
@@ -133,12 +171,16 @@ def test_what_joins_the_front_is_progress_and_each_of_it_is_looked_around():
     suggester = BayesSuggester(space, goals)
 
     def both(number: int, x: float, more: float = 0.0) -> Trial:
-        return Trial(number, {"x": x}, TrialState.COMPLETED, {"first": x + more, "second": 1 - x + more})
+        return Trial(
+            number, {"x": x}, TrialState.COMPLETED, {"first": x + more, "second": 1 - x + more}
+        )
 
     trials = [both(0, 0.2), both(1, 0.8), both(2, 0.5), both(3, 0.55, 0.5), both(4, 0.1, 0.5)]
     data = suggester._collect(trials)
     surrogates = suggester.surrogates_
-    assert surrogates.last_progress(data) == 2, "neither of the last two, the best of the first goal is trial 0"
+    assert surrogates.last_progress(data) == 2, (
+        "neither of the last two, the best of the first goal is trial 0"
+    )
     leaders = [surrogates.best_rows(suggester._collect(trials[:n]))[0] for n in (3, 4, 5)]
     assert sorted(leaders) == [0, 1, 2]
 
@@ -151,7 +193,9 @@ def test_a_short_front_gains_more_by_a_longer_end_than_by_another_point_of_it():
     assert (reference >= losses.max(0)).all()
     candidates = torch.tensor([[0.05, 0.95], [1.0, 0.2]])
     moments = [(candidates[None, :, g], torch.full((1, 2), 1e-3)) for g in range(2)]
-    inside, beyond = expected_hypervolume(torch.from_numpy(losses[rows]), torch.from_numpy(reference), moments)
+    inside, beyond = expected_hypervolume(
+        torch.from_numpy(losses[rows]), torch.from_numpy(reference), moments
+    )
     assert beyond > 100 * inside > 0
     single = reference_point(losses[:1], np.array([0]))
     assert (single > losses[0]).all(), "of one trial too"
@@ -159,7 +203,10 @@ def test_a_short_front_gains_more_by_a_longer_end_than_by_another_point_of_it():
 
 def test_under_noise_progress_is_what_the_surrogate_makes_of_it():
     """Losses fall with x, but for noise; an early one was lucky."""
-    suggester, rng = BayesSuggester(Space(Float("x", 0.0, 1.0)), [Goal("loss")]), np.random.default_rng(0)
+    suggester, rng = (
+        BayesSuggester(Space(Float("x", 0.0, 1.0)), [Goal("loss")]),
+        np.random.default_rng(0),
+    )
     x = np.linspace(0.0, 0.9, 30)
     losses = 2.0 - 2.0 * x + 0.3 * rng.standard_normal(30)
     losses[10] = -0.5

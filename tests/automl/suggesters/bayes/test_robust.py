@@ -8,19 +8,19 @@ import sys
 
 import numpy as np
 import pytest
+from benchmarks.suggesters.robust_cases import cases, check
 from hypothesis import HealthCheck, given, settings
 
-from automl.goals import Goal
+from automl.core.goals import Goal
+from automl.core.trial import Trial, TrialState
 from automl.suggesters.bayes import BayesSuggester
-from automl.trial import Trial, TrialState
-from benchmarks.robust_cases import cases, check
 from search_spaces import Choice, Float, Int, Space
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(cases())
 def test_suggestions_are_legal_and_new(case):
-    check(case)  # benchmarks/robust.py checks 10,000
+    check(case)  # benchmarks/suggesters/robust.py checks 10,000
 
 
 @pytest.mark.parametrize("value", [0.0, 1e300, math.nan])
@@ -41,24 +41,39 @@ def test_one_point_space_is_exhausted():
 
 
 def test_every_point_of_a_finite_space_is_found_once():
-    space = Space(Choice("a", ["u", "v"]), Int("b", 1, 4, when={"a": "u"}), Choice("c", [False, True]))
+    space = Space(
+        Choice("a", ["u", "v"]), Int("b", 1, 4, when={"a": "u"}), Choice("c", [False, True])
+    )
     suggester, history = BayesSuggester(space, [Goal("loss")]), []
     while found := suggester.suggest(history, []):
-        history.append(Trial(len(history), found[0], TrialState.COMPLETED, {"loss": float(len(history) % 3)}))
+        history.append(
+            Trial(len(history), found[0], TrialState.COMPLETED, {"loss": float(len(history) % 3)})
+        )
     assert len(history) == space.size == 10
 
 
 def test_two_hundred_parameters():
     space = Space(
-        *(Float(f"x{i}", 0.0, 1.0) for i in range(150)), *(Choice(f"c{i}", ["a", "b", "c"]) for i in range(50))
+        *(Float(f"x{i}", 0.0, 1.0) for i in range(150)),
+        *(Choice(f"c{i}", ["a", "b", "c"]) for i in range(50)),
     )
     rng = np.random.default_rng(0)
-    history = [Trial(i, p, TrialState.COMPLETED, {"loss": p["x3"]}) for i, p in enumerate(space.sample(rng, 20))]
-    assert all(space.legal(p) for p in BayesSuggester(space, [Goal("loss")]).suggest(history, [], 2))
+    history = [
+        Trial(i, p, TrialState.COMPLETED, {"loss": p["x3"]})
+        for i, p in enumerate(space.sample(rng, 20))
+    ]
+    assert all(
+        space.legal(p) for p in BayesSuggester(space, [Goal("loss")]).suggest(history, [], 2)
+    )
 
 
 def test_constraints_of_the_space_hold():
-    space = Space(Int("a", 1, 64), Int("b", 1, 64), Float("x", 0.0, 1.0), constraints=["a % b == 0", "a * b <= 256"])
+    space = Space(
+        Int("a", 1, 64),
+        Int("b", 1, 64),
+        Float("x", 0.0, 1.0),
+        constraints=["a % b == 0", "a * b <= 256"],
+    )
     suggester, history = BayesSuggester(space, [Goal("loss")]), []
     for i in range(14):
         (params,) = suggester.suggest(history, [])
@@ -77,9 +92,9 @@ def test_all_failed_goes_on_suggesting():
 
 SCRIPT = """
 import numpy as np, torch
-from automl.goals import Goal
+from automl.core.goals import Goal
 from automl.suggesters.bayes import BayesSuggester
-from automl.trial import Trial, TrialState
+from automl.core.trial import Trial, TrialState
 from search_spaces import *
 torch.set_num_threads({threads})
 s = Space(Float("x", 0.0, 1.0), Int("n", 1, 9), Choice("c", ["a", "b"]), Float("w", 0.0, 1.0, when={{"c": "a"}}))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from automl.goals import Goal
+from automl.core.goals import Goal
+from automl.core.trial import Trial, TrialState
 from automl.suggesters import SUGGESTERS
 from automl.suggesters.bayes import BayesSuggester
-from automl.trial import Trial, TrialState
 from search_spaces import Choice, Float, Int, Space
 
 SPACE = Space(
@@ -58,11 +58,16 @@ def test_several_suggestions_differ_from_each_other_and_from_pending():
 
 
 @pytest.mark.parametrize(("trials", "near_lucky"), [(22, True), (25, False)])
-def test_a_stalled_search_looks_beside_what_was_observed_and_what_is_believed_to_be_best(trials, near_lucky):
+def test_a_stalled_search_looks_beside_what_was_observed_and_what_is_believed_to_be_best(
+    trials, near_lucky
+):
     space, rng = Space(Float("x", 0.0, 1.0), Float("y", 0.0, 1.0)), np.random.default_rng(1)
     points = [{"x": float(x), "y": float(y)} for x, y in rng.random((trials, 2))]
     points[3] = {"x": 0.1, "y": 0.15}
-    losses = [4 * ((p["x"] - 0.7) ** 2 + (p["y"] - 0.7) ** 2) + 0.2 * rng.standard_normal() for p in points]
+    losses = [
+        4 * ((p["x"] - 0.7) ** 2 + (p["y"] - 0.7) ** 2) + 0.2 * rng.standard_normal()
+        for p in points
+    ]
     losses[3] = min(losses) - 0.3  # lucky, and far from the bottom of the bowl
     history = [completed(i, p, loss=v) for i, (p, v) in enumerate(zip(points, losses, strict=True))]
     (found,) = BayesSuggester(space, [Goal("loss")], seed=0).suggest(history, [])

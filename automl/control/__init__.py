@@ -1,0 +1,1 @@
+"""The controller: the loop that decides what runs next and records what happened."""

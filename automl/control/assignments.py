@@ -1,0 +1,67 @@
+"""From a trial to what a worker is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from automl.core.spec import SweepSpec
+from automl.core.trial import Trial
+from workers.protocol import Assignment, Limits
+
+TIMEOUT_SECONDS: Final = 900.0
+
+
+@dataclass(frozen=True)
+class Assigner:
+    """Makes assignments of a sweep's trials; `folder` is the sweep's own."""
+
+    spec: SweepSpec
+    folder: Path
+
+    def slots(self, params: Mapping[str, Any]) -> int:
+        """How many slots a configuration takes: one a rank; an objective of the user's own has one rank."""
+        if self.spec.workload is None:
+            return 1
+        from workers.parallel import num_ranks
+
+        return num_ranks(params, self.spec.fixed)
+
+    def assignment(self, trial: Trial) -> Assignment:
+        """The trial's current attempt."""
+        spec = self.spec
+        within = [goal.within for goal in spec.goals if goal.within is not None]
+        resume = trial.attempts > 1
+        trained = trial.reports[-1].seconds if resume and trial.reports and spec.workload else 0.0
+        return Assignment(
+            sweep=spec.name,
+            trial=trial.number,
+            attempt=trial.attempts,
+            params=dict(trial.params),
+            workload=spec.workload,
+            folder=str(self.folder / "trials" / str(trial.number)),
+            data=spec.data,
+            fixed=spec.fixed,
+            seed=seed_of(spec.seed, trial.number),
+            num_ranks=self.slots(trial.params),
+            threads=max(1, spec.resources.cpus),
+            gpus=spec.resources.gpus,
+            resume=resume,
+            previous_seconds=trained,
+            limits=Limits(min(within, default=None), self._timeout(), spec.resources.memory),
+        )
+
+    def _timeout(self) -> float | None:
+        """An objective of the user's own need not report anything: its silence means nothing."""
+        if self.spec.timeout is not None or self.spec.workload is None:
+            return self.spec.timeout
+        return TIMEOUT_SECONDS
+
+
+def seed_of(seed: int, number: int) -> int:
+    """The seed of a trial: the same in each of its attempts, unrelated to those of other trials and sweeps."""
+    return int(np.random.SeedSequence([seed % 2**64, number]).generate_state(1)[0])

@@ -1,0 +1,59 @@
+"""Taking up what people ask of a running sweep: limits on its parameters, and configurations to try next."""
+
+from __future__ import annotations
+
+from automl.core.events import Proposed, Wished
+from automl.errors import AutomlError
+from automl.suggesters.domain import Limit, fold, narrowed
+from automl.suggesters.queue import Suggestions
+from workers.protocol import Params
+
+from .journal import Journal
+
+
+class Wishes:
+    """Fulfils what was asked, once each. Used from the controller's thread.
+
+    Args:
+        journal: of the sweep; suggestions: that limits apply to.
+    """
+
+    def __init__(self, journal: Journal, suggestions: Suggestions) -> None:
+        self._journal, self._suggestions = journal, suggestions
+        self._limits: dict[str, Limit] = {}
+        self._fulfilled: set[int] | None = None
+        self._narrow = journal.spec.space
+
+    def allows(self, params: Params) -> bool:
+        """Whether a configuration lies within the limits."""
+        return not self._limits or self._narrow.legal(params)
+
+    def take(self, *, look: bool = False) -> None:
+        """Take up what was asked since the last time, up to the last commit or, to `look`, up to now."""
+        wishes = self._journal.wishes(look=look)
+        limits = [wish for _, wish in wishes if wish.kind == "limits"]
+        if limits:
+            self._limit(limits)
+        for identity, wish in wishes:
+            if wish.kind == "enqueue":
+                self._enqueue(identity, dict(wish.content))
+
+    def _limit(self, wishes: list[Wished]) -> None:
+        limits = fold(wishes, self._limits)
+        try:
+            narrow = narrowed(self._journal.spec.space, limits)
+        except AutomlError as error:
+            self._journal.note("limits", f"not obeyed: {error}")
+            return
+        self._limits, self._narrow = limits, narrow
+        self._suggestions.restrict(limits, narrow)
+
+    def _enqueue(self, identity: int, params: Params) -> None:
+        journal = self._journal
+        if self._fulfilled is None:
+            self._fulfilled = journal.fulfilled()
+        if identity not in self._fulfilled and journal.spec.space.legal(params):
+            self._fulfilled.add(identity)
+            journal.apply(
+                Proposed(len(journal.trials), params, "enqueued", journal.now, wish=identity)
+            )

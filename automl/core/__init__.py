@@ -1,0 +1,1 @@
+"""What everybody speaks of: trials, events, goals, and what a sweep is."""

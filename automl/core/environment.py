@@ -1,0 +1,61 @@
+"""What a sweep ran with: git commit, package versions, hardware, as plain data for the ledger."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import platform
+import socket
+import subprocess
+import sys
+from importlib import metadata
+from typing import Any, Final
+
+_PACKAGES: Final = (
+    "automl", "torch", "botorch", "gpytorch", "ax-platform", "ray", "optuna", "sqlalchemy", "numpy", "sacrebleu",
+    "sentencepiece",
+)  # fmt: skip
+
+
+def describe() -> dict[str, Any]:
+    """Git commit (None outside a repository), whether it has changes, versions and hardware."""
+    commit = _git("rev-parse", "HEAD")
+    return {
+        "git_commit": commit,
+        "git_dirty": bool(_git("status", "--porcelain", "--untracked-files=no"))
+        if commit
+        else None,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "host": socket.gethostname(),
+        "packages": {name: version for name in _PACKAGES if (version := _version(name))},
+        "hardware": _hardware(),
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", *arguments], capture_output=True, text=True, timeout=5, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _hardware() -> dict[str, Any]:
+    """Everything that was detected where torch is there already; importing it only for this would take seconds."""
+    if "torch" in sys.modules:
+        from search_spaces.hardware import detect
+
+        return dataclasses.asdict(detect())
+    import psutil
+
+    return {"num_cpus": os.cpu_count(), "memory_bytes": psutil.virtual_memory().total}

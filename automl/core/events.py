@@ -1,0 +1,257 @@
+"""What the ledger records of a sweep, and the pure fold that makes trials of it.
+
+Workers send `Started` and `Report` (workers.protocol); the controller adds the events below. A worker's `Outcome`
+is recorded inside `Ended`, with the controller's verdict on it. Folding is idempotent: an event that came twice, or
+that belongs to an attempt which is over, leaves the trial as it is.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from automl.errors import AutomlError
+from workers.protocol import Ending, Metrics, Outcome, Params, Report, Started
+
+from .trial import ReportPoint, Trial, TrialState, check_transition
+
+
+@dataclass(frozen=True)
+class Proposed:
+    """A configuration becomes a trial.
+
+    Args:
+        source: who proposed it; at: in seconds since the sweep began.
+        wish: which of the sweep's wishes it fulfils, so that none is fulfilled twice.
+    """
+
+    trial: int
+    params: Params
+    source: str
+    at: float = 0.0
+    wish: int | None = None
+
+
+@dataclass(frozen=True)
+class Begun:
+    """An attempt is about to be handed to the dispatcher."""
+
+    trial: int
+    attempt: int
+    at: float = 0.0
+
+
+@dataclass(frozen=True)
+class Ended:
+    """An attempt is over.
+
+    Args:
+        outcome: as the worker or the dispatcher sent it.
+        state: what the trial becomes; waiting where it is tried again.
+        failure, message: the controller's verdict, which may differ from the outcome's (a goal that is not finite).
+    """
+
+    outcome: Outcome
+    state: TrialState
+    failure: str | None = None
+    message: str = ""
+    at: float = 0.0
+
+    @property
+    def trial(self) -> int:
+        """Number of the trial."""
+        return self.outcome.trial
+
+    @classmethod
+    def failed(
+        cls,
+        trial: Trial,
+        failure: str,
+        message: str,
+        at: float,
+        details: Mapping[str, Any] | None = None,
+    ) -> Ended:
+        """The end of a trial's attempt that no worker has ever seen."""
+        outcome = Outcome(
+            trial.number,
+            trial.attempts,
+            Ending.FAILED,
+            failure=failure,
+            message=message,
+            details=details or {},
+        )
+        return cls(outcome, TrialState.FAILED, failure, message, at)
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A trial changes state without an outcome: resumed, given up, or lost with its controller.
+
+    Args:
+        seconds: wall-clock seconds that the attempt which is lost had taken.
+    """
+
+    trial: int
+    state: TrialState
+    reason: str = ""
+    at: float = 0.0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Noted:
+    """Something worth keeping that changes no state: a stopper's decision, a suggester that failed."""
+
+    kind: str
+    message: str
+    trial: int | None = None
+    at: float = 0.0
+
+
+@dataclass(frozen=True)
+class Wished:
+    """What a person asks of a sweep that may be running; its controller takes it up with its next commit.
+
+    Args:
+        kind: "limits" or "enqueue".
+        content: for each parameter its new limit (`suggesters.domain`), None where it is released; or a configuration.
+    """
+
+    kind: str
+    content: Mapping[str, Any]
+    trial: int | None = None
+    at: float = 0.0
+
+
+SweepEvent = Proposed | Begun | Started | Report | Ended | Moved | Noted | Wished
+_OF_NO_TRIAL = (Noted, Wished)  # a tuple: asked of every event
+
+
+def fold(trial: Trial | None, event: SweepEvent) -> Trial | None:
+    """The trial after the event; the same object where the event changes nothing.
+
+    Raises:
+        AutomlError: the event cannot follow what the trial has been through.
+    """
+    if isinstance(event, Proposed):
+        return trial or Trial(event.trial, dict(event.params), source=event.source)
+    if isinstance(event, _OF_NO_TRIAL):
+        return trial
+    if trial is None:
+        raise AutomlError(f"trial {event.trial} was never proposed, got {type(event).__name__}")
+    if isinstance(event, Begun):
+        return _begin(trial, event)
+    if isinstance(event, Moved):
+        return _move(trial, event)
+    attempt = event.outcome.attempt if isinstance(event, Ended) else event.attempt
+    if trial.state is not TrialState.RUNNING or attempt != trial.attempts:
+        return trial
+    if isinstance(event, Ended):
+        return _end(trial, event)
+    if isinstance(event, Report):
+        return _report(trial, event)
+    if event.worker in ("", trial.details.get("worker")):
+        return trial
+    return replace(trial, details={**trial.details, "worker": event.worker})
+
+
+def lineage(points: tuple[ReportPoint, ...], point: ReportPoint) -> tuple[ReportPoint, ...]:
+    """The reports with one more, in order of attempt and sequence; the same tuple where it was there already.
+
+    The first report of a later attempt supersedes what earlier attempts had reported from that step on: they were
+    ahead of the checkpoint that it began from.
+    """
+    if points and points[-1].attempt < point.attempt:
+        points = tuple(p for p in points if p.step < point.step)
+    if not points or _key(points[-1]) < _key(point):
+        return (*points, point)
+    place = bisect_left(points, _key(point), key=_key)
+    if _key(points[place]) == _key(point):
+        return points
+    return (*points[:place], point, *points[place:])
+
+
+def reported(points: tuple[ReportPoint, ...]) -> dict[str, float]:
+    """Every metric that was reported, its newest value."""
+    metrics: dict[str, float] = {}
+    for point in points:
+        metrics.update(point.metrics)
+    return metrics
+
+
+def final_metrics(trial: Trial, outcome: Outcome) -> Metrics:
+    """What was reported updated by what was returned, our own metrics added where these are not in it."""
+    metrics = {**reported(trial.reports), **outcome.metrics}
+    metrics.setdefault("seconds", trial.seconds + outcome.seconds)
+    peak = _peak(trial, outcome)
+    if peak is not None:
+        metrics.setdefault("peak_memory_bytes", float(peak))
+    if (expected := outcome.details.get("estimated_memory_bytes")) is not None:
+        metrics.setdefault("estimated_memory_bytes", float(expected))
+    return metrics
+
+
+def _peak(trial: Trial, outcome: Outcome) -> int | None:
+    peaks = (trial.peak_memory_bytes, outcome.peak_memory_bytes)
+    return max((peak for peak in peaks if peak is not None), default=None)
+
+
+def _key(point: ReportPoint) -> tuple[int, int]:
+    return point.attempt, point.sequence
+
+
+def _begin(trial: Trial, event: Begun) -> Trial:
+    if event.attempt <= trial.attempts:
+        return trial
+    if event.attempt != trial.attempts + 1:
+        raise AutomlError(
+            f"attempt {event.attempt} of trial {trial.number} cannot follow attempt {trial.attempts}: one is missing"
+        )
+    check_transition(trial.state, TrialState.RUNNING)
+    started = event.at if trial.started is None else trial.started
+    return replace(trial, state=TrialState.RUNNING, attempts=event.attempt, started=started)
+
+
+def _report(trial: Trial, event: Report) -> Trial:
+    point = ReportPoint(event.step, event.metrics, event.seconds, event.attempt, event.sequence)
+    points = lineage(trial.reports, point)
+    if points is trial.reports:
+        return trial
+    in_order = len(points) == len(trial.reports) + 1 and points[-1] is point
+    metrics = {**trial.metrics, **event.metrics} if in_order else reported(points)
+    return replace(trial, reports=points, metrics=metrics)
+
+
+def _end(trial: Trial, event: Ended) -> Trial:
+    check_transition(trial.state, event.state)
+    outcome = event.outcome
+    details = {**trial.details, **outcome.details}
+    details.pop("worker_lost", None)
+    if event.state is TrialState.WAITING:
+        details["retries"] = trial.details.get("retries", 0) + 1
+    return replace(
+        trial,
+        state=event.state,
+        metrics=final_metrics(trial, outcome),
+        failure=event.failure if event.state is TrialState.FAILED else None,
+        message=event.message,
+        seconds=trial.seconds + outcome.seconds,
+        peak_memory_bytes=_peak(trial, outcome),
+        ended=event.at if event.state.finished else None,
+        details=details,
+    )
+
+
+def _move(trial: Trial, event: Moved) -> Trial:
+    if event.state is trial.state:
+        return trial
+    check_transition(trial.state, event.state)
+    return replace(
+        trial,
+        state=event.state,
+        message=event.reason,
+        seconds=trial.seconds + event.seconds,
+        ended=event.at if event.state.finished else None,
+    )

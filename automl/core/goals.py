@@ -1,0 +1,137 @@
+"""Goals and constraints on metrics, as people write them: `maximize bleu within 30m`, `peak_memory_bytes <= 8e9`."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from automl.errors import UsageError
+
+_METRIC = r"[A-Za-z_][A-Za-z0-9_./@-]*"
+_GOAL = re.compile(rf"(minimize|maximize)\s+({_METRIC})(?:\s+within\s+(\S+))?")
+_CONSTRAINT = re.compile(rf"({_METRIC})\s*(<=|>=)\s*(\S+)")
+_DURATION = re.compile(
+    r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?"
+)
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A metric to minimise or maximise, `within` so many seconds of training a trial where that is given."""
+
+    metric: str
+    maximize: bool = False
+    within: float | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Goal:
+        """Read `minimize METRIC`, `maximize METRIC` or `maximize METRIC within DURATION`.
+
+        Raises:
+            UsageError: the text has another form.
+        """
+        match = _GOAL.fullmatch(text.strip()) if isinstance(text, str) else None
+        if match is None:
+            raise UsageError(
+                f"a goal is 'minimize METRIC', 'maximize METRIC' or either with 'within 10m', got {text!r}"
+            )
+        within = parse_duration(match[3]) if match[3] else None
+        return cls(match[2], match[1] == "maximize", within)
+
+    def loss(self, value: float) -> float:
+        """The value, negated where larger is better, so that smaller is always better."""
+        return -value if self.maximize else value
+
+    def better(self, value: float, than: float) -> bool:
+        """Whether `value` is strictly better than `than`."""
+        return self.loss(value) < self.loss(than)
+
+    def __str__(self) -> str:
+        text = f"{'maximize' if self.maximize else 'minimize'} {self.metric}"
+        return text if self.within is None else f"{text} within {self.within:g}s"
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """A bound on a metric: `metric <= bound`, or `metric >= bound` where `upper` is False."""
+
+    metric: str
+    bound: float
+    upper: bool = True
+
+    @classmethod
+    def parse(cls, text: str) -> Constraint:
+        """Read `METRIC <= NUMBER` or `METRIC >= NUMBER`.
+
+        Raises:
+            UsageError: the text has another form or the bound is not finite.
+        """
+        match = _CONSTRAINT.fullmatch(text.strip()) if isinstance(text, str) else None
+        try:
+            bound = float(match[3]) if match else math.nan
+        except ValueError:
+            bound = math.nan
+        if match is None or not math.isfinite(bound):
+            raise UsageError(
+                f"a constraint is 'METRIC <= NUMBER' or 'METRIC >= NUMBER', got {text!r}"
+            )
+        return cls(match[1], bound, match[2] == "<=")
+
+    def excess(self, value: float) -> float:
+        """How far `value` is beyond the bound; at most 0 where the constraint holds."""
+        return value - self.bound if self.upper else self.bound - value
+
+    def holds(self, metrics: Mapping[str, float]) -> bool:
+        """Whether the metric is there and within its bound."""
+        return self.metric in metrics and self.excess(metrics[self.metric]) <= 0
+
+    def __str__(self) -> str:
+        return f"{self.metric} {'<=' if self.upper else '>='} {self.bound:g}"
+
+
+def parse_goals(goals: str | Goal | Iterable[str | Goal]) -> tuple[Goal, ...]:
+    """One goal or several, as text or parsed.
+
+    Raises:
+        UsageError: none is given, a text is malformed, or a metric is named twice.
+    """
+    items = [goals] if isinstance(goals, str | Goal) else list(goals)
+    parsed = tuple(g if isinstance(g, Goal) else Goal.parse(g) for g in items)
+    if not parsed:
+        raise UsageError("a sweep needs at least one goal, such as 'minimize loss'")
+    names = [g.metric for g in parsed]
+    if len(set(names)) < len(names):
+        raise UsageError(f"each goal needs a metric of its own, got {', '.join(names)}")
+    return parsed
+
+
+def parse_constraints(
+    constraints: str | Constraint | Iterable[str | Constraint],
+) -> tuple[Constraint, ...]:
+    """One constraint or several, as text or parsed; raises UsageError where a text is malformed."""
+    items = [constraints] if isinstance(constraints, str | Constraint) else list(constraints)
+    return tuple(c if isinstance(c, Constraint) else Constraint.parse(c) for c in items)
+
+
+def parse_duration(text: str | float) -> float:
+    """Seconds of `90`, `90s`, `1.5h`, `1h30m` or `2d`.
+
+    Raises:
+        UsageError: the text has another form, or the duration is not positive and finite.
+    """
+    if isinstance(text, int | float) and not isinstance(text, bool):
+        seconds = float(text)
+    else:
+        match = _DURATION.fullmatch(str(text).strip())
+        try:
+            seconds = float(text)
+        except ValueError:
+            parts = match.groups() if match else (None,)
+            seconds = sum(
+                float(p) * unit for p, unit in zip(parts, (86400, 3600, 60, 1), strict=False) if p
+            )
+    if not (math.isfinite(seconds) and seconds > 0):
+        raise UsageError(f"a duration is like 90s, 10m or 1h30m, got {text!r}")
+    return seconds

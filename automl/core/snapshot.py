@@ -1,0 +1,60 @@
+"""A sweep at one moment, for whoever looks at it: the live view, `automl status`, the report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from . import ranking
+from .goals import Constraint, Goal
+from .spec import Budget, SweepSpec
+from .trial import Trial, TrialState
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What is known of a sweep now.
+
+    Args:
+        sweep: its name; state: "running", "finished", "interrupted" or "failed".
+        seconds: wall-clock seconds of the sweep so far, earlier runs counted in.
+        num_slots, busy_slots: of the workers; 0 where no controller runs.
+        suggesting: what the suggester does now, in words ("idle", "suggesting", "2 ready", "fell back to sobol").
+        suggestion_seconds: how long each suggestion took.
+        dashboard: address of the Ray dashboard, "" where there is none.
+        last_report_counts: whether a goal takes a trial's final metrics instead of its best report.
+        spec: what the sweep was made with, None where nobody says.
+    """
+
+    sweep: str
+    state: str
+    trials: Sequence[Trial]
+    goals: tuple[Goal, ...]
+    constraints: tuple[Constraint, ...] = ()
+    budget: Budget = field(default_factory=Budget)
+    seconds: float = 0.0
+    num_slots: int = 0
+    busy_slots: int = 0
+    suggesting: str = "idle"
+    suggestion_seconds: Sequence[float] = ()
+    dashboard: str = ""
+    last_report_counts: bool = False
+    spec: SweepSpec | None = None
+
+    @property
+    def best(self) -> Trial | None:
+        """The best trial so far by the first goal; None where none has succeeded."""
+        return ranking.best(
+            self.trials, self.goals, self.constraints, last_report_counts=self.last_report_counts
+        )
+
+    @property
+    def pareto(self) -> list[Trial]:
+        """The trials on the Pareto front of all goals, by number."""
+        return ranking.pareto(
+            self.trials, self.goals, self.constraints, last_report_counts=self.last_report_counts
+        )
+
+    def in_state(self, *states: TrialState) -> list[Trial]:
+        """The trials that are in one of these states."""
+        return [trial for trial in self.trials if trial.state in states]

@@ -1,0 +1,121 @@
+"""Small pieces of text that the live view, the summary and the tables share."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from . import ranking
+from .snapshot import Snapshot
+from .trial import Trial, TrialState
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+
+
+def number(value: Any) -> str:
+    """A value in few characters, to 4 significant digits."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, int):
+        return str(value)
+    if value != 0 and (abs(value) < 1e-3 or abs(value) >= 1e7):
+        mantissa, _, exponent = f"{value:.3g}".partition("e")
+        return f"{mantissa}e{int(exponent)}" if exponent else mantissa
+    return f"{value:.4g}" if abs(value) < 1000 else f"{value:.0f}"
+
+
+def duration(seconds: float) -> str:
+    """`8s`, `1m 05s`, `2h 03m`, `3d 04h`."""
+    whole = int(max(seconds, 0) + 0.5)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m {whole % 60:02d}s"
+    if whole < 86400:
+        return f"{whole // 3600}h {whole % 3600 // 60:02d}m"
+    return f"{whole // 86400}d {whole % 86400 // 3600:02d}h"
+
+
+def memory(num_bytes: float | None) -> str:
+    """`512 MB`, `1.5 GB`; "-" where it is not known."""
+    if num_bytes is None:
+        return "-"
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if num_bytes >= size:
+            return f"{num_bytes / size:.3g} {unit}"
+    return f"{num_bytes:.0f} B"
+
+
+def configuration(params: Mapping[str, Any]) -> str:
+    """A configuration in a line."""
+    return "  ".join(f"{name}={number(value)}" for name, value in params.items())
+
+
+def goal_value(trial: Trial, snapshot: Snapshot, index: int = 0) -> float | None:
+    """What the trial is worth for a goal of the sweep."""
+    return ranking.value(
+        trial,
+        snapshot.goals[index],
+        snapshot.constraints,
+        last_report_counts=snapshot.last_report_counts,
+    )
+
+
+def has_default(snapshot: Snapshot) -> bool:
+    """Whether trial 0 is the default configuration: where a parameter has no default, it is a suggestion."""
+    return bool(snapshot.trials) and snapshot.trials[0].source == "default"
+
+
+def failures(trials: Iterable[Trial]) -> Counter[str]:
+    """How many trials failed, by kind, the most frequent first."""
+    kinds = Counter(
+        trial.failure or "unknown" for trial in trials if trial.state is TrialState.FAILED
+    )
+    return Counter(dict(kinds.most_common()))
+
+
+def failure_text(trials: Iterable[Trial]) -> str:
+    """`3 failed (2 out of memory, 1 crashed)`; empty where none did."""
+    kinds = failures(trials)
+    named = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in kinds.items())
+    return f"{kinds.total()} failed ({named})" if kinds else ""
+
+
+def reasons(failed: Iterable[Trial]) -> str:
+    """A line for each kind of failure, with the message of the first trial that failed so."""
+    first: dict[str, Trial] = {}
+    for trial in failed:
+        first.setdefault(trial.failure or "unknown", trial)
+    lines = [
+        f"\n  {kind.replace('_', ' ')}, trial {trial.number}: {trial.message}"
+        for kind, trial in first.items()
+    ]
+    return "".join(lines)
+
+
+def best_so_far(snapshot: Snapshot) -> list[float]:
+    """The best value of the first goal after each finished trial, in order of their end, from the first success on."""
+    goal = snapshot.goals[0]
+    finished = [trial for trial in snapshot.trials if trial.state.finished]
+    found: list[float] = []
+    for trial in sorted(
+        finished, key=lambda trial: (trial.ended is None, trial.ended or 0.0, trial.number)
+    ):
+        value = goal_value(trial, snapshot)
+        if value is not None and (not found or goal.better(value, found[-1])):
+            found.append(value)
+        elif found:
+            found.append(found[-1])
+    return found
+
+
+def sparkline(values: Sequence[float], width: int, *, maximize: bool) -> str:
+    """Values as a row of blocks, at most `width` of them, the best one highest."""
+    if not values or width < 1:
+        return ""
+    if len(values) > width:
+        values = [values[(i + 1) * len(values) // width - 1] for i in range(width)]
+    low, high = min(values), max(values)
+    heights = [(value - low) / (high - low) if high > low else 0.5 for value in values]
+    return "".join(BLOCKS[round((h if maximize else 1 - h) * (len(BLOCKS) - 1))] for h in heights)

@@ -1,0 +1,122 @@
+"""A trial as everybody sees it, and the pure state machine that its events drive.
+
+    waiting -> running -> completed | stopped | failed | paused | interrupted
+    paused -> waiting | stopped
+    interrupted -> waiting | stopped | failed
+
+`Trial` is a value: the ledger stores events, and a trial is the fold of its events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from automl.errors import AutomlError
+from workers.protocol import Metrics, Params
+
+
+class TrialState(StrEnum):
+    """Where a trial is; the names are part of the command line's contract."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    PAUSED = "paused"
+    COMPLETED = "completed"
+    STOPPED = "stopped"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+
+    @property
+    def finished(self) -> bool:
+        """Whether the trial never runs again."""
+        return self in (TrialState.COMPLETED, TrialState.STOPPED, TrialState.FAILED)
+
+
+_S = TrialState
+TRANSITIONS: Final[Mapping[TrialState, frozenset[TrialState]]] = {
+    _S.WAITING: frozenset({_S.RUNNING, _S.FAILED, _S.STOPPED, _S.INTERRUPTED}),
+    _S.RUNNING: frozenset(
+        {_S.COMPLETED, _S.STOPPED, _S.FAILED, _S.PAUSED, _S.INTERRUPTED, _S.WAITING}
+    ),
+    _S.PAUSED: frozenset({_S.WAITING, _S.STOPPED}),
+    _S.INTERRUPTED: frozenset({_S.WAITING, _S.STOPPED, _S.FAILED}),
+    _S.COMPLETED: frozenset(),
+    _S.STOPPED: frozenset(),
+    _S.FAILED: frozenset(),
+}
+
+
+@dataclass(frozen=True)
+class ReportPoint:
+    """One report: metrics at a step, after so many training seconds of the trial.
+
+    Args:
+        attempt, sequence: which report of which attempt it is.
+    """
+
+    step: int
+    metrics: Metrics
+    seconds: float
+    attempt: int = 1
+    sequence: int = 0
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One configuration in a sweep and what came of it.
+
+    Args:
+        number: from 0; the default configuration is 0.
+        params: the active parameters.
+        state: see `TrialState`.
+        metrics: the last report updated by what was returned; `seconds` and `peak_memory_bytes` are the
+            controller's own, added where the trial does not report them itself.
+        failure: one of `FAILURE_KINDS` or None; message: what happened, for a person.
+        attempts: how many attempts were begun.
+        seconds: wall-clock seconds over all attempts.
+        peak_memory_bytes: largest over ranks and attempts, None where it was not measured.
+        reports: in order of step.
+        source: who proposed it: a suggester's name, "default", "enqueued", "added" or "transferred".
+        started, ended: seconds since the sweep's beginning on the dispatcher's clock, None where not reached.
+        details: further facts (memory by module, why it was stopped).
+    """
+
+    number: int
+    params: Params
+    state: TrialState = TrialState.WAITING
+    metrics: Metrics = field(default_factory=dict)
+    failure: str | None = None
+    message: str = ""
+    attempts: int = 0
+    seconds: float = 0.0
+    peak_memory_bytes: int | None = None
+    reports: tuple[ReportPoint, ...] = ()
+    source: str = ""
+    started: float | None = None
+    ended: float | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def summary(self) -> dict[str, Any]:
+        """The object that `automl trials --json` prints."""
+        return {
+            "number": self.number,
+            "params": dict(self.params),
+            "state": str(self.state),
+            "metrics": dict(self.metrics),
+            "failure": self.failure,
+            "attempts": self.attempts,
+            "seconds": self.seconds,
+            "peak_memory_bytes": self.peak_memory_bytes,
+        }
+
+
+def check_transition(before: TrialState, after: TrialState) -> None:
+    """Raise AutomlError where a trial may not go from `before` to `after`."""
+    if after not in TRANSITIONS[before]:
+        allowed = ", ".join(sorted(TRANSITIONS[before])) or "nothing, it is final"
+        raise AutomlError(
+            f"a trial cannot go from {before} to {after}; from {before} it can go to: {allowed}"
+        )

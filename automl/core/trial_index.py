@@ -1,0 +1,81 @@
+"""Trials by what they are to the controller, kept up to date as they change, so that nobody sorts them again."""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left
+from collections.abc import Iterable
+
+from .trial import Trial, TrialState
+
+
+class History:
+    """The trials of a sweep: waiting ones, running ones, and those that ended, paused or were interrupted."""
+
+    def __init__(self, trials: Iterable[Trial] = ()) -> None:
+        self._known: list[Trial] = []
+        self._numbers: list[int] = []
+        self._running: dict[int, Trial] = {}
+        self._waiting: dict[int, Trial] = {}
+        self._queue: list[
+            int
+        ] = []  # a heap of the waiting numbers; it may hold some that wait no more
+        for trial in trials:
+            self.update(trial)
+
+    @property
+    def known(self) -> list[Trial]:
+        """Finished, paused and interrupted trials, by number; the list itself, which later updates change."""
+        return self._known
+
+    @property
+    def pending(self) -> list[Trial]:
+        """Waiting and running trials, by number."""
+        both = self._waiting | self._running
+        return [both[number] for number in sorted(both)]
+
+    @property
+    def running(self) -> list[Trial]:
+        """Running trials, in no order."""
+        return list(self._running.values())
+
+    @property
+    def num_running(self) -> int:
+        """How many trials run."""
+        return len(self._running)
+
+    @property
+    def waiting(self) -> list[Trial]:
+        """Waiting trials, by number."""
+        return [trial for _, trial in sorted(self._waiting.items())]
+
+    @property
+    def next_waiting(self) -> Trial | None:
+        """The waiting trial with the lowest number."""
+        while self._queue and self._queue[0] not in self._waiting:
+            heapq.heappop(self._queue)
+        return self._waiting[self._queue[0]] if self._queue else None
+
+    def update(self, trial: Trial) -> None:
+        """Take in a trial that is new or has changed."""
+        number = trial.number
+        if trial.state is TrialState.RUNNING:
+            self._waiting.pop(number, None)
+            self._running[number] = trial
+            return
+        self._running.pop(number, None)
+        place = bisect_left(self._numbers, number)
+        there = place < len(self._numbers) and self._numbers[place] == number
+        if trial.state is TrialState.WAITING:
+            if number not in self._waiting:
+                heapq.heappush(self._queue, number)
+            self._waiting[number] = trial
+            if there:
+                del self._numbers[place], self._known[place]
+            return
+        self._waiting.pop(number, None)
+        if there:
+            self._known[place] = trial
+        else:
+            self._numbers.insert(place, number)
+            self._known.insert(place, trial)

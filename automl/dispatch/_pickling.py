@@ -1,0 +1,75 @@
+"""Sending an objective to other processes."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ray import cloudpickle
+
+from automl.errors import UsageError
+
+
+def pickled(objective: Callable[[Any], Any]) -> bytes:
+    """The objective as bytes; one from a file that workers cannot import by name goes with all of its module.
+
+    What it imports itself is found on the folders that this process imports from.
+
+    Raises:
+        UsageError: it holds something that cannot leave this process, such as an open file.
+    """
+    module = sys.modules.get(getattr(objective, "__module__", None) or "")
+    by_value = module is not None and not _importable(module)
+    if by_value:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        blob: bytes = cloudpickle.dumps(_Sent(cloudpickle.dumps(objective)))
+    except Exception as error:  # whatever its parts raise
+        raise UsageError(f"the objective cannot be sent to workers: {error}") from error
+    finally:
+        if by_value:
+            cloudpickle.unregister_pickle_by_value(module)
+    return blob
+
+
+class _Sent:
+    """Unpickles as the objective, after the folders of `sys.path` were made known there."""
+
+    def __init__(self, blob: bytes) -> None:
+        self.blob = blob
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[list[str], bytes]]:
+        def load(
+            folders: list[str], blob: bytes
+        ) -> Any:  # a local function is sent by value: workers import no automl
+            import sys
+
+            from ray import cloudpickle
+
+            sys.path += [folder for folder in folders if folder not in sys.path]
+            return cloudpickle.loads(blob)
+
+        return load, (
+            [str(Path(folder).absolute()) for folder in sys.path if Path(folder).is_dir()],
+            self.blob,
+        )
+
+
+def _importable(module: ModuleType) -> bool:
+    """Whether another process finds the same file under the module's name."""
+    if module.__name__ == "__main__":
+        return True  # cloudpickle always sends it by value
+    file = getattr(module, "__file__", None)
+    try:
+        loaded = sys.modules.pop(module.__name__)
+        try:
+            spec = importlib.util.find_spec(module.__name__)
+        finally:
+            sys.modules[module.__name__] = loaded
+    except (ImportError, ValueError):
+        return False
+    return spec is not None and spec.origin == file

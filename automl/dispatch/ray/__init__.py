@@ -1,0 +1,5 @@
+"""Trials on Ray: `RayDispatcher`."""
+
+from .dispatcher import RayDispatcher
+
+__all__ = ["RayDispatcher"]

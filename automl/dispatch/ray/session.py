@@ -1,0 +1,199 @@
+"""A connection to Ray: one that runs already, or one of our own on the loopback interface, quiet and with a token."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import secrets
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import ray
+from ray._private import ray_constants, services
+
+from automl.core.spec import Resources
+from automl.errors import UsageError
+from search_spaces.hardware import count_cpus
+
+# Ray's own switch for binding every port to the loopback interface, in spite of its name; it also lets a sweep
+# survive a laptop that changes its network.
+_LOOPBACK: Final = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+_ENVIRONMENT: Final = {
+    _LOOPBACK: "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_worker_niceness": "0",  # else whatever runs beside them starves the trials, our suggestions among it
+}
+
+
+PROBE_SECONDS: Final = 5.0
+
+
+class Session:
+    """Ray, for as long as a sweep needs it; one that this process had initialised before is used and left running.
+
+    Args:
+        address: of a cluster, "auto" to find one, None to start Ray here.
+        num_slots: None for as many as there is room for.
+        resources: what a slot has.
+
+    Raises:
+        UsageError: Ray cannot be reached or started; the message says what to do.
+
+    Attributes:
+        head: host and port of the cluster's head, "" where a client's server stands between.
+    """
+
+    def __init__(self, address: str | None, num_slots: int | None, resources: Resources) -> None:
+        self._undo = contextlib.ExitStack()
+        logger = logging.getLogger("ray")
+        self._undo.callback(logger.setLevel, logger.level)
+        logger.setLevel(logging.ERROR)
+        self._undo.enter_context(_quiet())
+        self._ours = not ray.is_initialized()
+        try:
+            if self._ours and address is None:
+                self._start(num_slots or 1, resources)
+            elif self._ours:
+                _connect(address or "auto")
+        except BaseException:
+            self.close()
+            raise
+        self.num_slots = num_slots or _room(resources)
+        self.dashboard = _dashboard()
+        self.head: str = (
+            "" if (address or "").startswith("ray://") else ray.get_runtime_context().gcs_address
+        )
+
+    def close(self) -> None:
+        """Leave Ray; end it where it was started here."""
+        if self._ours and ray.is_initialized():
+            ray.shutdown()
+        self._undo.close()
+
+    def _start(self, num_slots: int, resources: Resources) -> None:
+        self._undo.enter_context(environment())
+        _make_token()
+        # Slots are what a person asked for: more of them than cores are slow, but must not wait for ever.
+        num_cpus = max(num_slots * max(1, resources.cpus), count_cpus())
+        failures: list[str] = []
+        for include_dashboard in (
+            True,
+            True,
+            False,
+        ):  # it sometimes fails to start on a busy machine
+            try:
+                ray.init(
+                    address="local",
+                    num_cpus=num_cpus,
+                    include_dashboard=include_dashboard,
+                    dashboard_host="127.0.0.1",
+                    log_to_driver=False,
+                    configure_logging=False,
+                )
+            except Exception as error:  # Ray raises bare ones
+                failures.append(" ".join(str(error).split())[:300])
+                ray.shutdown()
+            else:
+                return
+        raise UsageError(
+            f"Ray could not be started here: {failures[-1]}. Try `--ray-address` of a running cluster"
+        )
+
+
+def _connect(address: str) -> None:
+    _probe(address)
+    try:
+        ray.init(address=address, log_to_driver=False, configure_logging=False)
+    except (ConnectionError, ValueError) as error:
+        raise UsageError(
+            f"no Ray cluster was found at {address!r}: start one with `ray start --head`, or leave --ray-address away "
+            f"to have one started for this sweep alone ({' '.join(str(error).split())[:200]})"
+        ) from error
+    except (RuntimeError, ray.exceptions.RayError) as error:
+        raise UsageError(
+            f"the Ray cluster at {address!r} cannot be used: {' '.join(str(error).split())[:300]}. It must run the "
+            "same versions of Ray and Python, and RAY_AUTH_TOKEN or ~/.ray/auth_token must hold its token"
+        ) from error
+
+
+def _probe(address: str) -> None:
+    """Refuse an address where nobody listens at once: Ray itself would try for minutes, and then end the process."""
+    found = services.canonicalize_bootstrap_address(address) if address == "auto" else address
+    host, _, port = (found or "").removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        return  # Ray says what is wrong with it
+    try:
+        socket.create_connection((host, int(port)), timeout=PROBE_SECONDS).close()
+    except OSError as error:
+        raise UsageError(
+            f"no Ray cluster answers at {found}: {error}. Start one with `ray start --head`, or leave --ray-address "
+            "away to have one started for this sweep alone"
+        ) from error
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Ray prints what its daemons complain of to standard output, where our tables go; it becomes a log message."""
+    worker = ray._private.worker
+    printer = worker.print_to_stdstream
+
+    def log(data: dict[str, Any], **_: Any) -> None:
+        logging.getLogger(__name__).info("ray: %s", " ".join(map(str, data.get("lines", ()))))
+
+    worker.print_to_stdstream = log
+    try:
+        yield
+    finally:
+        worker.print_to_stdstream = printer
+
+
+@contextlib.contextmanager
+def environment() -> Iterator[None]:
+    """Settings of a Ray of our own; those that a person has made stay, and all are as before afterwards."""
+    before = {name: os.environ.get(name) for name in _ENVIRONMENT}
+    cluster = getattr(ray_constants, "ENABLE_RAY_CLUSTER", None)
+    os.environ.update({name: value for name, value in _ENVIRONMENT.items() if before[name] is None})
+    if before[_LOOPBACK] is None and cluster is not None:
+        ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = cluster
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+
+
+def _make_token() -> None:
+    """A token that only its owner can read, where there is none: Ray would write one that everybody can read."""
+    if os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_TOKEN_PATH"):
+        return
+    path = Path.home() / ".ray" / "auth_token"
+    try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(file, "w") as stream:
+                stream.write(secrets.token_hex(32))
+        path.chmod(0o600)
+    except OSError as error:
+        raise UsageError(
+            f"Ray's token cannot be kept in {path} ({error.strerror}): set RAY_AUTH_TOKEN_PATH to a file of yours"
+        ) from error
+
+
+def _room(resources: Resources) -> int:
+    total: dict[str, Any] = ray.cluster_resources()
+    room = int(total.get("CPU", 1) // max(1, resources.cpus))
+    if resources.gpus > 0:
+        room = min(room, int(total.get("GPU", 0) / resources.gpus))
+    return max(1, room)
+
+
+def _dashboard() -> str:
+    url = ray._private.worker.get_dashboard_url()
+    return f"http://{url}" if url and "://" not in url else url or ""

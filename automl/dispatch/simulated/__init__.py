@@ -1,0 +1,5 @@
+"""Trials on a virtual clock: `SimulatedDispatcher`."""
+
+from .dispatcher import SimulatedDispatcher
+
+__all__ = ["SimulatedDispatcher"]

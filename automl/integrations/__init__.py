@@ -1,0 +1,1 @@
+"""Sweeps in other tools: Optuna, Ax, TensorBoard, MLflow, Prometheus."""

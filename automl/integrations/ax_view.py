@@ -1,0 +1,132 @@
+"""A sweep as an Ax experiment: Ax's analyses on what was found, and Ax's own suggestions from there on.
+
+client = experiment(automl.load("nmt"))
+client.compute_analyses()
+client.get_best_parameterization()
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from typing import Any, Protocol
+
+from automl.core import ranking
+from automl.core.snapshot import Snapshot
+from automl.core.trial import Trial, TrialState
+from automl.errors import UsageError
+from search_spaces import Choice, Int, Space
+from search_spaces.parameters import Parameter
+from workers.protocol import Params
+
+
+class Swept(Protocol):
+    """What `automl.load` and `automl.sweep` give."""
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The sweep as it was read."""
+
+
+def experiment(sweep: Swept | Snapshot) -> Any:
+    """An `ax.Client` that knows every finished trial.
+
+    Conditional parameters are flattened: an inactive one is told as its default or the middle of its range. Trials that
+    failed or kept to no constraint are marked as failed, running ones as running.
+
+    Raises:
+        UsageError: the sweep does not say what its space is, or nothing of it can be tuned.
+    """
+    from ax import Client
+
+    snapshot = sweep if isinstance(sweep, Snapshot) else sweep.snapshot
+    if snapshot.spec is None:
+        raise UsageError("this sweep does not say what its space is: load it with automl.load")
+    space = snapshot.spec.space
+    parameters = [_config(p) for p in space.parameters.values() if p.size != 1]
+    if not parameters:
+        raise UsageError(
+            "nothing of this sweep can be tuned: Ax has no experiments without parameters"
+        )
+    client = Client()
+    client.configure_experiment(parameters=parameters, name=snapshot.sweep)
+    goals = ", ".join(
+        goal.metric if goal.maximize else f"-{goal.metric}" for goal in snapshot.goals
+    )
+    client.configure_optimization(
+        objective=goals, outcome_constraints=[str(c) for c in snapshot.constraints]
+    )
+    # Its analyses and suggestions need one; Sobol trials of its own are not wanted where ours are known.
+    client.configure_generation_strategy(initialization_budget=0, initialize_with_center=False)
+    for trial in snapshot.trials:
+        if trial.state.finished or trial.state is TrialState.RUNNING:
+            _attach(client, snapshot, space, trial)
+    return client
+
+
+def surfaces(sweep: Swept | Snapshot) -> list[dict[str, Any]]:
+    """Ax's plots of the first goal over one and over two parameters, those that matter most, as plotly's plain data.
+
+    Ax fits a model of its own, which takes tens of seconds.
+
+    Raises:
+        UsageError: Ax can make none of these trials: they are too few.
+    """
+    from ax.analysis.plotly.plotly_analysis import PlotlyAnalysisCard
+    from ax.analysis.plotly.top_surfaces import TopSurfacesAnalysis
+
+    client = experiment(sweep)
+    snapshot = sweep if isinstance(sweep, Snapshot) else sweep.snapshot
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        analysis = TopSurfacesAnalysis(metric_name=snapshot.goals[0].metric, top_k=4)
+        cards = client.compute_analyses(analyses=[analysis], display=False)
+    found = [
+        card for group in cards for card in group.flatten() if isinstance(card, PlotlyAnalysisCard)
+    ]
+    if not found:
+        raise UsageError("Ax can draw nothing of these trials: they are too few, or all alike")
+    return [{"title": card.title, **json.loads(card.blob)} for card in found]
+
+
+def _attach(client: Any, snapshot: Snapshot, space: Space, trial: Trial) -> None:
+    index = client.attach_trial(_flattened(space, trial.params), arm_name=f"trial_{trial.number}")
+    if trial.state is TrialState.RUNNING:
+        return
+    last = snapshot.last_report_counts
+    values = {g.metric: ranking.value(trial, g, last_report_counts=last) for g in snapshot.goals}
+    data: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
+    data |= {
+        c.metric: trial.metrics[c.metric] for c in snapshot.constraints if c.metric in trial.metrics
+    }
+    if trial.state is TrialState.FAILED or len(data) < len(snapshot.goals):
+        client.mark_trial_failed(index, failed_reason=trial.message or trial.failure or "no value")
+    else:
+        client.complete_trial(index, raw_data=data)
+
+
+def _flattened(space: Space, params: Params) -> dict[str, Any]:
+    tunable = {
+        name: parameter for name, parameter in space.parameters.items() if parameter.size != 1
+    }
+    return {name: params.get(name, parameter.middle()) for name, parameter in tunable.items()}
+
+
+def _config(parameter: Parameter) -> Any:
+    from ax import ChoiceParameterConfig, RangeParameterConfig
+
+    if isinstance(parameter, Choice):
+        kinds = {type(choice) for choice in parameter.choices}
+        kind = (
+            {bool: "bool", int: "int", float: "float"}.get(kinds.pop(), "str")
+            if len(kinds) == 1
+            else "str"
+        )
+        ordered = parameter.ordered or kind in ("int", "float")
+        return ChoiceParameterConfig(
+            parameter.name, list(parameter.choices), kind, is_ordered=ordered
+        )
+    kind = "int" if isinstance(parameter, Int) else "float"
+    scaling = "log" if parameter.log else "linear"  # type: ignore[attr-defined]
+    bounds = (parameter.low, parameter.high)  # type: ignore[attr-defined]
+    return RangeParameterConfig(parameter.name, bounds, kind, scaling=scaling)

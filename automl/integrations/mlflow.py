@@ -1,0 +1,81 @@
+"""A sweep as MLflow runs: one a trial, nested in one of the sweep."""
+
+from __future__ import annotations
+
+import math
+
+from automl.core.snapshot import Snapshot
+from automl.core.trial import Trial, TrialState
+from automl.errors import UsageError
+
+STATUS = {
+    TrialState.FAILED: "FAILED",
+    TrialState.RUNNING: "RUNNING",
+    TrialState.INTERRUPTED: "KILLED",
+}
+
+
+def write(snapshot: Snapshot, tracking_uri: str, experiment: str = "automl") -> str:
+    """Log every trial that has begun: configuration, curves, final metrics, how it ended.
+
+    Args:
+        tracking_uri: of an MLflow server, or a database such as sqlite:///mlflow.db; experiment: its name there.
+
+    Returns:
+        The id of the sweep's run.
+
+    Raises:
+        UsageError: mlflow is not installed, or its server cannot be used.
+    """
+    try:
+        from mlflow.exceptions import MlflowException
+    except ModuleNotFoundError as error:
+        raise UsageError("this needs mlflow: install automl[mlflow]") from error
+    try:
+        return _log(snapshot, tracking_uri, experiment)
+    except MlflowException as error:
+        raise UsageError(f"{tracking_uri}: {' '.join(str(error).split())[:300]}") from error
+
+
+def _log(snapshot: Snapshot, tracking_uri: str, experiment: str) -> str:
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(tracking_uri=tracking_uri)
+    found = client.get_experiment_by_name(experiment)
+    place = found.experiment_id if found else client.create_experiment(experiment)
+    tags = {"mlflow.runName": snapshot.sweep, "goals": "; ".join(map(str, snapshot.goals))}
+    parent: str = client.create_run(place, tags=tags).info.run_id
+    for trial in snapshot.trials:
+        if trial.attempts:
+            _write(client, place, parent, trial)
+    client.set_terminated(parent, "RUNNING" if snapshot.state == "running" else "FINISHED")
+    return parent
+
+
+def _write(client: object, place: str, parent: str, trial: Trial) -> None:
+    from mlflow.entities import Metric, Param
+
+    tags = {
+        "mlflow.runName": f"trial {trial.number}",
+        "mlflow.parentRunId": parent,
+        "source": trial.source,
+    }
+    if trial.failure:
+        tags["failure"] = f"{trial.failure}: {trial.message}"[:500]
+    run = client.create_run(place, tags=tags).info.run_id  # type: ignore[attr-defined]
+    points = [(p.step, p.seconds, p.metrics) for p in trial.reports]
+    last = trial.reports[-1].step if trial.reports else 0
+    end = (
+        max([trial.seconds, *(p.seconds for p in trial.reports)]) + 1e-3
+    )  # MLflow shows the newest of a step's values
+    points.append((last, end, trial.metrics))
+    metrics = [
+        Metric(name, value, int(seconds * 1000), step)
+        for step, seconds, values in points
+        for name, value in values.items()
+        if math.isfinite(value)
+    ]
+    for start in range(0, len(metrics), 500):
+        client.log_batch(run, metrics=metrics[start : start + 500])  # type: ignore[attr-defined]
+    client.log_batch(run, params=[Param(k, str(v)) for k, v in trial.params.items()])  # type: ignore[attr-defined]
+    client.set_terminated(run, STATUS.get(trial.state, "FINISHED"))  # type: ignore[attr-defined]

@@ -1,0 +1,263 @@
+"""Our suggester inside Optuna: `optuna.create_study(sampler=automl.BayesSampler(seed=0))`."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+from optuna.samplers import BaseSampler, RandomSampler
+from optuna.study import Study, StudyDirection
+from optuna.trial import FrozenTrial
+from optuna.trial import TrialState as OptunaState
+
+from automl.core.goals import Constraint, Goal
+from automl.core.trial import ReportPoint, Trial, TrialState
+from automl.suggesters import SUGGESTERS
+from search_spaces import Choice, Float, Int, Space
+from search_spaces.parameters import Parameter
+from workers.protocol import Value
+
+MAX_PARENT_VALUES = 32
+_FINISHED = (OptunaState.COMPLETE, OptunaState.PRUNED)
+
+
+class BayesSampler(BaseSampler):  # type: ignore[misc]
+    """The `bayes` suggester as an Optuna sampler.
+
+    An objective defines its space by running. From the finished trials this learns which parameters there are and, for
+    those that are not always asked for, under which value of which other parameter they are; it models all of them
+    together. What cannot be explained so (a range that moves, a condition on a float) is drawn at random. Failed
+    trials teach where not to go, pruned ones count with their best intermediate value, running ones are pending, and
+    `trial.set_constraint` is heeded.
+
+    Args:
+        seed: of everything random; None draws one.
+        suggester: the name of another suggester behind the same face.
+
+    Example:
+        >>> import optuna
+        >>> study = optuna.create_study(sampler=BayesSampler(seed=0))
+        >>> study.optimize(lambda trial: trial.suggest_float("x", -1, 1) ** 2, n_trials=3)
+    """
+
+    def __init__(self, seed: int | None = None, *, suggester: str = "bayes") -> None:
+        self._suggester = SUGGESTERS.get(suggester)
+        self._seed = _draw_seed() if seed is None else seed
+
+    def reseed_rng(self) -> None:
+        """Another seed: Optuna calls this where several processes share a sampler."""
+        self._seed = _draw_seed()
+
+    def infer_relative_search_space(
+        self, study: Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        """Every parameter whose place in the space is understood."""
+        shape = learn_shape(study.get_trials(deepcopy=False, states=_FINISHED))
+        return {} if shape is None else dict(shape.distributions)
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """One suggestion from the history of the study, with the parameters that it expects to be asked for."""
+        shape = learn_shape(study.get_trials(deepcopy=False, states=_FINISHED))
+        if shape is None or not search_space:
+            return {}
+        others = [t for t in study.get_trials(deepcopy=False) if t.number != trial.number]
+        keys = sorted({key for t in others for key in t.constraints})
+        goals = [
+            Goal(f"value_{i}", d == StudyDirection.MAXIMIZE) for i, d in enumerate(study.directions)
+        ]
+        constraints = [Constraint(f"constraint_{i}", 0.0) for i in range(len(keys))]
+        history: list[Trial] = []
+        pending: list[Trial] = []
+        for other in others:
+            seen = shape.trial(other, keys, goals)
+            if seen is not None:
+                (pending if other.state == OptunaState.RUNNING else history).append(seen)
+        found = self._suggester(shape.space, goals, constraints, seed=self._seed).suggest(
+            history, pending
+        )
+        return (
+            {n: v for n, v in shape.outward(found[0]).items() if n in search_space} if found else {}
+        )
+
+    def sample_independent(
+        self,
+        study: Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
+    ) -> Any:
+        """Random, a function of seed, trial and name."""
+        entropy = [self._seed, trial.number, zlib.crc32(param_name.encode())]
+        seed = int(np.random.SeedSequence(entropy).generate_state(1)[0])
+        return RandomSampler(seed=seed).sample_independent(
+            study, trial, param_name, param_distribution
+        )
+
+
+def _draw_seed() -> int:
+    return int(np.random.SeedSequence().generate_state(1)[0])
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A space as it was learned, in our words and in Optuna's; `own` maps Optuna's names to ours."""
+
+    space: Space
+    distributions: dict[str, BaseDistribution]
+    own: dict[str, str]
+
+    def inward(self, params: dict[str, Any]) -> dict[str, Value]:
+        """Optuna's values as ours, what is unknown left out."""
+        known = {n: d for n, d in self.distributions.items() if n in params and _same(d, params[n])}
+        return {self.own[n]: _inward(d, params[n]) for n, d in known.items()}
+
+    def outward(self, params: Any) -> dict[str, Any]:
+        """The inverse of `inward`."""
+        return {
+            n: _outward(d, params[self.own[n]])
+            for n, d in self.distributions.items()
+            if self.own[n] in params
+        }
+
+    def trial(self, trial: FrozenTrial, keys: Sequence[str], goals: Sequence[Goal]) -> Trial | None:
+        """The trial as our suggesters see it; None where it does not fit the space."""
+        params = self.inward(trial.params)
+        if trial.state in (OptunaState.RUNNING, OptunaState.WAITING):
+            running = self.space.complete(params) if params else {}
+            return Trial(trial.number, running, TrialState.RUNNING) if running else None
+        if not self.space.legal(params):
+            return None
+        metrics = {
+            f"constraint_{i}": trial.constraints[k]
+            for i, k in enumerate(keys)
+            if k in trial.constraints
+        }
+        if trial.state == OptunaState.FAIL:
+            return Trial(trial.number, params, TrialState.FAILED, metrics, failure="crashed")
+        if trial.state == OptunaState.COMPLETE:
+            metrics |= {goal.metric: value for goal, value in zip(goals, trial.values, strict=True)}
+            return Trial(trial.number, params, TrialState.COMPLETED, metrics)
+        curve = sorted(trial.intermediate_values.items())
+        reports = tuple(ReportPoint(step, {goals[0].metric: value}, 0.0) for step, value in curve)
+        metrics |= reports[-1].metrics if reports else {}
+        return Trial(trial.number, params, TrialState.STOPPED, metrics, reports=reports)
+
+
+def learn_shape(trials: Sequence[FrozenTrial]) -> Shape | None:
+    """The space that finished trials reveal; None where there is nothing to model yet."""
+    distributions: dict[str, BaseDistribution] = {}
+    moved: set[str] = set()
+    for trial in trials:
+        for name, distribution in trial.distributions.items():
+            if distributions.setdefault(name, distribution) != distribution:
+                moved.add(name)
+    kept = {n: d for n, d in sorted(distributions.items()) if n not in moved and not d.single()}
+    parents = {name: _parent(name, kept, trials) for name in kept}
+    while dropped := [
+        n for n, found in parents.items() if found is None or (found and found[0] not in parents)
+    ]:
+        for name in dropped:
+            del parents[name]
+    if not parents:
+        return None
+    own = {name: f"p{i}" for i, name in enumerate(parents)}
+    parameters = []
+    for name, found in parents.items():
+        when = (
+            {own[found[0]]: [_inward(kept[found[0]], value) for value in found[1]]}
+            if found
+            else None
+        )
+        parameters.append(_parameter(own[name], kept[name], when))
+    return Shape(Space(*parameters), {name: kept[name] for name in parents}, own)
+
+
+def _parent(
+    name: str, distributions: dict[str, BaseDistribution], trials: Sequence[FrozenTrial]
+) -> tuple[str, list[Any]] | tuple[()] | None:
+    """The discrete parameter whose value decides whether `name` is asked for, and its values under which it is.
+
+    Empty where it is always asked for, None where no single parameter explains it.
+    """
+    present = [trial.params for trial in trials if name in trial.params]
+    absent = [trial.params for trial in trials if name not in trial.params]
+    if not absent:
+        return ()
+    for parent, distribution in distributions.items():
+        if (
+            parent == name
+            or not _discrete(distribution)
+            or any(parent not in params for params in present)
+        ):
+            continue
+        under = list(dict.fromkeys(params[parent] for params in present))
+        without = [params[parent] for params in absent if parent in params]
+        if without and not any(value in without for value in under):
+            return parent, under
+    return None
+
+
+def _discrete(distribution: BaseDistribution) -> bool:
+    if isinstance(distribution, CategoricalDistribution):
+        return True
+    if not isinstance(distribution, IntDistribution):
+        return False
+    return bool((distribution.high - distribution.low) // distribution.step < MAX_PARENT_VALUES)
+
+
+def _parameter(name: str, distribution: BaseDistribution, when: Any) -> Parameter:
+    """A stepped number and a category are told by their index."""
+    if isinstance(distribution, CategoricalDistribution):
+        return Choice(name, list(range(len(distribution.choices))), when=when)
+    low, high, step = distribution.low, distribution.high, distribution.step
+    if _stepped(distribution):
+        return Int(name, 0, math.floor((high - low) / step + 1e-9), when=when)
+    kind = Int if isinstance(distribution, IntDistribution) else Float
+    return kind(name, low, high, log=distribution.log, when=when)
+
+
+def _stepped(distribution: BaseDistribution) -> bool:
+    if isinstance(distribution, FloatDistribution):
+        return distribution.step is not None
+    return bool(distribution.step != 1)
+
+
+def _same(distribution: BaseDistribution, value: Any) -> bool:
+    """Whether the value is one of the distribution's."""
+    try:
+        return bool(distribution._contains(distribution.to_internal_repr(value)))
+    except (ValueError, TypeError):
+        return False
+
+
+def _inward(distribution: BaseDistribution, value: Any) -> Value:
+    if isinstance(distribution, CategoricalDistribution):
+        return int(distribution.to_internal_repr(value))
+    if _stepped(distribution):
+        return int(round((value - distribution.low) / distribution.step))  # noqa: RUF046
+    return int(value) if isinstance(distribution, IntDistribution) else float(value)
+
+
+def _outward(distribution: BaseDistribution, value: Any) -> Any:
+    if isinstance(distribution, CategoricalDistribution):
+        return distribution.choices[value]
+    if not _stepped(distribution):
+        return value
+    stepped = distribution.low + value * distribution.step
+    return (
+        stepped
+        if isinstance(distribution, IntDistribution)
+        else min(float(stepped), distribution.high)
+    )

@@ -1,0 +1,105 @@
+"""A sweep as metrics of Ray, which Ray exports to Prometheus (there every name begins with `ray_`).
+
+`docs/grafana.json` is a dashboard of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from automl.core import ranking
+from automl.core.snapshot import Snapshot
+from automl.core.trial import TrialState
+
+SECONDS: Final = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+TRIAL_SECONDS: Final = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
+RATES: Final = ("tokens_per_second", "items_per_second", "images_per_second")
+
+
+class RayMetrics:
+    """Gauges and histograms of one sweep; call it with each new snapshot, in a process that Ray is initialised in."""
+
+    def __init__(self, sweep: str) -> None:
+        from ray.util.metrics import Gauge, Histogram
+
+        def gauge(name: str, description: str, *tags: str) -> Any:
+            made = Gauge(f"automl_{name}", description=description, tag_keys=("sweep", *tags))
+            made.set_default_tags({"sweep": sweep})
+            return made
+
+        def histogram(name: str, description: str, boundaries: tuple[float, ...]) -> Any:
+            made = Histogram(
+                f"automl_{name}", description, boundaries=list(boundaries), tag_keys=("sweep",)
+            )
+            made.set_default_tags({"sweep": sweep})
+            return made
+
+        self.trials = gauge("trials", "Trials by state.", "state")
+        self.failed = gauge("failed_trials", "Failed trials by kind of failure.", "kind")
+        self.best = gauge("best_goal", "Best value of a goal so far.", "goal")
+        self.utilisation = gauge("utilisation", "Share of the worker slots that are busy.")
+        self.elapsed = gauge("sweep_seconds", "Seconds of the sweep.")
+        self.rate = gauge("items_per_second", "Throughput of the trial that reported last.")
+        self.memory = gauge("peak_memory_bytes", "Largest peak memory of a trial.")
+        self.suggestions = histogram(
+            "suggestion_seconds", "Seconds that a suggestion took.", SECONDS
+        )
+        self.durations = histogram(
+            "trial_seconds",
+            "Seconds of the trials that ended.",
+            (1, 3, 10, 30, 100, 300, 1000, 3000),
+        )
+        self._ended: set[int] = set()
+        self._suggested = 0
+
+    def __call__(self, snapshot: Snapshot) -> None:
+        """Set every metric to what the snapshot says."""
+        for state in TrialState:
+            self.trials.set(len(snapshot.in_state(state)), {"state": str(state)})
+        kinds: dict[str, int] = {}
+        for trial in snapshot.in_state(TrialState.FAILED):
+            kinds[trial.failure or "unknown"] = kinds.get(trial.failure or "unknown", 0) + 1
+        for kind, count in kinds.items():
+            self.failed.set(count, {"kind": kind})
+        self.utilisation.set(
+            snapshot.busy_slots / snapshot.num_slots if snapshot.num_slots else 0.0
+        )
+        self.elapsed.set(snapshot.seconds)
+        self._goals(snapshot)
+        self._observe(snapshot)
+
+    def _goals(self, snapshot: Snapshot) -> None:
+        for goal in snapshot.goals:
+            last, limits = snapshot.last_report_counts, snapshot.constraints
+            values = (
+                ranking.value(t, goal, limits, last_report_counts=last) for t in snapshot.trials
+            )
+            best = min(
+                (value for value in values if value is not None), key=goal.loss, default=None
+            )
+            if best is not None:
+                self.best.set(best, {"goal": goal.metric})
+
+    def _observe(self, snapshot: Snapshot) -> None:
+        """What has ended and been suggested since the last time."""
+        ended = [
+            trial
+            for trial in snapshot.trials
+            if trial.state.finished and trial.number not in self._ended
+        ]
+        for trial in ended:
+            self._ended.add(trial.number)
+            self.durations.observe(trial.seconds)
+        peaks = [trial.peak_memory_bytes for trial in snapshot.trials if trial.peak_memory_bytes]
+        if peaks:
+            self.memory.set(max(peaks))
+        newest = max(
+            (t for t in snapshot.trials if t.reports), key=lambda t: t.started or 0.0, default=None
+        )
+        rates = [newest.metrics[name] for name in RATES if name in newest.metrics] if newest else []
+        if rates:
+            self.rate.set(rates[0])
+        took = list(snapshot.suggestion_seconds)
+        for seconds in took[min(self._suggested, len(took)) :]:
+            self.suggestions.observe(seconds)
+        self._suggested = len(took)

@@ -1,0 +1,124 @@
+"""Trials and events to rows and back; a metric that is not finite survives as "nan", "inf" or "-inf"."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from automl.core.events import Begun, Ended, Moved, Noted, Proposed, SweepEvent, Wished
+from automl.core.trial import ReportPoint, Trial, TrialState
+from workers.protocol import Ending, Metrics, Outcome, Report, Started
+
+Row = dict[str, Any]
+_KINDS: dict[str, type] = {
+    kind.__name__: kind for kind in (Proposed, Begun, Started, Ended, Moved, Noted, Wished)
+}
+
+
+def dumps(value: Any) -> str:
+    """JSON text that every database and parser accepts."""
+    try:
+        return json.dumps(value, allow_nan=False, separators=(",", ":"))
+    except (ValueError, TypeError):
+        return json.dumps(_plain(value), allow_nan=False, separators=(",", ":"))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return repr(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(item) for item in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return str(value)
+
+
+def storable(text: str) -> str:
+    """The text without NUL and halves of surrogate pairs, which databases refuse; they are written out."""
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+
+
+def metrics_of(text: str) -> Metrics:
+    """The inverse of `dumps` for metrics: every value is a float."""
+    return {key: float(value) for key, value in json.loads(text).items()}
+
+
+def trial_row(sweep: int, trial: Trial) -> Row:
+    """A trial without its reports as a row of `trials`."""
+    return {
+        "sweep": sweep,
+        "number": trial.number,
+        "state": str(trial.state),
+        "params": dumps(trial.params),
+        "source": storable(trial.source),
+        "metrics": dumps(trial.metrics),
+        "failure": trial.failure,
+        "message": storable(trial.message),
+        "attempts": trial.attempts,
+        "seconds": trial.seconds,
+        "peak_memory_bytes": trial.peak_memory_bytes,
+        "started": trial.started,
+        "ended": trial.ended,
+        "details": dumps(trial.details),
+    }
+
+
+def trial_of(row: Mapping[str, Any], reports: tuple[ReportPoint, ...]) -> Trial:
+    """The trial of a row of `trials` and its reports."""
+    decoded = {
+        "state": TrialState(row["state"]),
+        "params": json.loads(row["params"]),
+        "metrics": metrics_of(row["metrics"]),
+        "details": json.loads(row["details"]),
+        "reports": reports,
+    }
+    return Trial(**{key: value for key, value in row.items() if key != "sweep"} | decoded)
+
+
+def report_row(sweep: int, report: Report) -> Row:
+    """A report as a row of `reports`."""
+    return {
+        "sweep": sweep,
+        "trial": report.trial,
+        "attempt": report.attempt,
+        "sequence": report.sequence,
+        "step": report.step,
+        "seconds": report.seconds,
+        "metrics": dumps(report.metrics),
+    }
+
+
+def event_row(sweep: int, event: SweepEvent, recorded: float) -> Row:
+    """Any event but a report as a row of `events`; a proposal's parameters are in `trials`."""
+    payload = dataclasses.asdict(event)
+    payload.pop("params", None)
+    kind = type(event).__name__
+    return {
+        "sweep": sweep,
+        "trial": event.trial,
+        "kind": kind,
+        "recorded": recorded,
+        "payload": dumps(payload),
+    }
+
+
+def event_of(kind: str, payload: str, params: Mapping[str, Any]) -> SweepEvent:
+    """The inverse of `event_row`; `params` are those of the event's trial."""
+    data = json.loads(payload)
+    if kind == "Proposed":
+        data["params"] = params
+    if kind in ("Ended", "Moved"):
+        data["state"] = TrialState(data["state"])
+    if kind == "Ended":
+        outcome = data["outcome"]
+        metrics = {key: float(value) for key, value in outcome["metrics"].items()}
+        data["outcome"] = Outcome(
+            **{**outcome, "ending": Ending(outcome["ending"]), "metrics": metrics}
+        )
+    event: SweepEvent = _KINDS[kind](**data)
+    return event

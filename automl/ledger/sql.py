@@ -1,0 +1,245 @@
+"""Opening and creating the database: a SQLite file in the store's folder, SQLite in memory, or a server's URL.
+
+A file is created whole or not at all (written under another name, then linked), and one that is empty, damaged or
+of a newer schema is refused: nothing is ever created over what may be somebody's results.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import uuid
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import sqlalchemy as sa
+from sqlalchemy.pool import NullPool, StaticPool
+
+from automl.errors import StoreError
+from workers.data.files import flush
+
+from . import trouble
+from .schema import META, METADATA, VERSION
+from .trouble import damaged, translated
+
+IN_MEMORY: Final = "sqlite://"
+FILE_NAME: Final = "ledger.sqlite3"
+_CREATION: Final = 0x6175746F6D6C  # of the advisory lock under which a server's tables are made
+
+
+def locate(store: str | os.PathLike[str]) -> tuple[str, Path | None, Path | None]:
+    """A store's URL, the SQLite file (None for a server or memory) and its folder (None in memory)."""
+    text = os.fspath(store)
+    if text == IN_MEMORY:
+        return text, None, None
+    if "\0" in text:
+        raise StoreError(f"a store's path must have no NUL character, got {text!r}")
+    if "://" not in text:
+        file = Path(text).absolute() / FILE_NAME
+        return f"sqlite:///{file}", file, file.parent
+    url = sa.make_url(text)
+    if url.get_backend_name() == "sqlite":
+        if not url.database:
+            raise StoreError(f"a SQLite store is a folder or sqlite:///FILE, got {text!r}")
+        file = Path(url.database).absolute()
+        return f"sqlite:///{file}", file, file.parent
+    if url.drivername == "postgresql":
+        url = url.set(
+            drivername="postgresql+psycopg"
+        )  # older SQLAlchemy takes another driver where none is named
+    return url.render_as_string(hide_password=False), None, Path(".automl").absolute()
+
+
+def shown(url: str | os.PathLike[str]) -> str:
+    """A server's URL without its password; without its options too, which may hold one."""
+    return sa.make_url(os.fspath(url)).set(query={}).render_as_string(hide_password=True)
+
+
+def has_password(store: str) -> bool:
+    """Whether a URL holds a password, before its host or among its options."""
+    if "://" not in store:
+        return False
+    url = sa.make_url(store)
+    return url.password is not None or any(
+        "password" in key.lower() or "passwd" in key.lower() for key in url.query
+    )
+
+
+def open_engine(store: str | os.PathLike[str], *, create: bool, readonly: bool) -> sa.Engine:
+    """A checked engine.
+
+    Raises:
+        StoreError: there is no such store, or it is damaged, of a newer schema, or cannot be reached.
+    """
+    try:
+        url, file, _ = locate(store)
+        name = str(file) if file else shown(store)
+    except (sa.exc.ArgumentError, ValueError) as error:
+        if isinstance(error, StoreError):
+            raise
+        raise StoreError(
+            "the store must be a folder or a database URL such as postgresql://host/name"
+        ) from error
+    with translated(name):
+        if file is not None:
+            return _open_file(file, create=create, readonly=readonly)
+        memory = url == IN_MEMORY
+        engine = _sqlite_engine(url, StaticPool) if memory else _server_engine(url)
+        if create or memory:
+            _create_tables(engine)
+        if checked_version(engine, name) < VERSION:
+            _upgrade_server(engine, name, readonly=readonly)
+        return engine
+
+
+def checked_version(engine: sa.Engine, name: str) -> int:
+    """The version of the schema; raises StoreError where it is missing or newer than this program knows."""
+    text = _version(engine)
+    if text is None:
+        raise StoreError(
+            f"{name} is no ledger of automl: it has no schema version. It was left as it is"
+        )
+    if not text.isdecimal():
+        raise damaged(name, f"its schema version is {text[:20]!r}")
+    if int(text) > VERSION:
+        raise StoreError(
+            f"{name} has schema version {text}, this automl knows up to {VERSION}: use a newer automl"
+        )
+    return int(text)
+
+
+def check_pages(engine: sa.Engine, name: str) -> None:
+    """Raise StoreError where a page of a SQLite file is damaged; reads all of it."""
+    with translated(name), engine.connect() as connection:
+        found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
+    if found != "ok":
+        raise damaged(name, str(found))
+
+
+def _version(engine: sa.Engine) -> str | None:
+    """None where there is no such table or row."""
+    with engine.connect() as connection:
+        try:
+            found = connection.scalar(sa.select(META.c.value).where(META.c.key == "schema_version"))
+        except (sa.exc.OperationalError, sa.exc.ProgrammingError) as error:
+            if "no such table" not in str(error) and "does not exist" not in str(error):
+                raise
+            return None
+    return None if found is None else str(found)
+
+
+def is_ledger(store: str) -> bool:
+    """Whether a server that answers holds a ledger already; raises StoreError where it does not answer."""
+    url, _, _ = locate(store)
+    with translated(shown(store)):
+        engine = _server_engine(url)
+        try:
+            return _version(engine) is not None
+        finally:
+            engine.dispose()
+
+
+def _open_file(file: Path, *, create: bool, readonly: bool) -> sa.Engine:
+    if not file.exists():
+        if not create:
+            raise StoreError(f"there is no store at {file}")
+        _create_file(file)
+    if file.stat().st_size == 0:
+        raise damaged(str(file), "it is empty, it holds no ledger")
+    engine = _sqlite_engine(
+        f"sqlite:///file:{quote(str(file))}?{_mode(file, readonly)}uri=true", NullPool
+    )
+    version = checked_version(engine, str(file))
+    if version == VERSION:
+        return engine
+    from . import migrations
+
+    try:
+        if not readonly:
+            migrations.upgrade_file(file, version)
+            return engine
+        memory = _sqlite_engine(IN_MEMORY, StaticPool)
+        migrations.in_memory(file, version, memory)
+    except sqlite3.Error as error:
+        raise StoreError(
+            f"{file}: it has schema version {version} and could not be migrated: {error}"
+        ) from error
+    return memory
+
+
+def _mode(file: Path, readonly: bool) -> str:
+    """Where nothing can be written there is no room for SQLite's side files, so the file cannot change either."""
+    if os.access(file.parent, os.W_OK) and os.access(file, os.W_OK):
+        return "mode=rw&" if not readonly else "mode=ro&"
+    return "mode=ro&" if Path(f"{file}-wal").exists() else "mode=ro&immutable=1&"
+
+
+def _create_file(file: Path) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    draft = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
+    try:
+        with closing(sqlite3.connect(draft)) as connection:
+            connection.execute("PRAGMA journal_mode=WAL")  # kept in the file's header
+        engine = _sqlite_engine(f"sqlite:///{draft}", NullPool)
+        _create_tables(engine)
+        engine.dispose()
+        flush(draft)
+        os.link(draft, file)
+        flush(file.parent)
+    except sqlite3.Error as error:
+        raise StoreError(f"{file}: the store cannot be made: {error}") from error
+    except FileExistsError:
+        pass  # another process was faster; its file is as good
+    finally:
+        for left in (draft, Path(f"{draft}-wal"), Path(f"{draft}-shm")):
+            left.unlink(missing_ok=True)
+
+
+def _create_tables(engine: sa.Engine) -> None:
+    with engine.connect().execution_options(write=True) as connection, connection.begin():
+        if (
+            engine.dialect.name == "postgresql"
+        ):  # where two that create the same table at once collide
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_CREATION)))
+        if sa.inspect(connection).has_table(META.name):
+            return
+        METADATA.create_all(connection)
+        connection.execute(META.insert(), {"key": "schema_version", "value": str(VERSION)})
+
+
+def _upgrade_server(engine: sa.Engine, name: str, *, readonly: bool) -> None:
+    from . import migrations
+
+    if readonly:
+        raise StoreError(
+            f"{name}: its schema is older; the next `automl sweep` or `resume` in it brings it up to date"
+        )
+    migrations.upgrade_server(engine, name)
+
+
+def _server_engine(url: str) -> sa.Engine:
+    return sa.create_engine(url, pool_pre_ping=True, hide_parameters=True)
+
+
+def _sqlite_engine(url: str, pool: type[sa.Pool]) -> sa.Engine:
+    arguments = {"check_same_thread": False, "timeout": trouble.BUSY_SECONDS}
+    engine = sa.create_engine(url, poolclass=pool, connect_args=arguments, hide_parameters=True)
+    sa.event.listen(engine, "connect", _configure)
+    sa.event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _configure(connection: Any, _record: Any) -> None:
+    connection.isolation_level = (
+        None  # we begin transactions ourselves: pysqlite's own are deferred
+    )
+    connection.execute("PRAGMA synchronous=FULL")
+
+
+def _begin(connection: sa.Connection) -> None:
+    """A writer takes the lock at once: a reader that becomes a writer half-way cannot wait for it."""
+    connection.exec_driver_sql(
+        "BEGIN IMMEDIATE" if connection.get_execution_options().get("write") else "BEGIN"
+    )

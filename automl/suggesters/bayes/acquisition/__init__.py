@@ -1,0 +1,1 @@
+"""What a candidate is worth: terms that add up in log space."""

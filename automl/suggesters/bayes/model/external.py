@@ -1,0 +1,82 @@
+"""A surrogate of the user's own in the place of the ensemble: anything with a BoTorch posterior.
+
+>>> def build(x, y):                                                   # doctest: +SKIP
+...     model = SingleTaskGP(x, y[:, None])
+...     fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+...     return model
+>>> BayesSuggester(space, goals, surrogate=build)                      # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .kernel import Features
+
+Build = Callable[[Tensor, Tensor], Any]
+FOLDS = 5
+
+
+@dataclass(frozen=True)
+class External:
+    """A model of targets `y` (`n`), standardised and to be minimised, with the face of an ensemble of one.
+
+    Args:
+        build: makes a BoTorch model of one output from `z` (`n x c`: numbers in [0, 1], a block of indicators for
+            each unordered choice, what is not active in the middle) and `y`.
+    """
+
+    build: Build
+    model: Any
+    features: Features
+    y: Tensor
+
+    @classmethod
+    def fit(cls, build: Build, features: Features, y: Tensor) -> External:
+        """Build the model of these observations."""
+        return cls(build, build(features.z, y), features, y)
+
+    def predict(self, candidates: Features) -> tuple[Tensor, Tensor]:
+        """Means and variances, `1 x m` each."""
+        with torch.no_grad():
+            posterior = self.model.posterior(candidates.z[:, None, :])
+            return posterior.mean[:, 0, 0][None], posterior.variance[:, 0, 0][None].clamp(min=1e-14)
+
+    def improvement(self, candidates: Features, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance of f(observed[index]) - f(candidate), `1 x m` each; `index` has one element."""
+        best = self.features.z[index].expand(len(candidates), -1)
+        with torch.no_grad():
+            posterior = self.model.posterior(torch.stack([candidates.z, best], 1))
+            mean, covariance = posterior.mean[:, :, 0], posterior.distribution.covariance_matrix
+        variance = covariance[:, 0, 0] + covariance[:, 1, 1] - 2.0 * covariance[:, 0, 1]
+        return (mean[:, 1] - mean[:, 0])[None], variance.clamp(min=1e-14)[None]
+
+    def believe(self, pending: Features) -> External:
+        """As if each pending configuration had the value that is predicted for it."""
+        mean, _ = self.predict(pending)
+        return External.fit(
+            self.build, self.features.with_more(pending), torch.cat([self.y, mean[0]])
+        )
+
+    def leave_one_out(self) -> tuple[Tensor, Tensor]:
+        """Means and variances of each target given other folds, `1 x n`: five models are built."""
+        fold = torch.arange(len(self.y)) % FOLDS
+        mean, variance = torch.empty_like(self.y), torch.empty_like(self.y)
+        for i in range(min(FOLDS, len(self.y))):
+            rest = External.fit(self.build, self.features[fold != i], self.y[fold != i])
+            found = rest.predict(self.features[fold == i])
+            mean[fold == i], variance[fold == i] = found[0][0], found[1][0]
+        return mean[None], variance[None]
+
+    def leave_one_out_density(self) -> Tensor:
+        """Log density of each target, `n`."""
+        mean, variance = self.leave_one_out()
+        return (-0.5 * (self.y - mean).square() / variance - 0.5 * (2 * math.pi * variance).log())[
+            0
+        ]

@@ -1,0 +1,188 @@
+"""What this machine can run, and what it would need for the rest."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import shutil
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from search_spaces.hardware import PRECISIONS, Hardware, detect
+from search_spaces.knobs import KNOBS
+
+REQUIRED_RAY = (2, 52)
+PACKAGES = (
+    "automl",
+    "torch",
+    "botorch",
+    "gpytorch",
+    "ax-platform",
+    "optuna",
+    "ray",
+    "numpy",
+    "sqlalchemy",
+)
+
+
+@dataclass(frozen=True)
+class Ability:
+    """Something that can or cannot be used here: `lacks` is empty, or says what is missing."""
+
+    kind: str
+    name: str
+    summary: str
+    lacks: str = ""
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What `automl doctor` shows."""
+
+    hardware: Hardware
+    packages: dict[str, str]
+    abilities: tuple[Ability, ...]
+    free_disk_bytes: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON data."""
+        return {
+            "hardware": self.hardware.to_dict(),
+            "python": platform.python_version(),
+            "packages": self.packages,
+            "abilities": [vars(ability) for ability in self.abilities],
+            "free_disk_bytes": self.free_disk_bytes,
+        }
+
+    def render(self) -> RenderableType:
+        """For a person."""
+        from automl.core.text import memory
+        from automl.report.console import table
+
+        hardware = self.hardware
+        gpus = (
+            ", ".join(f"{gpu.name} ({memory(gpu.memory_bytes)})" for gpu in hardware.gpus) or "none"
+        )
+        facts = [
+            ["host", hardware.host],
+            ["CPU cores", str(hardware.num_cpus)],
+            ["memory", f"{memory(hardware.memory_bytes)}, the limit of a trial's ranks together"],
+            ["GPUs", gpus],
+            ["disk free", memory(self.free_disk_bytes)],
+            ["Python", platform.python_version()],
+            ["packages", ", ".join(f"{name} {version}" for name, version in self.packages.items())],
+        ]
+        rows: list[list[RenderableType]] = []
+        for ability in self.abilities:
+            verdict = Text("no", style="red") if ability.lacks else Text("yes", style="green")
+            rows.append(
+                [f"{ability.kind} {ability.name}", verdict, ability.lacks or ability.summary]
+            )
+        return Group(table(["machine", ""], facts), Text(), table(["can use", "", ""], rows))
+
+
+def examine(store: str) -> Findings:
+    """Look at this machine; writes nothing that stays.
+
+    Args:
+        store: where sweeps would be kept, checked for writing.
+    """
+    hardware = detect()
+    free = shutil.disk_usage(_existing(Path(store) if "://" not in store else Path.cwd())).free
+    abilities = (
+        *_precisions(hardware),
+        *_backends(hardware),
+        *_strategies(hardware),
+        _ray(),
+        _store(store),
+    )
+    return Findings(hardware, _versions(), abilities, free)
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
+
+
+def _precisions(hardware: Hardware) -> list[Ability]:
+    words = {p: hardware.slow.get(p, "runs at full speed") for p in PRECISIONS}
+    return [
+        Ability("precision", p, words[p], hardware.lacks_precision(p) or "") for p in PRECISIONS
+    ]
+
+
+def _backends(hardware: Hardware) -> list[Ability]:
+    summaries = {"gloo": "ranks on CPUs", "nccl": "ranks on GPUs", "mpi": "ranks under MPI"}
+    return [
+        Ability("backend", name, text, hardware.lacks_backend(name) or "")
+        for name, text in summaries.items()
+    ]
+
+
+def _strategies(hardware: Hardware) -> list[Ability]:
+    """Each parallelism strategy, held against this machine by the knob that would propose it."""
+    from workers.parallel import requirements
+
+    strategies = requirements()
+    everything = {field for needs in strategies.values() for field in needs.get("plan", ())}
+    # A strategy's own constraints are about the model, which there is none of here.
+    judged = {name: {**needs, "constraints": ()} for name, needs in strategies.items()}
+    dropped = KNOBS.get("parallelism")().dropped(
+        hardware, {"strategies": judged, "plan": sorted(everything)}
+    )
+    lacks = {str(item.value): item.reason for item in dropped if item.parameter == "parallelism"}
+    return [
+        Ability("strategy", name, _needs(needs), lacks.get(name, ""))
+        for name, needs in sorted(strategies.items())
+    ]
+
+
+def _needs(needs: dict[str, Any]) -> str:
+    words = [str(needs["summary"])]
+    if needs["plan"]:
+        words.append(f"needs a workload that declares {' and '.join(needs['plan'])}")
+    if needs["constraints"]:
+        words.append(f"where {' and '.join(needs['constraints'])}")
+    return "; ".join(words)
+
+
+def _ray() -> Ability:
+    try:
+        version = metadata.version("ray")
+    except metadata.PackageNotFoundError:
+        return Ability("dispatcher", "ray", "", "needs the package ray")
+    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+    needed = ".".join(map(str, REQUIRED_RAY))
+    lacks = (
+        ""
+        if numbers >= REQUIRED_RAY
+        else f"needs ray {needed} or later for its token authentication"
+    )
+    return Ability(
+        "dispatcher", "ray", f"Ray {version}, workers on one machine or a cluster", lacks
+    )
+
+
+def _store(store: str) -> Ability:
+    from automl.control.preflight import check_store
+    from automl.errors import StoreError
+
+    try:
+        check_store(store)
+    except StoreError as error:
+        return Ability("store", store, "", str(error))
+    return Ability("store", store, "can be written to")
+
+
+def _existing(path: Path) -> Path:
+    """The nearest folder on the way to a path that exists."""
+    path = path.absolute()
+    return next(parent for parent in (path, *path.parents) if parent.is_dir())

@@ -1,0 +1,107 @@
+"""A trained trial as a folder to take away: weights, configuration, model card."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from automl.control.assignments import seed_of
+from automl.core.spec import SweepSpec
+from automl.core.trial import Trial
+from automl.errors import UsageError
+from automl.ledger import Ledger
+from automl.report import summary
+from automl.report.recipe import recipe
+
+OWN = ("checkpoints", "logs")  # of a trial's folder, kept by the workers
+
+
+def chosen(ledger: Ledger, sweep: str, number: int | None) -> Trial:
+    """The trial of that number, by default the best.
+
+    Raises:
+        UsageError: there is no such trial, or none has succeeded.
+    """
+    snapshot = ledger.snapshot(sweep)
+    if number is None:
+        if snapshot.best is None:
+            raise UsageError(f"no trial of {sweep} has succeeded: there is nothing to export")
+        return snapshot.best
+    if not 0 <= number < len(snapshot.trials):
+        raise UsageError(
+            f"{sweep} has {len(snapshot.trials)} trials, counted from 0; there is no trial {number}"
+        )
+    return snapshot.trials[number]
+
+
+def export(ledger: Ledger, sweep: str, trial: Trial, target: Path) -> dict[str, str]:
+    """Write the folder `target`, which must not hold anything yet.
+
+    Returns:
+        Name of each file and what it holds.
+
+    Raises:
+        UsageError: the target is not empty or cannot be written to, or the trial left nothing on this machine.
+    """
+    spec, folder = ledger.spec(sweep), ledger.folder(sweep) / "trials" / str(trial.number)
+    found_by = _origin(ledger, sweep, trial)
+    try:
+        if spec.workload is not None:
+            files = _of_workload(spec, trial, folder, target, found_by)
+        else:
+            files = _of_objective(spec, trial, folder, target, found_by)
+        (target / "config.yaml").write_text(recipe(spec, trial), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{target} cannot be written: {error.strerror}") from error
+    return {**files, "config.yaml": "trains it again: automl sweep config.yaml"}
+
+
+def _origin(ledger: Ledger, sweep: str, trial: Trial) -> str:
+    snapshot = ledger.snapshot(sweep)
+    which = "the best" if snapshot.best == trial else "one"
+    answer = f" {summary.answer(snapshot)}" if snapshot.best == trial else ""
+    count = f"{len(snapshot.trials)} trial{'s' if len(snapshot.trials) > 1 else ''}"
+    return f"Trial {trial.number}, {which} of {count} of the sweep `{sweep}`.{answer}"
+
+
+def _of_workload(
+    spec: SweepSpec, trial: Trial, folder: Path, target: Path, found_by: str
+) -> dict[str, str]:
+    from workers.export import export as write
+    from workers.workloads import WORKLOADS
+
+    assert spec.workload is not None, "asked only for a workload"
+    made = WORKLOADS.get(spec.workload)(
+        trial.params, spec.data, spec.fixed, seed=seed_of(spec.seed, trial.number)
+    )
+    return dict(write(made, folder, target, trial.metrics, found_by))
+
+
+def _of_objective(
+    spec: SweepSpec, trial: Trial, folder: Path, target: Path, found_by: str
+) -> dict[str, str]:
+    """What an objective of one's own has written to `trial.folder`, and a card."""
+    if target.exists() and any(target.iterdir()):
+        raise UsageError(f"{target} is not empty; name a new folder to export to")
+    target.mkdir(parents=True, exist_ok=True)
+    files = {}
+    for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+        if path.name in OWN:
+            continue
+        copy = shutil.copytree if path.is_dir() else shutil.copy2
+        copy(path, target / path.name)
+        files[path.name] = "written by the objective"
+    lines = [f"# {spec.name}", "", found_by, "", "## Metrics", "", *_rows(trial.metrics)]
+    lines += ["", "## Configuration", "", *_rows(trial.params)]
+    (target / "README.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return {**files, "README.md": "this card"}
+
+
+def _rows(values: Mapping[str, Any]) -> list[str]:
+    return [
+        "| name | value |",
+        "|---|---|",
+        *(f"| {name} | {value} |" for name, value in values.items()),
+    ]

@@ -1,0 +1,89 @@
+"""One run: a contestant, a problem and a seed, one trial after another."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from benchmarks.suggesters.contestants import fingerprint, make
+from benchmarks.suggesters.problems import Problem
+from benchmarks.suggesters.scoring import Scale
+
+from automl.core.ranking import best
+from automl.core.trial import Trial
+from automl.suggesters.base import Suggester
+
+POINTS = (1, 2, 3, 5, 7, 10, 15, 20, 25, 30, 40, 50, 75, 100)
+
+
+def run(name: str, problem: Problem, scale: Scale, seed: int, num_trials: int) -> dict[str, Any]:
+    """The row of one run: regret after so many trials, failures so far, CPU seconds a suggestion."""
+    suggester = make(name, problem, seed)
+    try:
+        trials, seconds = _trials(suggester, problem, seed, num_trials)
+    finally:
+        getattr(suggester, "close", lambda: None)()
+    points = [n for n in POINTS if n <= num_trials]
+    late = sorted(seconds[10:50] or seconds)
+    row = {
+        "problem": problem.name,
+        "suggester": name,
+        "seed": seed,
+        "trials": num_trials,
+        "code": fingerprint(name),
+        "at": points,
+        "regret": [round(regret(problem, scale, trials[:n]), 5) for n in points],
+        "failed": [sum(trial.failure is not None for trial in trials[:n]) for n in points],
+        "seconds": [float(f"{np.quantile(late, q):.3g}") for q in (0.5, 0.95)],
+        "first_seconds": float(f"{seconds[0]:.3g}"),
+    }
+    if hasattr(suggester, "diagnose"):
+        row["calibration"] = _calibration(suggester.diagnose(trials[:50]))
+    return row
+
+
+def _trials(
+    suggester: Suggester, problem: Problem, seed: int, num_trials: int
+) -> tuple[list[Trial], list[float]]:
+    noise = np.random.default_rng([seed, zlib.crc32(problem.name.encode())])
+    trials: list[Trial] = []
+    seconds: list[float] = []
+    while len(trials) < num_trials:
+        started = cpu_seconds(suggester)
+        found = suggester.suggest(trials, [])
+        seconds.append(cpu_seconds(suggester) - started)
+        if not found:
+            break
+        problem.space.check(found[0])
+        trials.append(problem.trial(len(trials), found[0], noise))
+    return trials, seconds
+
+
+def cpu_seconds(suggester: Suggester) -> float:
+    """Processor time of this process and, where it has one, of the suggester's own: what one idle core would need."""
+    return time.process_time() + float(getattr(suggester, "cpu_seconds", lambda: 0.0)())
+
+
+def regret(problem: Problem, scale: Scale, trials: list[Trial]) -> float:
+    """Of what the user would be given: the noiseless value of the trial that was observed to be best."""
+    if scale.reference:
+        return scale.regret(scale.score([problem.truth(trial.params) for trial in trials]))
+    chosen = best(trials, problem.goals, problem.constraints)
+    return scale.regret(scale.score([problem.truth(chosen.params)] if chosen else []))
+
+
+def _calibration(found: Sequence[Any]) -> dict[str, float] | None:
+    """Leave-one-out coverage of the 50% and 90% intervals and the gain in log density over a constant model."""
+    if not found:
+        return None
+    means = {
+        "coverage_50": np.mean([item.coverage_50 for item in found]),
+        "coverage_90": np.mean([item.coverage_90 for item in found]),
+        "log_density_gain": np.mean(
+            [item.log_density - item.constant_log_density for item in found]
+        ),
+    }
+    return {key: round(float(mean), 4) for key, mean in means.items()}

@@ -1,0 +1,40 @@
+"""Every benchmark problem, by name. A file of this folder is a family: it defines `problems() -> list[Problem]`."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+
+from benchmarks.suggesters.problems.base import (
+    Kind,
+    Metrics,
+    Observation,
+    Params,
+    Problem,
+)
+
+__all__ = ["Kind", "Metrics", "Observation", "Params", "Problem", "load", "names"]
+
+
+@functools.cache
+def _all() -> dict[str, Problem]:
+    found: dict[str, Problem] = {}
+    for module in sorted(m.name for m in pkgutil.iter_modules(__path__)):
+        family = importlib.import_module(f"{__name__}.{module}")
+        found |= {p.name: p for p in getattr(family, "problems", list)()}
+    return found
+
+
+def names(kind: Kind | None = None, tag: str | None = None) -> list[str]:
+    """Names of the problems of a kind, with a tag, or of all."""
+    return [
+        n for n, p in _all().items() if kind in (None, p.kind) and (tag is None or tag in p.tags)
+    ]
+
+
+def load(name: str) -> Problem:
+    """The problem of that name; KeyError names those there are."""
+    if name not in _all():
+        raise KeyError(f"unknown problem {name!r}; known: {', '.join(_all())}")
+    return _all()[name]

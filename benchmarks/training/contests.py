@@ -1,0 +1,215 @@
+"""What races what: the workloads beside the plain loops that do the same, and the knobs that a sweep may set."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.common.paired import Timed
+from benchmarks.training import plain_loops
+from search_spaces import Space
+from search_spaces.hardware import detect
+from search_spaces.parameters import parameter_from_dict
+from workers.context import Context
+from workers.protocol import Assignment, Limits, Outcome
+from workers.run import run
+from workers.workloads import WORKLOADS
+from workers.workloads.feature_extraction import images as pictures
+from workers.workloads.feature_extraction.resnet import ResNet50
+from workers.workloads.feature_extraction.weights import build
+from workers.workloads.graph_embedding import data as graph_data
+from workers.workloads.image_classification import data as image_data
+from workers.workloads.image_classification.model import scaled
+from workers.workloads.sentiment import data as review_data
+
+SLOWEST_DEFAULT, SLOWEST_BEST, SLOWEST_GRAPH = 1.05, 1 / 1.3, 1 / 2
+LESS_ACCURATE = 0.02  # than the plain loop, at most
+REAL = {
+    "image_classification": ("cifar10", "cifar10"),
+    "sentiment": ("imdb", "imdb"),
+    "graph_embedding": ("triples", "kg/FB15k-237"),
+}
+Params = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Contest:
+    """A plain loop and the workload that does the same.
+
+    Args:
+        plain: seconds of the loop, in the unit that `seconds` makes of the workload's metrics.
+        knobs: of the workload's space, those that a sweep may set; constraints: what it must keep.
+        default_bound, best_bound: on the ratios of the default and of the best found to the loop.
+        epochs: after which the plain loop's `accuracy` and that of ours are compared.
+    """
+
+    title: str
+    unit: str
+    workload: str
+    plain: Timed
+    knobs: tuple[str, ...]
+    seconds: Callable[[Mapping[str, float]], float]
+    data: Mapping[str, Any]
+    fixed: Mapping[str, Any]
+    constraints: tuple[str, ...] = ()
+    train_seconds: float | None = None
+    default_bound: float = SLOWEST_DEFAULT
+    best_bound: float = SLOWEST_BEST
+    accuracy: Callable[[int], float] | None = None
+    epochs: int = 0
+
+    def attempt(self, params: Params, fixed: Params, train_seconds: float | None = None) -> Outcome:
+        """One run on one thread."""
+        with tempfile.TemporaryDirectory() as folder:
+            bounds = Limits(train_seconds=train_seconds)
+            one = Assignment(
+                "speed", 0, 1, params, self.workload, folder, self.data, fixed, limits=bounds
+            )
+            return run(Context(one))
+
+    def metrics(
+        self, params: Params, fixed: Params, train_seconds: float | None
+    ) -> dict[str, float]:
+        """Metrics of a run that must not fail."""
+        outcome = self.attempt(params, fixed, train_seconds)
+        if outcome.failure:
+            raise SystemExit(
+                f"{self.workload} {dict(params)}: {outcome.message}\n{outcome.details.get('traceback')}"
+            )
+        return dict(outcome.metrics)
+
+    def ours(self, params: Params) -> Timed:
+        """Seconds of the workload under a configuration."""
+        return lambda: self.seconds(self.metrics(params, self.fixed, self.train_seconds))
+
+    def reached(self, params: Params) -> float:
+        """Test accuracy of the workload under a configuration, trained on all of the training data."""
+        whole = {"validation": 0.0, "max_epochs": self.epochs, "evaluate_updates": 10**9}
+        return self.metrics(params, whole, None)["accuracy"]
+
+    def space(self) -> Space:
+        """The knobs as this hardware has them."""
+        known = WORKLOADS.get(self.workload).space(detect()).parameters
+        taken = [known[name].to_dict() for name in self.knobs if name in known]
+        for one in taken:  # a parent that is not tuned has its default
+            one["when"] = {
+                name: values
+                for name, values in (one.get("when") or {}).items()
+                if name in self.knobs
+            }
+        return Space(*map(parameter_from_dict, taken))
+
+
+_UPDATES_ARE_TIMED = {
+    "validation": 0.01,
+    "test": False,
+    "max_epochs": 1000,
+    "checkpoint_seconds": 1e9,
+}
+
+
+def _updates(count: int) -> dict[str, Any]:
+    """Two windows of so many updates: the last report tells of the second, which is warm."""
+    return {**_UPDATES_ARE_TIMED, "evaluate_updates": count, "max_updates": 2 * count}
+
+
+def vgg(updates: int, root: Path | None) -> Contest:
+    section = section_of("image_classification", root) or {"train": 1500, "test": 500}
+
+    def accuracy(epochs: int) -> float:
+        found = image_data.load(section)
+        parts = [
+            (scaled(torch.from_numpy(p.pixels)), torch.from_numpy(p.labels))
+            for p in (found.train, found.test)
+        ]
+        return plain_loops.accuracy(plain_loops.PlainVgg, (parts[0], parts[1]), epochs)
+
+    def plain() -> float:
+        x, y = torch.rand(640, 3, 32, 32), torch.randint(10, (640,))
+        return plain_loops.seconds_per_update(plain_loops.PlainVgg, x, y, updates)
+
+    knobs = ("precision", "memory_format", "matmul_precision", "optimizer_implementation")
+    return Contest(
+        "VGG-style network, 64 images a batch", "seconds an update", "image_classification", plain, knobs,
+        lambda metrics: metrics["seconds_per_update"], section, _updates(updates),
+        accuracy=accuracy, epochs=4,
+    )  # fmt: skip
+
+
+def gru(updates: int, root: Path | None) -> Contest:
+    real = section_of("sentiment", root)
+    section = real or {"train": 4000, "test": 1000}
+
+    def words() -> list[tuple[torch.Tensor, torch.Tensor]]:
+        corpus, parts = review_data.load(section), []
+        for part in (corpus.train, corpus.test):
+            rows = torch.arange(len(part)).numpy()
+            parts.append(
+                (torch.from_numpy(part.padded(rows, 150, 30_000)), torch.from_numpy(part.labels))
+            )
+        return parts
+
+    def plain() -> float:
+        return plain_loops.seconds_per_update(plain_loops.PlainGru, *words()[0], updates)
+
+    def accuracy(epochs: int) -> float:
+        train, test = words()
+        return plain_loops.accuracy(plain_loops.PlainGru, (train, test), epochs)
+
+    knobs = ("precision", "matmul_precision", "kernel", "layout", "optimizer_implementation")
+    return Contest(
+        "GRU, 64 reviews of 150 words a batch", "seconds an update", "sentiment", plain,
+        (*knobs, "batching") if real else knobs,  # generated reviews are short: bucketing would be no match
+        lambda metrics: metrics["seconds_per_update"], section, _updates(updates),
+        accuracy=accuracy, epochs=2,
+    )  # fmt: skip
+
+
+def features(updates: int, root: Path | None) -> Contest:
+    def plain() -> float:
+        model = ResNet50().eval()
+        model.load_state_dict(build(0).state_dict())
+        x = torch.cat(list(pictures.blocks({}, images, images, 224)))
+        return plain_loops.features_seconds(model, x, 32)
+
+    images = 32 if updates > 8 else 16
+    fixed = {"images": images, "passes": 1, "transfer": False}
+    return Contest(
+        "ResNet-50 features, 3x224x224", "seconds for 1,000 images", "feature_extraction", plain,
+        ("precision", "memory_format", "fold_batch_norm", "quantization", "matmul_precision", "batch_size"),
+        lambda metrics: metrics["seconds_per_1000_images"], {}, fixed, constraints=("cosine >= 0.999",),
+    )  # fmt: skip
+
+
+def graph(updates: int, root: Path | None) -> Contest:
+    section = section_of("graph_embedding", root) or {"families": 1200}
+    loaded = graph_data.load(section)
+    edges, sizes = torch.from_numpy(loaded.train), (len(loaded.entities), len(loaded.relations))
+    fixed = {
+        "evaluate_epochs": 1000,
+        "max_epochs": 1000,
+        "evaluate_edges": 10,
+        "test": False,
+        "regularization": 0.0,
+    }
+    return Contest(
+        f"ComplEx of 400 numbers, 1,000 negatives, {sizes[0]} entities, {len(edges)} edges", "seconds an edge",
+        "graph_embedding", lambda: plain_loops.dense_complex_seconds(edges, sizes, updates),
+        ("precision", "matmul_precision", "optimizer_state", "partitions"),
+        lambda metrics: 1 / metrics["edges_per_second"], section, fixed, train_seconds=0.1 * updates,
+        default_bound=SLOWEST_GRAPH, best_bound=SLOWEST_GRAPH,
+    )  # fmt: skip
+
+
+CONTESTS = {"vgg": vgg, "gru": gru, "features": features, "graph": graph}
+
+
+def section_of(workload: str, root: Path | None) -> dict[str, Any]:
+    """The `data` section of a workload's real data under a folder; empty where there are none."""
+    name, folder = REAL[workload]
+    return {"name": name, "dir": str(root / folder)} if root and (root / folder).exists() else {}

@@ -1,0 +1,166 @@
+"""A controller is killed with -9 at every named point of a sweep, and the next one takes it up."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import faults
+import pytest
+import soak
+from objectives import make_spec, quick
+
+from automl import sweeps
+from automl.core.events import Noted
+from automl.core.trial import TrialState
+from automl.dispatch.inline import InlineDispatcher
+from automl.ledger import Ledger
+from workers.protocol import Assignment, Event, Outcome, Report, Started
+
+
+def test_a_controller_dies_at_every_point_and_nothing_is_lost_or_counted_twice(
+    tmp_path: Path,
+) -> None:
+    count = soak.soak_controllers(len(faults.POINTS), seed=1, folder=tmp_path)
+    assert count.problems == []
+    assert dict(count.kills) == dict.fromkeys(faults.POINTS, 1)
+    assert (count.lost, count.doubled, count.ended) == (0, 0, count.sweeps)
+    assert count.acknowledged > 50
+
+
+def test_the_count_sees_what_was_lost(tmp_path: Path) -> None:
+    """The checker itself: a ledger that forgot something, or has it twice, is told."""
+    ledger = Ledger.open(tmp_path, create=True)
+    name = ledger.create_sweep(soak.make_spec("x", 3))
+    soak.launch(str(tmp_path), name, "", 0, None).join()
+    file = tmp_path / "x.acknowledged"
+    honest = file.read_text()
+
+    def problems(acknowledged: str = honest, mark: str = "") -> tuple[int, int]:
+        file.write_text(acknowledged)
+        marks = ledger.folder(name) / "marks"
+        before = marks.read_text()
+        marks.write_text(before + mark)
+        count = soak.Count("controllers")
+        count.finish(ledger, name, 3)
+        marks.write_text(before)
+        return count.lost, count.doubled
+
+    assert problems() == (0, 0)
+    assert problems(honest + honest.splitlines()[-1].replace("[2,", "[3,", 1) + "\n") == (1, 0)
+    assert problems(honest.replace("completed", "stopped"))[0] == 3
+    assert problems(mark="0 1 7\n") == (0, 1)
+    assert problems(mark="0 2 7\n") == (1, 0)
+
+
+def test_clocks_that_jump_an_hour_end_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The wall clock, as every part of this process reads it, jumps to and fro in the middle of each trial."""
+    real, jump = time.time, [0.0]
+    monkeypatch.setattr(time, "time", lambda: real() + jump[0])
+    hours: Iterator[float] = iter([3600.0, -3600.0, 0.0, -7200.0, 86400.0] * 9)
+
+    def objective(trial: Any) -> dict[str, float]:
+        for step in range(3):
+            jump[0] = next(hours)
+            assert trial.report(step=step, loss=1.0)
+        return {"loss": 1.0}
+
+    ledger = Ledger.open(tmp_path, create=True)
+    spec = make_spec(trials=5)
+    ledger.create_sweep(spec)
+    snapshot = sweeps.run(spec, ledger=ledger, objective=objective, dispatcher="inline")
+    assert [(trial.state, trial.attempts) for trial in snapshot.trials] == [
+        (TrialState.COMPLETED, 1)
+    ] * 5
+    assert 0 < snapshot.seconds < 600
+    assert all(
+        0 <= trial.seconds < 600 and 0 <= trial.reports[0].seconds < 600
+        for trial in snapshot.trials
+    )
+    assert ledger.snapshot("test").state == "finished"
+
+
+class Stuttering(InlineDispatcher):
+    """Every report comes twice and some out of order; those of earlier attempts come late; the first worker dies."""
+
+    def _run(self, assignment: Assignment, send: Callable[[Event], None]) -> Outcome:
+        held: list[Report] = []
+
+        def stutter(event: Event) -> None:
+            assert isinstance(event, Report)
+            late = Report(event.trial, event.attempt - 1, 7, event.step, {"loss": -99.0}, 0.0)
+            held.append(event)
+            if len(held) == 3:
+                for each in (held[2], held[0], held[0], late, held[1], held[2]):
+                    send(each)
+            send(Started(assignment.trial, assignment.attempt - 1, "ghost"))
+
+        outcome = super()._run(assignment, stutter)
+        send(Outcome(assignment.trial, assignment.attempt - 1, outcome.ending, {"loss": -99.0}))
+        return outcome
+
+    def poll(self, handle: Callable[[Event], None], timeout: float) -> int:
+        def twice(event: Event) -> None:
+            handle(event)
+            if isinstance(event, Outcome):
+                handle(event)
+
+        return super().poll(twice, timeout)
+
+
+def test_events_that_come_twice_late_or_out_of_order_change_nothing(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path, create=True)
+    for name, kind in (("plain", InlineDispatcher), ("stutter", Stuttering)):
+        spec = make_spec(name, trials=4)
+        ledger.create_sweep(spec)
+        sweeps.conduct(spec, ledger, kind, lambda kind=kind: kind(1, quick))
+    plain, stutter = ledger.trials("plain"), ledger.trials("stutter")
+    assert [t.params for t in stutter] == [t.params for t in plain]
+    for one, other in zip(plain, stutter, strict=True):
+        assert [(p.step, p.attempt, p.sequence, p.metrics) for p in other.reports] == [
+            (p.step, p.attempt, p.sequence, p.metrics) for p in one.reports
+        ]
+        assert (other.state, other.attempts, other.metrics["loss"]) == (
+            one.state,
+            1,
+            one.metrics["loss"],
+        )
+    assert len(list(ledger.events("stutter"))) == len(list(ledger.events("plain")))
+    assert not [
+        event
+        for event in ledger.events("stutter")
+        if isinstance(event, Noted) and event.kind != "end"
+    ]
+
+
+def test_an_interrupted_controller_lets_the_next_one_suggest_the_same(tmp_path: Path) -> None:
+    """Killed twice, a sweep proposes what one that was never killed proposes (the same seed and history)."""
+    ledger = Ledger.open(tmp_path, create=True)
+    for name in ("whole", "killed"):
+        ledger.create_sweep(make_spec(name, trials=6, suggester="sobol"))
+    sweeps.run(ledger.spec("whole"), ledger=ledger, objective=quick, dispatcher="inline")
+    for skip in (2, 1):
+        child = soak.launch(str(tmp_path), "killed", "ended", skip, None)
+        child.join()
+        assert child.exitcode == -signal.SIGKILL
+    sweeps.run(
+        ledger.spec("killed"), ledger=ledger, objective=quick, dispatcher="inline", resume=True
+    )
+    assert [t.params for t in ledger.trials("killed")] == [t.params for t in ledger.trials("whole")]
+    assert max(trial.attempts for trial in ledger.trials("killed")) >= 2
+
+
+def test_what_a_killed_controller_was_writing_is_whole_or_absent(tmp_path: Path) -> None:
+    """Killed while a report is being written to a file, it leaves no half of one."""
+    ledger = Ledger.open(tmp_path, create=True)
+    name = ledger.create_sweep(soak.make_spec("x", 2))
+    child = soak.launch(str(tmp_path), name, "exporting", 0, None)
+    child.join()
+    assert child.exitcode == -signal.SIGKILL
+    assert not (tmp_path / "x.html").exists()
+    assert ledger.snapshot(name).state == "finished"

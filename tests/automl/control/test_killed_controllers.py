@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from objectives import make_spec, marked, patient, stubborn
+from processes import begin
+
+from automl.core.trial import Trial, TrialState
+from automl.errors import StoreError
+from automl.ledger import Ledger
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it took too long"
+        time.sleep(0.005)
+
+
+def finished(ledger: Ledger) -> dict[int, str]:
+    return {trial.number: repr(trial) for trial in ledger.trials("test") if trial.state.finished}
+
+
+def running(ledger: Ledger) -> list[Trial]:
+    return [trial for trial in ledger.trials("test") if trial.state is TrialState.RUNNING]
+
+
+def test_a_controller_killed_again_and_again_loses_and_repeats_nothing(tmp_path: Path) -> None:
+    spec = make_spec(trials=14)
+    ledger = Ledger.open(tmp_path, create=True)
+    ledger.create_sweep(spec)
+    kept: dict[int, str] = {}
+    for delay in (
+        0.0,
+        0.013,
+        0.06,
+        0.11,
+        0.19,
+        0.26,
+    ):  # a trial takes 0.2 s: every part of one is hit
+        child = begin(tmp_path, spec, marked)
+        wait_until(lambda: bool(running(ledger)))
+        time.sleep(delay)
+        os.kill(child.pid or 0, signal.SIGKILL)
+        child.join()
+        assert ledger.snapshot("test").state == "interrupted"
+        now = finished(ledger)
+        assert kept.items() <= now.items()
+        kept = now
+    last = begin(tmp_path, spec, marked)
+    last.join()
+    assert last.exitcode == 0
+
+    trials = ledger.trials("test")
+    assert kept.items() <= finished(ledger).items()
+    assert [trial.number for trial in trials] == list(range(14))
+    assert {trial.state for trial in trials} == {TrialState.COMPLETED}
+    assert all(
+        len({(p.attempt, p.sequence) for p in trial.reports}) == len(trial.reports)
+        for trial in trials
+    )
+    assert all([p.step for p in trial.reports] == [0, 1, 2, 3] for trial in trials)
+
+    marks = [line.split() for line in (ledger.folder("test") / "marks").read_text().splitlines()]
+    begun = [(int(trial), int(attempt)) for what, trial, attempt in marks if what == "begin"]
+    assert len(set(begun)) == len(begun), "no attempt runs twice"
+    for trial in trials:
+        ran = [attempt for number, attempt in begun if number == trial.number]
+        assert trial.attempts >= max(ran)
+        assert max(ran) == trial.attempts, "nothing runs after the attempt that counted"
+    assert sum(trial.attempts for trial in trials) <= 14 + 6
+
+
+def test_a_second_controller_names_the_first(tmp_path: Path) -> None:
+    spec = make_spec(trials=1)
+    ledger = Ledger.open(tmp_path, create=True)
+    ledger.create_sweep(spec)
+    child = begin(tmp_path, spec, stubborn)
+    try:
+        wait_until(lambda: bool(running(ledger)))
+        with pytest.raises(
+            StoreError, match=f"held by process {child.pid} on {os.uname().nodename}"
+        ):
+            ledger.acquire("test")
+        snapshot = ledger.snapshot("test")
+        assert (snapshot.state, snapshot.num_slots, snapshot.busy_slots) == ("running", 1, 1)
+    finally:
+        child.kill()
+        child.join()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_interrupts_what_runs_and_it_can_be_resumed(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    spec = make_spec(trials=3)
+    ledger = Ledger.open(tmp_path, create=True)
+    ledger.create_sweep(spec)
+    child = begin(tmp_path, spec, patient)
+    wait_until(lambda: any(trial.reports for trial in running(ledger)))
+    os.kill(child.pid or 0, number)
+    child.join(30)
+    assert child.exitcode == 130
+    snapshot = ledger.snapshot("test")
+    assert snapshot.state == "interrupted"
+    assert [trial.state for trial in snapshot.trials] == [TrialState.INTERRUPTED]
+    assert snapshot.trials[0].seconds > 0
+
+    again = begin(tmp_path, spec, marked)
+    again.join()
+    assert again.exitcode == 0
+    assert [(trial.state, trial.attempts) for trial in ledger.trials("test")] == [
+        (TrialState.COMPLETED, 2),
+        (TrialState.COMPLETED, 1),
+        (TrialState.COMPLETED, 1),
+    ]
+
+
+def test_a_second_signal_ends_a_trial_that_does_not_listen(tmp_path: Path) -> None:
+    spec = make_spec(trials=3)
+    ledger = Ledger.open(tmp_path, create=True)
+    ledger.create_sweep(spec)
+    child = begin(tmp_path, spec, stubborn)
+    wait_until(lambda: bool(running(ledger)))
+    begun = time.monotonic()
+    while child.is_alive() and time.monotonic() - begun < 40:  # two that come at once count as one
+        os.kill(child.pid or 0, signal.SIGINT)
+        child.join(0.5)
+    assert child.exitcode == 130  # it would have taken a minute otherwise
+    assert [trial.state for trial in ledger.trials("test")] == [TrialState.INTERRUPTED]

@@ -1,0 +1,69 @@
+"""A real model that is paused and promoted again and again ends like one that was left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from automl import sweeps
+from automl.core.goals import parse_goals
+from automl.core.snapshot import Snapshot
+from automl.core.spec import Budget, SweepSpec
+from automl.core.trial import Trial, TrialState
+from automl.ledger import Ledger
+from automl.stopping import STOPPERS
+from automl.stopping.base import Decision, Stopper
+from search_spaces import Float, Space
+from workers.workloads import WORKLOADS
+
+
+class Restless(Stopper):
+    """Pauses every trial after each of its first three reports, and takes up the one that has waited longest."""
+
+    name = "restless"
+
+    def decide(self, trial: Trial, trials: Sequence[Trial]) -> Decision:
+        return Decision("pause", "others first") if trial.attempts <= 3 else Decision("continue")
+
+    def resume(self, trials: Sequence[Trial], *, last: bool = False) -> tuple[int, str] | None:
+        paused = [trial for trial in trials if trial.state is TrialState.PAUSED]
+        return (
+            (min(paused, key=lambda trial: trial.attempts).number, "its turn")
+            if paused and last
+            else None
+        )
+
+
+def run(folder: Path) -> Snapshot:
+    kind = WORKLOADS.get("graph_embedding")
+    spec = SweepSpec(
+        "pauses",
+        Space(Float("learning_rate", 0.01, 0.3, log=True)),
+        parse_goals("maximize mrr"),
+        workload=kind.name,
+        data=kind.smallest["data"],
+        fixed={**kind.smallest["fixed"], "max_epochs": 5},
+        budget=Budget(trials=3),
+        suggester="random",
+        workers=1,
+    )
+    ledger = Ledger.open(folder, create=True)
+    ledger.create_sweep(spec)
+    return sweeps.run(spec, ledger=ledger, dispatcher="inline")
+
+
+def test_paused_trials_end_with_the_metrics_of_uninterrupted_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = run(tmp_path / "whole")
+    monkeypatch.setattr(STOPPERS, "get", lambda name: Restless)
+    parts = run(tmp_path / "parts")
+    assert [trial.state for trial in parts.trials] == [TrialState.COMPLETED] * 3
+    assert max(trial.attempts for trial in parts.trials[1:]) > 1
+    for one, other in zip(whole.trials, parts.trials, strict=True):
+        same = [key for key in one.metrics if "second" not in key and "bytes" not in key]
+        assert "mrr" in same
+        assert {key: one.metrics[key] for key in same} == {key: other.metrics[key] for key in same}
+        assert [p.step for p in one.reports] == [p.step for p in other.reports]

@@ -1,0 +1,107 @@
+"""A real Ray cluster of several nodes on this machine, which are lost one after the other while sweeps run on them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from objectives import quick
+
+from automl import sweeps
+from automl.ledger import Ledger
+
+SCRIPT = """
+import sys, time
+import ray
+from ray.cluster_utils import Cluster
+from automl import sweeps
+from automl.dispatch import head, pool, ray as dispatch
+from automl.dispatch.ray.session import environment
+from automl.errors import AutomlError
+from automl.ledger import Ledger
+from objectives import make_spec
+
+pool.START_SECONDS, dispatch.LOOK_SECONDS, dispatch.LOST_SECONDS, head.HEAD_SECONDS = 2.0, 0.5, 5.0, 3.0
+
+def slow(trial):
+    for step in range(15):
+        time.sleep(0.1)
+        trial.report(step=step, loss=trial.params["lr"])
+    return {"loss": trial.params["lr"]}
+
+def sweep(name, workers, lose):
+    lost = []
+
+    def watch(snapshot):
+        if sum(bool(trial.reports) for trial in snapshot.trials if trial.state == "running") == workers and not lost:
+            lost.append(True)
+            lose()
+
+    spec = make_spec(name, trials=5, workers=workers)
+    ledger.create_sweep(spec)
+    try:
+        print(sweeps.run(spec, ledger=ledger, objective=slow, on_change=watch).state)
+    except AutomlError as error:
+        print(error)
+
+def lose_head():
+    cluster.head_node.kill_gcs_server(check_alive=False)
+    cluster.head_node.kill_raylet(check_alive=False)
+
+with environment():
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
+    ray.init(address=cluster.address, log_to_driver=False, configure_logging=False)
+    ledger = Ledger.open(sys.argv[1], create=True)
+    sweep("one", 2, lambda: cluster.remove_node(nodes[1], allow_graceful=False))
+    sweep("all", 1, lambda: cluster.remove_node(nodes[0], allow_graceful=False))
+    cluster.add_node(num_cpus=1)
+    sweep("head", 1, lose_head)
+    ledger.close()
+"""
+
+
+@pytest.mark.timeout(300)
+def test_a_sweep_goes_on_without_a_lost_node_and_ends_with_the_cause_without_any_or_without_the_head(
+    tmp_path: Path,
+) -> None:
+    here = Path(__file__).parents[1]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(here), str(here.parents[1])])}
+    command = [sys.executable, "-c", SCRIPT, str(tmp_path)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment, check=False, timeout=280
+    )
+    assert done.returncode == 0, done.stderr
+    one, none, headless = done.stdout.splitlines()[-3:]
+    ledger = Ledger.open(tmp_path)
+    trials = ledger.trials("one")
+    assert one == "finished"
+    assert [str(trial.state) for trial in trials] == ["completed"] * 5, [
+        trial.message for trial in trials
+    ]
+    assert max(trial.attempts for trial in trials) == 2, (
+        "the trial of the lost node was tried again, once"
+    )
+    assert all([point.step for point in trial.reports] == list(range(15)) for trial in trials)
+
+    assert none.startswith("for 5 s no worker could be started in place of those that were lost")
+    assert headless.startswith("the head of the Ray cluster")
+    assert "resume the sweep when the cluster is back" in headless
+    for name in ("all", "head"):
+        assert ledger.snapshot(name).state == "failed"
+        assert {str(trial.state) for trial in ledger.trials(name)} <= {
+            "waiting",
+            "interrupted",
+            "completed",
+        }
+    after = sweeps.run(
+        ledger.spec("head"), ledger=ledger, objective=quick, dispatcher="inline", resume=True
+    )
+    assert (after.state, [str(trial.state) for trial in after.trials]) == (
+        "finished",
+        ["completed"] * 5,
+    )
+    ledger.close()

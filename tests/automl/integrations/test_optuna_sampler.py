@@ -1,0 +1,119 @@
+"""Our suggester as an Optuna sampler."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import optuna
+import pytest
+
+import automl
+from automl.integrations.optuna_sampler import learn_shape
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    yield
+    optuna.logging.set_verbosity(before)
+
+
+def tree(trial: optuna.Trial) -> float:
+    optimizer = trial.suggest_categorical("optimizer", ["sgd", None])
+    loss = (math.log10(trial.suggest_float("learning rate!", 1e-5, 1.0, log=True)) + 2) ** 2
+    if optimizer == "sgd":
+        loss += (trial.suggest_float("momentum", 0.0, 0.95, step=0.05) - 0.6) ** 2
+        if trial.suggest_categorical("nesterov", [True, False]):
+            loss += 0.1 * trial.suggest_int("variant", 2, 20, step=3)
+        return loss
+    return loss + 1 + abs(trial.suggest_int("depth", 1, 8) - 3)
+
+
+def study_of(objective: object, num_trials: int, seed: int = 0, **options: object) -> optuna.Study:
+    study = optuna.create_study(sampler=automl.BayesSampler(seed=seed), **options)  # type: ignore[arg-type]
+    study.optimize(objective, n_trials=num_trials, catch=(RuntimeError,))  # type: ignore[arg-type]
+    return study
+
+
+def test_finds_the_branch_and_its_values() -> None:
+    study = study_of(tree, 40)
+    assert study.best_value < 0.3, study.best_params
+    assert study.best_params["optimizer"] == "sgd"
+
+
+def test_learns_conditions_from_trials() -> None:
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    study.optimize(tree, n_trials=30)
+    shape = learn_shape(study.trials)
+    assert shape is not None
+    when = {n: set(shape.space.parameters[own].when) for n, own in shape.own.items()}
+    assert when["momentum"] == {shape.own["optimizer"]}
+    assert when["variant"] == {shape.own["nesterov"]}
+    assert when["learning rate!"] == set()
+    for trial in study.trials:
+        assert shape.outward(shape.inward(trial.params)) == pytest.approx(trial.params)
+
+
+def test_same_seed_same_trials() -> None:
+    first, second, other = (study_of(tree, 14, seed) for seed in (1, 1, 2))
+    assert [t.params for t in first.trials] == [t.params for t in second.trials]
+    assert [t.params for t in first.trials] != [t.params for t in other.trials]
+
+
+def test_maximize_failures_and_pruning() -> None:
+    def objective(trial: optuna.Trial) -> float:
+        x = trial.suggest_float("x", 0.0, 1.0)
+        if x > 0.7:
+            raise RuntimeError("out of memory")
+        trial.report(x, 1)
+        if x < 0.2:
+            raise optuna.TrialPruned
+        return 1 - (x - 0.55) ** 2
+
+    study = study_of(objective, 25, direction="maximize")
+    assert study.best_value > 0.999
+    late = study.trials[10:]
+    assert sum(t.state == optuna.trial.TrialState.FAIL for t in late) <= len(late) // 2
+
+
+def test_constraints_are_heeded() -> None:
+    def objective(trial: optuna.Trial) -> float:
+        x = trial.suggest_float("x", 0.0, 1.0)
+        trial.set_constraint("too large", x - 0.5)
+        return -x
+
+    study = optuna.create_study(sampler=automl.BayesSampler(seed=0, suggester="tpe"))
+    study.optimize(objective, n_trials=50)
+    late = [trial.params["x"] for trial in study.trials[20:]]
+    assert sum(x <= 0.5 for x in late) > 15
+    assert max(x for x in late if x <= 0.5) > 0.4
+
+
+def test_moving_ranges_and_one_point_are_left_to_chance() -> None:
+    def objective(trial: optuna.Trial) -> float:
+        high = trial.suggest_int("high", 1, 3)
+        return trial.suggest_float("x", 0.0, float(high)) + trial.suggest_int("fixed", 4, 4)
+
+    study = study_of(objective, 10)
+    shape = learn_shape(study.trials)
+    assert shape is not None
+    assert set(shape.distributions) == {"high"}
+
+
+def test_asked_several_times_before_told() -> None:
+    study = optuna.create_study(sampler=automl.BayesSampler(seed=0))
+    study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=6)
+    asked = [study.ask() for _ in range(3)]
+    values = [trial.suggest_float("x", 0, 1) for trial in asked]
+    assert len(set(values)) == 3
+
+
+def test_two_goals() -> None:
+    def objective(trial: optuna.Trial) -> tuple[float, float]:
+        x = trial.suggest_float("x", 0.0, 1.0)
+        return x, (1 - x) ** 2
+
+    study = study_of(objective, 12, directions=["minimize", "minimize"])
+    assert len(study.best_trials) >= 4

@@ -1,0 +1,282 @@
+"""A sweep seen through Optuna, Ax and TensorBoard, and trials from elsewhere as prior knowledge."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+from click.testing import CliRunner
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "report"))  # report_sweeps.py
+
+from report_sweeps import SPACE, write_sweep
+
+import automl
+from automl.cli import cli
+from automl.core.goals import Goal
+from automl.core.trial import TrialState
+from automl.errors import UsageError
+from automl.integrations.optuna_storage import LedgerStorage, ReadOnlyError
+from automl.ledger import Ledger
+from automl.sweeps import load
+from automl.workflows import import_trials as prior
+from search_spaces import Float, Space
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return write_sweep(tmp_path_factory.mktemp("runs"), 30, constraints=["size <= 2000"])
+
+
+def test_optuna_reads_a_sweep(runs: str) -> None:
+    storage = LedgerStorage(runs)
+    study = optuna.load_study(study_name="toy", storage=storage)
+    result = load("toy", runs)
+    assert study.best_trial.number == result.best.number  # type: ignore[union-attr]
+    states = [trial.state.name for trial in study.trials]
+    failed = [trial.number for trial in result.trials if trial.state is TrialState.FAILED]
+    assert [number for number, state in enumerate(states) if state == "FAIL"] == failed
+    assert study.trials[0].params == dict(result.trials[0].params)
+    assert len(study.trials[0].intermediate_values) == 6
+    assert set(study.trials_dataframe()["params_optimizer"].dropna()) == {"sgd", "adam"}
+    storage.close()
+
+
+def test_optunas_figures_draw_a_sweep(runs: str) -> None:
+    storage = LedgerStorage(runs)
+    study = optuna.load_study(study_name="toy", storage=storage)
+    plots = optuna.visualization
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        draws: list[Any] = [
+            plots.plot_optimization_history,
+            plots.plot_slice,
+            plots.plot_intermediate_values,
+        ]
+        for draw in [*draws, plots.plot_parallel_coordinate, plots.plot_timeline, plots.plot_edf]:
+            assert draw(study).data, draw
+    storage.close()
+
+
+def test_optuna_dashboard_serves_a_sweep(runs: str) -> None:
+    from wsgiref.util import setup_testing_defaults
+
+    from optuna_dashboard import wsgi
+
+    application, answer = wsgi(LedgerStorage(runs)), {}
+    for path in ("/api/studies", "/api/studies/0"):
+        environment: dict[str, Any] = {"PATH_INFO": path, "QUERY_STRING": "after=0"}
+        setup_testing_defaults(environment)
+        body = b"".join(
+            application(environment, lambda status, headers, *_: answer.update(status=status))
+        )
+        assert answer["status"].startswith("200"), body
+    assert b"learning" not in body
+    assert b'"lr"' in body
+
+
+def test_optuna_changes_nothing(runs: str) -> None:
+    study = optuna.load_study(study_name="toy", storage=LedgerStorage(runs))
+    before = len(study.trials)
+    with pytest.raises(ReadOnlyError):
+        study.optimize(lambda trial: 0.0, n_trials=1)
+    with pytest.raises(KeyError):
+        optuna.load_study(study_name="absent", storage=LedgerStorage(runs))
+    assert len(study.trials) == before
+
+
+def test_ax_knows_the_trials(runs: str) -> None:
+    from automl.integrations.ax_view import experiment
+
+    result = load("toy", runs)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        client = experiment(result)
+        frame = client.summarize()
+        params, _, _, arm = client.get_best_parameterization(use_model_predictions=False)
+    assert len(frame) == len(result.trials)
+    best = result.best
+    assert best is not None
+    assert arm == f"trial_{best.number}"
+    assert params["lr"] == pytest.approx(best.params["lr"])
+
+
+def test_ax_draws_two_parameters_together_in_the_report(tmp_path: Path) -> None:
+    space = Space(Float("a", 0.0, 1.0), Float("b", 0.0, 1.0))
+    options: dict[str, Any] = {
+        "suggester": "sobol",
+        "dispatcher": "inline",
+        "store": str(tmp_path),
+        "name": "two",
+    }
+    automl.sweep(
+        lambda t: {"loss": (t.params["a"] - t.params["b"]) ** 2},
+        space,
+        "minimize loss",
+        trials=8,
+        **options,
+    )
+    file = tmp_path / "two.html"
+    done = CliRunner().invoke(
+        cli, ["report", "two", "--store", str(tmp_path), "-o", str(file), "--ax"]
+    )
+    assert done.exit_code == 0, done.output
+    page = file.read_text()
+    figures = [json.loads(found) for found in re.findall(r'id="ax-\d+-spec">(.*?)</script>', page)]
+    assert any(trace["type"] == "contour" for figure in figures for trace in figure["data"])
+
+
+def test_tensorboard_has_every_curve(runs: str, tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    done = CliRunner().invoke(
+        cli, ["publish", "toy", "tensorboard", "--store", runs, "--to", str(tmp_path / "logs")]
+    )
+    assert done.exit_code == 0, done.output
+    folders = sorted((tmp_path / "logs").iterdir())
+    assert len(folders) == 30
+    read = EventAccumulator(str(tmp_path / "logs" / "trial-0"))
+    read.Reload()
+    assert [event.step for event in read.Scalars("loss")] == [10, 20, 30, 40, 50, 60]
+    assert "_hparams_/session_start_info" in read.Tags()["tensors"] or read.summary_metadata
+    trial = load("toy", runs).trials[0]
+    assert read.Scalars("memory_bytes/peak")[0].value == pytest.approx(trial.peak_memory_bytes)
+    assert read.Scalars("memory_bytes/head")[0].step == 60
+    again = CliRunner().invoke(
+        cli, ["publish", "toy", "tensorboard", "--store", runs, "--to", str(tmp_path / "logs")]
+    )
+    assert (again.exit_code, "is not empty" in again.output) == (2, True)
+
+
+def traced(trial: Any) -> dict[str, float]:
+    import torch
+
+    with trial.profile(num_steps=1) as step_ended:
+        for _ in range(4):
+            total = float(torch.ones(8, 8).exp().sum())
+            step_ended()
+    return {"loss": total}
+
+
+def test_tensorboard_gets_the_profilers_traces(tmp_path: Path) -> None:
+    space = Space(Float("lr", 0.0, 1.0, default=0.5))
+    options: dict[str, Any] = {
+        "suggester": "random",
+        "dispatcher": "inline",
+        "store": str(tmp_path / "runs"),
+    }
+    automl.sweep(traced, space, "minimize loss", trials=2, name="traced", **options)
+    to = ["--store", str(tmp_path / "runs"), "--to", str(tmp_path / "logs")]
+    done = CliRunner().invoke(cli, ["publish", "traced", "tensorboard", *to])
+    assert done.exit_code == 0, done.output
+    for number in range(2):
+        trace = json.loads(
+            (tmp_path / "logs" / f"trial-{number}" / "rank-0.pt.trace.json").read_text()
+        )
+        assert any(event.get("name") == "aten::exp" for event in trace["traceEvents"])
+
+
+def test_mlflow_has_every_trial(runs: str, tmp_path: Path) -> None:
+    pytest.importorskip("mlflow")
+    from mlflow.tracking import MlflowClient
+
+    address = f"sqlite:///{tmp_path}/mlflow.db"
+    done = CliRunner().invoke(cli, ["publish", "toy", "mlflow", "--store", runs, "--to", address])
+    assert done.exit_code == 0, done.output
+    client = MlflowClient(tracking_uri=address)
+    experiment = client.get_experiment_by_name("automl")
+    found = {
+        run.info.run_name: run
+        for run in client.search_runs([experiment.experiment_id], max_results=100)
+    }
+    trials = load("toy", runs).trials
+    assert set(found) == {"toy", *(f"trial {trial.number}" for trial in trials)}
+    first = found["trial 0"]
+    assert first.data.params["optimizer"] == trials[0].params["optimizer"]
+    assert first.data.metrics["loss"] == pytest.approx(trials[0].metrics["loss"])
+    assert [m.step for m in client.get_metric_history(first.info.run_id, "loss")][:2] == [10, 20]
+    failed = next(trial for trial in trials if trial.failure)
+    assert found[f"trial {failed.number}"].info.status == "FAILED"
+    wrong = CliRunner().invoke(
+        cli, ["publish", "toy", "mlflow", "--store", runs, "--to", "nonsense://x"]
+    )
+    assert (wrong.exit_code, "nonsense" in wrong.output) == (2, True)
+
+
+CSV = """\
+lr,batch_size,optimizer,momentum,layout,loss,note
+0.001,64,adam,,separate,0.5,good
+0.01,32,sgd,0.9,separate,0.7,
+5.0,32,adam,,separate,0.7,too fast
+0.001,16,adam,,separate,,unfinished
+"""
+
+
+def test_csv_is_prior_knowledge(tmp_path: Path) -> None:
+    (tmp_path / "old.csv").write_text(CSV)
+    found = prior.read(str(tmp_path / "old.csv"), SPACE, [Goal("loss")])
+    assert [trial.metrics["loss"] for trial in found.trials] == [0.5, 0.7]
+    assert found.trials[1].params == {
+        "lr": 0.01, "batch_size": 32, "optimizer": "sgd", "momentum": 0.9, "layout": "separate"
+    }  # fmt: skip
+    assert found.left_out == {"outside of the space": 1, "without loss": 1}
+    (tmp_path / "bad.csv").write_text("lr,loss\nfast,1\n")
+    with pytest.raises(UsageError, match="line 2: lr must be a number, got 'fast'"):
+        prior.read(str(tmp_path / "bad.csv"), SPACE, [Goal("loss")])
+
+
+def test_an_optuna_study_and_a_sweep_are_prior_knowledge(runs: str, tmp_path: Path) -> None:
+    study = optuna.create_study(storage=f"sqlite:///{tmp_path}/old.db", study_name="old")
+    study.enqueue_trial({"lr": 0.01})
+    study.optimize(lambda trial: math.log(trial.suggest_float("lr", 1e-5, 1e-1)), n_trials=2)
+    found = prior.read(f"optuna:sqlite:///{tmp_path}/old.db#old", SPACE, [Goal("loss")])
+    assert len(found.trials) == 2
+    assert found.trials[0].params == {**SPACE.default(), "lr": 0.01}  # type: ignore[dict-item]
+    ledger = Ledger.open(runs, readonly=True)
+    assert len(prior.read("sweep:toy", SPACE, [Goal("loss")], ledger).trials) == 30
+    ledger.close()
+
+
+def test_a_sweep_begins_with_what_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(
+        "def objective(trial):\n    return {'loss': trial.params['x'] ** 2}\n"
+    )
+    space = "space: {x: {low: -1.0, high: 1.0, default: 0.9}}"
+    (tmp_path / "toy.yaml").write_text(
+        f"name: toy\n{space}\ngoals: minimize loss\nsuggester: bayes\n"
+    )
+    (tmp_path / "old.csv").write_text("x,loss\n0.5,0.25\n-0.4,0.16\n")
+    run = ["--objective", "mine.py:objective", "--dispatcher", "inline", "--trials", "2"]
+    done = CliRunner().invoke(cli, ["sweep", "toy.yaml", *run, "--prior", "old.csv"])
+    assert done.exit_code == 0, done.output
+    ledger = Ledger.open(".automl")
+    assert [trial.source for trial in ledger.trials("toy")] == ["added", "added", "bayes", "bayes"]
+    done = CliRunner().invoke(cli, ["enqueue", "toy", "x=0.125"])
+    assert done.exit_code == 0, done.output
+    done = CliRunner().invoke(cli, ["resume", "toy", *run[:4], "--trials", "5"])
+    assert done.exit_code == 0, done.output
+    newest = ledger.trials("toy")[4]
+    assert (newest.source, newest.params, newest.metrics["loss"]) == (
+        "enqueued",
+        {"x": 0.125},
+        0.015625,
+    )
+    refused = CliRunner().invoke(cli, ["enqueue", "toy", "y=1"])
+    assert (
+        refused.exit_code,
+        "did you mean" in refused.output or "tunes no 'y'" in refused.output,
+    ) == (2, True)
+    refused = CliRunner().invoke(
+        cli, ["sweep", "toy.yaml", *run, "--prior", "absent.csv", "--name", "second"]
+    )
+    assert refused.exit_code == 2
+    assert [info.name for info in ledger.sweeps()] == ["toy"]
+    ledger.close()

@@ -1,0 +1,261 @@
+"""What every stopping rule must hold, found by its folder; then what some of them promise."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import automl
+from automl.core.events import Moved, Noted
+from automl.core.goals import parse_goals
+from automl.core.spec import Budget, SweepSpec
+from automl.core.trial import Trial, TrialState
+from automl.dispatch.simulated.dispatcher import SimulatedDispatcher
+from automl.dispatch.simulated.faults import Crashes
+from automl.ledger import Ledger
+from automl.simulation import Simulation
+from automl.stopping import STOPPERS
+from automl.sweeps import conduct
+from search_spaces import Choice, Float, Space
+
+SPACE = Space(Float("x", 0.0, 1.0, default=0.9), Float("y", 0.0, 1.0, default=0.5))
+STEPS = 27
+STOPPING = sorted(set(STOPPERS.names()) - {"none"})
+
+
+def curve(params: Any) -> Iterator[tuple[float, dict[str, float]]]:
+    """A loss that falls to its end, an accuracy that rises, and a size that does not change."""
+    end = (params["x"] - 0.3) ** 2 + 0.1 * (params["y"] - 0.6) ** 2
+    for step in range(1, STEPS + 1):
+        loss = end + 1.0 / step
+        yield (
+            1.0 + params["y"],
+            {"loss": loss, "accuracy": 1.0 / (1.0 + loss), "size": params["y"]},
+        )
+
+
+def simulate(stopper: str, goals: Any = "minimize loss", **options: Any) -> Simulation:
+    defaults: dict[str, Any] = {"workers": 4, "trials": 30, "suggester": "random", "seed": 3}
+    return automl.simulate(curve, SPACE, goals, stopper=stopper, **{**defaults, **options})
+
+
+def steps(result: Simulation) -> int:
+    return sum(len(trial.reports) for trial in result.trials)
+
+
+GOALS: list[tuple[Any, dict[str, Any]]] = [
+    ("minimize loss", {}),
+    ("maximize accuracy", {}),
+    ("minimize loss", {"constraints": "size <= 0.4"}),
+    (["minimize loss", "minimize size"], {}),
+    (["maximize accuracy", "minimize size"], {"constraints": "size <= 0.8"}),
+    ("minimize loss within 20s", {}),
+    ("minimize loss", {"max_steps": STEPS}),
+]
+
+
+@pytest.mark.parametrize("stopper", STOPPERS.names())
+@pytest.mark.parametrize(("goals", "options"), GOALS, ids=lambda value: str(value).replace("'", ""))
+def test_every_stopper_ends_a_sweep_properly(
+    stopper: str, goals: Any, options: dict[str, Any]
+) -> None:
+    result = simulate(stopper, goals, **options)
+    assert result.state == "finished"
+    assert len(result.trials) == 30
+    assert all(trial.state.finished for trial in result.trials)
+    assert result.trials[0].state is TrialState.COMPLETED, "trial 0 is never stopped early"
+    assert result.trials[0].attempts == 1
+    for trial in result.trials:
+        assert [point.step for point in trial.reports] == list(range(1, len(trial.reports) + 1))
+    early = {trial.number for trial in result.trials if trial.state is TrialState.STOPPED}
+    noted = {
+        note.trial for note in result.decisions if note.kind in ("stop", "pause") and note.message
+    }
+    assert early <= noted, "each decision is in the ledger with its reason"
+    if stopper != "none":
+        assert early
+        assert steps(result) < 30 * STEPS
+
+
+@pytest.mark.parametrize("stopper", STOPPERS.names())
+def test_every_stopper_decides_the_same_again(stopper: str) -> None:
+    first, second = (simulate(stopper, faults=(Crashes(100.0),)) for _ in range(2))
+    assert list(first.trials) == list(second.trials)
+    assert first.decisions == second.decisions
+
+
+@pytest.mark.parametrize("stopper", STOPPING)
+def test_every_stopper_keeps_the_good_ones(stopper: str) -> None:
+    whole, part = simulate("none"), simulate(stopper)
+    values = sorted(trial.metrics["loss"] for trial in whole.trials)
+    assert part.best is not None
+    assert part.best.metrics["loss"] <= values[2]
+    assert steps(part) < 0.8 * steps(whole)
+
+
+@pytest.mark.parametrize("stopper", STOPPING)
+def test_every_stopper_reads_the_sign_of_a_goal(stopper: str) -> None:
+    falling, rising = simulate(stopper), simulate(stopper, "maximize accuracy")
+    if stopper == "curve":  # the same order, other distances
+        assert rising.best is not None
+        return
+    assert [len(t.reports) for t in falling.trials] == [len(t.reports) for t in rising.trials]
+
+
+@pytest.mark.parametrize("stopper", STOPPERS.names())
+def test_every_stopper_takes_trials_of_several_ranks(stopper: str, tmp_path: Path) -> None:
+    space = Space(
+        *SPACE.parameters.values(), Choice("ranks", [1, 2]), Choice("parallelism", ["ddp"])
+    )
+    spec = SweepSpec(
+        "gangs",
+        space,
+        parse_goals("minimize loss"),
+        workload="translation",
+        budget=Budget(trials=20),
+        suggester="random",
+        stopper=stopper,
+        workers=3,
+    )
+    ledger = Ledger.open(tmp_path, create=True)
+    ledger.create_sweep(spec)
+    snapshot = conduct(spec, ledger, SimulatedDispatcher, lambda: SimulatedDispatcher(curve, 3))
+    assert snapshot.state == "finished"
+    assert {trial.params["ranks"] for trial in snapshot.trials} == {1, 2}
+    assert all(
+        trial.state in (TrialState.COMPLETED, TrialState.STOPPED) for trial in snapshot.trials
+    )
+
+
+@pytest.mark.parametrize("stopper", STOPPING)
+def test_every_stopper_goes_on_where_its_ledger_ends(stopper: str, tmp_path: Path) -> None:
+    spec = SweepSpec(
+        "parts",
+        SPACE,
+        parse_goals("minimize loss"),
+        suggester="random",
+        stopper=stopper,
+        workers=4,
+        seed=3,
+    )
+    ledger = Ledger.open(tmp_path, create=True)
+    ledger.create_sweep(spec)
+    snapshots = []
+    for trials in (12, 24):
+        from dataclasses import replace
+
+        spec = replace(spec, budget=Budget(trials=trials))
+        made = SimulatedDispatcher(curve, 4)
+        snapshots.append(
+            conduct(spec, ledger, SimulatedDispatcher, lambda made=made: made, resume=True)
+        )
+    assert len(snapshots[1].trials) == 24
+    assert list(snapshots[1].trials[:12]) == list(snapshots[0].trials)
+    best = snapshots[1].best
+    assert best is not None
+    assert len(best.reports) == STEPS
+
+
+def test_median_stops_and_never_pauses() -> None:
+    result = simulate("median")
+    assert {note.kind for note in result.decisions} == {"stop"}
+    assert {trial.attempts for trial in result.trials} == {1}
+
+
+def test_asha_promotes_a_third_from_each_level() -> None:
+    result = simulate("asha", trials=81, max_steps=STEPS)
+    reached = [len(trial.reports) for trial in result.trials]
+    counts = [sum(length >= level for length in reached) for level in (1, 3, 9, 27)]
+    assert counts[0] == 81
+    for more, fewer in itertools.pairwise(counts):
+        assert more / 3 - 1 <= fewer <= more / 3 + 12
+    assert set(reached) == {1, 3, 9, 27}
+    moved = [trial for trial in result.trials if trial.attempts > 1]
+    assert moved, "some were promoted from a pause"
+    assert all(
+        trial.state is TrialState.COMPLETED
+        for trial in result.trials
+        if len(trial.reports) == STEPS
+    )
+
+
+def test_asha_stops_what_cannot_be_paused() -> None:
+    goals = parse_goals("minimize loss")
+    stopper = STOPPERS.get("asha")(goals, can_pause=False)
+    kinds = set()
+    for number in range(9):
+        trial = Trial(number, {}, TrialState.RUNNING, attempts=1)
+        from dataclasses import replace
+
+        from automl.core.trial import ReportPoint
+
+        trial = replace(trial, reports=(ReportPoint(1, {"loss": float(number)}, 1.0),))
+        stopper.observe(trial)
+        kinds.add(stopper.decide(trial, []).action)
+    assert kinds <= {"stop", "continue"}
+    assert "stop" in kinds
+
+
+def test_hyperband_has_brackets_that_begin_later() -> None:
+    result = simulate("hyperband", trials=60)
+    paused_first = {}
+    for note in result.decisions:
+        if note.kind == "pause" and note.trial is not None:
+            paused_first.setdefault(note.trial, note.message.split(" at ")[1].split(",")[0])
+    assert set(paused_first.values()) >= {"1", "3", "9"}
+
+
+def test_a_paused_trial_is_resumed_with_its_reason_in_the_ledger(tmp_path: Path) -> None:
+    spec = SweepSpec(
+        "reasons",
+        SPACE,
+        parse_goals("minimize loss"),
+        budget=Budget(trials=20),
+        suggester="random",
+        stopper="asha",
+        workers=4,
+    )
+    ledger = Ledger.open(tmp_path, create=True)
+    ledger.create_sweep(spec)
+    conduct(spec, ledger, SimulatedDispatcher, lambda: SimulatedDispatcher(curve, 4))
+    moved = [
+        e
+        for e in ledger.events("reasons")
+        if isinstance(e, Moved) and e.state is TrialState.WAITING
+    ]
+    assert moved
+    assert all("asha" in event.reason for event in moved)
+    noted = [e for e in ledger.events("reasons") if isinstance(e, Noted)]
+    assert all(math.isfinite(note.at) for note in noted)
+
+
+def test_smaller_trials_use_the_slots_that_a_larger_one_waits_for(tmp_path: Path) -> None:
+    space = Space(
+        *SPACE.parameters.values(), Choice("ranks", [1, 2, 3]), Choice("parallelism", ["ddp"])
+    )
+    spec = SweepSpec(
+        "gaps",
+        space,
+        parse_goals("minimize loss"),
+        workload="translation",
+        budget=Budget(trials=60),
+        suggester="random",
+        workers=3,
+    )
+    ledger = Ledger.open(tmp_path, create=True)
+    ledger.create_sweep(spec)
+    snapshot = conduct(spec, ledger, SimulatedDispatcher, lambda: SimulatedDispatcher(curve, 3))
+    busy = sum(trial.seconds * int(trial.params["ranks"]) for trial in snapshot.trials)
+    assert busy / (3 * snapshot.seconds) > 0.8
+    begun = sorted(snapshot.trials, key=lambda trial: trial.started or 0.0)
+    behind = {
+        trial.number: sum(t.number > trial.number for t in begun[:i])
+        for i, trial in enumerate(begun)
+    }
+    assert max(behind.values()) > 0, "somebody was let through"
+    assert max(behind.values()) <= 6, "nobody waits for ever"

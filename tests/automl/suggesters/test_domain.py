@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from objectives import make_spec
+
+from automl import sweeps
+from automl.cli import cli
+from automl.core.events import Wished
+from automl.core.snapshot import Snapshot
+from automl.core.trial import Trial, TrialState
+from automl.errors import UsageError
+from automl.ledger import Ledger
+from automl.suggesters import SUGGESTERS
+from automl.suggesters.domain import Limit, fold, narrowed, read
+from automl.suggesters.make import make
+from search_spaces import Choice, Float, Int, Space
+
+SPACE = Space(
+    Float("lr", 1e-5, 1e-1, log=True, default=1e-3),
+    Int("width", 8, 512, log=True, default=64),
+    Choice("optimizer", ["sgd", "adam", "rmsprop"], default="adam"),
+    Float("momentum", 0.0, 0.99, default=0.9, when={"optimizer": "sgd"}),
+    Choice("blocks", [1, 2, 4, 8], ordered=True, default=2),
+    constraints=["width >= 16 * blocks"],
+)
+LIMITS = dict(
+    read(text, SPACE) for text in ("lr=1e-4..1e-3", "optimizer=[adam,rmsprop]", "width=128")
+)
+
+
+def history(count: int) -> list[Trial]:
+    points = SPACE.sample(np.random.default_rng(0), count)
+    return [
+        Trial(i, params, TrialState.COMPLETED, {"loss": abs(np.log10(params["lr"]) + 2)})  # type: ignore[arg-type]
+        for i, params in enumerate(points)
+    ]
+
+
+def test_limits_are_read_as_people_write_them() -> None:
+    assert LIMITS["lr"] == Limit(low=1e-4, high=1e-3)
+    assert LIMITS["optimizer"] == Limit(choices=("adam", "rmsprop"))
+    assert LIMITS["width"] == Limit(low=128, high=128)
+    assert read("blocks=2..8", SPACE)[1] == Limit(choices=(2, 4, 8))
+    assert [str(limit) for limit in LIMITS.values()] == ["0.0001 to 0.001", "adam, rmsprop", "128"]
+    assert {name: Limit.from_dict(limit.to_dict()) for name, limit in LIMITS.items()} == LIMITS
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["lr", "lr=", "lr=2", "lr=1e-3..1e-4", "lr=.nan", "optimizer=adamw", "rate=1", "width=1.5"],
+)
+def test_a_limit_that_does_not_fit_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        read(text, SPACE)
+
+
+def test_what_can_no_longer_be_active_is_left_out() -> None:
+    narrow = narrowed(SPACE, LIMITS)
+    assert "momentum" not in narrow.parameters
+    assert narrow.default() == {"lr": 1e-3, "width": 128, "optimizer": "adam", "blocks": 2}
+    with pytest.raises(UsageError, match="no configuration is left"):
+        narrowed(SPACE, {"width": Limit(low=8, high=8)})
+
+
+def test_a_release_ends_a_limit() -> None:
+    wishes = [Wished("limits", {"lr": {"low": 1e-4, "high": 1e-3}}), Wished("limits", {"lr": None})]
+    assert fold(wishes[:1]) == {"lr": LIMITS["lr"]}
+    assert fold(wishes) == {}
+
+
+@pytest.mark.parametrize("name", ["bayes", "sobol", "random", "tpe"])
+@pytest.mark.parametrize("told", [0, 12])
+def test_every_suggester_keeps_within_limits(name: str, told: int) -> None:
+    SUGGESTERS.require(name)
+    suggester = make(name, SPACE, make_spec().goals, seed=1, limits=LIMITS)
+    narrow = narrowed(SPACE, LIMITS)
+    waiting = [Trial(100, SPACE.default() or {})]
+    found = suggester.suggest(history(told), waiting, 5)
+    assert len(found) == 5
+    for params in found:
+        narrow.check(params)
+        SPACE.check(params)
+
+
+def test_a_small_space_is_exhausted_within_its_limits() -> None:
+    space = Space(Choice("a", [1, 2, 3]), Choice("b", ["x", "y"]))
+    suggester = make("bayes", space, make_spec().goals, limits={"a": Limit(choices=(2,))})
+    assert sorted(params["b"] for params in suggester.suggest([], [], 5)) == ["x", "y"]  # type: ignore[type-var]
+
+
+def objective(trial: Any) -> dict[str, float]:
+    trial.report(step=1, loss=trial.params["lr"])
+    return {"loss": trial.params["lr"]}
+
+
+def pinned(store: Path, *arguments: str) -> Any:
+    done = CliRunner().invoke(cli, ["pin", "test", *arguments, "--store", str(store)])
+    assert done.exit_code == 0, done.output
+    return done
+
+
+@pytest.mark.parametrize("suggester", ["random", "bayes"])
+def test_a_running_sweep_obeys_from_the_next_suggestion_on(tmp_path: Path, suggester: str) -> None:
+    spec = make_spec(trials=9, space=SPACE, suggester=suggester)
+    ledger = Ledger.open(tmp_path, create=True)
+    ledger.create_sweep(spec)
+    asked: list[int] = []
+
+    def act(snapshot: Snapshot) -> None:
+        done = sum(trial.state.finished for trial in snapshot.trials)
+        if done == 3 and not asked:
+            asked.append(len(snapshot.trials))
+            pinned(tmp_path, "optimizer=sgd", "width=64..128")
+        if done == 6 and len(asked) == 1:
+            asked.append(len(snapshot.trials))
+            enqueued = ["enqueue", "test", "lr=0.05", "optimizer=adam", "--store", str(tmp_path)]
+            assert CliRunner().invoke(cli, enqueued).exit_code == 0
+
+    snapshot = sweeps.run(
+        spec, ledger=ledger, objective=objective, dispatcher="inline", on_change=act
+    )
+    trials = snapshot.trials[asked[0] :]
+    given = [trial for trial in trials if trial.source == "enqueued"]
+    assert [(trial.params["lr"], trial.params["optimizer"]) for trial in given] == [(0.05, "adam")]
+    obeying = [trial for trial in trials if trial.source != "enqueued"]
+    assert len(obeying) >= 3
+    assert all(t.params["optimizer"] == "sgd" and 64 <= t.params["width"] <= 128 for t in obeying)  # type: ignore[operator]
+
+    # Resumed, it still obeys, and fulfils no wish twice; released, it does not.
+    more = make_spec(trials=12, space=SPACE, suggester=suggester)
+    snapshot = sweeps.run(
+        more, ledger=ledger, objective=objective, dispatcher="inline", resume=True
+    )
+    assert len([trial for trial in snapshot.trials if trial.source == "enqueued"]) == 1
+    assert all(trial.params["optimizer"] == "sgd" for trial in snapshot.trials[9:])
+    pinned(tmp_path, "--release", "optimizer", "--release", "width")
+    more = make_spec(trials=30, space=SPACE, suggester="random")
+    snapshot = sweeps.run(
+        more, ledger=ledger, objective=objective, dispatcher="inline", resume=True
+    )
+    assert len({trial.params["optimizer"] for trial in snapshot.trials[12:]}) == 3
+    assert json.loads(pinned(tmp_path, "--json").output)["limits"] == {}
+    ledger.close()
+
+
+def test_the_command_line_says_what_is_wrong(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path, create=True)
+    ledger.create_sweep(make_spec(space=SPACE))
+    ledger.close()
+    for arguments, words in (
+        (["lr=5"], "must lie in"),
+        (["speed=5"], "the sweep tunes no 'speed'"),
+        (["--release", "lr"], "is not pinned"),
+        (["width=8"], "no configuration is left"),
+    ):
+        done = CliRunner().invoke(cli, ["pin", "test", *arguments, "--store", str(tmp_path)])
+        assert done.exit_code == 2
+        assert words in done.output

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from objectives import SPACE
+
+from automl.core.trial import Trial, TrialState
+from automl.core.trial_index import History
+from automl.errors import AutomlError
+from automl.suggesters import SUGGESTERS
+from automl.suggesters.base import Suggester
+from automl.suggesters.proposer import FALLBACK, Proposer
+from automl.suggesters.queue import Ahead
+
+
+class Counting(Suggester):
+    """Proposes 0.001, 0.002, ... and waits until it may."""
+
+    name = "counting"
+    calls: list[tuple[int, int, int]]
+    may = threading.Event()
+    fails = False
+
+    def suggest(self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1) -> Any:
+        assert self.may.wait(30)
+        if self.fails:
+            raise RuntimeError("singular")
+        self.calls.append((len(history), len(pending), count))
+        first = 1 + sum(call[2] for call in self.calls[:-1])
+        return [{"lr": (first + i) / 1000, "optimizer": "sgd"} for i in range(count)]
+
+
+@pytest.fixture
+def counting() -> Counting:
+    suggester = Counting(SPACE, ())
+    suggester.calls, suggester.may = [], threading.Event()
+    suggester.may.set()
+    return suggester
+
+
+def ahead(suggester: Counting, depth: int = 2) -> Ahead:
+    return Ahead(Proposer(lambda name: suggester, "counting"), SPACE, depth)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+def take(suggestions: Ahead, history: History, count: int) -> list[float]:
+    found: list[float] = []
+
+    def arrived() -> bool:
+        found.extend(float(p.params["lr"]) for p in suggestions.take(history, count - len(found)))
+        return len(found) >= count
+
+    until(arrived)
+    return found
+
+
+def test_proposals_are_ready_before_they_are_asked_for(counting: Counting) -> None:
+    suggestions, history = ahead(counting), History()
+    assert suggestions.take(history, 1) == []
+    suggestions.prepare(history, 10, 100.0)
+    assert take(suggestions, history, 2) == [0.001, 0.002]
+    suggestions.close()
+
+
+def test_no_more_are_made_than_will_be_taken(counting: Counting) -> None:
+    suggestions, history = ahead(counting, depth=4), History()
+    suggestions.prepare(history, 0, 100.0)
+    suggestions.prepare(history, 1, 100.0)
+    assert take(suggestions, history, 1) == [0.001]
+    assert [call[2] for call in counting.calls] == [1]
+    suggestions.close()
+
+
+def test_a_result_refreshes_what_is_ready_and_the_old_serves_meanwhile(counting: Counting) -> None:
+    suggestions, history = ahead(counting), History()
+    suggestions.prepare(history, 10, 100.0)
+    assert take(suggestions, history, 1) == [0.001]
+    counting.may.clear()
+    history.update(Trial(0, {"lr": 0.05, "optimizer": "adam"}, TrialState.COMPLETED))
+    suggestions.prepare(history, 10, 100.0)
+    assert take(suggestions, history, 1) == [0.002]  # the fresh ones are still being made
+    counting.may.set()
+    assert take(suggestions, history, 2) == [0.003, 0.004]
+    assert counting.calls[1][:2] == (1, 0)
+    suggestions.close()
+
+
+def test_a_proposal_that_was_begun_meanwhile_is_dropped(counting: Counting) -> None:
+    suggestions, history = ahead(counting), History()
+    suggestions.prepare(history, 10, 100.0)
+    history.update(Trial(0, {"lr": 0.001, "optimizer": "sgd"}, TrialState.RUNNING))
+    assert take(suggestions, history, 1) == [0.002]
+    suggestions.close()
+
+
+def test_a_failure_in_the_thread_reaches_the_controller(counting: Counting) -> None:
+    counting.fails = True
+    proposer = Proposer(lambda name: counting, "sobol")  # there is nothing to fall back to
+    suggestions, history = Ahead(proposer, SPACE, 2), History()
+    suggestions.prepare(history, 10, 100.0)
+
+    def failed() -> bool:
+        suggestions.take(history, 1)
+        return False
+
+    with pytest.raises(AutomlError, match="singular"):
+        until(failed)
+    suggestions.close()
+
+
+def test_a_worker_that_has_waited_too_long_gets_a_proposal_of_the_fallback(
+    counting: Counting,
+) -> None:
+    counting.may.clear()
+    made = {"counting": counting, FALLBACK: SUGGESTERS.get(FALLBACK)(SPACE, ())}
+    suggestions, history = Ahead(Proposer(made.__getitem__, "counting"), SPACE, 2), History()
+    notes: list[str] = []
+    suggestions.note = notes.append
+    suggestions.prepare(history, 9, 0.01, 0.02)
+    assert suggestions.take(history, 1) == []
+    time.sleep(0.03)
+    assert [proposal.source for proposal in suggestions.take(history, 1)] == [FALLBACK]
+    assert suggestions.take(history, 1) == [], "the next wait begins anew"
+    assert len(notes) == 1
+    assert "takes longer" in notes[0]
+    counting.may.set()
+    suggestions.close()

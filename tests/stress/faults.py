@@ -1,0 +1,110 @@
+"""Named points at which a controller is killed with -9, put in place by ordinary wrappers around its own parts."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+from automl.control.controller import Controller
+from automl.control.journal import Journal
+from automl.core.events import Ended, Proposed
+from automl.dispatch.inline import InlineDispatcher
+from automl.ledger import Recorder
+from automl.suggesters.proposer import Proposer
+from workers.protocol import Outcome, Report, Started
+
+# point: what has just happened when the controller dies
+POINTS = {
+    "suggested": "a configuration was proposed and nobody knows of it yet",
+    "recorded": "the proposal is in the ledger, nothing was done with it",
+    "dispatched": "a worker has the attempt",
+    "running": "the attempt is known to have begun, its trial is under way",
+    "received": "a report has arrived and is not in the ledger",
+    "writing": "in the middle of a transaction: rows are written and not committed",
+    "committed": "a report is in the ledger, nothing was decided about it",
+    "ended": "an outcome has arrived and is not in the ledger",
+    "finished": "the sweep's last commit is made, its lock is still held",
+    "exporting": "a result is being written to a file",
+}
+
+
+class Killer:
+    """Ends this process at the n-th time (from 0) that a point is passed."""
+
+    def __init__(self, point: str, skip: int) -> None:
+        self.point, self.left = point, skip
+
+    def passed(self, point: str) -> None:
+        if point != self.point:
+            return
+        if self.left <= 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        self.left -= 1
+
+
+def arm(point: str, skip: int = 0) -> None:
+    """Make this process die at a point of the sweep that it is going to run."""
+    killer = Killer(point, skip)
+    _after(Proposer, "propose", lambda *_: killer.passed("suggested"))
+    _after(_dispatcher(point), "submit", lambda *_: killer.passed("dispatched"))
+    _before(Controller, "_handle", lambda _, event, *__: _arriving(killer, event))
+    _after(
+        Controller,
+        "_handle",
+        lambda _, event, *__: isinstance(event, Started) and killer.passed("running"),
+    )
+    _after(Recorder, "_write_events", lambda *_: killer.passed("writing"))
+    _after(Journal, "close", lambda *_: killer.passed("finished"))
+    _commits(killer)
+
+
+def _arriving(killer: Killer, event: Any) -> None:
+    if isinstance(event, Report):
+        killer.passed("received")
+    if isinstance(event, Outcome):
+        killer.passed("ended")
+
+
+def _commits(killer: Killer) -> None:
+    commit = Recorder.commit
+
+    def wrapped(self: Recorder, *args: Any, **kwargs: Any) -> bool:
+        events = list(self._events)
+        stop = commit(self, *args, **kwargs)
+        if any(isinstance(event, Proposed) for event in events):
+            killer.passed("recorded")
+        if any(isinstance(event, Report | Ended) for event in events):
+            killer.passed("committed")
+        return stop
+
+    Recorder.commit = wrapped  # type: ignore[method-assign]
+
+
+def _dispatcher(point: str) -> type:
+    import sys
+
+    module = sys.modules.get("automl.dispatch.ray.dispatcher")
+    return module.RayDispatcher if module else InlineDispatcher
+
+
+def _after(kind: type, name: str, call: Callable[..., Any]) -> None:
+    original = getattr(kind, name)
+
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        call(*args)
+        return result
+
+    setattr(kind, name, wrapped)
+
+
+def _before(kind: type, name: str, call: Callable[..., Any]) -> None:
+    original = getattr(kind, name)
+
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        call(*args)
+        return original(*args, **kwargs)
+
+    setattr(kind, name, wrapped)

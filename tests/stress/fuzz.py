@@ -1,0 +1,306 @@
+"""Hostile configurations, overrides, goals, constraints and durations: each is taken, or refused with one clear error.
+
+    python tests/stress/fuzz.py --quick            # 2,000 inputs
+    python tests/stress/fuzz.py                    # 100,000 inputs
+    python tests/stress/fuzz.py --seconds 90       # a piece, which goes on where the last one ended, until all were tried
+    python tests/stress/fuzz.py --table            # the pieces so far, added up
+    python tests/stress/fuzz.py --atheris 60       # guided by coverage for so many seconds, where atheris is installed
+
+Counted are: other exceptions than ours, inputs that take over a second of processor time, messages of more than a few
+lines an error, and files that are there afterwards.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT)]
+
+from automl.config import load  # noqa: E402
+from automl.core.goals import parse_constraints, parse_duration, parse_goals  # noqa: E402
+from automl.errors import UsageError  # noqa: E402
+from search_spaces.expressions import Expression  # noqa: E402
+from search_spaces.hardware import Hardware  # noqa: E402
+
+RESULT = ROOT / "benchmarks" / "results" / "fuzz.jsonl"
+HARDWARE = Hardware(num_cpus=2, memory_bytes=8 << 30)
+SEEDS = [file.read_text() for file in sorted((ROOT / "configs").glob("*.yaml"))]
+SEEDS += [
+    "name: toy\nspace:\n  x: {low: 0.0, high: 1.0, default: 0.5}\n  k: [a, b]\n  n: {low: 1, high: 9, log: true, "
+    "when: {k: a}}\ngoals: [minimize loss, maximize b within 10m]\nconstraints: ['n * x <= 4']\nbudget: {trials: 3}\n"
+] * 6
+WORDS = """: - [ ] { } , & * ! | > ' " # % @ ` ? ~ --- ... !!python/object/apply:os.system &a *a <<: null
+true no .nan .inf -.inf 1e999 010 0x1F 1_000 1:30 9999999999999999999999 -0 1e-3 2026-01-01 low
+high log when affects type choices default ordered name workload data fixed space goals
+constraints budget suggester stopper workers resources store seed trials time minimize maximize
+within auto translation bayes ../../x /etc/passwd os.system __import__ __class__ lambda eval
+9**9**9 x/0 and or not in if else == <= % ** // min max abs ( ) \u202e \ufeff \u2028 \x00
+\ud800 \U0001f600 \\ \t \r 10m -5s 1h30m http://[ postgresql://a:b@c/d"""
+TOKENS = [
+    *WORDS.split(),
+    "\n",
+    "\n  ",
+    " ",
+    "",
+    "\0",
+    "\x1b[2J",
+    "é",
+    "a" * 5000,
+    "[" * 200,
+    "(" * 300,
+]
+
+
+def mutated(text: str, rng: random.Random) -> str:
+    """The text with pieces cut out, doubled, swapped and replaced by tokens."""
+    for _ in range(rng.choice([1, 1, 1, 1, 2, 3, 8])):
+        a = rng.randrange(len(text) + 1)
+        b = min(len(text), a + rng.choice([0, 0, 1, 1, 2, 3, 10, 40]))
+        how = rng.randrange(5)
+        if how == 0:
+            text = text[:a] + text[b:]
+        elif how == 1:
+            text = text[:a] + rng.choice(TOKENS) + text[b:]
+        elif how == 2:
+            text = text[:a] + text[a:b] * rng.choice([2, 50]) + text[b:]
+        elif how == 3:
+            text = (
+                text[:a] + chr(rng.choice([rng.randrange(256), rng.randrange(0x110000)])) + text[b:]
+            )
+        else:
+            lines = text.splitlines(keepends=True)
+            rng.shuffle(lines)
+            text = "".join(lines)
+    return text
+
+
+def of_tokens(rng: random.Random) -> str:
+    return rng.choice(["", " "]).join(rng.choice(TOKENS) for _ in range(rng.randrange(1, 30)))
+
+
+def configuration(rng: random.Random, folder: Path) -> None:
+    text = mutated(rng.choice(SEEDS), rng) if rng.random() < 0.9 else of_tokens(rng)
+    file = folder / "c.yaml"
+    file.write_bytes(text.encode("utf-8", "surrogatepass"))
+    load(file, hardware=HARDWARE, objective=None)
+
+
+def override(rng: random.Random, folder: Path) -> None:
+    keys = [
+        "space.x.low",
+        "space.k",
+        "budget.trials",
+        "budget.time",
+        "goals",
+        "name",
+        "seed",
+        "space.x",
+        "fixed.y",
+        "store",
+    ]
+    key = rng.choice(keys) if rng.random() < 0.7 else mutated(rng.choice(keys), rng)
+    values = ["{low: 0, high: 1}", "[a, b]", "3", "0.25", "10m", "minimize loss", "toy-2", "auto"]
+    value = of_tokens(rng) if rng.random() < 0.3 else rng.choice(values)
+    text = f"{key}={mutated(value, rng) if rng.random() < 0.5 else value}"
+    file = folder / "o.yaml"
+    file.write_text(SEEDS[-1])
+    load(
+        file,
+        [text, of_tokens(rng)][: rng.choice([1, 1, 1, 1, 1, 2])],
+        hardware=HARDWARE,
+        objective=None,
+    )
+
+
+def goal(rng: random.Random, folder: Path) -> None:
+    known = [
+        "minimize loss",
+        "maximize bleu within 10m",
+        "peak_memory_bytes <= 8e9",
+        "1h30m",
+        "90s",
+    ]
+    text = mutated(rng.choice(known), rng) if rng.random() < 0.8 else of_tokens(rng)
+    parse: list[Callable[[Any], Any]] = [parse_goals, parse_constraints, parse_duration]
+    rng.choice(parse)(text)
+
+
+def constraint(rng: random.Random, folder: Path) -> None:
+    known = [
+        "width % num_heads == 0 and dropout < 0.5",
+        "x * y <= 512",
+        "min(x, y) in (1, 2)",
+        "not x == 'a' or y ** 2 > 3",
+    ]
+    text = mutated(rng.choice(known), rng) if rng.random() < 0.8 else of_tokens(rng)
+    made = Expression(text)
+    values = [0, 1, -1, 2**62, 1e308, 5e-324, "a", True, 0.5]
+    made.evaluate({name: rng.choice(values) for name in made.names})
+
+
+KINDS = {
+    "configuration": configuration,
+    "override": override,
+    "goal": goal,
+    "constraint": constraint,
+}
+
+
+class Hang(BaseException):
+    """An input has taken more than a second of processor time."""
+
+
+def interrupt(*_: object) -> None:
+    raise Hang
+
+
+def attempt(kind: str, seed: int, folder: Path) -> str:
+    """What came of one input: "taken", "refused", "hang", or a traceback."""
+    signal.setitimer(signal.ITIMER_VIRTUAL, 1.0)
+    try:
+        KINDS[kind](random.Random(seed), folder)
+    except UsageError as error:
+        text = str(error)
+        return (
+            "refused"
+            if text and len(text) < 20_000 and "Traceback" not in text
+            else f"message {text[:200]!r}"
+        )
+    except Hang:
+        return "hang"
+    except BaseException:  # whatever else comes is what this looks for
+        return traceback.format_exc()[-500:]
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
+    return "taken"
+
+
+def run(count: int, first: int, limit: float = math.inf) -> dict[str, Any]:
+    found: Counter[str] = Counter()
+    wrong: list[str] = []
+    slowest, begun = 0.0, time.perf_counter()
+    signal.signal(signal.SIGVTALRM, interrupt)
+    with tempfile.TemporaryDirectory(prefix="automl-fuzz-") as name:
+        folder, work = Path(name) / "in", Path(name) / "work"
+        folder.mkdir()
+        work.mkdir()
+        os.chdir(work)
+        for text in SEEDS:  # imports take longer than a second
+            (folder / "c.yaml").write_text(text)
+            load(folder / "c.yaml", hardware=HARDWARE, objective=None)
+        for seed in range(first, first + count):
+            if time.perf_counter() - begun > limit:
+                break
+            kind = list(KINDS)[seed % len(KINDS)]
+            before = time.process_time()
+            outcome = attempt(kind, seed, folder)
+            slowest = max(slowest, time.process_time() - before)
+            word = outcome if outcome in ("taken", "refused", "hang") else "other"
+            found[f"{kind} {word}"] += 1
+            if word in ("hang", "other"):
+                wrong.append(f"{kind} seed {seed}: {outcome}")
+        files = [str(path.relative_to(name)) for path in Path(name).rglob("*") if path.is_file()]
+        stray = sorted(set(files) - {"in/c.yaml", "in/o.yaml"})
+    seconds = time.perf_counter() - begun
+    row = {
+        "inputs": found.total(),
+        "first": first,
+        "found": dict(sorted(found.items())),
+        "slowest_cpu_seconds": round(slowest, 3),
+    }
+    return {
+        **row,
+        "seconds": round(seconds, 1),
+        "wrong": wrong,
+        "files": stray,
+        "at": time.strftime("%Y-%m-%d"),
+    }
+
+
+def guided(seconds: int) -> None:
+    """Let atheris look for inputs; ends this process with status 77 where one raises something else."""
+    import atheris
+
+    folder = Path(tempfile.mkdtemp(prefix="automl-fuzz-"))
+
+    def one(data: bytes) -> None:
+        provider = atheris.FuzzedDataProvider(data)
+        kind = provider.ConsumeIntInRange(0, 2)
+        text = provider.ConsumeUnicode(2000)
+        try:
+            if kind == 0:
+                (folder / "c.yaml").write_bytes(text.encode("utf-8", "surrogatepass"))
+                load(folder / "c.yaml", hardware=HARDWARE, objective=None)
+            elif kind == 1:
+                Expression(text)
+            else:
+                parse_goals(text)
+        except UsageError:
+            pass
+
+    atheris.instrument_all()
+    options = [sys.argv[0], f"-max_total_time={seconds}", "-timeout=2", "-print_final_stats=1"]
+    atheris.Setup(options, one)
+    atheris.Fuzz()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--inputs", type=int, default=100_000)
+    parser.add_argument(
+        "--seconds", type=float, default=math.inf, help="end this piece after so long"
+    )
+    parser.add_argument("--table", action="store_true")
+    parser.add_argument("--atheris", type=int, metavar="SECONDS")
+    given = parser.parse_args()
+    if given.atheris:
+        guided(given.atheris)
+        return 0
+    if given.quick:
+        row = run(2_000, 0)
+        print(json.dumps(row, indent=1))
+        return 1 if row["wrong"] or row["files"] else 0
+    done = total()["inputs"]
+    if not given.table and done < given.inputs:
+        row = run(given.inputs - done, done, given.seconds)
+        with RESULT.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+    whole = total()
+    print(json.dumps(whole, indent=1))
+    return 1 if whole["wrong"] or whole["files"] or whole["inputs"] < given.inputs else 0
+
+
+def total() -> dict[str, Any]:
+    """The pieces that were kept, added up."""
+    rows = [json.loads(line) for line in RESULT.read_text().splitlines()] if RESULT.exists() else []
+    found: Counter[str] = Counter()
+    for row in rows:
+        found.update(row["found"])
+    return {
+        "inputs": sum(row["inputs"] for row in rows),
+        "found": dict(sorted(found.items())),
+        "slowest_cpu_seconds": max([row["slowest_cpu_seconds"] for row in rows], default=0.0),
+        "wrong": [text for row in rows for text in row["wrong"]],
+        "files": [text for row in rows for text in row["files"]],
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

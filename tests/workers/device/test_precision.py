@@ -1,0 +1,48 @@
+"""Number formats and loss scaling."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from search_spaces.errors import UsageError
+from workers.device.precision import LossScaler, Precision, matmul_precision
+
+
+def test_the_scale_follows_overflows():
+    scaler = LossScaler(scale=8.0, growth_interval=3)
+    scaler.update(False)
+    assert scaler.scale == 4.0
+    for _ in range(3):
+        scaler.update(True)
+    assert (scaler.scale, scaler.streak) == (8.0, 0)
+    again = LossScaler()
+    again.load(scaler.state())
+    assert again.scale == 8.0
+
+
+def test_tf32_needs_a_gpu():
+    with pytest.raises(UsageError, match=r"8\.0"):
+        Precision("tf32", torch.device("cpu"))
+
+
+def test_matmul_precision_is_put_back():
+    before = torch.get_float32_matmul_precision()
+    with matmul_precision("fp32", "medium"):
+        assert torch.get_float32_matmul_precision() == "medium"
+    assert torch.get_float32_matmul_precision() == before
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_half_precisions_train_like_fp32_on_fp32_weights(runner, precision):
+    runner(max_updates=15, evaluate_updates=1)
+    exact = runner.losses()
+    outcome = runner(max_updates=15, evaluate_updates=1, precision=precision)
+    assert outcome.failure is None, outcome.message
+    assert runner.losses() == pytest.approx(exact, rel=2e-2)
+    assert runner.losses() != exact
+    from workers.training import checkpoint
+
+    found = checkpoint.load(runner.folder)
+    assert {t.dtype for t in found.model.values()} == {torch.float32}
+    assert (found.progress["scaler"] is not None) == (precision == "fp16")

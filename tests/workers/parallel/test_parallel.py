@@ -1,0 +1,95 @@
+"""Meshes, cuts, and legality of what is proposed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from search_spaces.errors import UsageError
+from search_spaces.expressions import Expression
+from search_spaces.hardware import Hardware
+from workers.parallel import num_ranks, requirements, strategy_class
+from workers.parallel.balance import balanced
+from workers.parallel.mesh import Mesh
+from workers.parallel.strategies.tensor import regrouped
+from workers.workloads import WORKLOADS
+
+
+def test_the_product_of_degrees_is_the_world_size():
+    with pytest.raises(UsageError, match="data 2 x shard 1 x pipeline 1 x tensor 2 for 6 ranks"):
+        Mesh(0, 6, data=2, tensor=2)
+    with pytest.raises(UsageError, match="at least 1"):
+        Mesh(0, 0, data=0)
+    with pytest.raises(UsageError, match="from 0 to 3"):
+        Mesh(4, 4, data=4)
+
+
+def test_every_rank_has_a_place_of_its_own():
+    axes = ("data", "shard", "pipeline", "tensor")
+    places = {
+        tuple(Mesh(r, 12, data=2, pipeline=3, tensor=2).coordinate(a) for a in axes)
+        for r in range(12)
+    }
+    assert places == {(d, 0, p, t) for d in range(2) for p in range(3) for t in range(2)}
+
+
+@pytest.mark.parametrize(
+    ("costs", "num_stages", "dearest"),
+    [([1, 1, 1, 1], 2, 2), ([5, 1, 1, 1], 2, 5), ([2, 2, 3, 3, 3], 3, 6)],
+)
+def test_stages_are_balanced(costs, num_stages, dearest):
+    parts = balanced(costs, num_stages)
+    assert [i for part in parts for i in part] == list(range(len(costs)))
+    assert max(sum(costs[i] for i in part) for part in parts) == dearest
+    assert all(len(part) for part in parts)
+
+
+def test_more_stages_than_layers_cannot_be():
+    with pytest.raises(UsageError, match="2 layers"):
+        balanced([1.0, 1.0], 3)
+
+
+def test_regrouped_rows_come_back():
+    rows = torch.arange(24.0).view(12, 2)
+    parts = regrouped(rows, 3, 2)
+    assert torch.equal(parts[:6], torch.cat([matrix.chunk(2)[0] for matrix in rows.chunk(3)]))
+    assert torch.equal(regrouped(parts, 2, 3), rows)
+
+
+def test_number_of_ranks():
+    assert num_ranks({}, {}) == 1
+    assert num_ranks({"parallelism": "ddp"}, {}) == 2
+    assert num_ranks({"parallelism": "ddp"}, {"ranks": 4}) == 4
+    assert num_ranks({"parallelism": "single", "ranks": 4}, {}) == 1
+    with pytest.raises(UsageError, match="ranks"):
+        num_ranks({"parallelism": "ddp", "ranks": 0}, {})
+
+
+@pytest.mark.parametrize(("gpus", "cpus"), [((), 8), ((), 2)])
+def test_ten_thousand_suggestions_can_all_be_run(gpus, cpus):
+    memory = 2**34
+    hardware = Hardware(
+        num_cpus=cpus,
+        memory_bytes=memory,
+        gpus=gpus,
+        precisions=("fp32",),
+        backends=("gloo",),
+        host="h",
+    )
+    space = WORKLOADS.get("translation").space(hardware)
+    needs = requirements()
+    constraints = {
+        name: [Expression(text) for text in need["constraints"]] for name, need in needs.items()
+    }
+    strategies = {name: strategy_class(name) for name in needs}
+    seen = set()
+    for params in space.sample(np.random.default_rng(0), 10_000):
+        name, ranks = params["parallelism"], num_ranks(params, {})
+        seen.add(name)
+        assert ranks <= cpus
+        Mesh(0, ranks, **strategies[name].degrees(ranks, params))
+        assert ranks == 1 or ranks >= needs[name]["min_ranks"]
+        assert all(rule.evaluate(params) for rule in constraints[name]), params
+    assert {"single", "ddp", "fsdp", "tensor", "pipeline"} <= seen
+    assert ("data_tensor" in seen) == (cpus >= 4)

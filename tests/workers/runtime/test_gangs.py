@@ -1,0 +1,162 @@
+"""Gangs of local processes whose ranks are killed or hang in the middle of training."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+import torch
+import torch.distributed as dist
+from toy import Toy
+
+from workers.context import Context
+from workers.parallel.mesh import connect, disconnect
+from workers.protocol import Ending, Limits, Pulse
+from workers.run import combine
+from workers.runtime.supervision import PATIENCE, SHORTEST, Progress
+
+
+class Faulty(Toy):
+    """Rank 1 kills itself, stops or sleeps in its third update."""
+
+    def weight(self, batch):
+        self.calls = getattr(self, "calls", 0) + 1
+        if self.calls == 3 and self.rank == 1:
+            if self.option("fault") == "sleep":
+                time.sleep(1000)
+            os.kill(
+                os.getpid(), signal.SIGKILL if self.option("fault") == "kill" else signal.SIGSTOP
+            )
+        return super().weight(batch)
+
+    def run(self, context):
+        self.rank = context.rank
+        (context.folder / f"pid-{context.rank}").write_text(str(os.getpid()))
+        return super().run(context)
+
+
+def faulty(context: Context):
+    return Faulty(context.params, {}, context.assignment.fixed, seed=context.seed).run(context)
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "embedding_server"])
+def test_a_rank_killed_in_the_middle_of_training_ends_all(runner, strategy):
+    runner.objective = faulty
+    begun = time.monotonic()
+    outcome = runner(
+        ranks=2, parallelism=strategy, fault="kill", max_updates=1000, evaluate_updates=1
+    )
+    assert (outcome.ending, outcome.failure) == (Ending.FAILED, "crashed")
+    assert outcome.message == "rank 1 was killed by signal 9"
+    assert runner.reports, "it had begun"
+    assert_gone(runner, ranks=2)
+    assert time.monotonic() - begun < 60, "it waits for no time-out of torch's"
+
+
+@pytest.mark.parametrize("fault", ["sleep", "stop"])
+def test_a_rank_that_hangs_ends_all(runner, fault):
+    runner.objective = faulty
+    outcome = runner(
+        ranks=2,
+        parallelism="ddp",
+        fault=fault,
+        max_updates=1000,
+        limits=Limits(timeout_seconds=10.0),
+    )
+    assert (outcome.ending, outcome.failure) == (Ending.FAILED, "timeout")
+    assert outcome.message.startswith("no step or report for ")
+    assert_gone(runner, ranks=2)
+    log = (runner.folder / "logs" / f"attempt-1-rank-{0 if fault == 'stop' else 1}.log").read_text()
+    assert "the attempt hangs" in log
+    assert "in weight" in log or fault == "stop"
+
+
+class Thorough(Toy):
+    """Evaluates for longer than an attempt may stand still."""
+
+    def evaluate(self, model, device):
+        end = time.monotonic() + 10.0
+        while time.monotonic() < end:
+            metrics = super().evaluate(model, device)
+            time.sleep(0.1)
+        return metrics
+
+
+def thorough(context: Context):
+    return Thorough(context.params, {}, context.assignment.fixed, seed=context.seed).run(context)
+
+
+def test_ranks_wait_while_rank_0_evaluates_for_long(runner):
+    """Sockeye's issue 995: what rank 0 does alone is no hang, and no time-out of the others."""
+    runner.objective = thorough
+    outcome = runner(ranks=2, parallelism="ddp", max_updates=2, limits=Limits(timeout_seconds=8.0))
+    assert (outcome.ending, outcome.failure) == (Ending.COMPLETED, None), outcome.message
+
+
+def assert_gone(runner, ranks):
+    for file in (runner.folder / f"pid-{rank}" for rank in range(ranks)):
+        if file.exists():  # else a slow machine had not yet begun
+            with pytest.raises(ProcessLookupError):
+                os.kill(int(file.read_text()), 0)
+    assert not list(runner.folder.glob(".rendezvous*"))
+
+
+def test_an_attempt_hangs_when_no_rank_moves():
+    progress = Progress(1000.0)
+    progress.note(0, Pulse(5000.0, 3))  # left over from an earlier attempt
+    assert not progress.hangs
+    silent = Progress(0.0)
+    time.sleep(0.01)
+    assert silent.hangs
+    silent.note(1, Pulse(0.0, 7))
+    silent.note(0, Pulse(0.0, 6))
+    time.sleep(0.01)
+    assert silent.hangs
+    assert "rank 0 stopped before the others" in silent.message()
+
+
+def test_a_worker_that_is_still_starting_does_not_hang():
+    progress = Progress(1.0, awaited=range(2))
+    progress.note(0, Pulse(0.0, 0))
+    assert progress.patience == SHORTEST
+    progress.note(1, Pulse(0.0, 0))
+    assert progress.patience == 1.0
+
+
+def test_patience_follows_the_longest_pause():
+    progress = Progress(100_000.0)
+    assert progress.patience == 100_000.0, "before the first steps anything may take long"
+    progress.note(0, Pulse(0.0, 1))
+    progress.note(0, Pulse(0.0, 2))
+    assert progress.patience == SHORTEST
+    progress._moved -= 50.0
+    progress.note(0, Pulse(0.0, 3))
+    assert progress.patience == pytest.approx(50.0 * PATIENCE, rel=0.01)
+    assert Progress(None).patience is None
+
+
+def meet_twice(context: Context):
+    """Two process groups one after the other, as a warm worker makes them."""
+    for turn in range(2):
+        connect(
+            context.rank, context.world_size, f"{context.rendezvous}-{turn}", torch.device("cpu")
+        )
+        dist.barrier()
+        disconnect()
+    return {"loss": 1.0}
+
+
+def test_many_gangs_at_once_do_not_collide(runner, tmp_path):
+    from concurrent.futures import ThreadPoolExecutor
+
+    from workers.runtime.processes import run_gang
+
+    def one(index):
+        runner.folder = tmp_path / str(index)
+        return run_gang(runner.assignment(ranks=2), lambda report: None, lambda: None, meet_twice)
+
+    with ThreadPoolExecutor(3) as pool:
+        outcomes = list(pool.map(one, range(3)))
+    assert [o.failure for o in outcomes] == [None] * 3, combine(outcomes).message

@@ -1,0 +1,200 @@
+"""Knobs that change how a model is trained and not what: each computes what the plain way computes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from torch import nn
+from toy import Toy, objective
+
+from workers.context import Context
+from workers.device.precision import LossScaler
+from workers.protocol import Assignment, Halt
+from workers.run import run
+from workers.training import checkpoint
+from workers.training.settings import Settings
+from workers.training.torch_flags import switches
+
+
+@pytest.mark.parametrize("precision", ["high", "medium"])
+def test_matmul_precision_computes_the_same_on_fp32(runner, precision):
+    runner(max_updates=6, evaluate_updates=1)
+    exact = runner.losses()
+    runner(max_updates=6, evaluate_updates=1, matmul_precision=precision)
+    assert runner.losses() == pytest.approx(exact, rel=1e-2)
+    assert torch.get_float32_matmul_precision() == "highest"
+
+
+def images(folder, **params):
+    """Training losses of the image model."""
+    reports = []
+    fixed = {
+        "filters": 4,
+        "dense_units": 16,
+        "max_updates": 4,
+        "evaluate_updates": 1,
+        "batch_size": 16,
+    }
+    fixed |= {"dropout": 0.0, "dense_dropout": 0.0}  # masks are drawn in the order of memory
+    attempt = Assignment(
+        "s",
+        0,
+        1,
+        params,
+        "image_classification",
+        str(folder),
+        {"train": 120, "test": 40},
+        fixed,
+        seed=3,
+    )
+    outcome = run(Context(attempt, reports.append))
+    assert outcome.failure is None, outcome.details["traceback"]
+    return [report.metrics["train_loss"] for report in reports]
+
+
+def test_channels_last_computes_the_same(tmp_path):
+    plain = images(tmp_path / "1")
+    assert images(tmp_path / "2", memory_format="channels_last") == pytest.approx(plain, rel=1e-5)
+
+
+@pytest.mark.timeout(300)
+def test_a_compiled_model_computes_the_same(tmp_path):
+    plain = images(tmp_path / "1")
+    compiled = images(tmp_path / "2", compile="default")
+    assert compiled == pytest.approx(plain, rel=1e-4)
+
+
+def test_switches_are_set_and_put_back():
+    before = torch.get_num_threads(), torch.backends.cudnn.benchmark
+    with switches(Settings(threads=2, cudnn_autotune=True, compact_memory=True), threads=1):
+        assert (torch.get_num_threads(), torch.backends.cudnn.benchmark) == (2, True)
+    assert (torch.get_num_threads(), torch.backends.cudnn.benchmark) == before
+
+
+def test_recomputed_layers_keep_less_for_backward(runner):
+    kept = {}
+    for how in ("none", "selective", "layers"):
+        outcome = runner(max_updates=1, activation_checkpointing=how)
+        table = outcome.details["memory_by_module_bytes"]
+        kept[how] = sum(table.values())
+    assert kept["none"] > kept["selective"] >= kept["layers"]
+
+
+def test_the_scale_of_the_loss_survives_a_pause(runner, monkeypatch):
+    monkeypatch.setattr(
+        "workers.device.precision.LossScaler", lambda: LossScaler(growth_interval=2)
+    )
+    calls = iter(range(1000))
+    runner(precision="fp16", max_updates=9, halted=lambda: Halt.PAUSE if next(calls) > 4 else None)
+    paused = checkpoint.load(runner.folder).progress
+    assert paused["scaler"]["scale"] > 65536.0
+    runner(precision="fp16", max_updates=paused["updates"], resume=True)
+    assert checkpoint.load(runner.folder).progress["scaler"] == paused["scaler"]
+
+
+class Spare(Toy):
+    """Has a layer that some updates do not reach, and says how many all-reduces its training took."""
+
+    def build_model(self):
+        model = super().build_model()
+        if self.option("spare"):
+            model.spare = nn.Linear(4, 4)
+        return model
+
+    def run(self, context):
+        with torch.profiler.profile() as profile:
+            metrics = super().run(context)
+        counts = {event.key: event.count for event in profile.key_averages()}
+        return {**metrics, "all_reduces": counts.get("c10d::allreduce_", 0)}
+
+
+def spare(context):
+    return Spare({"spare": False, **context.params}, {}, {}, seed=context.seed).run(context)
+
+
+def turns(context: Context):
+    """Several configurations in one gang, because starting processes costs more than training."""
+    found = []
+    for index, params in enumerate(context.assignment.fixed["trials"]):
+        folder = context.folder / str(index)
+        folder.mkdir(exist_ok=True)
+        attempt = Assignment(
+            "s", 0, 1, params, None, str(folder), num_ranks=context.world_size, seed=7
+        )
+        inner = Context(
+            attempt,
+            rank=context.rank,
+            world_size=context.world_size,
+            rendezvous=f"{context.rendezvous}-{index}",
+        )
+        outcome = run(inner, spare)
+        found.append({"failure": outcome.failure, "message": outcome.message, **outcome.metrics})
+    if context.rank == 0:
+        (context.folder / "found.json").write_text(json.dumps(found))
+
+
+def test_ddp_reduces_once_an_update_and_finds_unused_parameters(runner):
+    from workers.runtime.processes import run_gang
+
+    common = {"parallelism": "ddp", "max_updates": 4, "evaluate_updates": 4}
+    trials = [
+        {**common},
+        {**common, "accumulation": 4},
+        {**common, "spare": True, "unused_parameters": True},
+        {**common, "spare": True},
+    ]
+    attempt = Assignment(
+        "s", 0, 1, {}, None, str(runner.folder), fixed={"trials": trials}, num_ranks=2, seed=7
+    )
+    outcome = run_gang(attempt, lambda report: None, lambda: None, turns)
+    assert outcome.failure is None, outcome.message
+    once, parts, found, missed = json.loads((runner.folder / "found.json").read_text())
+    assert once["all_reduces"] == parts["all_reduces"] > 0
+    assert parts["loss"] == pytest.approx(once["loss"], rel=1e-5)
+    assert found["loss"] == pytest.approx(once["loss"], rel=1e-5)
+    assert missed["failure"] == "crashed"
+    assert "unused" in missed["message"] or "reduction" in missed["message"]
+
+
+def held(context: Context):
+    """Bytes of parameters and optimizer state of each rank under several strategies."""
+    from dataclasses import replace
+
+    found = {}
+    for index, name in enumerate(context.assignment.fixed["strategies"]):
+        fixed = {"max_updates": 1, "width": 64, "vocabulary": 64}
+        folder = context.folder / f"{index}-{context.rank}"
+        attempt = replace(
+            context.assignment, params={"parallelism": name}, fixed=fixed, folder=str(folder)
+        )
+        inner = Context(
+            attempt, rank=context.rank, world_size=2, rendezvous=f"{context.rendezvous}-{index}"
+        )
+        outcome = run(inner, objective)
+        assert outcome.failure is None, outcome.details["traceback"]
+        found[name] = outcome.details["state_bytes"]
+    (context.folder / f"held-{context.rank}.json").write_text(json.dumps(found))
+
+
+def test_fsdp_and_tensor_hold_little_more_than_half_of_it_on_each_of_two_ranks(runner):
+    from workers.runtime.processes import run_gang
+
+    names = ["ddp", "fsdp", "tensor"]
+    attempt = Assignment(
+        "s", 0, 1, {}, None, str(runner.folder), fixed={"strategies": names}, num_ranks=2, seed=7
+    )
+    outcome = run_gang(attempt, lambda report: None, lambda: None, held)
+    assert outcome.failure is None, outcome.message
+    alone = runner(max_updates=1, width=64, vocabulary=64).details["state_bytes"]
+    whole = alone["parameters"] + alone["optimizer"]
+    assert alone["optimizer"] > 1.9 * alone["parameters"], "AdamW keeps two more of each"
+    for rank in range(2):
+        found = json.loads((runner.folder / f"held-{rank}.json").read_text())
+        shares = {
+            name: (found[name]["parameters"] + found[name]["optimizer"]) / whole for name in names
+        }
+        assert shares["ddp"] == pytest.approx(1.0)
+        assert shares["fsdp"] <= 0.6
+        assert shares["tensor"] <= 0.6

@@ -1,0 +1,256 @@
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from search_spaces.errors import DataError
+from workers.context import Context
+from workers.protocol import Assignment, Ending, Halt, Outcome
+from workers.run import run
+from workers.workloads.image_classification import ImageClassification, data, plain_pickle
+from workers.workloads.image_classification.augment import AUGMENTATIONS, augment
+from workers.workloads.image_classification.formats import (
+    Images,
+    from_records,
+    read_folders,
+    to_records,
+)
+from workers.workloads.image_classification.generated import images
+from workers.workloads.image_classification.model import ImageModel, ModelOptions, scaled, stages
+
+
+def batch(count: int, seed: int = 0) -> Images:
+    pixels, labels = images(count, seed)
+    return Images(pixels, labels.astype(np.int64))
+
+
+def write_binary(root: Path, archive: bool) -> None:
+    files = {
+        "data_batch_1.bin": to_records(batch(20)),
+        "test_batch.bin": to_records(batch(10, 1)),
+        "readme.html": b"<p>",
+    }
+    write(root, "cifar-10-batches-bin", "cifar-10-binary.tar.gz", files, archive)
+
+
+def write_python(root: Path, archive: bool) -> None:
+    def pickled(part: Images, protocol: int) -> bytes:
+        content = {
+            b"data": part.pixels.reshape(len(part.labels), -1),
+            b"labels": part.labels.tolist(),
+            b"batch_label": b"1",
+        }
+        return pickle.dumps(content, protocol=protocol)
+
+    files = {
+        "data_batch_1": pickled(batch(20), 2),
+        "test_batch": pickled(batch(10, 1), 4),
+        "batches.meta": b"\x80garbage",
+    }
+    write(root, "cifar-10-batches-py", "cifar-10-python.tar.gz", files, archive)
+
+
+def write(root: Path, folder: str, name: str, files: dict[str, bytes], archive: bool) -> None:
+    if not archive:
+        (root / folder).mkdir()
+        for file, content in files.items():
+            (root / folder / file).write_bytes(content)
+        return
+    with tarfile.open(root / name, "w:gz") as tar:
+        for file, content in files.items():
+            info = tarfile.TarInfo(f"{folder}/{file}")
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+
+
+@pytest.mark.parametrize("archive", [False, True])
+@pytest.mark.parametrize("write_version", [write_binary, write_python])
+def test_reads_both_versions_of_cifar(tmp_path: Path, archive: bool, write_version: object) -> None:
+    write_version(tmp_path, archive)  # type: ignore[operator]
+    found = data.load({"name": "cifar10", "dir": str(tmp_path)})
+    expected = batch(20)
+    np.testing.assert_array_equal(found.train.pixels, expected.pixels)
+    np.testing.assert_array_equal(found.train.labels, expected.labels)
+    assert len(found.test.labels) == 10
+
+
+def test_reads_the_real_subset(data_dir: Path) -> None:
+    found = data.load({"name": "cifar10", "dir": str(data_dir / "cifar10")})
+    assert np.bincount(found.train.labels).tolist() == [1000] * 10
+    np.testing.assert_allclose(
+        found.train.pixels.mean((0, 2, 3)) / 255, [0.4910, 0.4814, 0.4457], atol=1e-3
+    )
+
+
+@pytest.mark.parametrize("content", [b"", b"x" * 3072, bytes([10]) + b"x" * 3072])
+def test_malformed_records(content: bytes) -> None:
+    with pytest.raises(DataError):
+        from_records(content, "test")
+
+
+class Evil:
+    def __init__(self, call: object, *arguments: object) -> None:
+        self.call, self.arguments = call, arguments
+
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        return self.call, self.arguments
+
+
+@pytest.mark.parametrize("protocol", range(5))
+@pytest.mark.parametrize(
+    "evil", [Evil(os.system, "touch {}"), Evil(eval, "open('{}', 'w')"), Evil(getattr, os, "x")]
+)
+def test_a_pickle_is_never_run(tmp_path: Path, protocol: int, evil: Evil) -> None:
+    target = tmp_path / "touched"
+    evil.arguments = tuple(a.format(target) if isinstance(a, str) else a for a in evil.arguments)
+    if evil.call is getattr:
+        evil = Evil(getattr, "text", "upper")
+    content = pickle.dumps({b"data": evil}, protocol=protocol)
+    with pytest.raises(DataError, match="more than plain data"):
+        plain_pickle.read(content)
+    assert not target.exists()
+
+
+def test_damaged_pickles_end_in_an_error() -> None:
+    whole = pickle.dumps(
+        {b"data": np.arange(12, dtype=np.uint8).reshape(3, 4), b"labels": [1, 2, 3]}, protocol=2
+    )
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        broken = bytearray(whole[: int(rng.integers(1, len(whole) + 1))])
+        broken[int(rng.integers(len(broken)))] = int(rng.integers(256))
+        try:
+            plain_pickle.read(bytes(broken))
+        except DataError:
+            continue
+
+
+def test_a_small_pickle_stays_small() -> None:
+    nested: list[object] = []
+    for _ in range(60):
+        nested = [nested, nested]
+    assert len(plain_pickle.read(pickle.dumps(nested, protocol=2))) == 2
+
+
+def test_object_arrays_are_refused() -> None:
+    with pytest.raises(DataError):
+        plain_pickle.read(pickle.dumps(np.array([{}], dtype=object), protocol=2))
+
+
+def test_folders_of_images(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    for split in ("train", "test"):
+        for name, colour in (("red", (255, 0, 0)), ("blue", (0, 0, 255))):
+            (tmp_path / split / name).mkdir(parents=True)
+            image.new("RGB", (50, 40), colour).save(tmp_path / split / name / "a.png")
+    train, test, classes = read_folders(tmp_path, 32)
+    assert classes == ("blue", "red")
+    assert train.pixels.shape == (2, 3, 32, 32)
+    assert train.pixels[1, :, 5, 5].tolist() == [255, 0, 0]
+    assert test.labels.tolist() == [0, 1]
+    (tmp_path / "test/red/b.png").write_bytes(b"no image")
+    with pytest.raises(DataError, match=r"b\.png"):
+        read_folders(tmp_path, 32)
+
+
+def test_generated_images_are_a_function_of_the_seed() -> None:
+    pixels, labels = images(50, 3)
+    np.testing.assert_array_equal(pixels, images(50, 3)[0])
+    assert np.bincount(labels).tolist() == [5] * 10
+    assert (pixels != images(50, 4)[0]).any()
+
+
+@pytest.mark.parametrize("name", AUGMENTATIONS)
+def test_augmentation_keeps_shape_and_is_repeatable(name: str) -> None:
+    pixels = images(40, 0)[0]
+    first, second = (augment(pixels, name, np.random.default_rng(1)) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    assert first.shape == pixels.shape
+    assert first.dtype == np.uint8
+    assert (first == pixels).all() == (name == "none")
+
+
+def test_flip_mirrors_half_of_the_images() -> None:
+    pixels = images(40, 0)[0]
+    changed = augment(pixels, "flip", np.random.default_rng(1))
+    mirrored = [(c == p[..., ::-1]).all() for c, p in zip(changed, pixels, strict=True)]
+    same = [(c == p).all() for c, p in zip(changed, pixels, strict=True)]
+    assert all(m or s for m, s in zip(mirrored, same, strict=True))
+    assert 8 < sum(mirrored) < 32
+
+
+def test_published_network_has_the_published_size() -> None:
+    model = ImageModel(ModelOptions())
+    assert (
+        sum(p.numel() for p in model.parameters())
+        == 1400 + 22550 + 45100 + 90100 + 6400 * 512 + 512 + 5130
+    )
+
+
+@pytest.mark.parametrize("num_stages", [1, 2, 3])
+def test_stages_compute_the_same(num_stages: int) -> None:
+    model = ImageModel(ModelOptions(filters=4, dense_units=8)).eval()
+    pixels = torch.randint(0, 256, (2, 3, 32, 32), dtype=torch.uint8)
+    hidden: tuple[torch.Tensor, ...] = ()
+    for stage in stages(model, num_stages):
+        hidden = (stage(*hidden, images=pixels),)
+    torch.testing.assert_close(hidden[0], model(scaled(pixels)))
+
+
+def test_gradient_penalty_has_the_second_order_gradient() -> None:
+    """Against finite differences of the penalised loss by one weight."""
+    workload = ImageClassification(
+        {}, {"train": 40, "test": 10}, {"gradient_penalty": 0.7, "filters": 2, "dense_units": 4}
+    )
+    model = workload.build_model().double().eval()
+    part = {key: value[:3] for key, value in next(iter(workload.train_batches(0))).items()}
+    workload.inputs = lambda batch: (batch["images"].double() / 255,)  # type: ignore[method-assign]
+    workload.criterion = lambda output, batch: torch.nn.functional.cross_entropy(
+        output, batch["label"], reduction="sum"
+    )  # type: ignore[method-assign]
+    weight = model.head.dense.weight
+    workload.loss(model, part).backward()
+    row, column = divmod(int(weight.grad.abs().argmax()), weight.shape[1])
+    with torch.no_grad():
+        weight[row, column] += 1e-5
+    above = workload.loss(model, part)
+    with torch.no_grad():
+        weight[row, column] -= 2e-5
+    slope = (above - workload.loss(model, part)) / 2e-5
+    torch.testing.assert_close(slope.detach(), weight.grad[row, column], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize("memory_format", ["contiguous", "channels_last"])
+def test_a_pause_changes_nothing_in_any_memory_format(
+    tmp_path: Path, memory_format: str, optimizer: str
+) -> None:
+    fixed = {
+        "filters": 4,
+        "dense_units": 8,
+        "max_epochs": 1,
+        "batch_size": 16,
+        "optimizer": optimizer,
+    }
+    params, section = {"memory_format": memory_format}, {"train": 120, "test": 20}
+
+    def trained(folder: Path, look: int = 0, **more: bool) -> Outcome:
+        looks = iter(range(1, 1000))
+        one = Assignment(
+            "s", 0, 1, params, "image_classification", str(folder), section, fixed, **more
+        )
+        return run(Context(one, halted=lambda: Halt.PAUSE if next(looks) == look else None))
+
+    whole = trained(tmp_path / "whole").metrics
+    assert trained(tmp_path / "parts", 5).ending is Ending.PAUSED
+    resumed = trained(tmp_path / "parts", resume=True).metrics
+    assert {key: resumed[key] for key in ("loss", "train_loss")} == {
+        key: whole[key] for key in ("loss", "train_loss")
+    }

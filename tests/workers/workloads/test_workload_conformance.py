@@ -1,0 +1,245 @@
+"""What every workload that the registry finds must do; a new one is tested without touching this file.
+
+Values that start a compiler are left out: they take a minute each and are the run time's business, not the workload's.
+"""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file
+
+from search_spaces import Choice, Float, Space
+from search_spaces.errors import DataError
+from search_spaces.hardware import detect
+from search_spaces.parameters import Parameter
+from workers.context import Context
+from workers.export import export
+from workers.parallel import num_ranks
+from workers.protocol import Assignment, Ending, Halt, Outcome, Report
+from workers.run import run
+from workers.runtime.processes import run_gang
+from workers.workload import Workload
+from workers.workloads import WORKLOADS
+
+COMPILED = {("compile", "default"), ("compile", "reduce-overhead"), ("graph", "compiled")}
+CLOCK = ("second", "bytes")
+
+
+@pytest.fixture(params=WORKLOADS.names())
+def kind(request: pytest.FixtureRequest) -> type[Workload]:
+    found = WORKLOADS.get(request.param)
+    if not found.smallest:
+        pytest.skip(f"{request.param} does not say with what data and options it is smallest")
+    return found
+
+
+def default(kind: type[Workload], space: Space) -> dict[str, Any]:
+    """The default configuration, without what the smallest setting fixes."""
+    params = space.default()
+    assert params is not None, "trial 0 needs a default of every parameter"
+    return {key: value for key, value in params.items() if key not in kind.smallest["fixed"]}
+
+
+def assignment(
+    kind: type[Workload], folder: Path, params: Mapping[str, Any] | None = None, **more: Any
+) -> Assignment:
+    given = default(kind, kind.space(detect())) if params is None else params
+    fixed = {**kind.smallest["fixed"], **more.pop("fixed", {})}
+    data = {**kind.smallest["data"], **more.pop("data", {})}
+    ranks = num_ranks(given, fixed)
+    return Assignment(
+        "s", 0, 1, given, kind.name, str(folder), data, fixed, num_ranks=ranks, **more
+    )
+
+
+def start(
+    one: Assignment, halted: Callable[[], Halt | None] = lambda: None
+) -> tuple[Outcome, list[Report]]:
+    reports: list[Report] = []
+    if one.num_ranks > 1:
+        return run_gang(one, reports.append, halted), reports
+    return run(Context(one, reports.append, halted)), reports
+
+
+def timeless(metrics: Mapping[str, float]) -> dict[str, float]:
+    return {key: value for key, value in metrics.items() if not any(word in key for word in CLOCK)}
+
+
+def test_a_run_reports_its_goals_in_finite_numbers(kind: type[Workload], tmp_path: Path) -> None:
+    outcome, reports = start(assignment(kind, tmp_path))
+    assert outcome.ending is Ending.COMPLETED, outcome.details
+    assert reports
+    goals = {goal.split()[1] for goal in kind.goals}
+    for metrics in (outcome.metrics, *(report.metrics for report in reports)):
+        assert goals <= metrics.keys()
+        assert all(math.isfinite(value) for value in metrics.values()), metrics
+    assert [r.step for r in reports] == sorted(r.step for r in reports)
+    assert outcome.peak_memory_bytes is not None
+    assert outcome.peak_memory_bytes > 0
+
+
+def test_a_seed_makes_a_run(kind: type[Workload], tmp_path: Path) -> None:
+    first, second = (
+        start(assignment(kind, tmp_path / str(i), seed=3))[0].metrics for i in range(2)
+    )
+    assert timeless(first) == timeless(second)
+    other = start(assignment(kind, tmp_path / "other", seed=4))[0].metrics
+    assert "train_loss" not in first or timeless(other) != timeless(first)
+
+
+@pytest.mark.parametrize("halt", list(Halt))
+def test_a_request_to_end_is_followed_and_resumed_from(
+    kind: type[Workload], tmp_path: Path, halt: Halt
+) -> None:
+    looks = 0
+
+    def count() -> None:
+        nonlocal looks
+        looks += 1
+
+    whole, reports = start(assignment(kind, tmp_path / "whole"), count)
+    assert looks >= len(reports)
+    asked = looks // 2
+    looks = 0
+
+    def halted() -> Halt | None:
+        count()
+        return halt if looks >= asked else None
+
+    first, _ = start(assignment(kind, tmp_path / "parts"), halted)
+    assert (
+        str(first.ending)
+        == {"stop": "stopped", "pause": "paused", "interrupt": "interrupted"}[str(halt)]
+    )
+    assert looks - asked <= 3, "it went on after it was asked to end"
+    second, _ = start(assignment(kind, tmp_path / "parts", resume=True))
+    assert second.ending is Ending.COMPLETED, second.details
+    assert timeless(second.metrics) == timeless(whole.metrics)
+
+
+def values(parameter: Parameter) -> list[Any]:
+    if isinstance(parameter, Choice):
+        return list(parameter.choices)
+    low, high = parameter.from_unit(0.0), parameter.from_unit(1.0)
+    return [low, high if isinstance(parameter, Float) else parameter.from_unit(0.3)]
+
+
+def with_value(
+    space: Space, params: Mapping[str, Any], name: str, value: Any
+) -> dict[str, Any] | None:
+    """The configuration changed in one parameter, its parents set so that it is active; None where that is illegal."""
+    changed, todo = {**params, name: value}, [name]
+    while todo:
+        for parent, allowed in space.parameters[todo.pop()].when.items():
+            if changed.get(parent) not in allowed:
+                changed[parent] = allowed[0]
+                todo.append(parent)
+    full = {**(space.default() or {}), **changed}
+    for key in space.active(full):
+        full.setdefault(key, space.parameters[key].middle())
+    full = {key: full[key] for key in space.active(full)}
+    if not space.legal(full):
+        return None
+    return {
+        key: v
+        for key, v in full.items()
+        if key in changed or key in params or key not in (space.default() or {})
+    }
+
+
+def test_every_legal_value_runs_a_step(kind: type[Workload], tmp_path: Path) -> None:
+    space = kind.space(detect())
+    base, tried = default(kind, space), 0
+    for name, parameter in space.parameters.items():
+        for value in values(parameter):
+            params = with_value(space, base, name, value)
+            if params is None or (name, value) in COMPILED or num_ranks(params, {}) > 1:
+                continue
+            step = {"max_epochs": 1, "max_updates": 1, "passes": 1}
+            outcome, _ = start(assignment(kind, tmp_path / f"{name}-{value}", params, fixed=step))
+            assert outcome.ending is Ending.COMPLETED, (
+                name,
+                value,
+                outcome.message,
+                outcome.details,
+            )
+            tried += 1
+    assert tried > len(space.parameters)
+
+
+def run_each(context: Context) -> dict[str, float]:
+    """This rank's part in several runs, one after the other: starting processes takes longer than running them."""
+    a = context.assignment
+    for index, params in enumerate(a.fixed["each"]):
+        folder = Path(a.folder) / str(index)
+        folder.mkdir(exist_ok=True)
+        one = Assignment(**{**vars(a), "params": params, "folder": str(folder), **a.fixed["of"]})
+        meeting = f"file://{folder / 'meeting'}"
+        outcome = run(
+            Context(one, rank=context.rank, world_size=context.world_size, rendezvous=meeting)
+        )
+        assert outcome.ending is Ending.COMPLETED, (params, outcome.message, outcome.details)
+    return {"runs": len(a.fixed["each"])}
+
+
+def test_every_strategy_runs_a_step(kind: type[Workload], tmp_path: Path) -> None:
+    space = kind.space(detect())
+    if "parallelism" not in space.parameters:
+        pytest.skip("one process only")
+    each = []
+    for value in values(space.parameters["parallelism"]):
+        params = with_value(space, default(kind, space), "parallelism", value)
+        if params is None:  # it needs more of another parameter: the largest will do
+            largest = {n: values(p)[-1] for n, p in space.parameters.items() if n == "partitions"}
+            params = with_value(space, {**default(kind, space), **largest}, "parallelism", value)
+        if params is not None and num_ranks(params, {}) == 2:
+            # single ranks have tried every value of every knob; of these, this is the one that parallelism may not bear
+            unusual = (
+                {"memory_format": "channels_last"} if "memory_format" in space.parameters else {}
+            )
+            each.append({**params, **unusual})
+    assert each
+    fixed = {**kind.smallest["fixed"], "max_epochs": 1, "max_updates": 1}
+    of = {"workload": kind.name, "data": dict(kind.smallest["data"]), "fixed": fixed}
+    one = Assignment(
+        "s", 0, 1, {}, None, str(tmp_path), fixed={"each": each, "of": of}, num_ranks=2
+    )
+    outcome = run_gang(one, lambda report: None, lambda: None, run_each)
+    assert outcome.ending is Ending.COMPLETED, (outcome.message, outcome.details)
+    assert outcome.metrics["runs"] == len(each)
+
+
+def test_data_that_is_not_there_is_refused_before_anything_runs(kind: type[Workload]) -> None:
+    kind.check(kind.smallest["data"], kind.smallest["fixed"])
+    for section in ({"name": "no-such-data"}, {"name": "builtin-x", "dir": "/nowhere"}):
+        with pytest.raises(DataError):
+            kind.check(section, {})
+
+
+def test_it_is_exported(kind: type[Workload], tmp_path: Path) -> None:
+    one = assignment(kind, tmp_path / "trial", fixed={"max_epochs": 1, "passes": 1})
+    outcome, _ = start(one)
+    workload = kind(one.params, one.data, one.fixed, seed=one.seed)
+    target = tmp_path / "export"
+    files = export(workload, Path(one.folder), target, outcome.metrics)
+    assert {path.name for path in target.iterdir()} == files.keys()
+    assert load_file(target / "model.safetensors")
+    card = (target / "README.md").read_text()
+    assert all(name in card for name in (*files, *outcome.metrics))
+
+
+def test_checking_imports_no_torch() -> None:
+    code = (
+        "import sys\nfrom workers.workloads import WORKLOADS\n"
+        "for name in WORKLOADS.names():\n    kind = WORKLOADS.get(name)\n"
+        "    kind.check(kind.smallest.get('data', {}), {})\n"
+        "assert 'torch' not in sys.modules, name\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[3])

@@ -1,0 +1,274 @@
+"""Attention layouts and kernels, masks, checkpoints, the loss, dropout, pipeline stages."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from torch.nn import functional
+
+from workers.workloads.translation import layouts
+from workers.workloads.translation.attention import Attention
+from workers.workloads.translation.dropout import Dropout
+from workers.workloads.translation.loss import linear_cross_entropy, smoothed_cross_entropy
+from workers.workloads.translation.parallel import cut, plan
+from workers.workloads.translation.vocabulary import PAD
+
+LAYOUTS = ("interleaved", "separate", "packed")
+KERNELS = ("sdpa", "math", "fused")
+
+
+@pytest.fixture
+def batch(examples):
+    batch = examples.batch(torch.arange(12).numpy())
+    assert (batch["source"] == PAD).any()
+    assert (batch["labels"] == PAD).any()
+    return batch
+
+
+def with_weights_of(model, other):
+    """Load the checkpoint of `other` into `model`, through the canonical layout."""
+    canonical = layouts.canonical(
+        other.state_dict(), other.architecture.layout, other.architecture.head_dim
+    )
+    model.load_state_dict(
+        layouts.native(canonical, model.architecture.layout, model.architecture.head_dim)
+    )
+    return model
+
+
+def canonical_gradients(model, batch):
+    model.zero_grad()
+    logits = model(batch["source"], batch["shifted"])
+    functional.cross_entropy(logits, batch["labels"][batch["labels"] != PAD]).backward()
+    gradients = {name: p.grad for name, p in model.named_parameters()}
+    return logits.detach(), layouts.canonical(
+        gradients, model.architecture.layout, model.architecture.head_dim
+    )
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+def test_every_layout_and_kernel_computes_the_same_function(build, batch, positions):
+    reference = build(layout="separate", kernel="math", positions=positions)
+    logits, gradients = canonical_gradients(reference, batch)
+    for layout, kernel in itertools.product(LAYOUTS, KERNELS):
+        model = with_weights_of(
+            build(seed=2, layout=layout, kernel=kernel, positions=positions), reference
+        )
+        other_logits, other_gradients = canonical_gradients(model, batch)
+        torch.testing.assert_close(other_logits, logits, atol=1e-5, rtol=1e-5)
+        assert other_gradients.keys() == gradients.keys()
+        for name, gradient in gradients.items():
+            torch.testing.assert_close(other_gradients[name], gradient, atol=1e-5, rtol=1e-5)
+
+
+def test_a_checkpoint_round_trip_through_all_layouts_is_bit_identical(build):
+    first = build(layout="interleaved")
+    state, layout = first.state_dict(), "interleaved"
+    for following in ("packed", "separate", "interleaved"):
+        state = layouts.native(layouts.canonical(state, layout, 8), following, 8)
+        assert state.keys() == build(layout=following).state_dict().keys()
+        layout = following
+    for name, tensor in first.state_dict().items():
+        assert torch.equal(state[name], tensor), name
+
+
+@pytest.mark.parametrize(
+    ("layout", "inference"), [("interleaved", "separate"), ("separate", "interleaved")]
+)
+def test_modes_convert_the_layout_in_place(build, batch, layout, inference):
+    model = build(layout=layout, inference_layout=inference).train()
+    before = {name: (id(p), p.detach().clone()) for name, p in model.named_parameters()}
+    expected = model(batch["source"], batch["shifted"])
+    model.eval()
+    name = "decoder.layers.1.cross_attention.key_value.weight"
+    assert not torch.equal(model.get_parameter(name), before[name][1])
+    torch.testing.assert_close(
+        model(batch["source"], batch["shifted"]), expected, atol=1e-5, rtol=1e-5
+    )
+    model.train()
+    for name, p in model.named_parameters():
+        assert (id(p), True) == (before[name][0], torch.equal(p, before[name][1])), name
+
+
+def test_layouts_have_the_documented_rows():
+    attention = {layout: Attention(32, 4, layout, "math") for layout in LAYOUTS}
+    assert attention["interleaved"].key_value.weight.shape == (4 * 2 * 8, 32)
+    assert attention["separate"].key_value.weight.shape == (2 * 32, 32)
+    assert attention["packed"].query_key_value.weight.shape == (3 * 32, 32)
+    weight = torch.arange(64.0)[:, None].expand(64, 32)
+    parts = layouts.split(weight, "key_value", "interleaved", 8)
+    assert parts["key"][:, 0].tolist() == [
+        *range(8),
+        *range(16, 24),
+        *range(32, 40),
+        *range(48, 56),
+    ]
+    assert (
+        layouts.split(torch.tensor(7.0), "key_value", "interleaved", 8)["value"] == 7
+    )  # an optimizer's step count
+
+
+def test_weights_are_a_function_of_the_seed_whatever_the_layout(build):
+    states = [
+        layouts.canonical(build(layout=layout, noise=False).state_dict(), layout, 8)
+        for layout in LAYOUTS
+    ]
+    other = layouts.canonical(build(seed=3, noise=False).state_dict(), "interleaved", 8)
+    for name, tensor in states[0].items():
+        assert torch.equal(tensor, states[1][name])
+        assert torch.equal(tensor, states[2][name])
+    assert not torch.equal(
+        other["encoder.layers.0.attention.key.weight"],
+        states[0]["encoder.layers.0.attention.key.weight"],
+    )
+
+
+@pytest.mark.parametrize(("layout", "kernel"), itertools.product(LAYOUTS, KERNELS))
+def test_padding_changes_nothing(build, batch, layout, kernel):
+    model = build(layout=layout, kernel=kernel)
+    together = model(batch["source"], batch["shifted"])
+    alone = []
+    for source, target in zip(batch["source"], batch["shifted"], strict=True):
+        alone.append(model(source[source != PAD][None], target[target != PAD][None]))
+    torch.testing.assert_close(together, torch.cat(alone), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_no_position_sees_a_later_one(build, batch, kernel):
+    model = build(kernel=kernel)
+    source, target = batch["source"][:1], batch["shifted"][:1].clone()
+    before = model(source, target)
+    target[0, 5] = 9
+    after = model(source, target)
+    assert torch.equal(before[:5], after[:5])
+    assert not torch.allclose(before[5], after[5])
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_loss_is_torchs(smoothing):
+    logits = torch.randn(7, 11, requires_grad=True)
+    labels = torch.arange(7)
+    ours = smoothed_cross_entropy(logits, labels, smoothing)
+    (gradient,) = torch.autograd.grad(ours * 3, logits)
+    theirs = functional.cross_entropy(logits, labels, reduction="sum", label_smoothing=smoothing)
+    (expected,) = torch.autograd.grad(theirs * 3, logits)
+    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(gradient, expected)
+
+
+@pytest.mark.parametrize("rows", [3, 600])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_loss_without_logits_is_the_loss(rows, smoothing):
+    hidden, weight = (
+        torch.randn(rows, 16, requires_grad=True),
+        torch.randn(11, 16, requires_grad=True),
+    )
+    labels = torch.arange(rows) % 11
+    ours = linear_cross_entropy(hidden, weight, labels, smoothing)
+    found = torch.autograd.grad(ours * 3, (hidden, weight))
+    theirs = functional.cross_entropy(
+        hidden @ weight.t(), labels, reduction="sum", label_smoothing=smoothing
+    )
+    torch.testing.assert_close(ours, theirs)
+    for gradient, expected in zip(
+        found, torch.autograd.grad(theirs * 3, (hidden, weight)), strict=True
+    ):
+        torch.testing.assert_close(gradient, expected, atol=1e-4, rtol=1e-5)
+
+
+def test_a_model_that_is_given_labels_returns_their_loss(build, batch):
+    for tied in (True, False):
+        model = build(tied=tied)
+        labels = batch["labels"][batch["labels"] != PAD]
+        loss = model(batch["source"], batch["shifted"], batch["labels"], 0.1)
+        torch.testing.assert_close(
+            loss, smoothed_cross_entropy(model(batch["source"], batch["shifted"]), labels, 0.1)
+        )
+
+
+def test_dropout_keeps_the_mean_and_is_off_in_evaluation():
+    torch.manual_seed(0)
+    dropout, x = Dropout(0.3), torch.ones(1000, 201)
+    y = dropout(x)
+    assert abs(float((y == 0).float().mean()) - 0.3) < 0.01
+    assert abs(float(y.mean()) - 1) < 0.01
+    assert set(y.unique().tolist()) == {0.0, y.max().item()}
+    torch.manual_seed(0)
+    torch.testing.assert_close(dropout.add(x, x), y + 1)
+    dropout.eval()
+    assert torch.equal(dropout(x), x)
+
+
+@pytest.mark.parametrize("num_stages", [1, 2, 3, 4])
+@pytest.mark.parametrize("tied", [True, False])
+def test_stages_compute_what_the_whole_computes(build, batch, num_stages, tied):
+    model = build(tied=tied)
+    stages = cut(model, num_stages)
+    hidden = ()
+    for stage in stages:
+        result = stage(*hidden, source=batch["source"], shifted=batch["shifted"])
+        hidden = result if isinstance(result, tuple) else (result,)
+    real = batch["labels"] != PAD
+    torch.testing.assert_close(hidden[0][real], model(batch["source"], batch["shifted"]))
+    names = {name for stage in stages for name, _ in stage.named_parameters()}
+    assert names == {name for name, _ in model.named_parameters()}
+
+
+def test_the_plan_names_modules_of_the_model(build):
+    model = build()
+    found = plan(model.architecture)
+    for name in (*found.layers, *(name.replace("*", "1") for name in found.tensor)):
+        model.get_submodule(name)
+    for layout in LAYOUTS:
+        model = build(layout=layout)
+        for name in plan(model.architecture).tensor:
+            model.get_submodule(name.replace("*", "1"))
+
+
+def test_building_on_the_meta_device_allocates_nothing(build):
+    with torch.device("meta"):
+        from workers.workloads.translation.model import Architecture, Transformer
+
+        model = Transformer(Architecture(600, 32, 4, 2, 2, 48, 0.0))
+    assert all(parameter.is_meta for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("tied", ["all", "source_target", "target_output", "none"])
+def test_ties_of_embeddings(build, batch, tied):
+    """Matrices that are one, gradients that reach all of them, and the same function in pipeline stages."""
+    model = build(tied=tied)
+    tables = [p for p in model.parameters() if p.shape == (600, 32)]
+    assert len(tables) == {"all": 1, "source_target": 2, "target_output": 2, "none": 3}[tied]
+    logits, gradients = canonical_gradients(model, batch)
+    assert all(table.grad is not None and table.grad.abs().sum() > 0 for table in tables)
+    labels = batch["labels"]
+    loss = model(batch["source"], batch["shifted"], labels=labels)
+    expected = functional.cross_entropy(logits, labels[labels != PAD], reduction="sum")
+    assert loss.item() == pytest.approx(expected.item())
+    out: tuple = ()
+    for stage in cut(model, 2):
+        found = stage(*out, source=batch["source"], shifted=batch["shifted"])
+        out = found if isinstance(found, tuple) else (found,)
+    torch.testing.assert_close(out[0][labels != PAD], logits, atol=1e-5, rtol=1e-5)
+    assert set(plan(model.architecture).embeddings) <= {
+        name.removesuffix(".weight") for name in gradients
+    }
+
+
+def test_ties_as_they_were_written_once(build):
+    assert build(tied=True).architecture == build(tied="all").architecture
+    assert build(tied=False).architecture == build(tied="source_target").architecture
+
+
+def test_an_adaptive_softmax_has_one_loss_and_all_probabilities(build, batch):
+    model = build(tied="none", cutoffs=[60, 300])
+    labels = batch["labels"][batch["labels"] != PAD]
+    logs = model(batch["source"], batch["shifted"])
+    assert torch.allclose(logs.exp().sum(1), torch.ones(len(logs)), atol=1e-4)
+    loss = model(batch["source"], batch["shifted"], labels=batch["labels"])
+    assert loss.item() == pytest.approx(-logs.gather(1, labels[:, None]).sum().item(), rel=1e-5)
+    assert model.adaptive.head.weight.shape == (62, 32)
+    loss.backward()
+    assert all(p.grad is not None for p in model.parameters())

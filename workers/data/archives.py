@@ -1,0 +1,77 @@
+"""Reading data sets out of tar archives in memory, without trusting them: nothing is unpacked, no member may leave."""
+
+from __future__ import annotations
+
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePosixPath
+
+from search_spaces.errors import DataError
+
+MAX_MEMBERS = 1_000_000
+MAX_BYTES = 4 << 30
+
+
+def members(
+    path: Path, wanted: Callable[[str], bool] = lambda name: True
+) -> Iterator[tuple[str, bytes]]:
+    """Name and content of each wanted regular file of a tar archive (plain, gzip, bzip2 or xz), in its order.
+
+    Links and devices are never followed; the whole archive is refused where any name leaves it.
+
+    Args:
+        path: of the archive.
+        wanted: whether a member of that name is read; every name is checked, wanted or not.
+
+    Raises:
+        DataError: the archive is missing, damaged or too large, or a member's name leaves it.
+    """
+    total = 0
+    try:
+        with tarfile.open(path, "r:*") as archive:
+            for count, member in enumerate(archive):
+                total += member.size
+                _check(path, member.name, count, total)
+                if member.isfile() and wanted(member.name):
+                    file = archive.extractfile(member)
+                    yield member.name, file.read() if file else b""
+            while archive.fileobj is not None and archive.fileobj.read(1 << 20):
+                pass  # to the end, so that a checksum that does not fit or a missing end is noticed
+    except FileNotFoundError as error:
+        raise DataError(f"there is no archive {path}") from error
+    except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path} is no readable tar archive: {error}") from error
+
+
+def _check(path: Path, name: str, count: int, total: int) -> None:
+    parts = PurePosixPath(name.replace("\\", "/"))
+    if (
+        parts.is_absolute()
+        or ".." in parts.parts
+        or ":" in "".join(parts.parts[:1])
+        or "\0" in name
+    ):
+        raise DataError(
+            f"{path}: the member {name!r} would leave the archive's folder; the archive is not used"
+        )
+    if count >= MAX_MEMBERS or total > MAX_BYTES:
+        raise DataError(
+            f"{path}: more than {MAX_MEMBERS} members or {MAX_BYTES} bytes; the archive is not used"
+        )
+
+
+def find(folder: Path, names: tuple[str, ...]) -> Path:
+    """The first of `names` (files or folders) that is in `folder`, or `folder` itself where it has such a name.
+
+    Raises:
+        DataError: none is there.
+    """
+    if folder.name in names and folder.exists():
+        return folder
+    for name in names:
+        if (folder / name).exists():
+            return folder / name
+    raise DataError(
+        f"{folder} holds none of {', '.join(names)}; data.dir must name the folder that does"
+    )

@@ -1,0 +1,118 @@
+"""The public data sets that `automl data fetch` knows: where they are, and what must arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Final
+from urllib.parse import urlsplit
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file to fetch.
+
+    Args:
+        url: where it is; sha256: of the file, "" where only its members are known.
+        unpack: of a tar archive the members to write, by the last part of their name, each with its sha256.
+    """
+
+    url: str
+    sha256: str = ""
+    unpack: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return PurePosixPath(urlsplit(self.url).path).name
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Files that belong together; `use` says which settings read them."""
+
+    summary: str
+    use: str
+    sources: tuple[Source, ...]
+
+
+_CONVE: Final = (
+    "https://raw.githubusercontent.com/TimDettmers/ConvE/f3c0eb286025410fa5b4c04696c918264163d0ca"
+)
+_MULTI30K: Final = "https://raw.githubusercontent.com/multi30k/dataset/a3d2e0d26b56f3846f66a952536ffed4e401d05a/data/task1/raw"
+_MULTI30K_FILES: Final = {
+    "test_2016_flickr.de.gz": "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8",
+    "test_2016_flickr.en.gz": "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9",
+    "test_2016_flickr.fr.gz": "6d326e188d259fb1d04ac19eae3af956559b3a0b93d7635e56c90987c40c8b90",
+    "train.de.gz": "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6",
+    "train.en.gz": "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f",
+    "train.fr.gz": "622e75069e9f4c577425c4f277116ce66e63a2401c0a2312d90073cb12379a3c",
+    "val.de.gz": "f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a",
+    "val.en.gz": "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28",
+    "val.fr.gz": "ca3106f1a72390591d25f6c45cb4cd39dec4cd3f123e099748a3ce5256c160e9",
+}
+
+
+def _single(summary: str, use: str, url: str, sha256: str) -> Dataset:
+    return Dataset(summary, use, (Source(url, sha256),))
+
+
+def _graph(name: str, summary: str, train: str, valid: str, test: str) -> Dataset:
+    unpack = {"train.txt": train, "valid.txt": valid, "test.txt": test}
+    use = "workload graph_embedding, data.name=triples"
+    return Dataset(summary, use, (Source(f"{_CONVE}/{name}.tar.gz", unpack=unpack),))
+
+
+DATASETS: Final[Mapping[str, Dataset]] = {
+    "cifar10": _single(
+        "CIFAR-10, binary version: 60,000 images in ten classes (170 MB)",
+        "workload image_classification, data.name=cifar10",
+        "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+        "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+    ),
+    "cifar10-python": _single(
+        "CIFAR-10, python version (170 MB)",
+        "workload image_classification, data.name=cifar10",
+        "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
+        "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
+    ),
+    "imdb": _single(
+        "Large Movie Review Dataset 1.0: 50,000 labelled reviews (84 MB)",
+        "workload sentiment, data.name=imdb",
+        "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz",
+        "c40f74a18d3b61f90feba1e17730e0d38e8b97c05fde7008942e91923d1658fe",
+    ),
+    "resnet50": _single(
+        "torchvision's weights of ResNet-50, ImageNet 1K version 1 (103 MB)",
+        "workload feature_extraction, fixed.weights=DIR/resnet50-0676ba61.pth",
+        "https://download.pytorch.org/models/resnet50-0676ba61.pth",
+        "0676ba61b6795bbe1773cffd859882e5e297624d384b6993f7c9e683e722fb8a",
+    ),
+    "fb15k-237": _graph(
+        "FB15k-237",
+        "FB15k-237: 272,115 edges of Freebase",
+        "6e4c2782169af21e9743f3b1d200886f5d595bf6bc504ec1351720949c5cdfae",
+        "cf6309010852f6a8d47a45df830a426415d1ee6f7a3970a8376ff1fb81db4a5c",
+        "5711cf41623ceb4eacc50eb6108a3ca6565c7492e3caaf82a3e355cc660d1574",
+    ),
+    "wn18rr": _graph(
+        "WN18RR",
+        "WN18RR: 86,835 edges of WordNet",
+        "038612e783c215ee5f3ca9fbfca27b8d0739be1028fe4ee7c174aecf0b83d5df",
+        "453ce7202afa58094a04d2b1560ee2b02660f1c260b32ce6651c8ccedd1028ab",
+        "0383bceaaa1096cf3c03ec021ed0048068e2355dbfc0239b292cefdac821cec5",
+    ),
+    "umls": _graph(
+        "umls",
+        "umls: 5,216 edges of a medical ontology",
+        "873ef4925516b83e7f6f8cc02b4be51d848828710a7f65a956f0ac4a9e452f35",
+        "025c98f8a4891e2a6582ec5b40ee0d904031edad9c52554522f4b7904820c98e",
+        "a7eb529a3d2810fcc96341ccc97c625a5e202f8389673aa6bd317eeebbb79014",
+    ),
+    "multi30k": Dataset(
+        "Multi30k task 1: 31,014 captions in English, German and French, and a test set (2 MB)",
+        "workload translation, data.name=multi30k",
+        tuple(Source(f"{_MULTI30K}/{name}", sha256) for name, sha256 in _MULTI30K_FILES.items()),
+    ),
+}

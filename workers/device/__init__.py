@@ -1,0 +1,1 @@
+"""One device: number formats, peak memory, profiles; knows no workload."""

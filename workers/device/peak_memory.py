@@ -1,0 +1,196 @@
+"""Peak memory of a rank, measured: the CUDA allocator's, or on CPUs the resident set's high water above a baseline."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import os
+import resource
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
+from torch.nn.modules import module as hooks
+
+_STATUS = Path("/proc/self/status")
+_RESET = Path("/proc/self/clear_refs")
+
+
+class PeakMemory:
+    """Measures the peak from its construction on.
+
+    On CPUs memory that an earlier trial left behind in this process is given back to the system first and the
+    kernel's high-water mark is reset, so that a reused worker measures the same as a fresh one. Where the kernel
+    does not allow the reset, only growth beyond the process's highest mark so far is seen.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.restart()
+
+    def restart(self) -> None:
+        """Measure from now on: what is there already is nobody's."""
+        gc.collect()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats(self.device)
+            self._baseline = torch.cuda.memory_allocated(self.device)
+        else:
+            trim()
+            _reset_high_water()
+            self._baseline = resident_bytes()
+
+    def bytes(self) -> int:
+        """Peak so far above the baseline."""
+        if self.device.type == "cuda":
+            return max(0, torch.cuda.max_memory_allocated(self.device) - self._baseline)
+        return max(0, high_water_bytes() - self._baseline)
+
+
+class Contributions:
+    """Which modules hold how much: parameters, gradients, optimizer state, and activations kept for backward.
+
+    Args:
+        names: of the modules that may be named.
+
+    Use `recording` around the forward passes of one microbatch.
+    """
+
+    def __init__(self, names: Mapping[nn.Module, str]) -> None:
+        self.names = names
+        self.activations: dict[str, int] = {}
+        self._stack: list[str] = []
+        self._seen: set[int] = set()
+        self._ignored: set[int] = set()
+
+    @classmethod
+    def of(cls, model: nn.Module) -> Contributions:
+        """For every module of a model; its parameters are no activations."""
+        made = cls({module: name for name, module in model.named_modules() if name})
+        made._ignored = {_storage(tensor) for tensor in [*model.parameters(), *model.buffers()]}
+        return made
+
+    @contextlib.contextmanager
+    def recording(self) -> Iterator[None]:
+        """Note what autograd keeps, and in which module."""
+        handles = [
+            hooks.register_module_forward_pre_hook(lambda module, _: self._enter(module)),
+            hooks.register_module_forward_hook(
+                lambda module, *_: self._leave(module), always_call=True
+            ),
+        ]
+        try:
+            with saved_tensors_hooks(self._keep, lambda tensor: tensor):
+                yield
+        finally:
+            for handle in handles:
+                handle.remove()
+            self._seen.clear()
+            self._stack.clear()
+
+    def table(
+        self, parameters: Mapping[str, Tensor], state: Callable[[Tensor], int]
+    ) -> dict[str, int]:
+        """Bytes by module, the largest ten.
+
+        Args:
+            parameters: of this rank by name; `state` says how many bytes of optimizer state one has.
+        """
+        total = dict(self.activations)
+        for name, parameter in parameters.items():
+            module = name.rpartition(".")[0]
+            held = nbytes(parameter) * (2 if parameter.requires_grad else 1) + state(parameter)
+            total[module] = total.get(module, 0) + held
+        return dict(sorted(total.items(), key=lambda item: -item[1])[:10])
+
+    def _enter(self, module: nn.Module) -> None:
+        if module in self.names:
+            self._stack.append(self.names[module])
+
+    def _leave(self, module: nn.Module) -> None:
+        if module in self.names and self._stack:
+            self._stack.pop()
+
+    def _keep(self, tensor: Tensor) -> Tensor:
+        key = _storage(tensor)
+        if key not in self._seen and key not in self._ignored:
+            self._seen.add(key)
+            module = self._stack[-1] if self._stack else "loss"
+            self.activations[module] = (
+                self.activations.get(module, 0) + tensor.untyped_storage().nbytes()
+            )
+        return tensor
+
+
+def nbytes(tensor: Tensor) -> int:
+    """Bytes of the part of a tensor that is here."""
+    local: Any = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+    size: int = local.nbytes
+    return size
+
+
+def _storage(tensor: Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
+
+
+def resident_bytes() -> int:
+    """Resident set of this process now."""
+    return _status("VmRSS") or high_water_bytes()
+
+
+def high_water_bytes() -> int:
+    """Highest resident set of this process since it began or was last reset."""
+    usage = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
+        1 if sys.platform == "darwin" else 1024
+    )
+    return _status("VmHWM") or usage
+
+
+def _status(key: str) -> int:
+    try:
+        lines = _STATUS.read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(key + ":")), 0)
+
+
+def trim() -> None:
+    """Give memory that is free back to the system; takes some milliseconds."""
+    with contextlib.suppress(OSError, AttributeError):  # another C library keeps what it has
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+
+
+def allocate_by(threshold: int, kept: int) -> None:
+    """How the C library gets memory from the system and gives it back.
+
+    Args:
+        threshold: blocks of at least so many bytes are mapped by themselves, and returned when they are freed. By
+            itself it grows with the blocks that are freed, up to 32 MB; smaller ones stay in pieces that the next
+            batch, of another shape, often cannot use.
+        kept: so many free bytes are kept at the end of the heap. Where it is less than what an update frees, each
+            update takes its memory anew, page by page: a sixth of the time of a small convolutional network.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        library = ctypes.CDLL("libc.so.6")
+        library.mallopt(-3, threshold)  # M_MMAP_THRESHOLD
+        library.mallopt(-1, kept)  # M_TRIM_THRESHOLD
+
+
+def keep_few_kernels(count: int = 128) -> None:
+    """Let oneDNN, and torch's layer over it, keep so many kernels where nothing else was asked for (1,024 each).
+
+    Each is about a megabyte for products of thousands of rows. Where most batches have a shape of their own they are
+    hardly met again, and would come to gigabytes. Both read it once, when the first kernel is made.
+    """
+    for name in ("LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY"):
+        os.environ.setdefault(name, str(count))
+
+
+def _reset_high_water() -> None:
+    with contextlib.suppress(OSError):
+        _RESET.write_text("5")

@@ -1,0 +1,45 @@
+"""Traces of where a trial's time goes, written by torch's profiler where TensorBoard and Perfetto can open them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+FOLDER = "profile"  # in the trial's own
+
+
+@contextmanager
+def profiling(
+    num_steps: int, folder: Path, rank: int = 0, *, memory: bool = True
+) -> Iterator[Callable[[], None]]:
+    """Trace `num_steps` steps, after one that is left out and one to warm up; nothing for 0.
+
+    Args:
+        folder: the trial's; the trace is `profile/rank-R.pt.trace.json` in it.
+        memory: whether allocations are traced as well.
+
+    Yields:
+        What is to be called at the end of each step.
+    """
+    if num_steps < 1:
+        yield lambda: None
+        return
+    import torch
+    from torch.profiler import ProfilerActivity, profile, schedule
+
+    def keep(profiler: Any) -> None:
+        path = folder / FOLDER / f"rank-{rank}.pt.trace.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        profiler.export_chrome_trace(str(path))
+
+    activities = [
+        ProfilerActivity.CPU,
+        *([ProfilerActivity.CUDA] if torch.cuda.is_available() else []),
+    ]
+    plan = schedule(wait=1, warmup=1, active=num_steps, repeat=1)
+    with profile(
+        activities=activities, schedule=plan, on_trace_ready=keep, profile_memory=memory
+    ) as profiler:
+        yield profiler.step

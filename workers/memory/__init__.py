@@ -1,0 +1,1 @@
+"""Peak memory of a rank: measured, and estimated before it is dispatched."""

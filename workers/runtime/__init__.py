@@ -1,0 +1,1 @@
+"""Where ranks run: Ray actors, local processes, and watching over them."""

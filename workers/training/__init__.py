@@ -1,0 +1,1 @@
+"""The training loop of every workload that is trained by gradient descent."""

@@ -1,0 +1,179 @@
+"""Checkpoints that any strategy can read: whole fp32 tensors in safetensors, and a JSON manifest with hashes.
+
+    <folder>/checkpoints/00000420/model.safetensors       parameters and buffers by canonical name
+    <folder>/checkpoints/00000420/optimizer.safetensors   "<parameter>|<key>", such as "decoder.norm.weight|exp_avg"
+    <folder>/checkpoints/00000420/manifest.json           progress, and sha256 of the files above
+
+A checkpoint is written beside its place, flushed to disk and renamed, so that one which is there is whole; the last
+two are kept, and one that does not match its hashes is passed over for the one before. Nothing is unpickled.
+
+One that is written because the trial was asked to end waits for no disk, which may take seconds: should the machine
+lose its power then, the hashes tell.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from workers.data.files import flush, sha256
+
+FORMAT = 1
+_DTYPES = {
+    torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
+    torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL",
+}  # fmt: skip
+_FILES = ("model.safetensors", "optimizer.safetensors")
+
+
+@dataclass
+class Checkpoint:
+    """The state of a training run.
+
+    Args:
+        model: parameters and buffers by canonical name, whole, on the CPU.
+        optimizer: for each parameter its state tensors by key, whole, on the CPU.
+        progress: counters and settings, JSON.
+    """
+
+    model: dict[str, Tensor]
+    optimizer: dict[str, dict[str, Tensor]]
+    progress: dict[str, Any] = field(default_factory=dict)
+
+
+def save(
+    folder: Path, update: int, checkpoint: Checkpoint, keep: int = 2, *, wait: bool = True
+) -> Path:
+    """Write a checkpoint, replace one of the same update, and delete all but the newest `keep`.
+
+    Args:
+        folder: the trial's folder.
+        update: how many updates the run has made; it names the checkpoint.
+        wait: until it is on disk.
+
+    Raises:
+        OSError: the folder cannot be written; what was there before still is.
+    """
+    root = folder / "checkpoints"
+    final, temporary = root / f"{update:08d}", root / f".{update:08d}.{os.getpid()}"
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    flat = {
+        f"{name}|{key}": t
+        for name, entries in checkpoint.optimizer.items()
+        for key, t in entries.items()
+    }
+    written = zip(_FILES, (checkpoint.model, flat), strict=True)
+    hashes = {file: {"sha256": _write(temporary / file, tensors)} for file, tensors in written}
+    manifest = {
+        "format": FORMAT,
+        "update": update,
+        "progress": checkpoint.progress,
+        "files": hashes,
+    }
+    (temporary / "manifest.json").write_text(json.dumps(manifest, indent=1, sort_keys=True))
+    for file in (*_FILES, "manifest.json") if wait else ():
+        flush(temporary / file)
+    shutil.rmtree(final, ignore_errors=True)
+    temporary.rename(final)
+    if wait:
+        flush(root)
+    for old in list(_newest_first(folder))[keep:]:
+        shutil.rmtree(old, ignore_errors=True)
+    return final
+
+
+def load(folder: Path, passed_over: list[str] | None = None) -> Checkpoint | None:
+    """The newest checkpoint of the trial that matches its hashes; None where there is none.
+
+    Args:
+        folder: the trial's folder.
+        passed_over: gets the names of newer ones that are damaged.
+    """
+    for path in _newest_first(folder):
+        manifest, tensors = _verified(path), None
+        if manifest is not None:
+            with contextlib.suppress(OSError, SafetensorError):
+                tensors = [load_file(path / file) for file in _FILES]
+        if manifest is None or tensors is None:
+            if passed_over is not None:
+                passed_over.append(path.name)
+            continue
+        model, flat = tensors
+        optimizer: dict[str, dict[str, Tensor]] = {}
+        for name, tensor in flat.items():
+            parameter, _, key = name.rpartition("|")
+            optimizer.setdefault(parameter, {})[key] = tensor
+        return Checkpoint(model, optimizer, manifest["progress"])
+    return None
+
+
+def _write(path: Path, tensors: Mapping[str, Tensor]) -> str:
+    """Write a safetensors file tensor by tensor, which takes no memory beside theirs; return its sha256."""
+    header, end = {}, 0
+    for name, tensor in tensors.items():
+        begin, end = end, end + tensor.nbytes
+        header[name] = {
+            "dtype": _DTYPES[tensor.dtype],
+            "shape": list(tensor.shape),
+            "data_offsets": [begin, end],
+        }
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    hashed = hashlib.sha256()
+    with path.open("wb") as file:
+        for part in (len(text).to_bytes(8, "little"), text):
+            hashed.update(part)
+            file.write(part)
+        for tensor in tensors.values():
+            flat = tensor.cpu().contiguous().flatten().view(torch.uint8)
+            content: Any = memoryview(flat.numpy())  # type: ignore[arg-type]
+            hashed.update(content)
+            file.write(content)
+    return hashed.hexdigest()
+
+
+def by_key(
+    state: Mapping[str, Mapping[str, Tensor]],
+    convert: Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]],
+) -> dict[str, dict[str, Tensor]]:
+    """An optimizer's state, tensors by parameter and key, with the tensors of each key converted together."""
+    keys = sorted({key for entries in state.values() for key in entries})
+    result: dict[str, dict[str, Tensor]] = {}
+    for key in keys:
+        for name, tensor in convert(
+            {n: entries[key] for n, entries in state.items() if key in entries}
+        ).items():
+            result.setdefault(name, {})[key] = tensor
+    return result
+
+
+def _newest_first(folder: Path) -> Iterator[Path]:
+    root = folder / "checkpoints"
+    paths = [path for path in root.iterdir() if path.name.isdigit()] if root.is_dir() else []
+    yield from sorted(paths, key=lambda path: int(path.name), reverse=True)
+
+
+def _verified(path: Path) -> dict[str, Any] | None:
+    try:
+        if not (path / "manifest.json").is_file():
+            return None
+        manifest = json.loads((path / "manifest.json").read_text())
+        sound = manifest["format"] == FORMAT and isinstance(manifest["progress"], dict)
+        files: Mapping[str, Any] = manifest["files"]
+        sound = sound and all(sha256(path / file) == files[file]["sha256"] for file in _FILES)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return manifest if sound else None

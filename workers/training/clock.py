@@ -1,0 +1,80 @@
+"""When training ends or evaluates by itself: a clock of training seconds, and the counters it is compared with."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from types import TracebackType
+
+
+class Clock:
+    """Seconds spent inside `with clock:`, on top of what earlier attempts spent."""
+
+    def __init__(self, previous: float = 0.0) -> None:
+        self.previous, self._spent, self._entered = previous, 0.0, 0.0
+
+    def __enter__(self) -> Clock:
+        self._entered = time.perf_counter()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        self._spent += time.perf_counter() - self._entered
+
+    @property
+    def spent(self) -> float:
+        """Seconds of this attempt."""
+        return self._spent
+
+    @property
+    def total(self) -> float:
+        """Seconds of all attempts."""
+        return self.previous + self._spent
+
+
+@dataclass(frozen=True)
+class Every:
+    """Something due every so many training seconds or updates, whichever comes first; None for never."""
+
+    seconds: float | None = None
+    updates: int | None = None
+
+    def due(self, seconds: float, updates: int = 0) -> bool:
+        """Whether an interval is over, after so many seconds and updates of it."""
+        if self.seconds is not None and seconds >= self.seconds:
+            return True
+        return self.updates is not None and updates >= self.updates
+
+
+@dataclass
+class Window:
+    """What happened since the last report.
+
+    Args:
+        begun: training seconds of all attempts when it began.
+        updates, items: how many since then; losses: sum of their mean losses.
+    """
+
+    begun: float = 0.0
+    updates: int = 0
+    items: float = 0.0
+    losses: float = 0.0
+
+    def count(self, items: float) -> None:
+        """Count an update; its loss is added when the ranks have summed it."""
+        self.updates, self.items = self.updates + 1, self.items + items
+
+    def metrics(self, now: float) -> dict[str, float]:
+        """Mean loss and speed; empty before the first update."""
+        if not self.updates:
+            return {}
+        seconds = max(now - self.begun, 1e-9)
+        return {
+            "train_loss": self.losses / self.updates,
+            "items_per_second": self.items / seconds,
+            "seconds_per_update": seconds / self.updates,
+        }
