@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
+from .definition import Config, SpaceDefinition
 from .expressions import Expression
 from .parameters import Parameter
-from .structure import Config, Structure
 
 Weighted = list[tuple[Config, float]]
 
 MAX_ENUMERATED: Final = 20_000
 
 
-def enumerate_legal(space: Structure) -> Weighted | None:
+def enumerate_legal(space: SpaceDefinition) -> Weighted | None:
     """Every legal configuration with its volume in the unit cube; None where there are too many or infinitely many.
 
     Built a parameter at a time; what violates a constraint is dropped as soon as the constraint can be told.
@@ -31,7 +31,7 @@ def enumerate_legal(space: Structure) -> Weighted | None:
 
 
 def _longer(
-    space: Structure, found: Weighted, parameter: Parameter, constraints: list[Expression]
+    space: SpaceDefinition, found: Weighted, parameter: Parameter, constraints: list[Expression]
 ) -> Weighted | None:
     values = parameter.values()
     weighted = list(zip(values, parameter.weights(values).tolist(), strict=True))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from .errors import SpaceError
-from .values import Value, show
+from .validation import Value, show
 
 MAX_LENGTH: Final = 4000
 MAX_NODES: Final = 1000

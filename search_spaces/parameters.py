@@ -9,9 +9,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from .base import FloatArray, Parameter, RawArray
 from .errors import SpaceError
-from .values import (
+from .parameter_base import FloatArray, Parameter, RawArray
+from .validation import (
     ALL,
     Params,
     Value,

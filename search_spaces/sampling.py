@@ -13,12 +13,12 @@ from typing import Final, Literal
 import numpy as np
 
 from .conditions import with_ancestors
+from .constraint_evaluation import BoolArray
+from .definition import Config, SpaceDefinition
 from .enumeration import enumerate_legal
 from .errors import SpaceError
-from .evaluation import BoolArray
 from .parameters import FloatArray
-from .repairing import Walker
-from .structure import Config, Structure
+from .repair import Walker
 
 BATCH: Final = 4096
 MIN_ACCEPTED: Final = 16  # of a batch, below which rejection is too slow
@@ -27,7 +27,7 @@ BURN_IN: Final = 8
 SWEEPS: Final = 3
 
 
-def connected_parts(space: Structure) -> list[Structure]:
+def connected_parts(space: SpaceDefinition) -> list[SpaceDefinition]:
     """The smallest sub-spaces, closed under parents, such that no constraint names parameters of two of them."""
     groups: list[tuple[set[str], list[str]]] = []
     for constraint in space.constraints:
@@ -40,13 +40,13 @@ def connected_parts(space: Structure) -> list[Structure]:
         ([p for name, p in space.parameters.items() if name in names], texts)
         for names, texts in groups
     ]
-    return [Structure(*parameters, constraints=texts) for parameters, texts in chosen]
+    return [SpaceDefinition(*parameters, constraints=texts) for parameters, texts in chosen]
 
 
 class Sampler:
     """Draws from one connected part of a space that has constraints."""
 
-    def __init__(self, part: Structure) -> None:
+    def __init__(self, part: SpaceDefinition) -> None:
         self.part = part
         self.evaluator = part.evaluator
 
@@ -136,7 +136,7 @@ class Sampler:
 
 
 def neighbours(
-    space: Structure, params: Config, rng: np.random.Generator, count: int
+    space: SpaceDefinition, params: Config, rng: np.random.Generator, count: int
 ) -> list[Config]:
     """See `Space.neighbours`."""
     base = space.encode([params])[0]
@@ -162,7 +162,9 @@ def neighbours(
     return found[:count]
 
 
-def _decoded(space: Structure, units: FloatArray, base: FloatArray, params: Config) -> list[Config]:
+def _decoded(
+    space: SpaceDefinition, units: FloatArray, base: FloatArray, params: Config
+) -> list[Config]:
     """Configurations whose coordinates are those of `params` where they did not move; the codec may round."""
     found = space.decode(units)
     for candidate, row in zip(found, (units == base).tolist(), strict=True):
@@ -177,7 +179,11 @@ def _decoded(space: Structure, units: FloatArray, base: FloatArray, params: Conf
 
 
 def _fitted(
-    space: Structure, units: FloatArray, changed: BoolArray, rng: np.random.Generator, rounds: int
+    space: SpaceDefinition,
+    units: FloatArray,
+    changed: BoolArray,
+    rng: np.random.Generator,
+    rounds: int,
 ) -> FloatArray:
     """Those of the points that satisfy the constraints, or do so once others than the changed parameters moved too."""
     walker = Walker(space.evaluator, rng)
@@ -189,7 +195,7 @@ def _fitted(
 
 
 def _perturbed(
-    space: Structure, base: FloatArray, rng: np.random.Generator, count: int
+    space: SpaceDefinition, base: FloatArray, rng: np.random.Generator, count: int
 ) -> FloatArray:
     """Coordinates, shape (count, d), with one or two active ones of `base` changed and inactive ones drawn."""
     rows = np.where(np.isnan(base), rng.random((count, len(base))), base)
@@ -206,7 +212,7 @@ def _perturbed(
 
 
 def repaired(
-    space: Structure, params: Config, rng: np.random.Generator, tries: int = 8
+    space: SpaceDefinition, params: Config, rng: np.random.Generator, tries: int = 8
 ) -> Config | None:
     """A legal configuration with few and small changes to one that violates constraints; None where none was found."""
     base = space.encode([params])[0]

@@ -6,14 +6,14 @@ from functools import cached_property
 
 import numpy as np
 
+from .definition import Config, SpaceDefinition
 from .parameters import Params, Value
 from .sampling import Sampler, connected_parts, neighbours, repaired
-from .structure import Config, Structure
 
 __all__ = ["Config", "Space"]
 
 
-class Space(Structure):
+class Space(SpaceDefinition):
     """What may be tuned. Immutable; can be pickled, compared and written as JSON.
 
     Args:

@@ -13,7 +13,7 @@ from workers.context import Context
 from workers.device.precision import wide
 from workers.parallel.balance import balanced
 from workers.workload import ParallelPlan
-from workers.workloads._trained import Trained
+from workers.workloads._trained_workload import TrainedWorkload
 
 
 class Attention(nn.Module):
@@ -60,7 +60,7 @@ class Model(nn.Module):
         return self.head(self.norm(x))
 
 
-class Toy(Trained):
+class Toy(TrainedWorkload):
     """Next-token prediction on random sequences whose lengths differ between batches; token 0 is padding."""
 
     name = "toy"

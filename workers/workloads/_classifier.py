@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ._data import IntArray, epoch_order, hold_out
-from ._declared import Declared
-from ._trained import Trained
+from ._declarative_workload import DeclarativeWorkload
+from ._trained_workload import TrainedWorkload
 
 if TYPE_CHECKING:
     import torch
@@ -23,7 +23,7 @@ SCHEDULES = ("constant", "cosine", "one_cycle")
 _EVALUATION_BATCH = 250  # so that a request to end need not wait
 
 
-class Classifier(Declared, Trained):
+class Classifier(DeclarativeWorkload, TrainedWorkload):
     """A workload whose batches hold a `label` a row, measured by its accuracy after each epoch.
 
     `fixed.validation` is the part of the training set that is held out: `accuracy` and `loss` are measured on it, or

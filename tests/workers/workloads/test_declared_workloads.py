@@ -16,7 +16,7 @@ from workers.device.peak_memory import PeakMemory
 from workers.protocol import Assignment, Ending, Halt
 from workers.run import run
 from workers.workloads import WORKLOADS
-from workers.workloads._aside import Aside
+from workers.workloads._background import BackgroundThread
 from workers.workloads.sentiment import Sentiment, data
 
 REAL = {  # where the data are, and what trial 0 changes of the published setting
@@ -63,7 +63,7 @@ def test_work_aside_is_done_in_one_thread_and_given_up_when_the_attempt_is_to_en
         Assignment("s", 0, 1, {}, None, str(tmp_path)), halted=lambda: next(iter(asked), None)
     )
     never = threading.Event()
-    with Aside(context, torch.inference_mode) as aside:
+    with BackgroundThread(context, torch.inference_mode) as aside:
         threads = [aside(threading.get_ident) for _ in range(3)]
         assert len({*threads, threading.get_ident()}) == 2
         assert aside(torch.is_inference_mode_enabled)

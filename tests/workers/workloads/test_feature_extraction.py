@@ -10,9 +10,9 @@ from torch import nn
 
 from search_spaces.errors import DataError, UsageError
 from workers.workloads.feature_extraction import FeatureExtraction, images
-from workers.workloads.feature_extraction.prepare import Recipe, prepare
+from workers.workloads.feature_extraction.extractor import ExtractorOptions, prepare
+from workers.workloads.feature_extraction.linear_probe import linear_accuracy
 from workers.workloads.feature_extraction.resnet import ResNet50, fold_batch_norm
-from workers.workloads.feature_extraction.transfer import linear_accuracy
 from workers.workloads.feature_extraction.weights import build
 
 IMAGES = torch.randn(3, 3, 48, 48, generator=torch.Generator().manual_seed(0))
@@ -49,14 +49,14 @@ def test_folding_norms_keeps_the_features(model: ResNet50) -> None:
 @pytest.mark.parametrize(
     "recipe",
     [
-        Recipe(memory_format="channels_last"),
-        Recipe(fold=True, graph="traced"),
-        Recipe("bf16", "channels_last", True, "traced"),
-        Recipe("bf16"),
-        Recipe(quantization="int8"),
+        ExtractorOptions(memory_format="channels_last"),
+        ExtractorOptions(fold=True, graph="traced"),
+        ExtractorOptions("bf16", "channels_last", True, "traced"),
+        ExtractorOptions("bf16"),
+        ExtractorOptions(quantization="int8"),
     ],
 )
-def test_recipes_keep_the_features(recipe: Recipe) -> None:
+def test_recipes_keep_the_features(recipe: ExtractorOptions) -> None:
     with torch.inference_mode():
         extract = prepare(build(0), recipe, IMAGES, IMAGES)
         found, expected = extract(IMAGES), build(0)(IMAGES)

@@ -15,10 +15,10 @@ from workers.protocol import Assignment, Ending, Halt
 from workers.run import run
 from workers.runtime.processes import run_gang
 from workers.workloads.graph_embedding import GraphEmbedding, data, generated
+from workers.workloads.graph_embedding.checkpoint import load_checkpoint
 from workers.workloads.graph_embedding.operators import OPERATORS, as_complex
 from workers.workloads.graph_embedding.partitions import Partitioning, edges_of_pairs, rounds
 from workers.workloads.graph_embedding.ranking import Known, ranks
-from workers.workloads.graph_embedding.saving import load_checkpoint
 from workers.workloads.graph_embedding.softmax import equal_pairs, shared_softmax
 from workers.workloads.graph_embedding.tables import Tables
 from workers.workloads.graph_embedding.update import LOSSES, UpdateOptions, adagrad, gradients

@@ -23,7 +23,12 @@ from workers.workloads.image_classification.formats import (
     to_records,
 )
 from workers.workloads.image_classification.generated import images
-from workers.workloads.image_classification.model import ImageModel, ModelOptions, scaled, stages
+from workers.workloads.image_classification.model import (
+    ImageModel,
+    ImageModelOptions,
+    scaled,
+    stages,
+)
 
 
 def batch(count: int, seed: int = 0) -> Images:
@@ -187,7 +192,7 @@ def test_flip_mirrors_half_of_the_images() -> None:
 
 
 def test_published_network_has_the_published_size() -> None:
-    model = ImageModel(ModelOptions())
+    model = ImageModel(ImageModelOptions())
     assert (
         sum(p.numel() for p in model.parameters())
         == 1400 + 22550 + 45100 + 90100 + 6400 * 512 + 512 + 5130
@@ -196,7 +201,7 @@ def test_published_network_has_the_published_size() -> None:
 
 @pytest.mark.parametrize("num_stages", [1, 2, 3])
 def test_stages_compute_the_same(num_stages: int) -> None:
-    model = ImageModel(ModelOptions(filters=4, dense_units=8)).eval()
+    model = ImageModel(ImageModelOptions(filters=4, dense_units=8)).eval()
     pixels = torch.randint(0, 256, (2, 3, 32, 32), dtype=torch.uint8)
     hidden: tuple[torch.Tensor, ...] = ()
     for stage in stages(model, num_stages):

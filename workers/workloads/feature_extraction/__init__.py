@@ -14,8 +14,8 @@ from search_spaces.errors import TrialFailure, UsageError
 from search_spaces.hardware import Hardware
 from search_spaces.parameters import Parameter
 from workers.context import Halted
-from workers.workloads._aside import Aside
-from workers.workloads._declared import Declared
+from workers.workloads._background import BackgroundThread
+from workers.workloads._declarative_workload import DeclarativeWorkload
 from workers.workloads._knobs import Options
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from workers.context import Context
 
-    from .prepare import Extractor
+    from .extractor import Extractor
 
 __all__ = ["FeatureExtraction"]
 
@@ -33,7 +33,7 @@ _CALIBRATION = 16  # images by which int8 finds its scales, whatever the batch
 _REFERENCES: dict[str, Tensor] = {}  # of the last data, size and weights that were asked for
 
 
-class FeatureExtraction(Declared):
+class FeatureExtraction(DeclarativeWorkload):
     """ResNet-50 cut after its average pooling: 2,048 features of an image.
 
     The published setting of the comparison of deep-learning frameworks
@@ -70,7 +70,7 @@ class FeatureExtraction(Declared):
 
     @classmethod
     def own(cls, hardware: Hardware) -> Sequence[Parameter]:
-        """See `Declared`."""
+        """See `DeclarativeWorkload`."""
         cost = {"speed", "memory"}
         quantization = (
             [] if hardware.gpus else [Choice("quantization", ["none", "int8"], default="none")]
@@ -137,7 +137,7 @@ class FeatureExtraction(Declared):
             with (
                 precision,
                 torch.inference_mode(),
-                Aside(context, torch.inference_mode, daemon=False) as aside,
+                BackgroundThread(context, torch.inference_mode, daemon=False) as aside,
             ):
                 aside(lambda: torch.set_num_threads(threads))
                 return self._run(context, aside)
@@ -163,7 +163,7 @@ class FeatureExtraction(Declared):
         }
         return {**files, **to_onnx(model, (torch.randn(2, 3, size, size),), target / "model.onnx")}
 
-    def _run(self, context: Context, aside: Aside) -> dict[str, float]:
+    def _run(self, context: Context, aside: BackgroundThread) -> dict[str, float]:
         import torch
         from torch.nn import functional
 
@@ -196,8 +196,8 @@ class FeatureExtraction(Declared):
 
     def _prepared(self, device: torch.device) -> tuple[Extractor, float]:
         """The extractor, warmed up on a batch, and the seconds that this took."""
+        from .extractor import ExtractorOptions, prepare
         from .images import blocks
-        from .prepare import Recipe, prepare
         from .weights import build
 
         begun, count, size = (
@@ -205,7 +205,7 @@ class FeatureExtraction(Declared):
             int(self.option("images")),
             int(self.option("size")),
         )
-        recipe = self.options(Recipe, fold=bool(self.option("fold_batch_norm")))
+        recipe = self.options(ExtractorOptions, fold=bool(self.option("fold_batch_norm")))
         example, calibration = (
             next(self._blocks()).to(device),
             next(blocks(self.data, count, _CALIBRATION, size)),
@@ -217,7 +217,9 @@ class FeatureExtraction(Declared):
             extract(example).cpu()
         return extract, time.perf_counter() - begun
 
-    def _pass(self, aside: Aside, extract: Extractor, device: torch.device) -> tuple[float, Tensor]:
+    def _pass(
+        self, aside: BackgroundThread, extract: Extractor, device: torch.device
+    ) -> tuple[float, Tensor]:
         """Seconds of one pass over all images, without preparing them, and the features on the CPU."""
         import torch
 
@@ -231,7 +233,7 @@ class FeatureExtraction(Declared):
     def _transferred(self, features: Tensor) -> dict[str, float]:
         """How well a linear classifier learns from the features, where that is asked for."""
         from .images import labels
-        from .transfer import linear_accuracy
+        from .linear_probe import linear_accuracy
 
         if not self.option("transfer"):
             return {}
@@ -247,7 +249,7 @@ class FeatureExtraction(Declared):
             int(self.option("size")),
         )
 
-    def _reference(self, aside: Aside) -> Tensor:
+    def _reference(self, aside: BackgroundThread) -> Tensor:
         """Features of the plain fp32 model, kept for the trials of this process."""
         import torch
 

@@ -10,7 +10,7 @@ from search_spaces import Choice, Float
 from search_spaces.errors import UsageError
 from search_spaces.hardware import Hardware
 from search_spaces.parameters import Parameter
-from workers.workloads._declared import Declared
+from workers.workloads._declarative_workload import DeclarativeWorkload
 from workers.workloads._knobs import Options
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ __all__ = ["GraphEmbedding"]
 _PARTITIONS = (1, 2, 4, 8, 16, 32)
 
 
-class GraphEmbedding(Declared):
+class GraphEmbedding(DeclarativeWorkload):
     """Link prediction after PyTorch-BigGraph (Lerer et al. 2019, arXiv:1903.12287).
 
     Vectors of entities, of which two partitions are in memory at a time; shared negatives for a batch of edges;
@@ -71,7 +71,7 @@ class GraphEmbedding(Declared):
 
     @classmethod
     def own(cls, hardware: Hardware) -> Sequence[Parameter]:
-        """See `Declared`."""
+        """See `DeclarativeWorkload`."""
         quality = {"quality"}
         return [
             Choice("model", ["transe", "distmult", "complex", "rotate"], default="complex"),
@@ -128,7 +128,7 @@ class GraphEmbedding(Declared):
         from workers.device.precision import matmul_precision
         from workers.parallel.mesh import connect, disconnect
 
-        from .trainer import Trainer
+        from .trainer import EmbeddingTrainer
 
         self.read(context)
         graph = self.dataset()
@@ -141,7 +141,7 @@ class GraphEmbedding(Declared):
                     torch.device(context.device),
                 )
             try:
-                trainer = Trainer(
+                trainer = EmbeddingTrainer(
                     context, graph, self.train_options(len(graph.entities)), self.update_options()
                 )
                 metrics = trainer.run()
@@ -159,8 +159,8 @@ class GraphEmbedding(Declared):
 
         from workers.export import to_onnx, write_lines
 
+        from .checkpoint import load_checkpoint, read_entities
         from .partitions import Partitioning
-        from .saving import load_checkpoint, read_entities
         from .scorer import LinkScorer
 
         found = load_checkpoint(trial)

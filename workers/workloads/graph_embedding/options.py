@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass
-class Place:
+class TrainingPosition:
     """Where training stands: the next update is `batch` of pair `pair` of round `round` of epoch `epoch`."""
 
     epoch: int = 0

@@ -19,11 +19,11 @@ from workers.context import Halted
 from workers.protocol import Halt
 from workers.workloads._data import IntArray
 
+from .checkpoint import link, load_checkpoint, save_checkpoint
 from .embeddings import Embeddings
-from .options import Place, TrainOptions
+from .options import TrainingPosition, TrainOptions
 from .partitions import Pair, Partitioning, edges_of_pairs, rounds
 from .ranking import known, ranks, summary
-from .saving import link, load_checkpoint, save_checkpoint
 from .tables import Tables
 from .update import UpdateOptions
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _MEMORY_EVERY = 20  # updates between looks at the peak memory
 
 
-class Trainer:
+class EmbeddingTrainer:
     """One rank's part in the training of one trial."""
 
     def __init__(
@@ -43,7 +43,7 @@ class Trainer:
     ) -> None:
         self.context, self.graph, self.options, self.update = context, graph, options, update
         self.device = torch.device(context.device)
-        self.place, self.seconds, self.edges, self.reported = Place(), 0.0, 0, 0
+        self.place, self.seconds, self.edges, self.reported = TrainingPosition(), 0.0, 0, 0
         self.losses = 0.0, 0  # sum and number in this epoch
         self.metrics: dict[str, float] = {}
         self.dealt = 0  # the epoch for which the entities were dealt to the partitions
@@ -91,7 +91,7 @@ class Trainer:
                 due = last or self.place.epoch % self.options.evaluate_epochs == 0
                 if (
                     due
-                    and self.place == Place(self.place.epoch)
+                    and self.place == TrainingPosition(self.place.epoch)
                     and self.place.epoch > self.reported
                 ):
                     self._alone(self._report)
@@ -139,7 +139,7 @@ class Trainer:
 
     def _epoch(self) -> None:
         """Every round of an epoch, from where training stands."""
-        if self.place == Place(self.place.epoch):
+        if self.place == TrainingPosition(self.place.epoch):
             self.losses = 0.0, 0
             self._deal()
         parts = edges_of_pairs(self.graph.train, self.partitioning, self._rng(0xED6E))
@@ -154,9 +154,9 @@ class Trainer:
             except Halted:
                 halted = True
             self._meet(before, halted)
-            self.place = Place(self.place.epoch, number + 1)
+            self.place = TrainingPosition(self.place.epoch, number + 1)
             self._save_sometimes()
-        self.place = Place(self.place.epoch + 1)
+        self.place = TrainingPosition(self.place.epoch + 1)
 
     def _deal(self) -> None:
         """Deal the entities to the partitions anew in each epoch, where they are not all in memory together.
@@ -189,8 +189,8 @@ class Trainer:
             self.losses = self.losses[0] + loss, self.losses[1] + 1
             self.seconds += time.perf_counter() - begun
             self.edges += len(rows)
-            self.place = Place(self.place.epoch, self.place.round, index, batch + 1)
-        self.place = Place(self.place.epoch, self.place.round, index + 1)
+            self.place = TrainingPosition(self.place.epoch, self.place.round, index, batch + 1)
+        self.place = TrainingPosition(self.place.epoch, self.place.round, index + 1)
 
     def _update(self, begins: Mapping[int, int], edges: IntArray, where: tuple[int, int]) -> float:
         rng = self._rng(0x4E6A, self.place.round, *where)
@@ -313,7 +313,7 @@ class Trainer:
                 link(file, self.work / file.name)
         self.dealt = int(progress.get("dealt", 0))
         self.place, self.edges, self.reported = (
-            Place(**progress["place"]),
+            TrainingPosition(**progress["place"]),
             progress["edges"],
             progress["reported"],
         )

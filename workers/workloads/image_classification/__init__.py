@@ -69,7 +69,7 @@ class ImageClassification(Classifier):
 
     @classmethod
     def own(cls, hardware: Hardware) -> Sequence[Parameter]:
-        """See `Declared`."""
+        """See `DeclarativeWorkload`."""
         from .augment import AUGMENTATIONS
 
         quality = {"quality"}
@@ -114,12 +114,12 @@ class ImageClassification(Classifier):
         """See `Trainable`."""
         import torch
 
-        from .model import ImageModel, ModelOptions
+        from .model import ImageModel, ImageModelOptions
 
         torch.manual_seed(self.seed)
         dataset = self.dataset()
         size, classes = dataset.train.pixels.shape[-1], len(dataset.classes)
-        return ImageModel(self.options(ModelOptions, num_classes=classes, size=size))
+        return ImageModel(self.options(ImageModelOptions, num_classes=classes, size=size))
 
     def plan(self, model: nn.Module) -> ParallelPlan:
         """The dense layers split over ranks; blocks and head are stages."""

@@ -39,7 +39,7 @@ CIFAR_CLASSES = (
 
 
 @dataclass(frozen=True)
-class Dataset:
+class ImageDataset:
     """Images to train on and to test on, and the names of their classes."""
 
     train: Images
@@ -55,7 +55,7 @@ def check(data: Mapping[str, Any]) -> None:
         find(folder, SOURCES if name == "cifar10" else ("train",))
 
 
-def load(data: Mapping[str, Any]) -> Dataset:
+def load(data: Mapping[str, Any]) -> ImageDataset:
     """Read the data set that the `data` section names; kept in memory for the trials of this process.
 
     `builtin` takes `train` and `test`, the numbers of images; `cifar10` takes `dir`, which holds an archive or its
@@ -73,12 +73,12 @@ def load(data: Mapping[str, Any]) -> Dataset:
 
 
 @lru_cache(2)
-def _builtin(train: int, test: int) -> Dataset:
+def _builtin(train: int, test: int) -> ImageDataset:
     parts = [
         from_records(builtin_records(n, seed), "the built-in set")
         for seed, n in enumerate((train, test))
     ]
-    return Dataset(parts[0], parts[1], generated.CLASSES)
+    return ImageDataset(parts[0], parts[1], generated.CLASSES)
 
 
 def builtin_records(count: int, seed: int) -> bytes:
@@ -88,10 +88,10 @@ def builtin_records(count: int, seed: int) -> bytes:
 
 
 @lru_cache(1)
-def _cifar(source: Path) -> Dataset:
-    return Dataset(*read_cifar(source), CIFAR_CLASSES)
+def _cifar(source: Path) -> ImageDataset:
+    return ImageDataset(*read_cifar(source), CIFAR_CLASSES)
 
 
 @lru_cache(1)
-def _folders(folder: Path, size: int) -> Dataset:
-    return Dataset(*read_folders(folder, size))
+def _folders(folder: Path, size: int) -> ImageDataset:
+    return ImageDataset(*read_folders(folder, size))

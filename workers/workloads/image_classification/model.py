@@ -11,7 +11,7 @@ from search_spaces.errors import UsageError
 
 
 @dataclass(frozen=True)
-class ModelOptions:
+class ImageModelOptions:
     """What the network is built from; the defaults are the published setting.
 
     `batch_norm` normalises after every convolution (Ioffe and Szegedy 2015), and the dense layer by layer norm.
@@ -29,7 +29,7 @@ class ModelOptions:
 class Block(nn.Module):
     """Two 3x3 convolutions, max-pooling by 2, dropout: (b, in, h, w) to (b, out, h / 2, w / 2)."""
 
-    def __init__(self, in_channels: int, out_channels: int, options: ModelOptions) -> None:
+    def __init__(self, in_channels: int, out_channels: int, options: ImageModelOptions) -> None:
         super().__init__()
         norm = options.batch_norm
         self.conv1 = nn.Conv2d(in_channels, out_channels, 3, padding=1, bias=not norm)
@@ -46,10 +46,10 @@ class Block(nn.Module):
         return self.dropout(x)  # type: ignore[no-any-return]
 
 
-class Head(nn.Module):
+class ClassifierHead(nn.Module):
     """A dense layer and the classes: (b, channels, h, w) to (b, num_classes)."""
 
-    def __init__(self, in_features: int, options: ModelOptions) -> None:
+    def __init__(self, in_features: int, options: ImageModelOptions) -> None:
         super().__init__()
         norm = options.batch_norm  # sums of thousands of normalised inputs diverge at usual rates
         self.dense = nn.Linear(in_features, options.dense_units, bias=not norm)
@@ -65,12 +65,12 @@ class Head(nn.Module):
 class ImageModel(nn.Module):
     """Two blocks, with twice the filters in the second, and the head: images (b, 3, size, size) to logits."""
 
-    def __init__(self, options: ModelOptions) -> None:
+    def __init__(self, options: ImageModelOptions) -> None:
         super().__init__()
         self.options = options
         self.block1 = Block(3, options.filters, options)
         self.block2 = Block(options.filters, 2 * options.filters, options)
-        self.head = Head(2 * options.filters * (options.size // 4) ** 2, options)
+        self.head = ClassifierHead(2 * options.filters * (options.size // 4) ** 2, options)
         for module in self.modules():
             if isinstance(module, nn.Conv2d | nn.Linear):
                 nn.init.xavier_uniform_(module.weight)
@@ -83,7 +83,7 @@ class ImageModel(nn.Module):
         return logits
 
 
-class Stage(nn.Module):
+class ImageStage(nn.Module):
     """Some parts of the model, one after the other."""
 
     def __init__(self, *parts: nn.Module) -> None:
@@ -113,5 +113,6 @@ def stages(model: ImageModel, num_stages: int) -> list[nn.Module]:
         raise UsageError(f"the image model is cut into 1 to 3 stages, got {num_stages}")
     parts: list[nn.Module] = [model.block1, model.block2, model.head]
     return [
-        Stage(*parts[i * 3 // num_stages : (i + 1) * 3 // num_stages]) for i in range(num_stages)
+        ImageStage(*parts[i * 3 // num_stages : (i + 1) * 3 // num_stages])
+        for i in range(num_stages)
     ]

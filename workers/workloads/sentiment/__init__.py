@@ -71,7 +71,7 @@ class Sentiment(Classifier):
 
     @classmethod
     def own(cls, hardware: Hardware) -> Sequence[Parameter]:
-        """See `Declared`."""
+        """See `DeclarativeWorkload`."""
         quality, cost = {"quality"}, {"speed", "memory"}
         return [
             Float("learning_rate", 1e-4, 1e-2, log=True, default=1e-3, affects=quality),
@@ -121,10 +121,10 @@ class Sentiment(Classifier):
         """See `Trainable`."""
         import torch
 
-        from .model import ModelOptions, SentimentModel
+        from .model import SentimentModel, SentimentModelOptions
 
         torch.manual_seed(self.seed)
-        return SentimentModel(self.options(ModelOptions))
+        return SentimentModel(self.options(SentimentModelOptions))
 
     def plan(self, model: nn.Module) -> ParallelPlan:
         """The embedding, which is most of the model, may lie on a parameter server."""

@@ -59,7 +59,7 @@ class Reviews:
 
 
 @dataclass(frozen=True)
-class Corpus:
+class ReviewCorpus:
     """Reviews to train on and to test on, and the words in the order of their ids; the first two are no words."""
 
     train: Reviews
@@ -78,7 +78,7 @@ def check(data: Mapping[str, Any]) -> None:
         find(folder_of(data), ARCHIVES)
 
 
-def load(data: Mapping[str, Any]) -> Corpus:
+def load(data: Mapping[str, Any]) -> ReviewCorpus:
     """Read the data set that the `data` section names; kept in memory for the trials of this process.
 
     `builtin` takes `train` and `test`, the numbers of reviews; `imdb` takes `dir`, which holds aclImdb or its archive.
@@ -92,14 +92,14 @@ def load(data: Mapping[str, Any]) -> Corpus:
 
 
 @lru_cache(2)
-def _builtin(train: int, test: int) -> Corpus:
+def _builtin(train: int, test: int) -> ReviewCorpus:
     texts, labels = reviews(train + test, seed=0)
     splits = ["train"] * train + ["test"] * test
     return _corpus(zip(splits, texts, labels, strict=True))
 
 
 @lru_cache(1)
-def _imdb(source: Path) -> Corpus:
+def _imdb(source: Path) -> ReviewCorpus:
     corpus = _corpus(_read_imdb(source))
     if not len(corpus.train) or not len(corpus.test):
         raise DataError(
@@ -127,7 +127,7 @@ def _files(source: Path) -> Iterator[tuple[str, bytes]]:
         yield from members(source, lambda name: _MEMBER.fullmatch(name) is not None)
 
 
-def _corpus(reviews: Iterable[tuple[str, str, int]]) -> Corpus:
+def _corpus(reviews: Iterable[tuple[str, str, int]]) -> ReviewCorpus:
     """Number the words of all reviews, then again by frequency in train (equal ones by first appearance)."""
     ids: defaultdict[str, int] = defaultdict(lambda: len(ids))
     words: dict[str, list[Int32Array]] = {"train": [], "test": []}
@@ -152,4 +152,4 @@ def _corpus(reviews: Iterable[tuple[str, str, int]]) -> Corpus:
             rank[flat[name]] if len(ids) else flat[name], offsets, np.array(labels[name], np.int64)
         )
 
-    return Corpus(split_of("train"), split_of("test"), ("<pad>", "<unknown>", *known))
+    return ReviewCorpus(split_of("train"), split_of("test"), ("<pad>", "<unknown>", *known))

@@ -12,7 +12,7 @@ from .recurrent import Recurrent
 
 
 @dataclass(frozen=True)
-class ModelOptions:
+class SentimentModelOptions:
     """What the model is built from; the defaults are the published setting."""
 
     vocabulary: int = 30_000
@@ -30,7 +30,7 @@ class ModelOptions:
 class SentimentModel(nn.Module):
     """Reviews as word ids, padded in front, to the logits of bad and good."""
 
-    def __init__(self, options: ModelOptions) -> None:
+    def __init__(self, options: SentimentModelOptions) -> None:
         super().__init__()
         self.options = options
         self.embedding = nn.Embedding(options.vocabulary, options.embedding_size, padding_idx=PAD)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from .scan import linear_scan
+from .linear_scan import linear_scan
 
 
 class QuasiRecurrent(nn.Module):

@@ -16,7 +16,7 @@ from search_spaces import Space
 from search_spaces.errors import UsageError
 from search_spaces.hardware import Hardware
 from workers.workload import ParallelPlan
-from workers.workloads._trained import Trained
+from workers.workloads._trained_workload import TrainedWorkload
 
 from . import data as _data
 from . import options
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from workers.context import Context
     from workers.workload import Batch
 
-    from .decoding import Search
+    from .beam_search import SearchOptions
     from .model import Architecture
     from .prepare import Prepared
 
 __all__ = ["Translation"]
 
 
-class Translation(Trained):
+class Translation(TrainedWorkload):
     """Trains on one corpus and reports `bleu`, `chrf` (0 to 100), `loss` a token and `perplexity` on validation.
 
     The metrics are computed on the first `eval_sentences` of the validation split. The translations that they were
@@ -202,27 +202,31 @@ class Translation(Trained):
 
     def plan(self, model: nn.Module) -> ParallelPlan:
         """See `parallel`."""
-        from . import parallel
+        from . import parallel_plan
 
-        return parallel.plan(self.architecture)
+        return parallel_plan.plan(self.architecture)
 
     def canonical(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Query, key and value apart, whatever the attention layout."""
-        from . import layouts
+        from . import attention_layouts
 
-        return layouts.canonical(tensors, self.architecture.layout, self.architecture.head_dim)
+        return attention_layouts.canonical(
+            tensors, self.architecture.layout, self.architecture.head_dim
+        )
 
     def native(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """As the attention layout of this configuration keeps them."""
-        from . import layouts
+        from . import attention_layouts
 
-        return layouts.native(tensors, self.architecture.layout, self.architecture.head_dim)
+        return attention_layouts.native(
+            tensors, self.architecture.layout, self.architecture.head_dim
+        )
 
     def export(self, trial: Path, target: Path) -> Mapping[str, str]:
         """Weights, vocabulary and architecture, with which `translate` of the command line works."""
-        from . import exported
+        from . import translator
 
-        return exported.export(self, trial, target)
+        return translator.export(self, trial, target)
 
     def evaluate(self, model: nn.Module, device: torch.device) -> Mapping[str, float]:
         """Loss and translations of the validation sentences."""
@@ -235,13 +239,13 @@ class Translation(Trained):
             self._context.details.update(result.details())
         return result.metrics
 
-    def _search(self) -> Search:
-        from .decoding import Search
+    def _search(self) -> SearchOptions:
+        from .beam_search import SearchOptions
 
         length, coverage = (
             float(self.option(name)) for name in ("length_penalty", "coverage_penalty")
         )
-        return Search(int(self.option("beam")), length, coverage)
+        return SearchOptions(int(self.option("beam")), length, coverage)
 
     def _folder(self, name: str = "") -> Path | None:
         """The trial's folder, or one that the trials of a sweep share; None outside of a trial."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from .data import Corpus
+from .data import ParallelCorpus
 from .vocabulary import BOS, EOS, PAD, Vocabulary
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Examples:
 
     @classmethod
     def of(
-        cls, corpus: Corpus, vocabulary: Vocabulary, max_length: int, *, cut: bool = False
+        cls, corpus: ParallelCorpus, vocabulary: Vocabulary, max_length: int, *, cut: bool = False
     ) -> Examples:
         """Encode a corpus; pairs with a side of more than `max_length` ids (EOS included) are skipped, or cut."""
         sources, targets = vocabulary.encode(corpus.sources), vocabulary.encode(corpus.targets)

@@ -10,9 +10,8 @@ import random
 from dataclasses import dataclass
 from functools import lru_cache
 
-from . import lexicon as lex
-from .lexicon import Noun, Verb
-from .numerals import (
+from . import builtin_words as lex
+from .builtin_numbers import (
     english_number,
     english_ordinal,
     english_time,
@@ -20,6 +19,7 @@ from .numerals import (
     german_ordinal,
     german_time,
 )
+from .builtin_words import Noun, Verb
 
 NUM_PAIRS = 30_000
 NUM_HELD_OUT = 1_000  # pairs of the validation split, and of the test split

@@ -18,7 +18,7 @@ from search_spaces.errors import UsageError
 
 if TYPE_CHECKING:
     from .ct2 import Engine
-    from .exported import Translator
+    from .translator import Translator
 
 _CHUNK = 4096  # lines read at once, so that translating takes no more memory for a longer text
 
@@ -95,14 +95,14 @@ def _translate(arguments: Sequence[str]) -> None:
         parser.error("--beam, --batch, --threads and --shortlist must be at least 1")
     import torch
 
-    from .decoding import Search
-    from .exported import Translator
+    from .beam_search import SearchOptions
+    from .translator import Translator
 
     torch.set_num_threads(given.threads)
     translator = _load(given.model, given.quantisation, given.shortlist, given.threads)
     if given.nbest and not isinstance(translator, Translator):
         raise UsageError("--nbest needs a model that was not converted")
-    search = Search(
+    search = SearchOptions(
         given.beam,
         given.length_penalty,
         given.coverage_penalty,
@@ -125,7 +125,7 @@ def _load(
     folder: Path, quantisation: str | None, shortlist: int | None, threads: int
 ) -> Translator | Engine:
     """The model in a folder of either kind."""
-    from .exported import Translator
+    from .translator import Translator
 
     if (folder / "model.bin").exists():
         from .ct2 import Engine

@@ -1,7 +1,7 @@
 """An exported model in CTranslate2's format (https://opennmt.net/CTranslate2), whose C++ engine decodes in int8.
 
 Needs the extra `ctranslate2`. Weights go over as they are, in fp32 or int8. Its beam search divides by length^a, which
-ours does with a `Search.length_base` of 0; greedy translations are the same.
+ours does with a `SearchOptions.length_base` of 0; greedy translations are the same.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from torch import nn
 
 from search_spaces.errors import DataError, UsageError
 
-from . import layouts
-from .decoding import Search
-from .exported import VOCABULARY, Translator
+from . import attention_layouts
+from .beam_search import SearchOptions
 from .model import Transformer, sinusoids
 from .shortlist import Shortlist
+from .translator import VOCABULARY, Translator
 from .vocabulary import Vocabulary, save
 
 _MAP = "vmap.txt"
@@ -98,7 +98,7 @@ class Engine:
         except (OSError, RuntimeError, ValueError) as error:
             raise DataError(f"{folder} holds no model of CTranslate2: {error}") from None
 
-    def translate(self, lines: list[str], search: Search) -> list[str]:
+    def translate(self, lines: list[str], search: SearchOptions) -> list[str]:
         """A translation of each line; an empty one of an empty one."""
         wanted = [i for i, line in enumerate(lines) if line.strip()]
         sources = self.vocabulary.encode([lines[i] for i in wanted])
@@ -158,7 +158,7 @@ def _attention(spec: Any, layer: nn.Module, name: str, *groups: tuple[str, ...])
     attention: Any = layer.get_submodule(name)
     prefix = f"{name}."  # by which `layouts` tells attention to another sequence
     state = {prefix + key: tensor for key, tensor in attention.state_dict().items()}
-    parts = layouts.canonical(state, attention.layout, attention.head_dim)
+    parts = attention_layouts.canonical(state, attention.layout, attention.head_dim)
     for target, group in zip(spec.linear, groups, strict=False):
         target.weight = _array(torch.cat([parts[f"{prefix}{part}.weight"] for part in group]))
         target.bias = _array(torch.cat([parts[f"{prefix}{part}.bias"] for part in group]))

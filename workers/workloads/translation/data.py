@@ -47,7 +47,7 @@ _MIN_PAIRS = 2
 
 
 @dataclass(frozen=True)
-class Corpus:
+class ParallelCorpus:
     """Aligned sentences: `targets[i]` translates `sources[i]`; none is empty or holds a line break."""
 
     sources: Sequence[str]
@@ -56,20 +56,20 @@ class Corpus:
     def __len__(self) -> int:
         return len(self.sources)
 
-    def __getitem__(self, rows: slice) -> Corpus:
-        return Corpus(self.sources[rows], self.targets[rows])
+    def __getitem__(self, rows: slice) -> ParallelCorpus:
+        return ParallelCorpus(self.sources[rows], self.targets[rows])
 
-    def __add__(self, other: Corpus) -> Corpus:
-        return Corpus([*self.sources, *other.sources], [*self.targets, *other.targets])
+    def __add__(self, other: ParallelCorpus) -> ParallelCorpus:
+        return ParallelCorpus([*self.sources, *other.sources], [*self.targets, *other.targets])
 
 
 @dataclass(frozen=True)
 class Splits:
     """A data set; `test` is None where it has none."""
 
-    train: Corpus
-    valid: Corpus
-    test: Corpus | None = None
+    train: ParallelCorpus
+    valid: ParallelCorpus
+    test: ParallelCorpus | None = None
 
 
 def load(data: Mapping[str, Any]) -> Splits:
@@ -149,9 +149,9 @@ def _count(data: Mapping[str, Any], split: str) -> int | None:
     return count
 
 
-def _corpus(pairs: Sequence[tuple[str, str]]) -> Corpus:
+def _corpus(pairs: Sequence[tuple[str, str]]) -> ParallelCorpus:
     sources, targets = zip(*pairs, strict=True)
-    return Corpus(sources, targets)
+    return ParallelCorpus(sources, targets)
 
 
 def _load_files(data: Mapping[str, Any]) -> Splits:
@@ -172,7 +172,7 @@ def _load_files(data: Mapping[str, Any]) -> Splits:
     return _hold_out(train, str(data["source"]))
 
 
-def _hold_out(corpus: Corpus, name: str) -> Splits:
+def _hold_out(corpus: ParallelCorpus, name: str) -> Splits:
     """Part the last lines, a twentieth and at most 1,000, off for validation."""
     if len(corpus) < _MIN_PAIRS:
         raise DataError(
@@ -231,7 +231,7 @@ def _file(path: Path) -> Path:
     raise DataError(f"{path}: no such file, nor with .gz")
 
 
-def _read_pair(source: Path, target: Path) -> Corpus:
+def _read_pair(source: Path, target: Path) -> ParallelCorpus:
     """Two files of aligned lines; LF or CR LF; white space around a line does not count."""
     columns = [_read_lines(source), _read_lines(target)]
     if len(columns[0]) != len(columns[1]):
@@ -246,7 +246,7 @@ def _read_pair(source: Path, target: Path) -> Corpus:
                 raise DataError(
                     f"{path}:{number}: the line is empty; each line needs a translation"
                 )
-    return Corpus(*columns)
+    return ParallelCorpus(*columns)
 
 
 def _read_lines(path: Path) -> list[str]:

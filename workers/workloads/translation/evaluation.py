@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .batches import Examples
-from .decoding import Search, translate
+from .beam_search import SearchOptions, translate
 from .loss import smoothed_cross_entropy
 from .metrics import Scores, score, write_lines
 from .model import Transformer
@@ -61,7 +61,7 @@ class Evaluation:
 
 
 def evaluate(
-    model: nn.Module, prepared: Prepared, search: Search, num_sentences: int
+    model: nn.Module, prepared: Prepared, search: SearchOptions, num_sentences: int
 ) -> Evaluation:
     """Evaluate on the first `num_sentences` of the validation split; the model is in eval mode."""
     assert isinstance(model, Transformer)

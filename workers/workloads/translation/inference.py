@@ -15,10 +15,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from .layers import DecoderStep, EncoderStep, norm
+from .decoder_state import DecoderState, rounded
+from .inference_layers import DecoderStep, EncoderStep, norm
+from .matrix_products import product, product_of
 from .model import DecoderLayer, EncoderLayer, Transformer
-from .products import product, product_of
-from .state import State, rounded
 from .vocabulary import PAD
 
 
@@ -26,7 +26,7 @@ class Stepper:
     """Encoder and decoder of a model in eval mode, whatever its attention layout; weights that change are not seen.
 
     Args:
-        wants_attention: whether `State.attention` is kept.
+        wants_attention: whether `DecoderState.attention` is kept.
     """
 
     def __init__(self, model: Transformer, *, wants_attention: bool = False) -> None:
@@ -70,7 +70,7 @@ class Stepper:
         weight: Tensor = projection.weight()
         return weight
 
-    def start(self, source: Tensor, beams: int, room: int) -> State:
+    def start(self, source: Tensor, beams: int, room: int) -> DecoderState:
         """Nothing decoded yet: room for so many target positions of `beams` hypotheses of each source (b, s)."""
         b, s = source.shape
         mask = functional.pad(source != PAD, (0, rounded(s) - s))[:, None, None]
@@ -83,9 +83,9 @@ class Stepper:
         itself = bias.new_full((beams, beams), -math.inf).fill_diagonal_(0.0)
         ancestors = bias.new_full((b, beams, rounded(room * beams)), -math.inf)
         places = list(self.model.embedding.places(room, source.device).unbind())
-        return State(caches, bias, ancestors, itself, places, s)
+        return DecoderState(caches, bias, ancestors, itself, places, s)
 
-    def step(self, ids: Tensor, state: State) -> Tensor:
+    def step(self, ids: Tensor, state: DecoderState) -> Tensor:
         """Hidden states (b * k, width), ready for scoring, after ids (b * k,), which take the next position."""
         x = self.model.embedding(ids, state.places[state.position])
         tree, weights = state.grow(), None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Scores:
-    """Corpus scores, 0 to 100, with the signatures that say how they were computed."""
+    """ParallelCorpus scores, 0 to 100, with the signatures that say how they were computed."""
 
     bleu: float
     chrf: float

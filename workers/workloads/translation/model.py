@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from . import layouts
+from . import attention_layouts
 from .attention import Attention
 from .dropout import Dropout
 from .loss import linear_cross_entropy
@@ -298,7 +298,7 @@ def _initialise_inputs(attention: Attention, generator: torch.Generator) -> None
     fused = "query_key_value" if attention.layout == "packed" else "key_value"
     linear = attention.get_submodule(fused)
     assert isinstance(linear, nn.Linear)
-    linear.weight.copy_(layouts.join(parts, fused, attention.layout, attention.head_dim))
+    linear.weight.copy_(attention_layouts.join(parts, fused, attention.layout, attention.head_dim))
     if attention.layout != "packed":
         attention.query.weight.copy_(parts["query"])
 

@@ -14,7 +14,7 @@ from search_spaces.errors import DataError
 from . import data as corpora
 from . import vocabulary as subwords
 from .batches import Examples
-from .data import Corpus, Splits
+from .data import ParallelCorpus, Splits
 from .shards import Shards
 from .vocabulary import Vocabulary
 
@@ -79,7 +79,7 @@ def _open(data: Mapping[str, Any], max_length: int) -> Prepared:
         raise DataError(
             f"{shards.folder} was prepared with max_length {longest}, which is more than {max_length}"
         )
-    vocabulary, splits = shards.vocabulary(), Splits(Corpus((), ()), shards.valid())
+    vocabulary, splits = shards.vocabulary(), Splits(ParallelCorpus((), ()), shards.valid())
     return Prepared(
         splits, vocabulary, shards, Examples.of(splits.valid, vocabulary, max_length, cut=True)
     )

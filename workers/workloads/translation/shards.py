@@ -27,7 +27,7 @@ from search_spaces.errors import DataError, UsageError
 
 from . import vocabulary as subwords
 from .batches import Examples, Ids, Sequences, plan_batches
-from .data import Corpus, decode
+from .data import ParallelCorpus, decode
 from .vocabulary import BOS, EOS, Vocabulary
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ _HELD_OUT = 1000
 
 
 @dataclass(frozen=True)
-class Recipe:
+class CorpusOptions:
     """How a corpus is prepared.
 
     Args:
@@ -85,7 +85,11 @@ class Counts:
 
 
 def prepare(
-    source: Path, target: Path, folder: Path, recipe: Recipe, valid: tuple[Path, Path] | None = None
+    source: Path,
+    target: Path,
+    folder: Path,
+    recipe: CorpusOptions,
+    valid: tuple[Path, Path] | None = None,
 ) -> Counts:
     """Encode two files of aligned lines, plain or .gz, into `folder`; reads them two or three times, holds a chunk.
 
@@ -138,7 +142,7 @@ def _check_folder(folder: Path) -> None:
         raise UsageError(f"{folder} is not an empty folder; name a new one")
 
 
-def _sample(source: Path, target: Path, recipe: Recipe) -> tuple[list[tuple[str, str]], int]:
+def _sample(source: Path, target: Path, recipe: CorpusOptions) -> tuple[list[tuple[str, str]], int]:
     """A uniform sample of the pairs (reservoir sampling, Vitter 1985), and how many there are."""
     rng, total = np.random.default_rng(recipe.seed), 0
     kept: list[tuple[str, str]] = []
@@ -157,7 +161,7 @@ def _write_shards(
     source: Path,
     target: Path,
     folder: Path,
-    recipe: Recipe,
+    recipe: CorpusOptions,
     vocabulary: Vocabulary,
     total: int,
     counts: Counts,
@@ -275,9 +279,9 @@ class Shards:
             )
         return vocabulary
 
-    def valid(self) -> Corpus:
+    def valid(self) -> ParallelCorpus:
         """The validation sentences."""
-        return Corpus(*(list(_lines(self.folder / f"valid.{side}.txt")) for side in _SIDES))
+        return ParallelCorpus(*(list(_lines(self.folder / f"valid.{side}.txt")) for side in _SIDES))
 
     def examples(self, shard: int) -> Examples:
         """One shard, whose ids stay on disk until they are asked for."""

@@ -18,9 +18,9 @@ from workers.protocol import Assignment, Ending
 from workers.run import run
 from workers.workloads.translation import Translation, shards
 from workers.workloads.translation.builtin import splits
-from workers.workloads.translation.shards import Recipe, Shards, prepare
+from workers.workloads.translation.shards import CorpusOptions, Shards, prepare
 
-RECIPE = Recipe(vocabulary_size=400, max_length=128, sample=2000, shard_pairs=1500)
+RECIPE = CorpusOptions(vocabulary_size=400, max_length=128, sample=2000, shard_pairs=1500)
 
 
 def write(folder: Path, pairs: int, *, ending: str = "\n") -> tuple[Path, Path]:
@@ -83,7 +83,7 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path, monkeypatch):
         prepare(
             *files,
             tmp_path / str(pairs) / "out",
-            Recipe(300, max_length=40, sample=1000, shard_pairs=1500),
+            CorpusOptions(300, max_length=40, sample=1000, shard_pairs=1500),
         )
         for _ in islice(Shards.open(tmp_path / str(pairs) / "out").batches(512, 0, 0), 300):
             pass
@@ -124,7 +124,7 @@ def test_wrong_input(tmp_path, prepared):
     with pytest.raises(DataError, match="holds no corpus"):
         Translation.check({"name": "prepared", "dir": str(tmp_path)}, {})
     with pytest.raises(UsageError, match="shard_pairs must be at least 1"):
-        Recipe(shard_pairs=0)
+        CorpusOptions(shard_pairs=0)
 
 
 @pytest.mark.parametrize("damage", ["lengths", "ids", "manifest", "vocabulary"])

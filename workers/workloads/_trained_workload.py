@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from workers.context import Context
 
 
-class Trained(Trainable):
+class TrainedWorkload(Trainable):
     """A workload that is trained by gradient descent on global batches: derive from it and write what is abstract."""
 
     def run(self, context: Context) -> Mapping[str, float]:

@@ -16,7 +16,7 @@ Extractor = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
-class Recipe:
+class ExtractorOptions:
     """How features are computed.
 
     Args:
@@ -48,7 +48,9 @@ class Recipe:
         )
 
 
-def prepare(model: ResNet50, recipe: Recipe, example: Tensor, calibration: Tensor) -> Extractor:
+def prepare(
+    model: ResNet50, recipe: ExtractorOptions, example: Tensor, calibration: Tensor
+) -> Extractor:
     """A function from float images on the model's device to fp32 features.
 
     Args:
@@ -69,7 +71,7 @@ def prepare(model: ResNet50, recipe: Recipe, example: Tensor, calibration: Tenso
     return lambda images: called(arranged(images)).float()
 
 
-def _graph(module: nn.Module, recipe: Recipe, example: Tensor) -> Any:
+def _graph(module: nn.Module, recipe: ExtractorOptions, example: Tensor) -> Any:
     if recipe.graph == "compiled":
         return torch.compile(module)
     if recipe.graph == "traced":

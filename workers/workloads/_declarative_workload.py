@@ -14,7 +14,7 @@ from search_spaces.knobs import Dropped
 from search_spaces.parameters import Parameter
 from workers.workload import Workload
 
-from ._aside import Aside
+from ._background import BackgroundThread
 from ._data import check_options
 from ._knobs import Options, dropped_of, space_of
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Declared(Workload):
+class DeclarativeWorkload(Workload):
     """A workload that declares `own` parameters and `knobs`, and whose data `data.py` in its folder checks and loads.
 
     That module has `check(data)`, which raises DataError and reads nothing, and `load(data)`, which keeps what it read
@@ -79,7 +79,7 @@ class Declared(Workload):
         Raises:
             Halted: there was one; DataError: whatever loading raises.
         """
-        with Aside(context) as aside:
+        with BackgroundThread(context) as aside:
             aside(load or self.dataset)
         if context.memory is not None:
             context.memory.restart()

@@ -19,7 +19,7 @@ _ALONE = (
 )  # what an earlier attempt gave up still computes, and draws from the same random state
 
 
-class Aside:
+class BackgroundThread:
     """Calls functions in a thread of its own, always the same. Ranks of a gang stay together: they look for nothing.
 
     Args:
@@ -27,7 +27,7 @@ class Aside:
         daemon: whether the end of the process may cut off what was given up; torch's kernels do not bear that.
 
     Example:
-        with Aside(context) as aside:
+        with BackgroundThread(context) as aside:
             graph = aside(load)
     """
 

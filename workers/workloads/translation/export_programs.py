@@ -29,7 +29,7 @@ Inputs = tuple[Tensor, ...]
 _OUTPUTS = {"encoder": ["memory"], "decoder_step": ["logits", "new_keys", "new_values"]}
 
 
-class EncoderForm(nn.Module):
+class EncoderProgram(nn.Module):
     """See this module."""
 
     def __init__(self, model: Transformer) -> None:
@@ -41,7 +41,7 @@ class EncoderForm(nn.Module):
         return self.model.encode(source, padding_mask(source))
 
 
-class StepForm(nn.Module):
+class DecoderStepProgram(nn.Module):
     """See this module."""
 
     def __init__(self, model: Transformer) -> None:
@@ -95,7 +95,10 @@ def write(model: Transformer, target: Path) -> dict[str, str]:
     """
     plain = _plain(model)
     found: dict[str, str] = {}
-    for name, form in (("encoder", EncoderForm(plain)), ("decoder_step", StepForm(plain))):
+    for name, form in (
+        ("encoder", EncoderProgram(plain)),
+        ("decoder_step", DecoderStepProgram(plain)),
+    ):
         with quiet(), torch.no_grad():
             inputs, shapes = examples(plain, name, 2, 5, 3), _shapes(name)
             program = torch.export.export(form, inputs, dynamic_shapes=shapes, strict=False)
@@ -122,13 +125,13 @@ def _write_onnx(
         return {
             path.name: f"the {name.replace('_', ' ')} as ONNX (not checked: onnxruntime is not installed)"
         }
-    differs = _difference(model, form, name, Runtime(path), 0)
+    differs = _difference(model, form, name, OnnxSession(path), 0)
     return {
         path.name: f"the {name.replace('_', ' ')} as ONNX; in onnxruntime its outputs differ by at most {differs:.1g}"
     }
 
 
-class Runtime:
+class OnnxSession:
     """An ONNX file in onnxruntime, called as the form that it was made of."""
 
     def __init__(self, path: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import SpaceError
-from .values import ALL, Value, When, checked_affects, checked_name, checked_when, plain
+from .validation import ALL, Value, When, checked_affects, checked_name, checked_when, plain
 
 FloatArray = npt.NDArray[np.float64]
 RawArray = npt.NDArray[Any]

@@ -19,7 +19,7 @@ _MULTIPLE = 16  # of the keys
 
 
 @dataclass
-class Cache:
+class LayerCache:
     """Of a layer: keys and values of the tree (b * h, n, d) and of the source (b * h, S, d), room for more behind."""
 
     past: tuple[Tensor, Tensor]
@@ -27,7 +27,7 @@ class Cache:
 
 
 @dataclass
-class State:
+class DecoderState:
     """What decoding remembers.
 
     `bias` (b, 1, 1, S) is added to scores of source positions, `ancestors` (b, k, n) to those of the tree's nodes: 0,
@@ -35,7 +35,7 @@ class State:
     position, are vectors (width,); `attention` (b, k, s) is the last layer's to the source, where it is wanted.
     """
 
-    caches: list[Cache]
+    caches: list[LayerCache]
     bias: Tensor
     ancestors: Tensor
     itself: Tensor

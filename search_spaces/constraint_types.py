@@ -10,7 +10,7 @@ from typing import Final
 from .errors import SpaceError
 from .expressions import Expression
 from .parameters import Choice, Parameter
-from .values import show
+from .validation import show
 
 Kinds = frozenset[str]
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from .inference import Stepper
+from .matrix_products import fast_products
 from .model import Transformer
-from .products import fast_products
 from .shortlist import Candidates, Shortlist
 from .vocabulary import BOS, EOS, PAD
 
@@ -24,7 +24,7 @@ _STEP = 4  # rounded up to a multiple of this
 
 
 @dataclass(frozen=True)
-class Search:
+class SearchOptions:
     """How translations are searched for.
 
     Args:
@@ -59,7 +59,7 @@ Ranked = list[
 def translate(
     model: Transformer,
     sources: Sequence[Sequence[int]],
-    search: Search,
+    search: SearchOptions,
     shortlist: Shortlist | None = None,
 ) -> list[list[int]]:
     """Ids of the best translation of each source, without EOS; sources are ids that end in EOS.
@@ -75,7 +75,7 @@ def translate(
 def nbest(
     model: Transformer,
     sources: Sequence[Sequence[int]],
-    search: Search,
+    search: SearchOptions,
     shortlist: Shortlist | None = None,
 ) -> list[Ranked]:
     """As `translate`, with up to `search.beam` translations of each source, best first."""
@@ -84,10 +84,10 @@ def nbest(
 
 @torch.inference_mode()
 def _by_length(
-    decode: Callable[[Stepper, Tensor, int, Search, Candidates], list[T]],
+    decode: Callable[[Stepper, Tensor, int, SearchOptions, Candidates], list[T]],
     model: Transformer,
     sources: Sequence[Sequence[int]],
-    search: Search,
+    search: SearchOptions,
     shortlist: Shortlist | None,
 ) -> list[T]:
     device = model.embedding.tokens.weight.device
@@ -110,7 +110,7 @@ def _by_length(
 
 
 def greedy(
-    stepper: Stepper, source: Tensor, room: int, search: Search, candidates: Candidates
+    stepper: Stepper, source: Tensor, room: int, search: SearchOptions, candidates: Candidates
 ) -> list[list[int]]:
     """The likeliest next token, again and again, for ids (b, s); finished sentences leave the batch."""
     state = stepper.start(source, 1, room)
@@ -132,7 +132,7 @@ def greedy(
 
 
 def beam_search(
-    stepper: Stepper, source: Tensor, room: int, search: Search, candidates: Candidates
+    stepper: Stepper, source: Tensor, room: int, search: SearchOptions, candidates: Candidates
 ) -> list[Ranked]:
     """Up to `search.beam` hypotheses for each row of ids (b, s).
 
@@ -184,7 +184,7 @@ class Beams:
     position got, at least 1 for padding, and `bonus` (b, k) what the penalty makes of it.
     """
 
-    search: Search
+    search: SearchOptions
     sentences: Tensor
     ids: Tensor
     scores: Tensor
@@ -195,7 +195,7 @@ class Beams:
     any_finished: bool = False  # as `done` saw it last: no need to look for it at every use
 
     @classmethod
-    def start(cls, source: Tensor, search: Search) -> Beams:
+    def start(cls, source: Tensor, search: SearchOptions) -> Beams:
         """One empty hypothesis for each row of ids (b, s); the others cannot win."""
         shape, device = (len(source), search.beam), source.device
         scores = torch.full(shape, -torch.inf, device=device)

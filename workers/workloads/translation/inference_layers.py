@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from .attention import Attention
+from .decoder_state import DecoderState, LayerCache
+from .matrix_products import Product, default_products, product, product_of, then_added
 from .model import DecoderLayer, EncoderLayer
-from .products import Product, default_products, product, product_of, then_added
-from .state import Cache, State
 
 
 class EncoderStep:
@@ -48,11 +48,11 @@ class DecoderStep:
         self.head_dim = own.head_dim
         self.scratch: Tensor | None = None
 
-    def start(self, memory: Tensor, bias: Tensor, length: int, room: int) -> Cache:
+    def start(self, memory: Tensor, bias: Tensor, length: int, room: int) -> LayerCache:
         """Keys and values of memory (b * s, width), s being `length`, and room for n of those to come."""
         projected = self.memory(memory).view(len(bias), length, 2, -1, self.head_dim)
         source = _by_head(projected, bias.shape[-1])
-        return Cache(self._room(len(source[0]), room, source[0]), source)
+        return LayerCache(self._room(len(source[0]), room, source[0]), source)
 
     def _room(self, rows: int, columns: int, like: Tensor) -> tuple[Tensor, Tensor]:
         """(rows, columns, d) for keys and for values: the batch before's where it suffices, as fresh memory is slow.
@@ -70,7 +70,7 @@ class DecoderStep:
         return keys, values
 
     def step(
-        self, x: Tensor, state: State, cache: Cache, tree: Tensor
+        self, x: Tensor, state: DecoderState, cache: LayerCache, tree: Tensor
     ) -> tuple[Tensor, Tensor | None]:
         """One position x (b * k, width) of each hypothesis, and attention to the source, as `_attend` has it."""
         b, k, begin, d = tree.shape[0], state.beams, state.position * state.beams, self.head_dim

@@ -20,8 +20,8 @@ from search_spaces.errors import DataError, UsageError
 from workers.device.peak_memory import allocate_by, keep_few_kernels
 from workers.training import checkpoint
 
-from . import layouts
-from .decoding import Search, nbest, translate
+from . import attention_layouts
+from .beam_search import SearchOptions, nbest, translate
 from .model import Architecture, Transformer
 from .shortlist import FILE as SHORTLIST
 from .shortlist import Shortlist
@@ -57,7 +57,7 @@ def export(workload: Translation, trial: Path, target: Path) -> Mapping[str, str
         json.dumps(dataclasses.asdict(workload.architecture), indent=1) + "\n"
     )
     Shortlist.learn(workload.prepared.train.sample(), len(vocabulary)).save(target)
-    from .forms import write
+    from .export_programs import write
 
     return {
         **write(Translator.load(target).model, target),
@@ -105,7 +105,9 @@ class Translator:
             )
         model = Transformer(architecture)
         try:
-            model.load_state_dict(layouts.native(state, architecture.layout, architecture.head_dim))
+            model.load_state_dict(
+                attention_layouts.native(state, architecture.layout, architecture.head_dim)
+            )
         except (RuntimeError, KeyError) as error:
             raise DataError(f"{folder}: the weights do not fit the architecture: {error}") from None
         keep_few_kernels(64)  # those of one batch and its remains
@@ -114,7 +116,7 @@ class Translator:
         forms = {"int8": quantised, "bf16": narrowed}
         return cls(forms[quantisation](model) if quantisation else model.eval(), vocabulary, known)
 
-    def translate(self, lines: list[str], search: Search) -> list[str]:
+    def translate(self, lines: list[str], search: SearchOptions) -> list[str]:
         """A translation of each line; an empty one of an empty one. Lines longer than the model can read are cut."""
         wanted = [i for i, line in enumerate(lines) if line.strip()]
         ids = translate(self.model, self._sources(lines, wanted), search, self.shortlist)
@@ -124,7 +126,7 @@ class Translator:
             results[i] = text
         return results
 
-    def nbest(self, lines: list[str], search: Search) -> list[list[tuple[float, str]]]:
+    def nbest(self, lines: list[str], search: SearchOptions) -> list[list[tuple[float, str]]]:
         """Up to `search.beam` translations of each line with their scores, best first; none of an empty line."""
         wanted = [i for i, line in enumerate(lines) if line.strip()]
         results: list[list[tuple[float, str]]] = [[] for _ in lines]

@@ -11,11 +11,11 @@ import torch
 from safetensors.torch import save_file
 
 from search_spaces.errors import DataError, UsageError
-from workers.workloads.translation import layouts
+from workers.workloads.translation import attention_layouts
+from workers.workloads.translation.beam_search import SearchOptions, translate
 from workers.workloads.translation.cli import main
-from workers.workloads.translation.decoding import Search, translate
-from workers.workloads.translation.exported import Translator
 from workers.workloads.translation.shortlist import Shortlist
+from workers.workloads.translation.translator import Translator
 from workers.workloads.translation.vocabulary import BOS, EOS, save
 
 
@@ -26,7 +26,9 @@ def folder(build, vocabulary, tmp_path) -> Path:
     target.mkdir()
     with torch.no_grad():
         model.projection.weight.normal_(std=0.6, generator=torch.Generator().manual_seed(0))
-    tensors = layouts.canonical(model.state_dict(), "interleaved", model.architecture.head_dim)
+    tensors = attention_layouts.canonical(
+        model.state_dict(), "interleaved", model.architecture.head_dim
+    )
     save_file(
         {name: tensor.contiguous() for name, tensor in tensors.items()},
         target / "model.safetensors",
@@ -52,7 +54,7 @@ def test_ctranslate2_translates_the_same(folder, corpus, tmp_path):
     from workers.workloads.translation import ct2
 
     lines = ["", *corpus.sources[:20]]
-    search = Search(1, max_ratio=0.0, max_extra=12, batch=8)
+    search = SearchOptions(1, max_ratio=0.0, max_extra=12, batch=8)
     expected = Translator.load(folder).translate(lines, search)
     ct2.convert(folder, tmp_path / "exact", None)
     assert ct2.Engine(tmp_path / "exact").translate(lines, search) == expected
@@ -75,7 +77,10 @@ def test_ctranslate2_translates_the_same(folder, corpus, tmp_path):
 
 @pytest.mark.parametrize(("form", "least"), [("int8", 0.5), ("bf16", 0.8)])
 def test_a_quantised_model_translates_nearly_the_same(folder, corpus, form, least):
-    lines, search = list(corpus.sources[:20]), Search(1, max_ratio=0.0, max_extra=12, batch=8)
+    lines, search = (
+        list(corpus.sources[:20]),
+        SearchOptions(1, max_ratio=0.0, max_extra=12, batch=8),
+    )
     exact, quantised = Translator.load(folder), Translator.load(folder, form)
     assert share(quantised.translate(lines, search), exact.translate(lines, search)) > least
 
@@ -85,7 +90,7 @@ def test_a_shortlist_is_kept_to_in_every_form(listed, corpus, tmp_path):
     from workers.workloads.translation import ct2
 
     lines = list(corpus.sources[:20])
-    search = Search(1, max_ratio=0.0, max_extra=12, batch=8)
+    search = SearchOptions(1, max_ratio=0.0, max_extra=12, batch=8)
     plain, short = Translator.load(listed), Translator.load(listed, shortlist=4)
     expected = short.translate(lines, search)
     assert expected != plain.translate(lines, search)
@@ -109,17 +114,18 @@ def test_encoder_and_decoder_step_in_onnxruntime(build, corpus, vocabulary, tmp_
     """Greedy translations by the two ONNX files alone are the model's."""
     pytest.importorskip("onnxscript")
     pytest.importorskip("onnxruntime")
-    from workers.workloads.translation import forms
+    from workers.workloads.translation import export_programs
 
     model = build(tied="none", kernel="fused", layout="interleaved")
     with torch.no_grad():
         model.projection.weight.normal_(std=0.6, generator=torch.Generator().manual_seed(0))
-    written = forms.write(model, tmp_path)
+    written = export_programs.write(model, tmp_path)
     assert set(written) == {
         f"{name}.{end}" for name in ("encoder", "decoder_step") for end in ("pt2", "onnx")
     }
     encoder, step = (
-        forms.Runtime(tmp_path / f"{name}.onnx") for name in ("encoder", "decoder_step")
+        export_programs.OnnxSession(tmp_path / f"{name}.onnx")
+        for name in ("encoder", "decoder_step")
     )
     for ids in vocabulary.encode(corpus.sources[:3]):
         source = torch.tensor([[*ids, EOS]])
@@ -129,7 +135,9 @@ def test_encoder_and_decoder_step_in_onnxruntime(build, corpus, vocabulary, tmp_
             logits, *past = step(torch.tensor([token]), source, memory, *past)
             token = int(logits[0, EOS:].argmax()) + EOS
             found.append(token)
-        (expected,) = translate(model, [source[0].tolist()], Search(max_ratio=0.0, max_extra=10))
+        (expected,) = translate(
+            model, [source[0].tolist()], SearchOptions(max_ratio=0.0, max_extra=10)
+        )
         assert found[: len(expected)] == expected
 
 

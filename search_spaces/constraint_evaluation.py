@@ -8,14 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from .conditions import with_ancestors
+from .constraint_distance import ConstraintDistance
 from .expressions import Expression
 from .parameters import Choice, FloatArray, Parameter, RawArray
-from .violations import Violation
 
 BoolArray = npt.NDArray[np.bool_]
 
 
-class Evaluator:
+class ConstraintEvaluator:
     """Distances of coordinates from the constraints of a space.
 
     Attributes:
@@ -28,7 +28,7 @@ class Evaluator:
     ) -> None:
         self.parameters = list(parameters.values())
         order = {name: j for j, name in enumerate(parameters)}
-        self.violations = [Violation(constraint, parameters) for constraint in constraints]
+        self.violations = [ConstraintDistance(constraint, parameters) for constraint in constraints]
         self.reach = np.zeros((len(self.violations), len(order)), dtype=np.bool_)
         for i, violation in enumerate(self.violations):
             self.reach[i, [order[name] for name in with_ancestors(parameters, violation.names)]] = (

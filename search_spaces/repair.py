@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from .evaluation import BoolArray, Evaluator
+from .constraint_evaluation import BoolArray, ConstraintEvaluator
 from .parameters import FloatArray, Parameter, RawArray
 
 NUM_CANDIDATES: Final = 48
@@ -23,7 +23,7 @@ class Walker:
         rng: where every choice comes from.
     """
 
-    def __init__(self, evaluator: Evaluator, rng: np.random.Generator) -> None:
+    def __init__(self, evaluator: ConstraintEvaluator, rng: np.random.Generator) -> None:
         self.evaluator, self.rng = evaluator, rng
 
     def repair(

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from workers.parallel.balance import balanced
 from workers.workload import ParallelPlan
 
-from .layouts import CROSS
+from .attention_layouts import CROSS
 from .model import Architecture, Transformer, padding_mask
 
 
@@ -78,10 +78,10 @@ def cut(model: Transformer, num_stages: int) -> list[nn.Module]:
     """
     a = model.architecture
     costs = [2.0] * a.encoder_layers + [3.0] * a.decoder_layers
-    return [Stage(model, part.start, part.stop) for part in balanced(costs, num_stages)]
+    return [TransformerStage(model, part.start, part.stop) for part in balanced(costs, num_stages)]
 
 
-class Stage(nn.Module):
+class TransformerStage(nn.Module):
     """Layers `begin` to `end` of a model, counted through encoder and decoder, with what comes before and after."""
 
     def __init__(self, model: Transformer, begin: int, end: int) -> None:

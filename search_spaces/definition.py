@@ -11,18 +11,18 @@ import numpy as np
 import numpy.typing as npt
 
 from .conditions import check_conditions, count_configurations, parents_first
+from .constraint_evaluation import BoolArray, ConstraintEvaluator
+from .constraint_types import check_kinds
 from .errors import SpaceError
-from .evaluation import BoolArray, Evaluator
 from .expressions import Expression
-from .kinds import check_kinds
 from .parameters import FloatArray, Parameter, Params, Value, parameter_from_dict
 from .plugins import nearest
-from .values import show
+from .validation import show
 
 Config = dict[str, Value]
 
 
-class Structure:
+class SpaceDefinition:
     """Parameters, conditions and constraints: what is legal, and the codec to the unit cube. `Space` adds drawing."""
 
     def __init__(
@@ -224,9 +224,9 @@ class Structure:
         return list(masks.values())
 
     @cached_property
-    def evaluator(self) -> Evaluator:
+    def evaluator(self) -> ConstraintEvaluator:
         """Distances from the constraints, of many coordinates at once."""
-        return Evaluator(self.parameters, self.constraints)
+        return ConstraintEvaluator(self.parameters, self.constraints)
 
     def feasible(self, units: FloatArray) -> BoolArray:
         """Whether what `decode` makes of each row satisfies the constraints; (n, d), NaN where inactive, to shape (n,).
@@ -260,7 +260,7 @@ class Structure:
         return len(self.parameters)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Structure) and self._text == other._text
+        return isinstance(other, SpaceDefinition) and self._text == other._text
 
     def __hash__(self) -> int:
         return hash(self._text)

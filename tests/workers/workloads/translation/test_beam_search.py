@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from workers.workloads.translation.decoding import (
-    Search,
+from workers.workloads.translation.beam_search import (
+    SearchOptions,
     beam_search,
     best_tokens,
     greedy,
@@ -71,7 +71,7 @@ def plain_greedy(model, source, room):
 )
 def test_cached_greedy_search_equals_plain_recomputation(sharp, sources, layout, kernel):
     model = sharp(layout=layout, kernel=kernel)
-    search = Search(max_ratio=1.0, max_extra=3, batch=4)
+    search = SearchOptions(max_ratio=1.0, max_extra=3, batch=4)
     expected = [
         plain_greedy(model, torch.tensor([s]), search.max_length(len(s), 64)) for s in sources
     ]
@@ -88,9 +88,10 @@ def test_a_beam_of_one_is_greedy(sharp, sources):
         stepper = Stepper(model)
         candidates = Candidates.of(stepper, source, None)
         found = [
-            ranked[0][1] for ranked in beam_search(stepper, source, 20, Search(beam=1), candidates)
+            ranked[0][1]
+            for ranked in beam_search(stepper, source, 20, SearchOptions(beam=1), candidates)
         ]
-        assert found == greedy(stepper, source, 20, Search(), candidates)
+        assert found == greedy(stepper, source, 20, SearchOptions(), candidates)
 
 
 def coverage(model, source, ids, finished):
@@ -130,17 +131,17 @@ def plain_beam(model, source, room, beam, alpha, beta=0.0, base=5.0):
 @pytest.mark.parametrize(("alpha", "base"), [(0.0, 5.0), (1.0, 5.0), (1.0, 0.0)])
 def test_beam_search_equals_a_plain_one(sharp, sources, alpha, base):
     model = sharp()
-    search = Search(
+    search = SearchOptions(
         beam=3, length_penalty=alpha, length_base=base, max_ratio=0.0, max_extra=8, batch=5
     )
     with torch.no_grad():
         expected = [plain_beam(model, torch.tensor([s]), 8, 3, alpha, base=base) for s in sources]
     assert translate(model, sources, search) == expected
-    assert expected != translate(model, sources, Search(beam=1, max_ratio=0.0, max_extra=8))
+    assert expected != translate(model, sources, SearchOptions(beam=1, max_ratio=0.0, max_extra=8))
 
 
 def test_the_coverage_penalty_equals_a_plain_one(sharp, sources):
-    model, plain = sharp(), Search(beam=3, max_ratio=0.0, max_extra=7, batch=5)
+    model, plain = sharp(), SearchOptions(beam=3, max_ratio=0.0, max_extra=7, batch=5)
     search = dataclasses.replace(plain, coverage_penalty=0.6)
     with torch.no_grad():
         expected = [plain_beam(model, torch.tensor([s]), 7, 3, 1.0, 0.6) for s in sources]
@@ -151,7 +152,7 @@ def test_the_coverage_penalty_equals_a_plain_one(sharp, sources):
 def test_a_shortlist_of_all_entries_changes_nothing(sharp, sources):
     model = sharp()
     every = Shortlist(torch.arange(600).expand(600, -1), torch.tensor([7]))
-    for search in (Search(max_extra=4), Search(beam=3, max_extra=4, max_ratio=0.0)):
+    for search in (SearchOptions(max_extra=4), SearchOptions(beam=3, max_extra=4, max_ratio=0.0)):
         assert translate(model, sources, search, every) == translate(model, sources, search)
 
 
@@ -159,7 +160,7 @@ def test_a_batch_gets_no_entries_but_its_shortlist(sharp, sources):
     model, table = sharp(), torch.zeros(600, 2, dtype=torch.int32)
     table[:, 0] = torch.arange(600).roll(1)
     few = Shortlist(table, torch.tensor([7, 8], dtype=torch.int32))
-    found = [translate(model, [source], Search(beam=3), few)[0] for source in sources]
+    found = [translate(model, [source], SearchOptions(beam=3), few)[0] for source in sources]
     for source, ids in zip(sources, found, strict=True):
         assert set(ids) <= {7, 8, *table[torch.tensor(source), 0].tolist()}
     assert any(found)
@@ -184,15 +185,15 @@ def test_a_lexicon_is_learned(examples, vocabulary):
 
 def test_the_order_and_size_of_batches_do_not_matter(sharp, sources):
     model = sharp()
-    one = translate(model, sources, Search(beam=4, batch=1, max_ratio=0.0, max_extra=12))
-    many = translate(model, sources[::-1], Search(beam=4, batch=7, max_ratio=0.0, max_extra=12))[
-        ::-1
-    ]
+    one = translate(model, sources, SearchOptions(beam=4, batch=1, max_ratio=0.0, max_extra=12))
+    many = translate(
+        model, sources[::-1], SearchOptions(beam=4, batch=7, max_ratio=0.0, max_extra=12)
+    )[::-1]
     assert one == many
 
 
 def test_several_translations_come_best_first(sharp, sources):
-    model, search = sharp(), Search(beam=4, max_ratio=0.0, max_extra=8, batch=5)
+    model, search = sharp(), SearchOptions(beam=4, max_ratio=0.0, max_extra=8, batch=5)
     found = nbest(model, sources, search)
     assert [ranked[0][1] for ranked in found] == translate(model, sources, search)
     for ranked in found:

@@ -56,7 +56,7 @@ _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
 }
 
 
-class Violation:
+class ConstraintDistance:
     """Distance from a constraint: 0 where it holds, else positive and smaller the nearer it is.
 
     Comparisons of numbers count their difference d as log(1 + d), so that constraints of different scales can be
