@@ -1,4 +1,4 @@
-"""How far many configurations at once are from satisfying a constraint, so that repair knows which way to go."""
+"""The distance of many configurations from satisfying a constraint; it guides repair."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import functools
 import itertools
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
-from .expressions import Expression
+from .expressions import COMPARISONS, Expression
 from .parameters import Choice, FloatArray, Parameter, RawArray
 
 Columns = Mapping[str, RawArray]
@@ -30,16 +30,7 @@ _NEGATED: Final[Mapping[type[ast.cmpop], type[ast.cmpop]]] = {
     ast.In: ast.NotIn,
     ast.NotIn: ast.In,
 }
-_SCALAR: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.In: lambda a, b: a in b,
-    ast.NotIn: lambda a, b: a not in b,
-}
+
 _BINARY: Final[Mapping[type[ast.operator], Callable[[Any, Any], Any]]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -57,11 +48,12 @@ _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
 
 
 class ConstraintDistance:
-    """Distance from a constraint: 0 where it holds, else positive and smaller the nearer it is.
+    """Distance from a constraint: 0 if it holds, else positive and smaller the nearer it is.
 
-    Comparisons of numbers count their difference d as log(1 + d), so that constraints of different scales can be
-    added; `and` adds, `or` takes the least, `not` is pushed inwards; anything else counts 1. Computed in float64:
-    beyond 2**53, and where arithmetic has no result, `Expression.evaluate` has the last word.
+    A comparison of numbers that differ by d counts log(1 + d), so that constraints of different
+    scales can be added. `and` adds, `or` takes the minimum, `not` is pushed inwards; anything else
+    counts 1. Computed in float64: beyond 2**53, or if arithmetic has no result,
+    `Expression.evaluate` decides.
     """
 
     def __init__(self, expression: Expression, parameters: Mapping[str, Parameter]) -> None:
@@ -70,13 +62,16 @@ class ConstraintDistance:
         self._distance = self._condition(expression.tree, False)
 
     def __call__(self, columns: Columns, count: int) -> FloatArray:
-        """Distances, shape (count,), given what `Parameter.raw` has for every name, shape (count,) each."""
+        """Distances, shape (count,).
+
+        Args:
+            columns: maps each name of the constraint to its `Parameter.raw`, shape (count,).
+        """
         with np.errstate(all="ignore"):
             distance = np.broadcast_to(
                 np.asarray(self._distance(columns), dtype=np.float64), (count,)
             )
-        found: FloatArray = np.nan_to_num(distance, nan=NO_RESULT, posinf=NO_RESULT)
-        return found
+        return cast(FloatArray, np.nan_to_num(distance, nan=NO_RESULT, posinf=NO_RESULT))
 
     def _condition(self, node: ast.expr, negated: bool) -> Compute:
         if isinstance(node, ast.BoolOp):
@@ -106,7 +101,7 @@ class ConstraintDistance:
         return _compared(op, first, self._number(right))
 
     def _textual(self, node: ast.expr) -> bool:
-        """Whether a string can come out."""
+        """Whether the result can be a string."""
         if isinstance(node, ast.Name):
             parameter = self._parameters[node.id]
             return isinstance(parameter, Choice) and any(
@@ -117,17 +112,18 @@ class ConstraintDistance:
         return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
     def _by_object(self, left: ast.expr, op: type[ast.cmpop], right: ast.expr) -> Compute:
-        """1 or 0, from a table where a choice is compared with constants, else value by value."""
+        """1 or 0: from a table if a choice is compared with constants, else value by value."""
 
         def wrong(a: Any, b: Any) -> float:
             try:
-                return 0.0 if _SCALAR[op](a, b) else 1.0
+                return 0.0 if COMPARISONS[op](a, b) else 1.0
             except TypeError:
                 return 1.0
 
         parameter = self._parameters.get(left.id) if isinstance(left, ast.Name) else None
         if isinstance(left, ast.Name) and isinstance(parameter, Choice) and _is_constant(right):
-            constant, name = ast.literal_eval(right), left.id
+            constant = ast.literal_eval(right)
+            name = left.id
             table = np.array([wrong(choice, constant) for choice in parameter.choices])
             return lambda columns: table[columns[name]]
         first = self._object(left)
@@ -135,7 +131,8 @@ class ConstraintDistance:
             items = [self._object(item) for item in right.elts]
             same = np.frompyfunc(lambda a, *b: wrong(a, b), 1 + len(items), 1)
             return lambda columns: same(first(columns), *[item(columns) for item in items])
-        second, apply = self._object(right), np.frompyfunc(wrong, 2, 1)
+        second = self._object(right)
+        apply = np.frompyfunc(wrong, 2, 1)
         return lambda columns: apply(first(columns), second(columns))
 
     def _object(self, node: ast.expr) -> Compute:
@@ -144,7 +141,8 @@ class ConstraintDistance:
             return lambda columns: value
         parameter = self._parameters.get(node.id) if isinstance(node, ast.Name) else None
         if isinstance(node, ast.Name) and isinstance(parameter, Choice):
-            table, name = np.array(parameter.choices, dtype=object), node.id
+            table = np.array(parameter.choices, dtype=object)
+            name = node.id
             return lambda columns: table[columns[name]]
         return self._number(node)
 
@@ -155,23 +153,17 @@ class ConstraintDistance:
             value = float("nan") if isinstance(node.value, str) else float(node.value)  # type: ignore[arg-type]
             return lambda columns: value
         if isinstance(node, ast.BinOp):
-            apply, left, right = (
-                _BINARY[type(node.op)],
-                self._number(node.left),
-                self._number(node.right),
-            )
+            apply = _BINARY[type(node.op)]
+            left = self._number(node.left)
+            right = self._number(node.right)
             return lambda columns: apply(left(columns), right(columns))
         if isinstance(node, ast.UnaryOp) and not isinstance(node.op, ast.Not):
-            sign, operand = (
-                (-1.0 if isinstance(node.op, ast.USub) else 1.0),
-                self._number(node.operand),
-            )
+            sign = -1.0 if isinstance(node.op, ast.USub) else 1.0
+            operand = self._number(node.operand)
             return lambda columns: sign * operand(columns)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            function, arguments = (
-                _FUNCTIONS[node.func.id],
-                [self._number(argument) for argument in node.args],
-            )
+            function = _FUNCTIONS[node.func.id]
+            arguments = [self._number(argument) for argument in node.args]
             return lambda columns: function(*[argument(columns) for argument in arguments])
         truth = self._condition(node, False)
         return lambda columns: np.asarray(truth(columns) == 0, dtype=np.float64)
@@ -210,7 +202,7 @@ def _compared(op: type[ast.cmpop], first: Compute, second: Compute) -> Compute:
         else:
             beyond = gap if issubclass(op, ast.Lt | ast.LtE) else -gap
             wrong = np.log1p(np.maximum(beyond, 0.0))
-            # The logarithm of a tiny excess must not vanish.
+            # A tiny excess must not round to 0.
             missed = beyond >= 0 if issubclass(op, ast.Lt | ast.Gt) else beyond > 0
             wrong = np.where(missed, np.maximum(wrong, LEAST), wrong)
         return np.where(np.isfinite(gap), wrong, NO_RESULT)

@@ -1,4 +1,4 @@
-"""Whether a constraint mixes numbers and strings: found when a space is made, not when a trial is due."""
+"""Type check of constraints: a mix of numbers and strings is found when the space is built."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ NUMBER: Final[Kinds] = frozenset({"number"})
 STRING: Final[Kinds] = frozenset({"string"})
 
 
-def check_kinds(constraint: Expression, parameters: Mapping[str, Parameter]) -> None:
-    """Raise SpaceError where a part of the constraint can have no result, whatever the values.
+def check_types(constraint: Expression, parameters: Mapping[str, Parameter]) -> None:
+    """Raise SpaceError if a part of the constraint can never have a result.
 
     Args:
-        parameters: every name of the constraint is among them.
+        parameters: must contain every name of the constraint.
     """
     kinds = {name: _kinds_of(parameters[name]) for name in constraint.names}
     for node in ast.walk(constraint.tree):
@@ -64,16 +64,19 @@ def _need_numbers(
         if not _infer(node, kinds) & NUMBER:
             part = ast.unparse(node)
             raise SpaceError(
-                f"constraint {show(str(constraint))} needs a number at {show(part)}, which is a string"
+                f"constraint {show(str(constraint))} needs a number at {show(part)}, "
+                "which is a string"
             )
 
 
 def _need_alike(constraint: Expression, node: ast.Compare, kinds: Mapping[str, Kinds]) -> None:
     operands = [node.left, *node.comparators]
     for left, right in itertools.pairwise(operands):
-        first, second = _infer(left, kinds), _infer(right, kinds)
+        first = _infer(left, kinds)
+        second = _infer(right, kinds)
         if first and second and not first & second:
             raise SpaceError(
-                f"constraint {show(str(constraint))} compares a {' or '.join(first)} with a {' or '.join(second)}: "
+                f"constraint {show(str(constraint))} compares a {' or '.join(first)} "
+                f"with a {' or '.join(second)}: "
                 f"{show(ast.unparse(left))} with {show(ast.unparse(right))}"
             )

@@ -1,4 +1,4 @@
-"""What a search space is made of: parameters, the conditions between them, constraints on their values together."""
+"""The definition of a search space: parameters, their conditions, and constraints between them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from .conditions import check_conditions, count_configurations, parents_first
 from .constraint_evaluation import BoolArray, ConstraintEvaluator
-from .constraint_types import check_kinds
+from .constraint_types import check_types
 from .errors import SpaceError
 from .expressions import Expression
 from .parameters import FloatArray, Parameter, Params, Value, parameter_from_dict
@@ -23,7 +23,7 @@ Config = dict[str, Value]
 
 
 class SpaceDefinition:
-    """Parameters, conditions and constraints: what is legal, and the codec to the unit cube. `Space` adds drawing."""
+    """Legality of configurations, and their map to the unit cube. `Space` adds sampling."""
 
     def __init__(
         self,
@@ -51,14 +51,13 @@ class SpaceDefinition:
             if name not in self.parameters:
                 hint = nearest(name, list(self.parameters))
                 raise SpaceError(
-                    f"constraint {show(str(constraint))} names the unknown parameter {name!r}: {hint}"
+                    f"constraint {show(str(constraint))} names the unknown parameter {name!r}: "
+                    f"{hint}"
                 )
-        check_kinds(constraint, self.parameters)
-
-    # What a configuration is
+        check_types(constraint, self.parameters)
 
     def active(self, params: Params) -> tuple[str, ...]:
-        """Names of the parameters that are active given the values of their parents, parents first."""
+        """Names of the active parameters, given the values of their parents; parents first."""
         if not self._conditional:
             return self._names
         off: set[str] = set()
@@ -70,11 +69,11 @@ class SpaceDefinition:
         return tuple(name for name in self._names if name not in off)
 
     def strip(self, params: Params) -> Config:
-        """The configuration without what is unknown or inactive."""
+        """The configuration without unknown and inactive names."""
         return {name: params[name] for name in self.active(params) if name in params}
 
     def complete(self, params: Params) -> Config:
-        """The configuration with every missing active parameter at its default or middle, without inactive ones."""
+        """The configuration without inactive names; missing active ones get default or middle."""
         found = dict(params)
         for name in self._names:
             if name not in found:
@@ -82,7 +81,7 @@ class SpaceDefinition:
         return self.strip(found)
 
     def check(self, params: Params) -> None:
-        """Raise SpaceError, saying rule and value, where the configuration is not legal."""
+        """Raise SpaceError if the configuration is not legal, with the rule and the value."""
         if not isinstance(params, Mapping):
             raise SpaceError(f"a configuration maps names to values, got {show(params)}")
         for name in params:
@@ -101,7 +100,8 @@ class SpaceDefinition:
         for name in params:
             if name not in active:
                 raise SpaceError(
-                    f"{name} is active only when {self._condition(name)}; leave it out, got {params[name]!r}"
+                    f"{name} is active only when {self._condition(name)}; leave it out, "
+                    f"got {params[name]!r}"
                 )
         for constraint in self.constraints:
             if not self.holds(constraint, params):
@@ -123,23 +123,23 @@ class SpaceDefinition:
         return True
 
     def satisfied(self, params: Params) -> bool:
-        """Whether every constraint holds whose parameters are all there."""
+        """Whether every constraint holds that has all its parameters in the configuration."""
         return all(self.holds(constraint, params) for constraint in self.constraints)
 
     @staticmethod
     def holds(constraint: Expression, params: Params) -> bool:
-        """Whether a constraint holds, or does not apply because one of its parameters is not there."""
+        """Whether a constraint holds, or does not apply because a parameter is missing."""
         return any(name not in params for name in constraint.names) or constraint.evaluate(params)
 
     def key(self, params: Params) -> Hashable:
-        """Identity of a configuration: equal for equal configurations, whatever the order of their names."""
+        """Identity of a configuration, independent of the order of its names."""
         return tuple(
             None if name not in params else parameter.canonical(params[name])
             for name, parameter in self.parameters.items()
         )
 
     def default(self) -> Config | None:
-        """The configuration of defaults; None unless every active parameter has one and it is legal."""
+        """The configuration of defaults; None if it is incomplete or not legal."""
         found = {name: p.default for name, p in self.parameters.items() if p.default is not None}
         active = self.active(found)
         if any(name not in found for name in active):
@@ -149,15 +149,14 @@ class SpaceDefinition:
 
     @cached_property
     def size(self) -> int | None:
-        """Number of configurations, constraints left aside; None where it is infinite (or takes too long to count)."""
+        """Number of configurations, ignoring constraints; None if infinite or too slow to count."""
         return count_configurations(self.parameters)
 
-    # The unit cube
-
     def encode(self, configurations: Sequence[Params]) -> FloatArray:
-        """Coordinates in [0, 1], shape (n, d), NaN where a parameter is not there.
+        """Coordinates in [0, 1], shape (n, d); NaN if a parameter is missing.
 
-        Choice i of k is (i + 0.5) / k, an integer the centre of its cell, a float its place between the bounds.
+        Choice i of k is (i + 0.5) / k, an integer the centre of its cell, a float its relative
+        position.
         """
         units = np.full((len(configurations), len(self._names)), np.nan)
         for j, (name, parameter) in enumerate(self.parameters.items()):
@@ -171,12 +170,12 @@ class SpaceDefinition:
         return units
 
     def decode(self, units: npt.ArrayLike) -> list[Config]:
-        """The nearest configurations of coordinates of shape (n, d), inactive parameters dropped.
+        """The nearest configurations to coordinates of shape (n, d), without inactive parameters.
 
         NaN for an active parameter gives its default or its middle. Constraints are not enforced.
 
         Raises:
-            SpaceError: the array has another shape.
+            SpaceError: the array has the wrong shape.
         """
         array = np.asarray(units, dtype=np.float64)
         if array.ndim != 2 or array.shape[1] != len(self._names):
@@ -201,7 +200,7 @@ class SpaceDefinition:
         ]
 
     def _assembled(self, columns: Mapping[str, list[Value]], count: int) -> list[Config]:
-        """Configurations from a column of values for every parameter, what is inactive left out."""
+        """Configurations from a column of values per parameter, without inactive parameters."""
         rows = zip(*columns.values(), strict=True)
         if not self._conditional:
             return [dict(zip(self._names, row, strict=True)) for row in rows]
@@ -216,7 +215,8 @@ class SpaceDefinition:
         for name in self._names:
             mask = [True] * count
             for parent, allowed in self._conditional.get(name, ()):
-                above, values = masks[parent], columns[parent]
+                above = masks[parent]
+                values = columns[parent]
                 mask = [
                     m and a and v in allowed for m, a, v in zip(mask, above, values, strict=True)
                 ]
@@ -225,21 +225,25 @@ class SpaceDefinition:
 
     @cached_property
     def evaluator(self) -> ConstraintEvaluator:
-        """Distances from the constraints, of many coordinates at once."""
+        """Distances from the constraints, for many coordinates at once."""
         return ConstraintEvaluator(self.parameters, self.constraints)
 
     def feasible(self, units: FloatArray) -> BoolArray:
-        """Whether what `decode` makes of each row satisfies the constraints; (n, d), NaN where inactive, to shape (n,).
+        """Whether rows of coordinates (n, d) decode to configurations that satisfy the constraints.
 
-        Fast, in float64: where integers exceed 2**53 or arithmetic has no result, `satisfied` has the last word.
+        Fast, in float64. If integers exceed 2**53 or arithmetic has no result, `satisfied` decides.
+
+        Args:
+            units: NaN marks inactive parameters.
+
+        Returns:
+            An array of shape (n,).
         """
         return (
             self.evaluator.satisfied(units)
             if self.constraints
             else np.ones(len(units), dtype=np.bool_)
         )
-
-    # As text and data
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON data; the inverse is `from_dict`."""
@@ -250,7 +254,7 @@ class SpaceDefinition:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """The inverse of `to_dict`; raises SpaceError where the data are not those of a space."""
+        """The inverse of `to_dict`; raises SpaceError if the data do not describe a space."""
         if not isinstance(data, Mapping) or not isinstance(data.get("parameters"), list):
             raise SpaceError(f"a space is an object with a list of parameters, got {show(data)}")
         parameters = [parameter_from_dict(item) for item in data["parameters"]]

@@ -1,34 +1,45 @@
-"""What every parameter is: a name, a condition, an effect, and a map to the unit interval."""
+"""The base class of parameters: name, condition, effect, and a map to the unit interval."""
 
 from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from .errors import SpaceError
-from .validation import ALL, Value, When, checked_affects, checked_name, checked_when, plain
+from .validation import (
+    ALL,
+    Value,
+    When,
+    checked_affects,
+    checked_name,
+    checked_when,
+    plain,
+    show,
+)
 
 FloatArray = npt.NDArray[np.float64]
 RawArray = npt.NDArray[Any]
 
 
 class Parameter(ABC):
-    """A name, the values that it may take, and when it is there at all. Immutable by convention.
+    """One parameter: its name, its legal values, and the condition under which it is active.
+
+    Immutable by convention.
 
     Args:
-        name: an identifier, so that constraints can name it.
-        default: the value of trial 0, None where there is none.
-        when: for each parent the value, or the values of which any will do, under which this parameter is
-            active; several parents must all hold. None where it is always active.
-        affects: which of "quality", "speed" and "memory" it can change.
+        name: an identifier, so that constraints can use it.
+        default: the value of trial 0; None if there is no default.
+        when: maps each parent to the value, or the list of values, that activates this parameter.
+            If there are several parents, all must match. None if it is always active.
+        affects: which of "quality", "speed" and "memory" the parameter can change.
 
     Raises:
-        SpaceError: an argument is not well formed.
+        SpaceError: an argument is malformed.
     """
 
     kind: ClassVar[str]
@@ -56,43 +67,54 @@ class Parameter(ABC):
     @property
     @abstractmethod
     def size(self) -> int | None:
-        """How many values there are; None where there are infinitely many."""
+        """The number of values; None if there are infinitely many."""
 
     @abstractmethod
     def check(self, value: Any) -> None:
-        """Raise SpaceError where the value is not one of this parameter's."""
+        """Raise SpaceError if the value is not legal."""
 
     @abstractmethod
     def canonical(self, value: Value) -> Value:
-        """The value as this parameter writes it: a float for `Float`, the choice itself for `Choice`."""
+        """The value in its standard form: a float for `Float`, the equal choice for `Choice`."""
 
     @abstractmethod
     def to_units(self, values: Sequence[Value]) -> FloatArray:
-        """Coordinates in [0, 1] of n values, shape (n,); a discrete value's is the centre of its cell."""
+        """Map n values to coordinates in [0, 1], shape (n,).
+
+        A discrete value maps to the centre of its cell.
+        """
 
     @abstractmethod
     def raw(self, units: FloatArray) -> RawArray:
-        """As `from_units`, as an array: numbers as float64, and for a `Choice` its index."""
+        """Like `from_units`, but an array: float64 numbers, or indices for a `Choice`."""
 
     @abstractmethod
     def centres(self, raw: RawArray) -> FloatArray:
-        """The inverse of `raw`: coordinates, in the centre of the cell where discrete."""
+        """The inverse of `raw`: coordinates; a discrete value maps to the centre of its cell."""
 
     @abstractmethod
     def from_units(self, units: FloatArray) -> list[Any]:
-        """The nearest values of n coordinates, shape (n,); coordinates outside of [0, 1] are clipped."""
+        """The nearest values to n coordinates, shape (n,); clips coordinates to [0, 1]."""
 
     @abstractmethod
     def values(self) -> list[Any]:
-        """Every value in order; raises SpaceError where there are infinitely many."""
+        """Every value in order.
+
+        Raises:
+            SpaceError: there are infinitely many values.
+        """
 
     def perturb(self, units: FloatArray, rng: np.random.Generator) -> FloatArray:
-        """Other coordinates near these, shape (n,): another value where discrete, reflected at the ends."""
+        """Random coordinates near the given ones, shape (n,); steps are reflected at the ends.
+
+        A discrete parameter always moves to a different value, if it has more than one.
+        """
         moved = np.abs(units + rng.normal(0.0, 10.0 ** rng.uniform(-2.0, -0.5, size=len(units))))
         moved = np.clip(np.where(moved > 1.0, 2.0 - moved, moved), 0.0, 1.0)
         if self.size in (None, 1):
             return moved
-        before, after = self.raw(units), self.raw(moved)
+        before = self.raw(units)
+        after = self.raw(moved)
         low, high = self.raw(np.array([0.0, 1.0]))
         step = np.where(rng.random(len(units)) < 0.5, -1, 1)
         step = np.where(before == low, 1, np.where(before == high, -1, step))
@@ -104,23 +126,22 @@ class Parameter(ABC):
 
     @abstractmethod
     def domain(self) -> dict[str, Any]:
-        """What this kind has beside name, default, when and affects, as JSON."""
+        """The JSON fields of this kind, besides name, default, when and affects."""
 
     def to_unit(self, value: Value) -> float:
-        """As `to_units`, of one value."""
+        """Like `to_units`, for one value."""
         return float(self.to_units([value])[0])
 
     def from_unit(self, unit: float) -> Value:
-        """As `from_units`, of one coordinate."""
-        value: Value = self.from_units(np.array([unit], dtype=np.float64))[0]
-        return value
+        """Like `from_units`, for one coordinate."""
+        return cast(Value, self.from_units(np.array([unit], dtype=np.float64))[0])
 
     def middle(self) -> Value:
-        """The default, else the value in the middle."""
+        """The default if there is one, else the value at coordinate 0.5."""
         return self.from_unit(0.5) if self.default is None else self.default
 
     def legal(self, value: Any) -> bool:
-        """Whether the value is one of this parameter's."""
+        """Whether the value is legal."""
         try:
             self.check(value)
         except SpaceError:
@@ -128,7 +149,7 @@ class Parameter(ABC):
         return True
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON; the inverse is `parameter_from_dict`."""
+        """As JSON data; the inverse is `parameter_from_dict`."""
         data: dict[str, Any] = {"type": self.kind, "name": self.name, **self.domain()}
         if self.default is not None:
             data["default"] = self.default
@@ -158,3 +179,28 @@ class Parameter(ABC):
 
     def _text(self) -> str:
         return json.dumps(self.to_dict())  # JSON tells True from 1, which == does not
+
+
+class NumberParameter(Parameter):
+    """A number between two bounds, on a linear or a logarithmic scale."""
+
+    low: float
+    high: float
+    log: bool
+    _types: ClassVar[tuple[type, ...]]
+    _noun: ClassVar[str]
+
+    def check(self, value: Any) -> None:
+        """Raise SpaceError unless the value is a number of this kind (not a bool) within bounds."""
+        if isinstance(value, bool) or not isinstance(value, self._types):
+            raise SpaceError(
+                f"{self.name} must be {self._noun}, got {show(value)} ({type(value).__name__})"
+            )
+        if not self.low <= value <= self.high:
+            raise SpaceError(
+                f"{self.name} must lie in [{self.low!r}, {self.high!r}], got {show(value)}"
+            )
+
+    def domain(self) -> dict[str, Any]:
+        """Bounds and scale."""
+        return {"low": self.low, "high": self.high, **({"log": True} if self.log else {})}

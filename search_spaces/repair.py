@@ -1,8 +1,8 @@
-"""From configurations that violate constraints to some near by that satisfy them, and on to others like them."""
+"""Repair of configurations that violate constraints, and random walks between legal ones."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 
@@ -16,25 +16,26 @@ _STEPS: Final = 0.5 ** np.arange(1, 19)
 
 
 class Walker:
-    """Moves many points of the unit cube at once, each by a parameter at a time.
+    """Moves many points of the unit cube at once, one parameter at a time.
 
     Args:
-        evaluator: knows the distance from the constraints.
-        rng: where every choice comes from.
+        evaluator: measures the distance from the constraints.
+        rng: the source of every random choice.
     """
 
     def __init__(self, evaluator: ConstraintEvaluator, rng: np.random.Generator) -> None:
-        self.evaluator, self.rng = evaluator, rng
+        self.evaluator = evaluator
+        self.rng = rng
 
     def repair(
         self, units: FloatArray, rounds: int, held: BoolArray | None = None
     ) -> tuple[FloatArray, BoolArray]:
-        """Points near by that satisfy the constraints.
+        """Nearby points that satisfy the constraints.
 
         Args:
             units: coordinates of shape (n, d) without NaN.
-            rounds: how often one parameter of each point is moved, at most.
-            held: coordinates that stay as they are as long as others can be moved instead, shape (n, d).
+            rounds: at most this many moves per point; a move changes one parameter.
+            held: coordinates to keep as long as others can be moved instead, shape (n, d).
 
         Returns:
             Coordinates of shape (n, d), and whether they satisfy the constraints, shape (n,).
@@ -45,7 +46,8 @@ class Walker:
         for left in range(rounds, -1, -1):
             distances = self._distances(units[open_rows])
             bad = distances.any(axis=1)
-            open_rows, distances = open_rows[bad], distances[bad]
+            open_rows = open_rows[bad]
+            distances = distances[bad]
             if not len(open_rows) or not left:
                 break
             for begin in range(0, len(open_rows), CHUNK):
@@ -58,15 +60,19 @@ class Walker:
         return units, ok
 
     def sweep(self, units: FloatArray, held: BoolArray | None = None) -> FloatArray:
-        """One sweep of slice sampling over legal points, by shrinkage (Neal 2003, Annals of Statistics 31).
+        """One sweep of slice sampling by shrinkage over legal points.
 
-        The target is uniform on the legal part of the cube: a coordinate is taken as soon as it is legal, and an
-        interval that begins as [0, 1] shrinks towards the present coordinate at each refusal. Where a parameter
-        cannot move alone, as under an equation, it is sometimes thrown somewhere else and the others are repaired.
+        The target is uniform on the legal part of the cube: the first legal coordinate is accepted,
+        and the interval, at first [0, 1], shrinks towards the current coordinate at each rejection
+        (Neal 2003, Annals of Statistics 31). A parameter may be unable to move alone, for example
+        under an equation; then it is sometimes set at random and the others are repaired.
 
         Args:
-            units: legal coordinates of shape (n, d); returns the same.
-            held: coordinates that stay as they are, shape (n, d).
+            units: legal coordinates of shape (n, d).
+            held: coordinates that must not change, shape (n, d).
+
+        Returns:
+            Legal coordinates of shape (n, d).
         """
         units = units.copy()
         stuck = np.full(len(units), -1)
@@ -84,11 +90,16 @@ class Walker:
         return units
 
     def _slide(self, units: FloatArray, j: int) -> tuple[FloatArray, BoolArray]:
-        """Another legal column j for points of shape (n, d), and where there was none, both of shape (n,)."""
+        """Move column j of points (n, d) to other legal values.
+
+        Returns:
+            The new column, and whether its value is unchanged, both of shape (n,).
+        """
         parameter = self.evaluator.parameters[j]
         start = units[:, j].copy()
         before = parameter.raw(start)
-        low, high = np.zeros(len(units)), np.ones(len(units))
+        low = np.zeros(len(units))
+        high = np.ones(len(units))
         raw = self.evaluator.raw(units)
         waiting = np.arange(len(units))
         for _ in range(SHRINKS):
@@ -111,7 +122,10 @@ class Walker:
         return self.evaluator.distances(self.evaluator.raw(units))
 
     def _improved(self, units: FloatArray, distances: FloatArray, free: BoolArray) -> FloatArray:
-        """Set a parameter of a violated constraint to the best of several values, any of the best where many are."""
+        """Set one parameter of a violated constraint to the best of several values.
+
+        Ties are broken at random.
+        """
         count = len(units)
         chosen = self._choose(distances, free)
         candidates = np.empty((count, NUM_CANDIDATES))
@@ -120,7 +134,8 @@ class Walker:
             for name, column in self.evaluator.raw(units).items()
         }
         for j in np.unique(chosen).tolist():
-            rows, parameter = np.flatnonzero(chosen == j), self.evaluator.parameters[j]
+            rows = np.flatnonzero(chosen == j)
+            parameter = self.evaluator.parameters[j]
             candidates[rows] = self._candidates(parameter, units[rows, j])
             column = raw[parameter.name].reshape(count, NUM_CANDIDATES)
             column[rows] = parameter.raw(candidates[rows].ravel()).reshape(
@@ -134,23 +149,27 @@ class Walker:
         return moved
 
     def _choose(self, distances: FloatArray, free: BoolArray) -> RawArray:
-        """For each point a column that reaches one of its violated constraints, a free one where there is one."""
+        """For each point, a column of one of its violated constraints; a free one if possible."""
         violated = np.argmax((distances > 0) * self.rng.random(distances.shape), axis=1)
-        weights = (free + 1e-6) * self.evaluator.reach[violated] * self.rng.random(free.shape)
-        columns: RawArray = np.argmax(weights, axis=1)
-        return columns
+        weights = (free + 1e-6) * self.evaluator.depends[violated] * self.rng.random(free.shape)
+        return cast(RawArray, np.argmax(weights, axis=1))
 
     def _candidates(self, parameter: Parameter, units: FloatArray) -> FloatArray:
-        """Coordinates to try, shape (n, candidates): every value of a short list, else some near and some far."""
-        count, size = len(units), parameter.size
+        """Coordinates to try, shape (n, candidates).
+
+        All values of a short list, else some near and some far ones.
+        """
+        count = len(units)
+        size = parameter.size
         if size is not None and size <= NUM_CANDIDATES:
             listed = parameter.to_units(parameter.values())
             return np.tile(np.resize(listed, NUM_CANDIDATES), (count, 1))
         found = np.tile(units[:, None], (1, NUM_CANDIDATES))
         steps = _STEPS * self.rng.uniform(0.5, 1.0, size=(count, len(_STEPS)))
-        found[:, 0], found[:, 1] = 0.0, 1.0
+        found[:, 0] = 0.0
+        found[:, 1] = 1.0
         found[:, 2:8] = self.rng.random((count, 6))
-        if size is not None:  # neighbouring integers, which halving may step over
+        if size is not None:  # neighbouring integers, which halved steps may miss
             found[:, 8:12] += np.array([-2.0, -1.0, 1.0, 2.0]) / size
         found[:, 12:30] += steps
         found[:, 30:48] -= steps

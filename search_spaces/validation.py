@@ -1,4 +1,4 @@
-"""What a value, a name, a bound, a condition and an effect may be: checked once, in one place."""
+"""Validation of the arguments of parameters: values, names, bounds, conditions, effects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_NAME: Final = 100
 
 
 def plain(value: Any) -> Any:
-    """NumPy scalars, members of enumerations that are numbers or strings, and -0.0 as the Python value itself."""
+    """The plain Python value of a NumPy scalar or an enumeration member; -0.0 becomes 0.0."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, bool):
@@ -34,7 +34,7 @@ def plain(value: Any) -> Any:
 
 
 def is_value(value: object) -> bool:
-    """Whether it is a bool, an int, a finite float or a string that UTF-8 can write."""
+    """Whether it is a bool, an int, a finite float, or a string that UTF-8 can encode."""
     if isinstance(value, str):
         return value.isprintable() or not any("\ud800" <= c <= "\udfff" for c in value)
     if isinstance(value, float):
@@ -43,18 +43,18 @@ def is_value(value: object) -> bool:
 
 
 def as_list(values: object) -> list[Any]:
-    """The elements of a list or tuple, or the one value itself."""
+    """The elements of a list or tuple, or a list with the single value."""
     return list(values) if isinstance(values, list | tuple) else [values]
 
 
 def show(value: object) -> str:
-    """The value in a message: its repr, cut where it is long."""
+    """The repr of a value for a message, shortened to 100 characters."""
     text = repr(value)
     return text if len(text) <= 100 else f"{text[:97]}..."
 
 
 def checked_name(name: object) -> str:
-    """The name, if it is an identifier (so that constraints can name it); else SpaceError."""
+    """The name; raises SpaceError unless it is an identifier, so that constraints can use it."""
     fits = (
         isinstance(name, str)
         and name.isidentifier()
@@ -62,28 +62,25 @@ def checked_name(name: object) -> str:
     )
     if not isinstance(name, str) or not fits or len(name) > MAX_NAME:
         raise SpaceError(
-            f"a parameter's name is made of letters, digits and underscores, does not begin with a digit and has at "
-            f"most {MAX_NAME} characters; got {show(name)}"
+            "a parameter's name is made of letters, digits and underscores, does not begin with a "
+            f"digit and has at most {MAX_NAME} characters; got {show(name)}"
         )
     return name
 
 
 def checked_flag(name: str, flag: str, value: object) -> bool:
-    """The flag, if it is True or False; else SpaceError."""
+    """The flag; raises SpaceError unless it is True or False."""
     if not isinstance(value, bool):
         raise SpaceError(f"{flag} of {show(name)} must be True or False, got {show(value)}")
     return value
 
 
 def checked_bound(name: object, which: str, value: object) -> float:
-    """The bound as a float, if it is finite; else SpaceError."""
+    """The bound as a float; raises SpaceError unless it is finite."""
     value = plain(value)
+    number = isinstance(value, int | float) and not isinstance(value, bool)
     try:
-        bound = (
-            float(value)
-            if isinstance(value, int | float) and not isinstance(value, bool)
-            else math.nan
-        )
+        bound = float(value) if number else math.nan
     except OverflowError:
         bound = math.nan
     if not math.isfinite(bound):
@@ -92,14 +89,11 @@ def checked_bound(name: object, which: str, value: object) -> float:
 
 
 def checked_int_bound(name: object, which: str, value: object) -> int:
-    """The bound, if it is an int that 64 bits hold; else SpaceError."""
+    """The bound; raises SpaceError unless it is an int of at most 64 bits."""
     value = plain(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        hint = (
-            "; use Float for real numbers"
-            if isinstance(value, float) and math.isfinite(value)
-            else ""
-        )
+        real = isinstance(value, float) and math.isfinite(value)
+        hint = "; use Float for real numbers" if real else ""
         raise SpaceError(f"{which} of {show(name)} must be an integer, got {show(value)}{hint}")
     if abs(value) > MAX_INT:
         raise SpaceError(
@@ -109,19 +103,20 @@ def checked_int_bound(name: object, which: str, value: object) -> int:
 
 
 def check_bounds(name: object, low: float, high: float, log: bool) -> None:
-    """Raise SpaceError where bounds are reversed, or not above 0 on a logarithmic scale."""
+    """Raise SpaceError if the bounds are reversed, or not positive on a logarithmic scale."""
     if low > high:
         raise SpaceError(
             f"low of {show(name)} must not be above high, got low={low!r}, high={high!r}; swap them"
         )
     if log and low <= 0:
         raise SpaceError(
-            f"low of {show(name)} must be above 0 on a log scale, got {low!r}; raise it or drop log=True"
+            f"low of {show(name)} must be above 0 on a log scale, got {low!r}; "
+            "raise it or drop log=True"
         )
 
 
 def checked_choices(name: object, choices: object) -> tuple[Value, ...]:
-    """The choices, if there are any and they are plain values, all different; else SpaceError."""
+    """The choices; raises SpaceError unless they are plain, different values, at least one."""
     if isinstance(choices, str | bytes | Mapping | set | frozenset) or not isinstance(
         choices, Iterable
     ):
@@ -132,21 +127,22 @@ def checked_choices(name: object, choices: object) -> tuple[Value, ...]:
     for choice in found:
         if not is_value(choice):
             raise SpaceError(
-                f"each choice of {show(name)} must be a bool, an int, a finite float or a string; got {show(choice)} "
-                f"({type(choice).__name__})"
+                f"each choice of {show(name)} must be a bool, an int, a finite float or a string; "
+                f"got {show(choice)} ({type(choice).__name__})"
             )
     seen: dict[Value, Value] = {}
     for choice in found:
         if choice in seen:
             raise SpaceError(
-                f"choices of {show(name)} must differ, got {seen[choice]!r} and {choice!r}, which are equal; drop one"
+                f"choices of {show(name)} must differ, got {seen[choice]!r} and {choice!r}, "
+                "which are equal; drop one"
             )
         seen[choice] = choice
     return found
 
 
 def checked_when(name: str, when: object) -> dict[str, tuple[Value, ...]]:
-    """Conditions as a tuple of values for each parent; SpaceError where they are malformed."""
+    """Conditions as a tuple of values per parent; raises SpaceError if they are malformed."""
     if when is None:
         return {}
     if not isinstance(when, Mapping):
@@ -159,28 +155,23 @@ def checked_when(name: str, when: object) -> dict[str, tuple[Value, ...]]:
         allowed = [plain(value) for value in as_list(values)]
         if not allowed or not all(map(is_value, allowed)):
             raise SpaceError(
-                f"when of {name!r} must give {parent!r} a value or a list of values, got {show(values)}"
+                f"when of {name!r} must give {parent!r} a value or a list of values, "
+                f"got {show(values)}"
             )
         if parent == name:
             raise SpaceError(
                 f"when of {name!r} must name another parameter, it names {name!r} itself"
             )
-        known = dict.fromkeys(
-            (isinstance(value, bool), value) for value in allowed
-        )  # True and 1 are equal keys
+        # A dict takes True and 1 for the same key; the pairs keep them apart.
+        known = dict.fromkeys((isinstance(value, bool), value) for value in allowed)
         conditions[parent] = tuple(value for _, value in known)
     return conditions
 
 
 def checked_affects(name: str, affects: object) -> frozenset[str]:
-    """What a parameter affects, as a set of members of `ALL`; else SpaceError."""
-    items = (
-        [affects]
-        if isinstance(affects, str)
-        else list(affects)
-        if isinstance(affects, Iterable)
-        else [affects]
-    )
+    """The effects as a subset of `ALL`; raises SpaceError if they are unknown or missing."""
+    several = isinstance(affects, Iterable) and not isinstance(affects, str)
+    items = list(affects) if several else [affects]
     unknown = [item for item in items if not isinstance(item, str) or item not in ALL]
     if unknown or not items:
         raise SpaceError(
