@@ -187,7 +187,7 @@ class NumberParameter(Parameter):
     low: float
     high: float
     log: bool
-    _types: ClassVar[tuple[type, ...]]
+    _types: ClassVar[Any]  # accepted by `isinstance`
     _noun: ClassVar[str]
 
     def check(self, value: Any) -> None:

@@ -183,7 +183,7 @@ class Int(NumberParameter):
     def _cells(self, units: FloatArray) -> FloatArray:
         """Positions that floor to the value on a logarithmic scale, else to the value minus low."""
         scaled = self._begin + _unit(units) * (self._end - self._begin)
-        return cast(FloatArray, np.exp(scaled) + 0.5 if self._curved else scaled)
+        return np.exp(scaled) + 0.5 if self._curved else scaled
 
     def from_units(self, units: FloatArray) -> list[int]:
         """See `Parameter.from_units`."""
@@ -200,8 +200,7 @@ class Int(NumberParameter):
         if not self._curved:
             return super().weights(values)
         v = np.asarray(values, dtype=np.float64)
-        widths = (np.log(v + 0.5) - np.log(v - 0.5)) / (self._end - self._begin)
-        return cast(FloatArray, widths)
+        return (np.log(v + 0.5) - np.log(v - 0.5)) / (self._end - self._begin)
 
     def _arguments(self) -> list[str]:
         return [str(self.low), str(self.high), *(["log=True"] if self.log else [])]
@@ -271,7 +270,7 @@ class Choice(Parameter):
 
     def centres(self, raw: RawArray) -> FloatArray:
         """See `Parameter.centres`."""
-        return cast(FloatArray, (raw + 0.5) / len(self.choices))
+        return (raw + 0.5) / len(self.choices)
 
     def raw(self, units: FloatArray) -> npt.NDArray[np.int64]:
         """See `Parameter.raw`."""

@@ -8,7 +8,7 @@ the result depends only on the caller's generator and not on earlier samples.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Final, Literal, cast
+from typing import Final, Literal
 
 import numpy as np
 
@@ -136,7 +136,7 @@ class Sampler:
                 f"no configuration was found that satisfies the constraints ({self._texts()}); "
                 "relax one"
             )
-        return cast(FloatArray, units[exact])
+        return units[exact]
 
 
 def neighbours(

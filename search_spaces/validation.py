@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
@@ -78,11 +79,10 @@ def checked_flag(name: str, flag: str, value: object) -> bool:
 def checked_bound(name: object, which: str, value: object) -> float:
     """The bound as a float; raises SpaceError unless it is finite."""
     value = plain(value)
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    try:
-        bound = float(value) if number else math.nan
-    except OverflowError:
-        bound = math.nan
+    bound = math.nan
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        with suppress(OverflowError):
+            bound = float(value)
     if not math.isfinite(bound):
         raise SpaceError(f"{which} of {show(name)} must be a finite number, got {show(value)}")
     return bound
@@ -170,8 +170,9 @@ def checked_when(name: str, when: object) -> dict[str, tuple[Value, ...]]:
 
 def checked_affects(name: str, affects: object) -> frozenset[str]:
     """The effects as a subset of `ALL`; raises SpaceError if they are unknown or missing."""
-    several = isinstance(affects, Iterable) and not isinstance(affects, str)
-    items = list(affects) if several else [affects]
+    items: list[Any] = [affects]
+    if isinstance(affects, Iterable) and not isinstance(affects, str):
+        items = list(affects)
     unknown = [item for item in items if not isinstance(item, str) or item not in ALL]
     if unknown or not items:
         raise SpaceError(

@@ -1,4 +1,4 @@
-"""Work that looks for no request to end: a thread does it, while the trial's own looks."""
+"""Runs blocking work in a background thread while the trial's thread polls for stop requests."""
 
 from __future__ import annotations
 
@@ -13,22 +13,26 @@ if TYPE_CHECKING:
     from workers.context import Context
 
 T = TypeVar("T")
-_LOOK_SECONDS = 0.2
-_ALONE = (
-    threading.Lock()
-)  # what an earlier attempt gave up still computes, and draws from the same random state
+_POLL_SECONDS = 0.2
+# Abandoned work of an earlier attempt may still run, and shares the global random state.
+_ALONE = threading.Lock()
 
 
 class BackgroundThread:
-    """Calls functions in a thread of its own, always the same. Ranks of a gang stay together: they look for nothing.
+    """Calls functions in one dedicated thread while polling for stop requests.
+
+    If the trial has several ranks, it does not poll, so that the ranks stay together.
 
     Args:
-        around: makes a context manager in which that thread does everything, such as `torch.inference_mode`.
-        daemon: whether the end of the process may cut off what was given up; torch's kernels do not bear that.
+        context: of the trial; it knows about stop requests.
+        around: makes a context manager for everything in the thread, such as
+            `torch.inference_mode`.
+        daemon: whether the process may exit during abandoned work; torch kernels do not survive
+            that.
 
     Example:
-        with BackgroundThread(context) as aside:
-            graph = aside(load)
+        with BackgroundThread(context) as background:
+            graph = background(load)
     """
 
     def __init__(
@@ -38,11 +42,11 @@ class BackgroundThread:
         *,
         daemon: bool = True,
     ) -> None:
-        self.context, self.around = context, around
-        self._work: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = (
-            queue.SimpleQueue()
-        )
-        threading.Thread(target=self._serve, name="aside", daemon=daemon).start()
+        self.context = context
+        self.around = around
+        self._work: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None]
+        self._work = queue.SimpleQueue()
+        threading.Thread(target=self._serve, name="background", daemon=daemon).start()
 
     def __enter__(self) -> Self:
         return self
@@ -51,15 +55,16 @@ class BackgroundThread:
         self._work.put(None)
 
     def __call__(self, work: Callable[[], T]) -> T:
-        """What `work` returns.
+        """Call `work` in the thread and return its result.
 
         Raises:
-            Halted: the attempt was asked to end; the work goes on to its end, and nobody waits for it.
-            BaseException: whatever `work` raises.
+            Halted: the attempt was asked to stop; the work runs to its end, but nobody waits for
+                it.
+            BaseException: any error of `work`.
         """
         future: Future[T] = Future()
         self._work.put((future, work))
-        while not wait([future], _LOOK_SECONDS).done:
+        while not wait([future], _POLL_SECONDS).done:
             if self.context.world_size == 1:
                 self.context.look()
         return future.result()

@@ -1,4 +1,4 @@
-"""What workloads share that are made of declared knobs, options in dataclasses, and a data set read by a module."""
+"""Base class of workloads that declare their space as parameters and knobs."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ T = TypeVar("T")
 
 
 class DeclarativeWorkload(Workload):
-    """A workload that declares `own` parameters and `knobs`, and whose data `data.py` in its folder checks and loads.
+    """Base class of workloads that declare `own` parameters, `knobs` and `constraints`.
 
-    That module has `check(data)`, which raises DataError and reads nothing, and `load(data)`, which keeps what it read
-    for the trials of the process. `constraints` are expressions between parameters.
+    The module `data.py` in the folder of the workload reads the data. It defines `check(data)`,
+    which raises DataError without reading the data, and `load(data)`, which caches its result for
+    all trials of the process. `constraints` are expressions between parameters.
     """
 
     constraints: ClassVar[tuple[str, ...]] = ()
@@ -36,12 +37,12 @@ class DeclarativeWorkload(Workload):
     @classmethod
     @abstractmethod
     def own(cls, hardware: Hardware) -> Sequence[Parameter]:
-        """The parameters of its own."""
+        """The parameters that only this workload has."""
 
     @classmethod
     @abstractmethod
     def knobs(cls, hardware: Hardware) -> Options:
-        """The ready-made knobs of the space, with their options."""
+        """The shared knobs of the space, with their options."""
 
     @classmethod
     def reader(cls) -> Any:
@@ -65,21 +66,24 @@ class DeclarativeWorkload(Workload):
         check_options(fixed, cls.defaults)
 
     def dataset(self) -> Any:
-        """What the `data` section names."""
+        """The data set that the `data` section describes."""
         return self.reader().load(self.data)
 
     def options(self, kind: type[T], **given: Any) -> T:
-        """A dataclass whose fields are options of these names, but for those that are given."""
+        """A dataclass of type `kind`; fields that are not given are options of the same name."""
         names = [field.name for field in fields(kind) if field.name not in given]  # type: ignore[arg-type]
         return kind(**{name: self.option(name) for name in names}, **given)
 
     def read(self, context: Context, load: Callable[[], Any] | None = None) -> None:
-        """Load the data set while looking for a request to end; its memory is no trial's, the process keeps it for all.
+        """Load the data set while polling for stop requests.
+
+        The process keeps the data for all trials, so its memory is not counted for this trial.
 
         Raises:
-            Halted: there was one; DataError: whatever loading raises.
+            Halted: the attempt was asked to stop.
+            DataError: loading failed.
         """
-        with BackgroundThread(context) as aside:
-            aside(load or self.dataset)
+        with BackgroundThread(context) as background:
+            background(load or self.dataset)
         if context.memory is not None:
             context.memory.restart()

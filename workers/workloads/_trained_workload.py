@@ -1,4 +1,4 @@
-"""A workload that the project's own trainer trains."""
+"""Base class of workloads that the project's trainer trains."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 
 class TrainedWorkload(Trainable):
-    """A workload that is trained by gradient descent on global batches: derive from it and write what is abstract."""
+    """Base class of workloads trained by gradient descent; implement the abstract methods."""
 
     def run(self, context: Context) -> Mapping[str, float]:
-        """Train by `workers.training.trainer.train`."""
+        """Train with `workers.training.trainer.train`."""
         from workers.training.trainer import train
 
         return train(self, context)
 
     def export(self, trial: Path, target: Path) -> Mapping[str, str]:
-        """The weights of the newest checkpoint, and the model as ONNX where that can be written."""
+        """Write the weights of the newest checkpoint, and the model as ONNX if possible."""
         from workers.export import export_trained
 
         return export_trained(self, trial, target)

@@ -21,7 +21,7 @@ from workers.workloads.graph_embedding.partitions import Partitioning, edges_of_
 from workers.workloads.graph_embedding.ranking import Known, ranks
 from workers.workloads.graph_embedding.softmax import equal_pairs, shared_softmax
 from workers.workloads.graph_embedding.tables import Tables
-from workers.workloads.graph_embedding.update import LOSSES, UpdateOptions, adagrad, gradients
+from workers.workloads.graph_embedding.update import UpdateOptions, adagrad, gradients
 
 FIXED = {"max_epochs": 3, "evaluate_epochs": 1, "dimension": 16, "batch_size": 64, "negatives": 30}
 
@@ -126,7 +126,7 @@ def test_scores_agree_with_their_definition(name: str) -> None:
     torch.testing.assert_close(operator.compare_all(operator.apply(h, r), t).diagonal(), forth)
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", ("softmax", "logistic", "margin"))
 @pytest.mark.parametrize("reciprocal", [False, True])
 @pytest.mark.parametrize("name", OPERATORS)
 def test_gradients_of_rows_are_those_of_the_dense_loss(
@@ -189,7 +189,7 @@ def test_tables_survive_swapping_and_begin_the_same(tmp_path: Path, count: int) 
                     tables.vectors[tables.rows(part)] += 1
                     expected[entities] += 1
     assert tables.bytes <= whole.bytes * (0.6 if count == 4 else 1.1)
-    assert (tables.swaps > 0) == (count > 2)
+    assert tables.file(0).exists() == (count > 2)
 
 
 def test_entities_keep_their_vectors_when_they_are_dealt_anew(tmp_path: Path) -> None:

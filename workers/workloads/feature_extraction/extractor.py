@@ -1,4 +1,4 @@
-"""Making a model fast without changing its features by more than rounding."""
+"""Makes a model fast without changing its features by more than rounding."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ class ExtractorOptions:
     """How features are computed.
 
     Args:
-        precision: "fp32", "tf32", "bf16" or "fp16": of the weights and of what flows between them.
+        precision: of weights and activations: "fp32", "tf32", "bf16" or "fp16".
         memory_format: "contiguous" or "channels_last".
-        fold: make the norms part of the convolutions before them.
+        fold: whether batch norms are folded into the convolutions before them.
         graph: "eager", "traced" (frozen and fused) or "compiled".
-        quantization: "none", or "int8" (static, calibrated on some of the images; CPU, whatever the precision).
+        quantization: "none", or "int8" (static, calibrated on some images; CPU only, for any
+            precision).
     """
 
     precision: str = "fp32"
@@ -41,11 +42,8 @@ class ExtractorOptions:
     @property
     def layout(self) -> torch.memory_format:
         """Of weights and images."""
-        return (
-            torch.channels_last
-            if self.memory_format == "channels_last"
-            else torch.contiguous_format
-        )
+        last = self.memory_format == "channels_last"
+        return torch.channels_last if last else torch.contiguous_format
 
 
 def prepare(
@@ -55,8 +53,8 @@ def prepare(
 
     Args:
         model: in eval mode; it may be changed.
-        example: images (b, 3, h, w) that tracing and compiling may look at; calibration: those that int8 takes its
-            scales from.
+        example: images (b, 3, h, w) for tracing and compiling.
+        calibration: images from which int8 takes its scales.
     """
     module: nn.Module = fold_batch_norm(model) if recipe.fold else model
     if recipe.quantization == "int8":
@@ -84,7 +82,7 @@ def _graph(module: nn.Module, recipe: ExtractorOptions, example: Tensor) -> Any:
 
 
 def _quantize(module: nn.Module, example: Tensor) -> nn.Module:
-    """Static int8 by observing the example (Jacob et al. 2018, arXiv:1712.05877)."""
+    """Static int8 with scales from the example (Jacob et al. 2018, arXiv:1712.05877)."""
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         from torch.ao.quantization import get_default_qconfig_mapping

@@ -1,8 +1,8 @@
-"""Checkpoints of a graph's tables: whole or not at all, with hashes; nothing is unpickled.
+"""Checkpoints of the tables: atomic, with hashes, and without pickle.
 
-<folder>/graph/<number>/entities-<part>.f32     rows of vector and optimizer state, raw float32
+<folder>/graph/<number>/entities-<part>.f32     rows of vector and optimizer state, float32
 <folder>/graph/<number>/relations.safetensors   relations and their optimizer state
-<folder>/graph/<number>/manifest.json           progress and sha256 of the files above
+<folder>/graph/<number>/manifest.json           progress, and sha256 of the files above
 """
 
 from __future__ import annotations
@@ -31,13 +31,16 @@ def save_checkpoint(
     *,
     wait: bool = True,
 ) -> None:
-    """Write `folder`/graph/<number>, whole or not at all, and delete all but the newest two.
+    """Write `folder`/graph/<number> atomically, and delete all but the newest two.
 
     Args:
-        wait: until it is on disk, see `workers.training.checkpoint`.
+        work: folder of the entity tables.
+        relations: tensors by name.
+        progress: JSON data for `load_checkpoint`.
+        wait: whether to wait until it is on disk, see `workers.training.checkpoint`.
     """
     root = folder / "graph"
-    numbers = sorted(int(path.name) for path in root.glob("[0-9]*")) if root.is_dir() else []
+    numbers = _numbers(root)
     number = numbers[-1] + 1 if numbers else 0
     temporary = root / f".{number}"
     shutil.rmtree(temporary, ignore_errors=True)
@@ -58,14 +61,9 @@ def save_checkpoint(
 
 
 def load_checkpoint(folder: Path) -> tuple[Path, dict[str, Any]] | None:
-    """Path and progress of the newest checkpoint whose files match their hashes; None where there is none."""
+    """Path and progress of the newest checkpoint with correct hashes; None if there is none."""
     root = folder / "graph"
-    numbers = (
-        sorted((int(path.name) for path in root.glob("[0-9]*")), reverse=True)
-        if root.is_dir()
-        else []
-    )
-    for number in numbers:
+    for number in reversed(_numbers(root)):
         path = root / str(number)
         try:
             manifest = json.loads((path / "manifest.json").read_text())
@@ -76,10 +74,14 @@ def load_checkpoint(folder: Path) -> tuple[Path, dict[str, Any]] | None:
     return None
 
 
+def _numbers(root: Path) -> list[int]:
+    return sorted(int(path.name) for path in root.glob("[0-9]*"))
+
+
 def read_entities(
     path: Path, partitioning: Partitioning, dimension: int, width: int
 ) -> torch.Tensor:
-    """Vectors of all entities, in the order of their numbers, (n, dimension), from a checkpoint."""
+    """Vectors of all entities from a checkpoint, in the order of their numbers, (n, dimension)."""
     vectors = torch.empty(len(partitioning.partition), dimension)
     for part in range(partitioning.count):
         rows = np.fromfile(path / f"entities-{part}.f32", np.float32).reshape(-1, width)
@@ -90,7 +92,7 @@ def read_entities(
 
 
 def link(source: Path, target: Path) -> None:
-    """The same file in another place, or a copy where links cannot be made."""
+    """Hard-link a file, or copy it if that fails."""
     try:
         os.link(source, target)
     except OSError:

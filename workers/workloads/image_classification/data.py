@@ -1,4 +1,4 @@
-"""Images to classify: generated, CIFAR-10 (Krizhevsky 2009) in either of its archives, or folders of image files."""
+"""Images to classify: generated, CIFAR-10 (Krizhevsky 2009), or folders of image files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CIFAR_CLASSES = (
 
 @dataclass(frozen=True)
 class ImageDataset:
-    """Images to train on and to test on, and the names of their classes."""
+    """Training and test images, and the names of their classes."""
 
     train: Images
     test: Images
@@ -48,7 +48,7 @@ class ImageDataset:
 
 
 def check(data: Mapping[str, Any]) -> None:
-    """Raise DataError where the data set is not there; reads none of it."""
+    """Raise DataError if the data set is missing; does not read it."""
     name = check_data_name(data, NAMES)
     if name != "builtin":
         folder = folder_of(data)
@@ -56,13 +56,14 @@ def check(data: Mapping[str, Any]) -> None:
 
 
 def load(data: Mapping[str, Any]) -> ImageDataset:
-    """Read the data set that the `data` section names; kept in memory for the trials of this process.
+    """Read the data set that the `data` section describes; cached for all trials of the process.
 
-    `builtin` takes `train` and `test`, the numbers of images; `cifar10` takes `dir`, which holds an archive or its
-    folder; `folder` takes `dir` with train/<class>/ and test/<class>/, and `size` in pixels.
+    `builtin` takes `train` and `test`, numbers of images. `cifar10` takes `dir`, which holds an
+    archive or its extracted folder. `folder` takes `dir` with train/<class>/ and test/<class>/, and
+    `size` in pixels.
 
     Raises:
-        DataError: it is not there or malformed.
+        DataError: the data set is missing or malformed.
     """
     name = check_data_name(data, NAMES)
     if name == "builtin":
@@ -82,7 +83,7 @@ def _builtin(train: int, test: int) -> ImageDataset:
 
 
 def builtin_records(count: int, seed: int) -> bytes:
-    """Generated images in CIFAR-10's binary format."""
+    """Generated images in the binary format of CIFAR-10."""
     pixels, labels = generated.images(count, seed)
     return to_records(Images(pixels, labels.astype(np.int64)))
 

@@ -1,8 +1,8 @@
-"""Reading the plain data in a pickle without running any of it.
+"""Reads plain data from a pickle without executing it.
 
-A pickle is a program for a stack machine; loading one can call anything. This reader knows only the instructions that
-dictionaries, lists, tuples, texts, numbers and plain NumPy arrays of numbers are made of, as in the batches of the
-python version of CIFAR-10. Arrays are rebuilt from their bytes here; no name is ever looked up.
+A pickle is a program for a stack machine; loading one can call anything. This reader supports only
+the instructions for dictionaries, lists, tuples, texts, numbers and plain NumPy arrays of numbers,
+as in the python version of CIFAR-10. Arrays are rebuilt from their bytes; no name is ever imported.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ class _Array:
 
 
 def read(content: bytes) -> Any:
-    """The object in a pickle (protocols 0 to 4); byte strings of Python 2 come as bytes.
+    """The object in a pickle (protocols 0 to 4); byte strings of Python 2 become bytes.
 
     Raises:
-        DataError: the pickle needs more than plain data, or is damaged.
+        DataError: the pickle holds more than plain data, or is damaged.
     """
     try:
         return _Machine().run(content)
@@ -151,7 +151,8 @@ class _Machine:
         self._top(list).extend(items)
 
     def _do_setitem(self, _: None) -> None:
-        value, key = self.stack.pop(), self.stack.pop()
+        value = self.stack.pop()
+        key = self.stack.pop()
         self._top(dict)[key] = value
 
     def _do_setitems(self, _: None) -> None:
@@ -171,11 +172,13 @@ class _Machine:
         self.stack.append(_Name(_NAMES[name]))
 
     def _do_stack_global(self, _: None) -> None:
-        name, module = self.stack.pop(), self.stack.pop()
+        name = self.stack.pop()
+        module = self.stack.pop()
         self._do_global(f"{module} {name}")
 
     def _do_reduce(self, _: None) -> None:
-        arguments, name = self.stack.pop(), self.stack.pop()
+        arguments = self.stack.pop()
+        name = self.stack.pop()
         meaning = name.meaning if isinstance(name, _Name) else "nothing"
         if meaning == "array":
             self.stack.append(_Array())
@@ -187,7 +190,8 @@ class _Machine:
             raise DataError("the pickle holds more than plain data: it calls something")
 
     def _do_build(self, _: None) -> None:
-        state, target = self.stack.pop(), self.stack[-1]
+        state = self.stack.pop()
+        target = self.stack[-1]
         if isinstance(target, _DType):
             target.order = _text(state[1])
         elif isinstance(target, _Array):
@@ -206,12 +210,15 @@ def _array(
     order = "" if dtype.order == "|" else dtype.order
     kind = np.dtype(order + dtype.text)
     if kind.kind not in _KINDS or not isinstance(content, bytes):
-        raise DataError(f"the pickle holds an array of {dtype.text!r}, which is no plain number")
+        raise DataError(f"the pickle holds an array of {dtype.text!r}, expected plain numbers")
     return np.frombuffer(content, kind).reshape(shape, order="F" if fortran else "C")
 
 
 def _plain(value: Any, done: dict[int, Any]) -> Any:
-    """The value with arrays in place of their stand-ins; each container once, so that no small file grows large."""
+    """The value with arrays in place of their stand-ins.
+
+    Each container is converted once, so that a small file cannot grow large.
+    """
     if isinstance(value, _Array):
         return value.value
     if isinstance(value, _Name | _DType):

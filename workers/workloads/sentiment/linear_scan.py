@@ -1,17 +1,20 @@
-"""The recurrence h[t] = a[t] h[t-1] + b[t] over all steps at once, in log2(steps) passes over the tensor."""
+"""The recurrence h[t] = a[t] h[t-1] + b[t] for all steps at once, in log2(steps) passes."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 
 def _scan(a: Tensor, b: Tensor) -> Tensor:
-    """The recurrence by doubling (Hillis and Steele 1986): after pass k each step covers 2^k steps before it."""
-    shift, steps = 1, a.shape[0]
+    """The recurrence by doubling: after pass k each step covers the 2^k steps before it.
+
+    Hillis and Steele 1986.
+    """
+    shift = 1
+    steps = a.shape[0]
     while shift < steps:
         b = torch.cat([b[:shift], torch.addcmul(b[shift:], a[shift:], b[:-shift])])
         a = torch.cat([a[:shift], a[shift:] * a[:-shift]])
@@ -20,11 +23,14 @@ def _scan(a: Tensor, b: Tensor) -> Tensor:
 
 
 class _LinearScan(torch.autograd.Function):
-    """`_scan` with a backward pass that is the same recurrence in reversed time: nothing but a and h is kept."""
+    """`_scan` with a backward pass that is the same recurrence in reversed time.
+
+    Only a and h are stored.
+    """
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
-        """Shapes (steps, ...) of a, b and the result; h[-1] is 0."""
+        """a, b and the result have shape (steps, ...); h[-1] is 0."""
         h = _scan(a, b)
         ctx.save_for_backward(a, h)
         return h
@@ -33,23 +39,17 @@ class _LinearScan(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
         """Gradients of a and b; differentiable again."""
         a, h = ctx.saved_tensors
-        later = functional.pad(a[1:], _pad_front(a.ndim, back=True))  # a[t + 1], 0 at the end
+        later = torch.cat([a[1:], torch.zeros_like(a[:1])])  # a[t + 1], 0 at the end
         grad_b = linear_scan(later.flip(0), gradients[0].flip(0)).flip(0)
-        before = functional.pad(
-            h[:-1], _pad_front(h.ndim, back=False)
-        )  # h[t - 1], 0 at the beginning
+        before = torch.cat([torch.zeros_like(h[:1]), h[:-1]])  # h[t - 1], 0 at the beginning
         return grad_b * before, grad_b
-
-
-def _pad_front(ndim: int, *, back: bool) -> list[int]:
-    return [0, 0] * (ndim - 1) + ([0, 1] if back else [1, 0])
 
 
 def linear_scan(a: Tensor, b: Tensor) -> Tensor:
     """h with h[t] = a[t] h[t-1] + b[t] and h[-1] = 0.
 
     Args:
-        a: factors, shape (steps, ...), at most 1 in magnitude for a stable result.
+        a: factors, shape (steps, ...); stable if they are at most 1 in magnitude.
         b: inputs, the same shape.
 
     Returns:
@@ -61,5 +61,4 @@ def linear_scan(a: Tensor, b: Tensor) -> Tensor:
     """
     if not torch.is_grad_enabled():
         return _scan(a, b)
-    result: Tensor = _LinearScan.apply(a, b)  # type: ignore[no-untyped-call]
-    return result
+    return cast(Tensor, _LinearScan.apply(a, b))  # type: ignore[no-untyped-call]

@@ -1,8 +1,8 @@
-"""Exact conversions between the layouts of attention parameters and the canonical one of checkpoints.
+"""Exact conversions between the attention layouts and the canonical layout of checkpoints.
 
-The canonical layout has `query`, `key` and `value` (hidden, hidden) each. Converting only moves rows, so that any
-checkpoint loads under any layout bit for bit. What holds for a parameter holds for its gradient and for the
-optimizer's state; tensors without dimensions (a step count) go to every part.
+The canonical layout has separate `query`, `key` and `value` (hidden, hidden). Conversion only moves
+rows, so every checkpoint loads under every layout bit for bit. Gradients and optimizer state
+convert in the same way; tensors without dimensions (a step count) are copied to every part.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from torch import Tensor
 
 _PARTS = ("query", "key", "value")
 _FUSED = {"query_key_value": _PARTS, "key_value": _PARTS[1:]}
-CROSS = "cross_attention."  # name of the modules that attend to another sequence
+CROSS = "cross_attention."  # name of the cross-attention modules
 _FUSED_NAME = re.compile(r"(.*\.)(query_key_value|key_value)(\.\w+)")
 _PART_NAME = re.compile(r"(.*\.)(key|value)(\.\w+)")
 
 
 def canonical(state: Mapping[str, Tensor], layout: str, head_dim: int) -> dict[str, Tensor]:
-    """The tensors of a model with `layout` by name -> those of the canonical layout."""
+    """Convert the named tensors of a model with `layout` to the canonical layout."""
     result = {}
     for name, tensor in state.items():
         match = _FUSED_NAME.fullmatch(name)
@@ -49,7 +49,7 @@ def native(state: Mapping[str, Tensor], layout: str, head_dim: int) -> dict[str,
 
 
 def split(tensor: Tensor, name: str, layout: str, head_dim: int) -> dict[str, Tensor]:
-    """The parts of one tensor that `layout` keeps under `name`: "key_value" or "query_key_value"."""
+    """Split the tensor `name` ("key_value" or "query_key_value") of a layout into its parts."""
     parts = _FUSED[name]
     if tensor.ndim == 0:
         return {part: tensor.clone() for part in parts}
@@ -65,7 +65,6 @@ def join(parts: Mapping[str, Tensor], name: str, layout: str, head_dim: int) -> 
     if rows[0].ndim == 0:
         return rows[0].clone()
     if layout == "interleaved":
-        return torch.stack([torch.unflatten(part, 0, (-1, head_dim)) for part in rows], 1).flatten(
-            0, 2
-        )
+        by_head = [torch.unflatten(part, 0, (-1, head_dim)) for part in rows]
+        return torch.stack(by_head, 1).flatten(0, 2)
     return torch.cat(rows)

@@ -1,4 +1,4 @@
-"""Batched greedy and beam search."""
+"""Greedy and beam search, batched."""
 
 from __future__ import annotations
 
@@ -17,24 +17,27 @@ from .shortlist import Candidates, Shortlist
 from .vocabulary import BOS, EOS, PAD
 
 T = TypeVar("T")
-_BLOCK = 64  # columns whose maximum is looked at first
-_LEAST = 1e-9  # attention, whose logarithm is taken
-_SHRINK = 0.75  # a batch is cut down to what is unfinished when no more than that share is left,
-_STEP = 4  # rounded up to a multiple of this
+_BLOCK = 64  # columns per block of `best_tokens`
+_LEAST = 1e-9  # lower bound of attention before the logarithm
+_SHRINK = 0.75  # finished sentences leave the batch if at most this share is unfinished
+_STEP = 4  # batch sizes are rounded up to a multiple of this
 
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """How translations are searched for.
+    """Options of the search for translations.
 
     Args:
-        beam: hypotheses kept a sentence; 1 is greedy.
-        length_penalty, length_base: a and b in ((b + length) / (b + 1))^a, by which a finished hypothesis's
-            log-probability is divided (Wu et al. 2016, https://arxiv.org/abs/1609.08144, section 7, with a b of 5;
-            Sockeye and CTranslate2 have 0); an a of 0 for none.
-        coverage_penalty: c in c * sum over source positions of log(min(attention so far, 1)), which is added to that
-            (ibidem); the attention is the mean of the last layer's heads; 0 for none. Only beams have it.
-        max_ratio, max_extra: a translation has at most ratio * source length + extra tokens, EOS included.
+        beam: hypotheses per sentence; 1 is greedy search.
+        length_penalty, length_base: a and b of the penalty ((b + length) / (b + 1))^a, which
+            divides the log-probability of a hypothesis (Wu et al. 2016,
+            https://arxiv.org/abs/1609.08144, section 7, with b = 5; Sockeye and CTranslate2 use b =
+            0). a = 0 turns it off.
+        coverage_penalty: c in c * sum over source positions of log(min(attention so far, 1)), which
+            is added to that (same paper). The attention is the mean over the heads of the last
+            layer. 0 turns it off; greedy search ignores it.
+        max_ratio, max_extra: a translation has at most ratio * source length + extra tokens, EOS
+            included.
         batch: sentences decoded at once.
     """
 
@@ -47,13 +50,11 @@ class SearchOptions:
     length_base: float = 5.0
 
     def max_length(self, source_length: int, limit: int) -> int:
-        """Most target tokens for a source of that length."""
+        """Maximum number of target tokens for a source of the given length."""
         return max(1, min(limit, int(self.max_ratio * source_length) + self.max_extra))
 
 
-Ranked = list[
-    tuple[float, list[int]]
-]  # normalised score and ids of each hypothesis of a sentence, best first
+Ranked = list[tuple[float, list[int]]]  # normalised score and ids of hypotheses, best first
 
 
 def translate(
@@ -62,10 +63,14 @@ def translate(
     search: SearchOptions,
     shortlist: Shortlist | None = None,
 ) -> list[list[int]]:
-    """Ids of the best translation of each source, without EOS; sources are ids that end in EOS.
+    """Ids of the best translation of each source, without EOS.
 
-    Sentences of similar length are decoded together, and results come in the order of the sources. The model is in
-    eval mode on its device. With a shortlist, a batch is translated with the entries that it has for its sources.
+    Sentences of similar length are decoded together; results are in the order of the sources.
+
+    Args:
+        model: in eval mode, on its device.
+        sources: ids that end in EOS.
+        shortlist: restricts each batch to the likely target entries of its sources.
     """
     if search.beam == 1:
         return _by_length(greedy, model, sources, search, shortlist)
@@ -78,7 +83,7 @@ def nbest(
     search: SearchOptions,
     shortlist: Shortlist | None = None,
 ) -> list[Ranked]:
-    """As `translate`, with up to `search.beam` translations of each source, best first."""
+    """Like `translate`, with up to `search.beam` translations of each source, best first."""
     return _by_length(beam_search, model, sources, search, shortlist)
 
 
@@ -112,11 +117,12 @@ def _by_length(
 def greedy(
     stepper: Stepper, source: Tensor, room: int, search: SearchOptions, candidates: Candidates
 ) -> list[list[int]]:
-    """The likeliest next token, again and again, for ids (b, s); finished sentences leave the batch."""
+    """Greedy search for sources (b, s); finished sentences leave the batch."""
     state = stepper.start(source, 1, room)
     rows = torch.arange(len(source), device=source.device)
     output = torch.full((len(source), room), PAD, device=source.device)
-    ids, going = torch.full_like(rows, BOS), torch.ones_like(rows, dtype=torch.bool)
+    ids = torch.full_like(rows, BOS)
+    going = torch.ones_like(rows, dtype=torch.bool)
     for position in range(room):
         ids = candidates.ids[candidates.score(stepper.step(ids, state)).argmax(-1)]
         output[rows, position] = ids
@@ -127,17 +133,20 @@ def greedy(
         if (size := _cut(left, len(ids))) < len(ids):
             kept = _first(going, size)
             state.keep(kept)
-            rows, ids, going = rows[kept], ids[kept], going[kept]
+            rows = rows[kept]
+            ids = ids[kept]
+            going = going[kept]
     return [_until_end(row) for row in output.tolist()]
 
 
 def beam_search(
     stepper: Stepper, source: Tensor, room: int, search: SearchOptions, candidates: Candidates
 ) -> list[Ranked]:
-    """Up to `search.beam` hypotheses for each row of ids (b, s).
+    """Up to `search.beam` hypotheses for each source of (b, s).
 
-    A finished hypothesis keeps its place while its normalised score is among the best. A sentence is done when no
-    unfinished hypothesis can still overtake its best finished one.
+    A finished hypothesis keeps its place while its normalised score is among the best. The search
+    for a sentence stops as soon as no unfinished hypothesis can overtake its best finished one, see
+    `Beams.done`.
     """
     state = stepper.start(source, search.beam, room)
     beams = Beams.start(source, search)
@@ -165,13 +174,16 @@ def beam_search(
 
 
 def _cut(left: int, size: int) -> int:
-    """To how many sentences a batch of `size` is cut when so many are unfinished; each number needs its own kernels."""
+    """The new size of a batch of `size` that has `left` unfinished sentences.
+
+    Sizes are rounded up, because each size needs its own kernels.
+    """
     few = left if left <= 2 else -(-left // _STEP) * _STEP
     return few if left <= _SHRINK * size else size
 
 
 def _first(wanted: Tensor, count: int) -> Tensor:
-    """So many rows, the wanted (b,) first."""
+    """Indices of `count` rows; the wanted ones (b,) come first."""
     return wanted.int().argsort(descending=True, stable=True)[:count]
 
 
@@ -179,9 +191,15 @@ def _first(wanted: Tensor, count: int) -> Tensor:
 class Beams:
     """Hypotheses of b sentences, k each.
 
-    `ids` (b, k, t), `scores` (b, k) summed log-probabilities, `lengths` (b, k) with EOS, `finished` (b, k);
-    `sentences` (b,) are places in the batch that was begun with. `coverage` (b, k, s) is the attention that each source
-    position got, at least 1 for padding, and `bonus` (b, k) what the penalty makes of it.
+    Attributes:
+        sentences: positions in the original batch, (b,).
+        ids: tokens so far, (b, k, t).
+        scores: summed log-probabilities, (b, k).
+        lengths: numbers of tokens including EOS, (b, k).
+        finished: whether a hypothesis has ended, (b, k).
+        coverage: attention that each source position received, at least 1 for padding, (b, k, s).
+        bonus: the coverage penalty, (b, k).
+        any_finished: whether any hypothesis was finished at the last call of `done`.
     """
 
     search: SearchOptions
@@ -192,12 +210,13 @@ class Beams:
     finished: Tensor
     coverage: Tensor
     bonus: Tensor
-    any_finished: bool = False  # as `done` saw it last: no need to look for it at every use
+    any_finished: bool = False
 
     @classmethod
     def start(cls, source: Tensor, search: SearchOptions) -> Beams:
-        """One empty hypothesis for each row of ids (b, s); the others cannot win."""
-        shape, device = (len(source), search.beam), source.device
+        """One empty hypothesis per row of ids (b, s); the other k - 1 have a score of -inf."""
+        shape = (len(source), search.beam)
+        device = source.device
         scores = torch.full(shape, -torch.inf, device=device)
         scores[:, 0] = 0.0
         lengths = torch.zeros(shape, device=device)
@@ -213,31 +232,34 @@ class Beams:
         return self.ids[:, :, -1].flatten()
 
     def extend(self, logits: Tensor, entries: Tensor, attention: Tensor | None = None) -> Tensor:
-        """Take the best k continuations.
+        """Extend the hypotheses by one token and keep the best k.
 
         Args:
-            logits: (b * k, n) of the vocabulary's `entries` (n,), of which EOS is the first.
+            logits: (b * k, n) for the vocabulary `entries` (n,); the first entry is EOS.
             attention: (b, k, s), see `coverage`.
 
         Returns:
-            For each new hypothesis the one (b, k), of its sentence's k, that it continues.
+            For each new hypothesis the index, 0 to k - 1, of the one that it continues, (b, k).
         """
         b, k = self.scores.shape
         logs, columns = (
             x.view(b, k, -1) for x in best_tokens(logits.log_softmax(-1, dtype=torch.float32), k)
         )
         self._cover(attention)
-        tokens, lengths = entries[columns], self.lengths + 1
+        tokens = entries[columns]
+        lengths = self.lengths + 1
         if self.any_finished:
             lengths = self.lengths + ~self.finished
             self._stay(logs, tokens)
         totals = logs.add_(self.scores[..., None])
         ranked = totals
-        if self.any_finished or attention is not None:  # else all are of one length
+        if self.any_finished or attention is not None:  # else all lengths are equal
             ranked = totals / self._penalty(lengths)[..., None] + self.bonus[..., None]
         best = ranked.flatten(1).topk(k).indices
-        parent, token = best // logs.shape[-1], tokens.flatten(1).gather(1, best)
-        self.scores, self.lengths = totals.flatten(1).gather(1, best), lengths.gather(1, parent)
+        parent = best // logs.shape[-1]
+        token = tokens.flatten(1).gather(1, best)
+        self.scores = totals.flatten(1).gather(1, best)
+        self.lengths = lengths.gather(1, parent)
         self._append(parent, token)
         if attention is not None:
             self.bonus = self.bonus.gather(1, parent)
@@ -245,32 +267,35 @@ class Beams:
         return parent
 
     def _stay(self, logs: Tensor, tokens: Tensor) -> None:
-        """A finished hypothesis goes on as it is, by the first of its continuations (b, k, k) alone."""
+        """Let finished hypotheses continue unchanged, by the first candidate of (b, k, k) only."""
         finished = self.finished[..., None]
         logs.masked_fill_(finished, -torch.inf)
         logs[..., :1].masked_fill_(finished, 0.0)
         tokens.masked_fill_(finished, EOS)
 
     def _append(self, parent: Tensor, token: Tensor) -> None:
-        """Tokens (b, k) behind the ids of the hypotheses that they continue."""
-        shown, ended = token, token == EOS
+        """Append tokens (b, k) to the ids of their parent hypotheses."""
+        shown = token
+        ended = token == EOS
         if self.any_finished:
             before = self.finished.gather(1, parent)
-            shown, ended = token.masked_fill(before, PAD), ended | before
+            shown = token.masked_fill(before, PAD)
+            ended = ended | before
         history = self.ids.gather(1, parent[..., None].expand(-1, -1, self.ids.shape[2]))
-        self.ids, self.finished = torch.cat([history, shown[..., None]], dim=2), ended
+        self.ids = torch.cat([history, shown[..., None]], dim=2)
+        self.finished = ended
 
     def _cover(self, attention: Tensor | None) -> None:
-        """Count what the hypotheses attend to; a finished one does no more."""
+        """Add attention to the coverage of the unfinished hypotheses."""
         if attention is not None:
             self.coverage = self.coverage + attention.masked_fill(self.finished[..., None], 0.0)
             covered = self.coverage.clamp(min=_LEAST, max=1.0).log()
             self.bonus = self.search.coverage_penalty * covered.sum(2)
 
     def done(self, room: int) -> Tensor | None:
-        """(b,): whether the best finished hypothesis stays ahead of all that an unfinished one can become.
+        """Whether no unfinished hypothesis of a sentence can overtake its best finished one, (b,).
 
-        None where no hypothesis of any sentence is finished.
+        None if no hypothesis of any sentence is finished.
         """
         self.any_finished = bool(self.finished.any())
         if not self.any_finished:
@@ -281,7 +306,10 @@ class Beams:
         return finished >= hoped
 
     def ranked(self, which: Tensor) -> list[tuple[int, Ranked]]:
-        """Place and hypotheses of those sentences; where any is finished, the unfinished ones are left out."""
+        """Position and hypotheses of the given sentences, best first.
+
+        If any hypothesis of a sentence is finished, the unfinished ones are left out.
+        """
         values = self._value().masked_fill(
             ~self.finished & self.finished.any(1, keepdim=True), -torch.inf
         )
@@ -297,17 +325,17 @@ class Beams:
         return found
 
     def keep(self, rows: Tensor) -> None:
-        """Forget all sentences but those."""
-        self.sentences, self.ids, self.scores = (
-            self.sentences[rows],
-            self.ids[rows],
-            self.scores[rows],
-        )
-        self.lengths, self.finished = self.lengths[rows], self.finished[rows]
-        self.coverage, self.bonus = self.coverage[rows], self.bonus[rows]
+        """Keep only the given sentences."""
+        self.sentences = self.sentences[rows]
+        self.ids = self.ids[rows]
+        self.scores = self.scores[rows]
+        self.lengths = self.lengths[rows]
+        self.finished = self.finished[rows]
+        self.coverage = self.coverage[rows]
+        self.bonus = self.bonus[rows]
 
     def _value(self) -> Tensor:
-        """What hypotheses are ranked by; the bonus is at most 0."""
+        """The scores that hypotheses are ranked by; the bonus is at most 0."""
         return self.scores / self._penalty(self.lengths) + self.bonus
 
     def _penalty(self, lengths: Tensor) -> Tensor:
@@ -318,10 +346,11 @@ class Beams:
 def best_tokens(logs: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """The `count` largest of each row (n, v) and their columns, (n, count) each.
 
-    They lie in the blocks with the largest maxima, so that only those few are sorted.
+    They lie in the blocks with the largest maxima, so only those blocks are sorted.
     """
     width = logs.shape[1]
-    count, blocks = min(count, width), width // _BLOCK
+    count = min(count, width)
+    blocks = width // _BLOCK
     if blocks <= count:
         values, columns = logs.topk(count)
         return values, columns
@@ -337,5 +366,5 @@ def best_tokens(logs: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def _until_end(ids: list[int]) -> list[int]:
-    """What is before the first EOS or padding."""
+    """The ids before the first EOS or padding."""
     return ids[: next((i for i, token in enumerate(ids) if token in (EOS, PAD)), len(ids))]

@@ -1,4 +1,4 @@
-"""Words of the built-in corpus: small tables of English and German forms, written for this project."""
+"""Words of the built-in corpus: small tables of English and German forms."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Noun:
-    """A noun with its German gender ("m", "f", "n") and what it can stand for."""
+    """A noun and its plural in both languages; the German gender is "m", "f" or "n"."""
 
     en: str
     en_plural: str
@@ -26,9 +26,10 @@ class Adjective:
 
 @dataclass(frozen=True)
 class Verb:
-    """A transitive verb: English third person, past and base form; German infinitive, third person, participle.
+    """A transitive verb; `objects` is the table of nouns that fit as its objects.
 
-    `prefix` is the separable prefix, which the infinitive and participle already carry; `objects` names a noun table.
+    English has base form, third person and past; German has infinitive, third person and
+    participle. `prefix` is the separable prefix; infinitive and participle include it.
     """
 
     en: str
@@ -42,7 +43,7 @@ class Verb:
 
 
 def _rows(table: str) -> list[list[str]]:
-    """The fields of each line, separated by " | " where one holds a blank, else by blanks."""
+    """The fields of each line, split at " | " if the line has one, else at blanks."""
     lines = table.strip().splitlines()
     return [line.split(" | ") if " | " in line else line.split() for line in lines]
 
@@ -150,8 +151,10 @@ rabbit rabbits n Kaninchen Kaninchen
 TABLES = {"people": PEOPLE, "things": THINGS, "foods": FOODS, "animals": ANIMALS}
 
 _FIT = {
-    "people": "old young tall friendly clever tired happy sad quiet loud strong weak rich poor famous",
-    "things": "old new small big red blue green black white beautiful expensive cheap heavy light dirty",
+    "people": "old young tall friendly clever tired happy sad quiet loud strong weak rich poor "
+    "famous",
+    "things": "old new small big red blue green black white beautiful expensive cheap heavy light "
+    "dirty",
     "foods": "small big red green cheap expensive fresh sweet cold warm good",
     "animals": "old young small big black white brown loud quiet wild beautiful",
 }
@@ -285,7 +288,7 @@ DEEDS = {  # kind of event -> English verb, German finite verb, separable prefix
     ],
     "open": [("opens", "macht", "auf"), ("closes", "macht", "zu")],
 }
-SAYINGS = [  # who says, thinks, knows something: English subject and verb, German
+SAYINGS = [  # subject and verb in English and German, followed by "that ..."
     ("Anna says", "Anna sagt"),
     ("Peter thinks", "Peter denkt"),
     ("he knows", "er weiß"),

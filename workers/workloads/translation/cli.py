@@ -1,7 +1,7 @@
-"""The command line.
+"""The command line of translation.
 
-`train KEY=VALUE ...` under one configuration; `translate --model DIR < TEXT`; `convert --model DIR --to FORM --out NEW`
-writes it in another form.
+`train KEY=VALUE ...` trains one configuration; `translate --model DIR < TEXT` translates; `convert
+--model DIR --to FORMAT --out NEW` writes a model in another format.
 """
 
 from __future__ import annotations
@@ -20,11 +20,15 @@ if TYPE_CHECKING:
     from .ct2 import Engine
     from .translator import Translator
 
-_CHUNK = 4096  # lines read at once, so that translating takes no more memory for a longer text
+_CHUNK = 4096  # lines read at once, so that memory does not grow with the text
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit status: 0 done, 1 failed, 2 wrong usage or data, 130 interrupted."""
+    """Run a command.
+
+    Returns:
+        The exit status: 0 done, 1 failed, 2 wrong usage or data, 130 interrupted.
+    """
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["translate"]:
         return _reporting(_translate, given[1:])
@@ -48,15 +52,9 @@ def _reporting(command: Callable[[Sequence[str]], None], arguments: Sequence[str
 
 
 def _translate(arguments: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m workers.workloads.translation translate",
-        description="Translate standard input, a sentence a line, to standard output.",
-    )
+    parser = _parser("translate", "Translate standard input, one sentence per line.")
     parser.add_argument(
-        "--model", required=True, type=Path, help="folder that training or a sweep exported"
-    )
-    parser.add_argument(
-        "--beam", type=int, default=5, help="hypotheses kept a sentence (default: %(default)s)"
+        "--beam", type=int, default=5, help="hypotheses per sentence (default: %(default)s)"
     )
     parser.add_argument(
         "--length-penalty", type=float, default=1.0, help="0 for none (default: %(default)s)"
@@ -71,19 +69,16 @@ def _translate(arguments: Sequence[str]) -> None:
         "--coverage-penalty", type=float, default=0.0, help="0 for none (default: %(default)s)"
     )
     parser.add_argument(
-        "--shortlist", type=int, metavar="K", help="only the K likeliest translations of each entry"
-    )
-    parser.add_argument(
         "--batch", type=int, default=64, help="sentences at once (default: %(default)s)"
     )
     parser.add_argument("--threads", type=int, default=1, help="CPU threads (default: %(default)s)")
     parser.add_argument(
-        "--quantisation", choices=["int8", "bf16"], help="of the matrices; faster on CPUs"
+        "--quantisation", choices=["int8", "bf16"], help="of the weights; faster on CPUs"
     )
     parser.add_argument(
         "--nbest",
         action="store_true",
-        help="a JSON list of [score, text] a line, as long as the beam",
+        help="print a JSON list of [score, text] per line, one entry per hypothesis",
     )
     given = parser.parse_args(arguments)
     if given.length_base < 0:
@@ -124,7 +119,7 @@ def _translate(arguments: Sequence[str]) -> None:
 def _load(
     folder: Path, quantisation: str | None, shortlist: int | None, threads: int
 ) -> Translator | Engine:
-    """The model in a folder of either kind."""
+    """The model in a folder, exported or converted."""
     from .translator import Translator
 
     if (folder / "model.bin").exists():
@@ -132,38 +127,39 @@ def _load(
 
         if shortlist or quantisation:
             raise UsageError(
-                "--shortlist and --quantisation of a converted model are said to `convert`"
+                "--shortlist and --quantisation of a converted model are options of `convert`"
             )
         return Engine(folder, threads)
     return Translator.load(folder, quantisation, shortlist)
 
 
 def _convert(arguments: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m workers.workloads.translation convert",
-        description="Write an exported model in another form.",
-    )
-    parser.add_argument(
-        "--model", required=True, type=Path, help="folder that training or a sweep exported"
-    )
-    parser.add_argument("--to", required=True, choices=["ctranslate2"], help="form")
-    parser.add_argument("--out", required=True, type=Path, help="folder that is made")
+    parser = _parser("convert", "Write an exported model in another format.")
+    parser.add_argument("--to", required=True, choices=["ctranslate2"], help="format")
+    parser.add_argument("--out", required=True, type=Path, help="new folder to create")
     parser.add_argument(
         "--quantisation", choices=["int8", "none"], default="int8", help="(default: %(default)s)"
-    )
-    parser.add_argument(
-        "--shortlist", type=int, metavar="K", help="only the K likeliest translations of each entry"
     )
     given = parser.parse_args(arguments)
     if given.shortlist is not None and given.shortlist < 1:
         parser.error("--shortlist must be at least 1")
     if given.out.exists():
-        raise UsageError(f"{given.out} is there already")
+        raise UsageError(f"{given.out} already exists; name a new folder")
     from .ct2 import convert
 
-    convert(
-        given.model,
-        given.out,
-        None if given.quantisation == "none" else given.quantisation,
-        given.shortlist,
+    quantisation = None if given.quantisation == "none" else given.quantisation
+    convert(given.model, given.out, quantisation, given.shortlist)
+
+
+def _parser(command: str, description: str) -> argparse.ArgumentParser:
+    """A parser with the options that both commands share."""
+    parser = argparse.ArgumentParser(
+        prog=f"python -m workers.workloads.translation {command}", description=description
     )
+    parser.add_argument(
+        "--model", required=True, type=Path, help="folder that training or a sweep exported"
+    )
+    parser.add_argument(
+        "--shortlist", type=int, metavar="K", help="only the K likeliest translations of each entry"
+    )
+    return parser

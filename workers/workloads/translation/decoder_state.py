@@ -1,11 +1,11 @@
-"""What decoding remembers: keys and values that never move, and which of them are whose.
+"""The state of decoding: cached keys and values that never move, and a mask of ancestors.
 
-Beams of a sentence share their keys and values as the nodes of a tree: each node is a column, and a mask says which
-are a hypothesis's ancestors. When hypotheses change places, only the mask is reordered, and all beams of a sentence
-attend in one product, which suits the beams of 2 to 20 that people use.
+The beams of a sentence share their keys and values as the nodes of a tree: each node is a column,
+and a mask marks the ancestors of each hypothesis. If hypotheses change places, only the mask is
+reordered. All beams of a sentence attend in one product, which suits the usual 2 to 20 beams.
 
-Shapes: b sentences, k beams, h heads, d head_dim, s source positions; S and n are numbers of keys rounded up to whole
-multiples of 16, of which the last are masked: softmax is some times as fast so.
+Shapes: b sentences, k beams, h heads, d head_dim, s source positions. S and n are numbers of keys,
+rounded up to multiples of 16 with the rest masked, which makes softmax several times faster.
 """
 
 from __future__ import annotations
@@ -15,12 +15,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-_MULTIPLE = 16  # of the keys
+_MULTIPLE = 16  # of the numbers of keys
 
 
 @dataclass
 class LayerCache:
-    """Of a layer: keys and values of the tree (b * h, n, d) and of the source (b * h, S, d), room for more behind."""
+    """Keys and values of one layer.
+
+    Args:
+        past: of the tree, (b * h, n, d) each, with room for further nodes.
+        source: of the source, (b * h, S, d) each.
+    """
 
     past: tuple[Tensor, Tensor]
     source: tuple[Tensor, Tensor]
@@ -28,11 +33,14 @@ class LayerCache:
 
 @dataclass
 class DecoderState:
-    """What decoding remembers.
+    """The state of decoding.
 
-    `bias` (b, 1, 1, S) is added to scores of source positions, `ancestors` (b, k, n) to those of the tree's nodes: 0,
-    or -inf for padding and for what is no ancestor; `itself` (k, k) is that of new nodes. `places`, one for each target
-    position, are vectors (width,); `attention` (b, k, s) is the last layer's to the source, where it is wanted.
+    Args:
+        bias: for the scores of source positions, (b, 1, 1, S); 0, or -inf for padding.
+        ancestors: for the scores of the tree's nodes, (b, k, n); 0 for ancestors, else -inf.
+        itself: the same for new nodes, (k, k).
+        places: one position embedding (width,) per target position.
+        attention: of the last layer to the source, (b, k, s), if requested.
     """
 
     caches: list[LayerCache]
@@ -50,38 +58,44 @@ class DecoderState:
         return self.itself.shape[0]
 
     def follow(self, parents: Tensor) -> None:
-        """Let hypotheses (b, k) go on from the hypotheses `parents`, 0 to k - 1."""
+        """Continue from the hypotheses `parents` (b, k), numbered 0 to k - 1."""
         self.ancestors = self.ancestors.gather(1, parents[..., None].expand_as(self.ancestors))
 
     def grow(self) -> Tensor:
-        """The ancestors (b, 1, k, n) of hypotheses that each gain a node, at the present position."""
+        """Add one node per hypothesis at the current position.
+
+        Returns:
+            The ancestors of the new nodes, (b, 1, k, n).
+        """
         begin = self.position * self.beams
         self.ancestors.narrow(2, begin, self.beams).copy_(self.itself)
         return self.ancestors.narrow(2, 0, rounded(begin + self.beams)).unsqueeze(1)
 
     def keep(self, sentences: Tensor) -> None:
-        """Forget all sentences but those; few of them move."""
+        """Keep only the given sentences; few of them move."""
         count = len(sentences)
         to = (sentences != torch.arange(count, device=sentences.device)).nonzero()[:, 0]
         moved = sentences[to], to, count
         heads = len(self.caches[0].source[0]) // len(self.bias)
+        filled = rounded(self.position * self.beams)
         for cache in self.caches:
-            filled = rounded(self.position * self.beams)
-            cache.past = (
-                _kept(cache.past[0], moved, heads, filled),
-                _kept(cache.past[1], moved, heads, filled),
-            )
-            cache.source = (
-                _kept(cache.source[0], moved, heads),
-                _kept(cache.source[1], moved, heads),
-            )
-        self.bias, self.ancestors = self.bias[sentences], self.ancestors[sentences]
+            keys, values = (_kept(part, moved, heads, filled) for part in cache.past)
+            cache.past = keys, values
+            keys, values = (_kept(part, moved, heads) for part in cache.source)
+            cache.source = keys, values
+        self.bias = self.bias[sentences]
+        self.ancestors = self.ancestors[sentences]
 
 
 def _kept(
     tensor: Tensor, moved: tuple[Tensor, Tensor, int], heads: int, filled: int | None = None
 ) -> Tensor:
-    """The first sentences of (b * h, n, d), those that move (from, to, how many there are) moved, in place."""
+    """Move sentences of (b * h, n, d) in place and return the kept ones.
+
+    Args:
+        moved: old places, new places, and the number of kept sentences.
+        filled: number of columns in use; None for all.
+    """
     begin, to, count = moved
     if len(to):
         by_sentence = tensor.view(-1, heads, *tensor.shape[1:])[:, :, :filled]

@@ -1,11 +1,12 @@
-"""Forms of a trained model for other runtimes: encoder and decoder step as torch.export programs and as ONNX.
+"""Export of a trained model for other runtimes: torch.export programs and ONNX files.
 
-    encoder       source ids (b, s)                                            -> memory (b, s, width)
-    decoder step  ids (b,), source (b, s), memory (b, s, width), and keys and
-                  values (layers, b, h, t, d) of the t positions before        -> logits (b, v), keys and values
+    encoder       source ids (b, s)                                 -> memory (b, s, width)
+    decoder step  ids (b,), source (b, s), memory (b, s, width),
+                  keys and values (layers, b, h, t, d) of t earlier
+                  positions                                         -> logits (b, v), keys, values
 
-Sizes b, s and t are free; ONNX takes a t of 0. The first id is BOS (2), with keys and values of no position; rows of
-beams are the caller's to reorder.
+Sizes b, s and t are dynamic; ONNX accepts t = 0. The first id is BOS (2), with keys and values of
+no position. The caller reorders the rows for beam search.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -30,7 +31,7 @@ _OUTPUTS = {"encoder": ["memory"], "decoder_step": ["logits", "new_keys", "new_v
 
 
 class EncoderProgram(nn.Module):
-    """See this module."""
+    """The encoder, see this module."""
 
     def __init__(self, model: Transformer) -> None:
         super().__init__()
@@ -42,7 +43,7 @@ class EncoderProgram(nn.Module):
 
 
 class DecoderStepProgram(nn.Module):
-    """See this module."""
+    """One step of the decoder, see this module."""
 
     def __init__(self, model: Transformer) -> None:
         super().__init__()
@@ -51,8 +52,9 @@ class DecoderStepProgram(nn.Module):
     def forward(
         self, ids: Tensor, source: Tensor, memory: Tensor, keys: Tensor, values: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Logits of what follows, and keys and values with one position more."""
-        mask, position = padding_mask(source), keys.shape[3]
+        """Logits of the next token, and keys and values with one more position."""
+        mask = padding_mask(source)
+        position = keys.shape[3]
         embedding = self.model.embedding
         x = embedding(ids[:, None], embedding.places(position + 1, ids.device)[position:])
         grown: list[tuple[Tensor, Tensor]] = []
@@ -68,71 +70,65 @@ class DecoderStepProgram(nn.Module):
             x = x + _mix(cross.output, query, *cross.project_memory(memory), mask)
             x = x + layer.feed_forward(layer.feed_forward_norm(x))
         logits = self.model.score(self.model.decoder.norm(x)[:, 0])
-        return (
-            logits,
-            torch.stack([key for key, _ in grown]),
-            torch.stack([value for _, value in grown]),
-        )
+        new_keys, new_values = zip(*grown, strict=True)
+        return logits, torch.stack(new_keys), torch.stack(new_values)
 
 
 def _mix(
     output: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None
 ) -> Tensor:
-    mixed: Tensor = output(
-        functional.scaled_dot_product_attention(query, key, value, mask).transpose(1, 2).flatten(2)
-    )
-    return mixed
+    mixed = functional.scaled_dot_product_attention(query, key, value, mask)
+    return cast(Tensor, output(mixed.transpose(1, 2).flatten(2)))
 
 
 def write(model: Transformer, target: Path) -> dict[str, str]:
-    """Write both forms into a folder, each as `NAME.pt2` and, where the packages are installed, as `NAME.onnx`.
+    """Write both programs as `NAME.pt2` and, if the packages are installed, as `NAME.onnx`.
 
     Returns:
-        Name of each file, what it is, and by how much its outputs differ from the model's.
+        Name and description of each file, with the largest difference to the model's outputs.
 
     Raises:
-        UsageError: a form computes something else than the model.
+        UsageError: a program does not compute the same function as the model.
     """
     plain = _plain(model)
     found: dict[str, str] = {}
-    for name, form in (
-        ("encoder", EncoderProgram(plain)),
-        ("decoder_step", DecoderStepProgram(plain)),
-    ):
+    modules = {"encoder": EncoderProgram(plain), "decoder_step": DecoderStepProgram(plain)}
+    for name, module in modules.items():
+        path = target / f"{name}.pt2"
         with quiet(), torch.no_grad():
-            inputs, shapes = examples(plain, name, 2, 5, 3), _shapes(name)
-            program = torch.export.export(form, inputs, dynamic_shapes=shapes, strict=False)
-            torch.export.save(program, target / f"{name}.pt2")
-        differs = _difference(
-            plain, form, name, torch.export.load(target / f"{name}.pt2").module(), 1
-        )
-        found[f"{name}.pt2"] = (
-            f"the {name.replace('_', ' ')} for torch.export.load; outputs differ by at most {differs:.1g}"
+            program = torch.export.export(
+                module,
+                examples(plain, name, 2, 5, 3),
+                dynamic_shapes=_shapes(name),
+                strict=False,
+            )
+            torch.export.save(program, path)
+        difference = _difference(plain, module, name, torch.export.load(path).module(), 1)
+        found[path.name] = (
+            f"the {name.replace('_', ' ')} for torch.export.load; "
+            f"outputs differ by at most {difference:.1g}"
         )
         if find_spec("onnx") and find_spec("onnxscript"):
-            found |= _write_onnx(plain, form, program, name, target / f"{name}.onnx")
+            found |= _write_onnx(plain, module, program, name, path.with_suffix(".onnx"))
     return found
 
 
 def _write_onnx(
-    model: Transformer, form: nn.Module, program: Any, name: str, path: Path
+    model: Transformer, module: nn.Module, program: Any, name: str, path: Path
 ) -> dict[str, str]:
     with quiet(), torch.no_grad():
         torch.onnx.export(
             program, f=str(path), dynamo=True, external_data=False, output_names=_OUTPUTS[name]
         )
+    text = f"the {name.replace('_', ' ')} as ONNX"
     if not find_spec("onnxruntime"):
-        return {
-            path.name: f"the {name.replace('_', ' ')} as ONNX (not checked: onnxruntime is not installed)"
-        }
-    differs = _difference(model, form, name, OnnxSession(path), 0)
-    return {
-        path.name: f"the {name.replace('_', ' ')} as ONNX; in onnxruntime its outputs differ by at most {differs:.1g}"
-    }
+        return {path.name: f"{text} (not checked: onnxruntime is not installed)"}
+    difference = _difference(model, module, name, OnnxSession(path), 0)
+    return {path.name: f"{text}; in onnxruntime its outputs differ by at most {difference:.1g}"}
 
 
 class OnnxSession:
-    """An ONNX file in onnxruntime, called as the form that it was made of."""
+    """An ONNX file in onnxruntime, called like the program it was exported from."""
 
     def __init__(self, path: Path) -> None:
         import onnxruntime
@@ -141,15 +137,23 @@ class OnnxSession:
         self._names = [given.name for given in self._session.get_inputs()]
 
     def __call__(self, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
-        """Its outputs."""
+        """Run the program."""
         arrays = dict(zip(self._names, [x.detach().numpy() for x in inputs], strict=True))
         found = tuple(torch.from_numpy(array) for array in self._session.run(None, arrays))
         return found[0] if len(found) == 1 else found
 
 
 def examples(model: Transformer, name: str, sentences: int, length: int, position: int) -> Inputs:
-    """Inputs of a form: the second sentence is shorter than the first; keys and values of `position` positions."""
-    a, generator = model.architecture, torch.Generator().manual_seed(length)
+    """Example inputs of a program; the second sentence is shorter than the first.
+
+    Args:
+        name: "encoder" or "decoder_step".
+        sentences: b.
+        length: s.
+        position: t, the number of earlier positions.
+    """
+    a = model.architecture
+    generator = torch.Generator().manual_seed(length)
     source = torch.randint(EOS + 1, a.vocabulary_size, (sentences, length), generator=generator)
     source[:, -1] = EOS
     if sentences > 1 and length > 1:
@@ -174,11 +178,11 @@ def _shapes(name: str) -> tuple[dict[int, Any], ...]:
     return {0: free}, {0: free, 1: free}, {0: free, 1: free}, past, past
 
 
-def _difference(model: Transformer, form: nn.Module, name: str, other: Any, least: int) -> float:
-    """Largest difference relative to the outputs' scale, at several sizes.
+def _difference(model: Transformer, module: nn.Module, name: str, other: Any, least: int) -> float:
+    """Largest difference of outputs at several sizes, relative to their scale.
 
     Raises:
-        UsageError: it is more than rounding.
+        UsageError: the difference is more than rounding.
     """
     worst = 0.0
     for sizes in ((2, 5, 3), (3, 9, 7), (1, 2, 1), (2, 4, 0)):
@@ -186,14 +190,14 @@ def _difference(model: Transformer, form: nn.Module, name: str, other: Any, leas
             continue
         inputs = examples(model, name, *sizes)
         with torch.no_grad():
-            pairs = zip(_several(form(*inputs)), _several(other(*inputs)), strict=True)
+            pairs = zip(_several(module(*inputs)), _several(other(*inputs)), strict=True)
         for expected, found in pairs:
-            worst = max(
-                worst, float((found - expected).abs().max() / expected.abs().max().clamp(min=1.0))
-            )
+            scale = expected.abs().max().clamp(min=1.0)
+            worst = max(worst, float((found - expected).abs().max() / scale))
     if not worst <= TOLERANCE:
         raise UsageError(
-            f"the exported {name} computes something else than the model: outputs differ by {worst:.2g}"
+            f"the exported {name} differs from the model by {worst:.2g}, "
+            f"at most {TOLERANCE:.2g} is allowed"
         )
     return worst
 
@@ -203,7 +207,7 @@ def _several(outputs: Tensor | Inputs) -> Inputs:
 
 
 def _plain(model: Transformer) -> Transformer:
-    """The same function by torch's own attention, which every runtime has a form of."""
+    """The same function with torch's own attention, which every runtime supports."""
     copied = Transformer(dataclasses.replace(model.architecture, kernel="sdpa"))
     copied.load_state_dict(model.state_dict())
     return copied.eval().requires_grad_(False)

@@ -1,7 +1,7 @@
-"""The model in eval mode, the decoder one position at a time: weights laid out for it once, keys that never move.
+"""Fast inference: the encoder, and the decoder one position at a time with cached keys.
 
-Shapes: b sentences, k beams, h heads, d head_dim, s source positions, t target positions so far, v entries; S and n as
-in `state`.
+Shapes: b sentences, k beams, h heads, d head_dim, s source positions, t target positions so far, v
+entries; S and n as in `decoder_state`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -23,14 +23,17 @@ from .vocabulary import PAD
 
 
 class Stepper:
-    """Encoder and decoder of a model in eval mode, whatever its attention layout; weights that change are not seen.
+    """Encoder and decoder of a model in eval mode, for any attention layout.
+
+    Weights are copied to a fast layout; later changes of the model have no effect.
 
     Args:
-        wants_attention: whether `DecoderState.attention` is kept.
+        wants_attention: whether to fill `DecoderState.attention`.
     """
 
     def __init__(self, model: Transformer, *, wants_attention: bool = False) -> None:
-        self.model, self.wants_attention = model, wants_attention
+        self.model = model
+        self.wants_attention = wants_attention
         self.encoder = [
             EncoderStep(layer) for layer in model.encoder.layers if isinstance(layer, EncoderLayer)
         ]
@@ -40,18 +43,15 @@ class Stepper:
 
     @cached_property
     def score(self) -> Callable[[Tensor], Tensor]:
-        """Logits (m, v) of hidden states (m, width)."""
+        """A function from hidden states (m, width) to logits (m, v)."""
         if self.model.adaptive is not None:
             return self.model.score
-        projection = self.model.projection
-        return (
-            product(self.model.output_weight, None)
-            if projection is None
-            else product_of(projection)
-        )
+        if self.model.projection is None:
+            return product(self.model.output_weight, None)
+        return product_of(self.model.projection)
 
     def rows(self, ids: Tensor, unused: int = 0) -> Callable[[Tensor], Tensor]:
-        """As `score`, of some entries (n,) alone, of which the last `unused` get -inf."""
+        """Like `score`, for the entries `ids` (n,) only; the last `unused` get -inf."""
         if self.model.adaptive is not None:
             used = ids[: len(ids) - unused]
             return lambda x: functional.pad(self.score(x)[:, used], (0, unused), value=-math.inf)
@@ -65,13 +65,12 @@ class Stepper:
 
     @cached_property
     def _quantised(self) -> Tensor:
-        """The output's 8-bit matrix (v, width), which its module keeps in another order."""
+        """The output projection's 8-bit matrix (v, width); its module stores another order."""
         projection: Any = self.model.projection
-        weight: Tensor = projection.weight()
-        return weight
+        return cast(Tensor, projection.weight())
 
     def start(self, source: Tensor, beams: int, room: int) -> DecoderState:
-        """Nothing decoded yet: room for so many target positions of `beams` hypotheses of each source (b, s)."""
+        """Encode sources (b, s) and allocate `room` target positions of `beams` hypotheses each."""
         b, s = source.shape
         mask = functional.pad(source != PAD, (0, rounded(s) - s))[:, None, None]
         bias = torch.zeros(mask.shape, device=source.device).masked_fill_(~mask, -math.inf)
@@ -86,9 +85,14 @@ class Stepper:
         return DecoderState(caches, bias, ancestors, itself, places, s)
 
     def step(self, ids: Tensor, state: DecoderState) -> Tensor:
-        """Hidden states (b * k, width), ready for scoring, after ids (b * k,), which take the next position."""
+        """Decode ids (b * k,) at the next position.
+
+        Returns:
+            Hidden states (b * k, width), ready for `score`.
+        """
         x = self.model.embedding(ids, state.places[state.position])
-        tree, weights = state.grow(), None
+        tree = state.grow()
+        weights = None
         for layer, cache in zip(self.decoder, state.caches, strict=True):
             x, weights = layer.step(x, state, cache, tree)
         if self.wants_attention and weights is not None:

@@ -1,4 +1,4 @@
-"""Layers of encoder and decoder in inference: weights laid out for it once. Shapes as in `state`."""
+"""Encoder and decoder layers for inference, with copied weights. Shapes as in `decoder_state`."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from .model import DecoderLayer, EncoderLayer
 
 
 class EncoderStep:
-    """Products of an encoder layer."""
+    """The matrix products of an encoder layer."""
 
     def __init__(self, layer: EncoderLayer) -> None:
         self.norms = layer.attention_norm, layer.feed_forward_norm
-        self.project, self.output = _inputs(layer.attention), product_of(layer.attention.output)
+        self.project = _inputs(layer.attention)
+        self.output = product_of(layer.attention.output)
         self.inner = product_of(layer.feed_forward.inner, relu=True)
         self.outer = product_of(layer.feed_forward.outer)
         self.head_dim = layer.attention.head_dim
 
     def __call__(self, x: Tensor, bias: Tensor, length: int) -> Tensor:
-        """(b * s, width) to the same, s being `length`."""
-        projected = self.project(norm(self.norms[0], x)).view(
-            len(bias), length, 3, -1, self.head_dim
-        )
+        """Apply the layer to x (b * s, width) with s = `length`; same shape."""
+        projected = self.project(norm(self.norms[0], x))
+        projected = projected.view(len(bias), length, 3, -1, self.head_dim)
         keys, values = _by_head(projected[:, :, 1:], bias.shape[-1])
         mixed, _ = _attend(projected[:, :, 0], keys, values, bias)
         x = self.output(mixed, x)
@@ -36,48 +36,52 @@ class EncoderStep:
 
 
 class DecoderStep:
-    """Products of a decoder layer."""
+    """The matrix products of a decoder layer."""
 
     def __init__(self, layer: DecoderLayer) -> None:
-        own, cross, block = layer.self_attention, layer.cross_attention, layer.feed_forward
         self.norms = layer.self_norm, layer.cross_norm, layer.feed_forward_norm
-        self.project, self.output = _inputs(own), product_of(own.output)
-        self.query, self.memory = _query_and_memory(cross)
-        self.mix = product_of(cross.output)
-        self.inner, self.outer = product_of(block.inner, relu=True), product_of(block.outer)
-        self.head_dim = own.head_dim
+        self.project = _inputs(layer.self_attention)
+        self.output = product_of(layer.self_attention.output)
+        self.query, self.memory = _query_and_memory(layer.cross_attention)
+        self.mix = product_of(layer.cross_attention.output)
+        self.inner = product_of(layer.feed_forward.inner, relu=True)
+        self.outer = product_of(layer.feed_forward.outer)
+        self.head_dim = layer.self_attention.head_dim
         self.scratch: Tensor | None = None
 
     def start(self, memory: Tensor, bias: Tensor, length: int, room: int) -> LayerCache:
-        """Keys and values of memory (b * s, width), s being `length`, and room for n of those to come."""
+        """A cache: keys and values of memory (b * s, width), s = `length`, and room for n nodes."""
         projected = self.memory(memory).view(len(bias), length, 2, -1, self.head_dim)
         source = _by_head(projected, bias.shape[-1])
         return LayerCache(self._room(len(source[0]), room, source[0]), source)
 
     def _room(self, rows: int, columns: int, like: Tensor) -> tuple[Tensor, Tensor]:
-        """(rows, columns, d) for keys and for values: the batch before's where it suffices, as fresh memory is slow.
+        """Keys and values (rows, columns, d) with arbitrary, finite content that is masked later.
 
-        What is in it is finite and masked.
+        The buffer of the last batch is reused if it is large enough, because fresh memory is slow.
         """
         count = rows * columns * self.head_dim
-        if (
-            self.scratch is None
-            or self.scratch.shape[1] < count
-            or self.scratch.dtype != like.dtype
-        ):
-            self.scratch = like.new_zeros(2, count)
-        keys, values = self.scratch[:, :count].view(2, rows, columns, self.head_dim).unbind()
+        scratch = self.scratch
+        if scratch is None or scratch.shape[1] < count or scratch.dtype != like.dtype:
+            scratch = self.scratch = like.new_zeros(2, count)
+        keys, values = scratch[:, :count].view(2, rows, columns, self.head_dim).unbind()
         return keys, values
 
     def step(
         self, x: Tensor, state: DecoderState, cache: LayerCache, tree: Tensor
     ) -> tuple[Tensor, Tensor | None]:
-        """One position x (b * k, width) of each hypothesis, and attention to the source, as `_attend` has it."""
-        b, k, begin, d = tree.shape[0], state.beams, state.position * state.beams, self.head_dim
+        """Process one position x (b * k, width) of each hypothesis.
+
+        Returns:
+            New hidden states (b * k, width), and attention to the source as in `_attend`.
+        """
+        b = tree.shape[0]
+        k = state.beams
+        d = self.head_dim
         projected = self.project(norm(self.norms[0], x)).view(b, k, 3, -1, d)
         query, *new = projected.unbind(2)
         for past, one in zip(cache.past, new, strict=True):
-            past.narrow(1, begin, k).view(b, -1, k, d).copy_(one.transpose(1, 2))
+            past.narrow(1, state.position * k, k).view(b, -1, k, d).copy_(one.transpose(1, 2))
         keys, values = (past.narrow(1, 0, tree.shape[3]) for past in cache.past)
         mixed, _ = _attend(query, keys, values, tree)
         x = self.output(mixed, x)
@@ -90,9 +94,14 @@ class DecoderStep:
 def _attend(
     query: Tensor, keys: Tensor, values: Tensor, bias: Tensor
 ) -> tuple[Tensor, Tensor | None]:
-    """Mixed values (b * k, h * d) and weights (b * h, k, n) of scaled queries (b, k, h, d) over keys (b * h, n, d).
+    """Attention of scaled queries (b, k, h, d) over keys and values (b * h, n, d).
 
-    The bias broadcasts to (b, h, k, n). There are no weights for a single query, for which torch's own is faster.
+    Args:
+        bias: broadcasts to (b, h, k, n).
+
+    Returns:
+        Output (b * k, h * d) and weights (b * h, k, n). If k = 1, torch's own attention is faster
+            and there are no weights.
     """
     b, k, h, d = query.shape
     if k == 1:
@@ -110,7 +119,7 @@ def _attend(
 
 
 def _by_head(projected: Tensor, room: int) -> tuple[Tensor, Tensor]:
-    """Keys and values (b * h, room, d) of (b, n, 2, h, d), zeros behind."""
+    """Split (b, n, 2, h, d) into keys and values (b * h, room, d), padded with zeros."""
     b, n, _, h, d = projected.shape
     found = projected.new_zeros(2, b, h, room, d)
     found[:, :, :, :n] = projected.permute(2, 0, 3, 1, 4)
@@ -118,7 +127,7 @@ def _by_head(projected: Tensor, room: int) -> tuple[Tensor, Tensor]:
 
 
 def norm(one: nn.LayerNorm, x: Tensor) -> Tensor:
-    """What the module computes, without the cost of calling it."""
+    """The same as the module, without the overhead of a module call."""
     return torch.layer_norm(x, one.normalized_shape, one.weight, one.bias, one.eps)
 
 
@@ -130,7 +139,7 @@ def _inputs(attention: Attention) -> Product:
 
 
 def _query_and_memory(attention: Attention) -> tuple[Product, Product]:
-    """Products of scaled queries, and of keys and values, for attention to another sequence."""
+    """For cross-attention: products for scaled queries, and for keys and values."""
     if not _plain(attention):
         return _scaled(product_of(attention.query), attention), product_of(attention.key_value)
     weight, bias = _scaled_weights(attention)
@@ -139,12 +148,12 @@ def _query_and_memory(attention: Attention) -> tuple[Product, Product]:
 
 
 def _plain(attention: nn.Module) -> bool:
-    """Whether it is not quantised."""
+    """Whether the module is not quantised."""
     return isinstance(attention.get_submodule("output"), nn.Linear)
 
 
 def _scaled_weights(attention: Attention) -> tuple[Tensor, Tensor]:
-    """`Attention.packed` with the scores' scale in the queries' rows."""
+    """`Attention.packed` with the scale of the scores multiplied into the query rows."""
     weight, bias = (part.detach().clone() for part in attention.packed())
     rows = attention.output.in_features
     for part in (weight, bias):
@@ -153,8 +162,9 @@ def _scaled_weights(attention: Attention) -> tuple[Tensor, Tensor]:
 
 
 def _scaled(multiply: Product, attention: Attention) -> Product:
-    """The same for a quantised module, whose first columns are the queries."""
-    scale, rows = 1 / math.sqrt(attention.head_dim), attention.output.in_features
+    """Scale the query columns of a quantised module's output."""
+    scale = 1 / math.sqrt(attention.head_dim)
+    rows = attention.output.in_features
 
     def scaled(x: Tensor) -> Tensor:
         y = multiply(x)

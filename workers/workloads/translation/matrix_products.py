@@ -1,6 +1,7 @@
-"""Matrix products of inference: weights laid out for them once, what comes before and after joined to them.
+"""Matrix products for inference, with packed weights and fused bias, ReLU and addition.
 
-On CPUs fp32 products are oneDNN's, of weights that it has packed: some twice as fast as torch's default, and as exact.
+On CPUs fp32 products use oneDNN with packed weights: about twice as fast as torch's default, and as
+exact.
 """
 
 from __future__ import annotations
@@ -8,41 +9,43 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor, nn
 
 from workers.device.precision import matmul_precision
 
-_EXACT = 1e-5
-_LARGE = 200  # elements of a batch's matrix from which oneDNN is faster
-_ROWS = 64  # for so many rows oneDNN chooses how weights are packed
+_EXACT = 1e-5  # relative error that counts as exact
+_LARGE = 200  # elements per matrix; with more, oneDNN is faster
+_ROWS = 64  # number of rows for which oneDNN packs the weights
 
 
 class Product(Protocol):
-    """Maps x (n, in) to (n, out), and adds that to `onto` (n, out) where it is given."""
+    """Maps x (n, in) to (n, out), and adds the result to `onto` (n, out) if it is given."""
 
     def __call__(self, x: Tensor, onto: Tensor | None = None) -> Tensor:
         """See the class."""
 
 
 def product_of(linear: nn.Module, *, relu: bool = False) -> Product:
-    """A linear map, under a ReLU where it is asked for; what is no `nn.Linear` (a quantised one) computes by itself."""
+    """The product of a linear module, with a ReLU if requested.
+
+    Modules that are not `nn.Linear` (quantised ones) compute it themselves.
+    """
     if isinstance(linear, nn.Linear):
         return product(linear.weight, linear.bias, relu=relu)
     return then_added(lambda x: linear(x).relu_() if relu else linear(x))
 
 
 def product(weight: Tensor, bias: Tensor | None, *, relu: bool = False) -> Product:
-    """By a weight (out, in) and a bias (out,); later changes of the weight are not seen."""
+    """The product with a weight (out, in) and a bias (out,); later changes have no effect."""
     device = weight.device.type
-    if torch.is_autocast_enabled(device):  # else each product would convert it anew
+    if torch.is_autocast_enabled(device):  # convert once instead of in every product
         weight = weight.to(torch.get_autocast_dtype(device))
     if device == "cpu" and weight.dtype in (torch.float32, torch.bfloat16) and _packs():
-        return (_packed if weight.dtype == torch.float32 else _narrow)(
-            weight, bias, "relu" if relu else "none"
-        )
+        kind = _packed if weight.dtype == torch.float32 else _narrow
+        return kind(weight, bias, "relu" if relu else "none")
     columns = weight.t().contiguous() if device == "cpu" else weight.t()
 
     def multiply(x: Tensor) -> Tensor:
@@ -56,22 +59,22 @@ def product(weight: Tensor, bias: Tensor | None, *, relu: bool = False) -> Produ
 def _packed(weight: Tensor, bias: Tensor | None, activation: str) -> Product:
     operations: Any = torch.ops.mkldnn
     columns = operations._reorder_linear_weight.default(weight.detach(), _ROWS)
-    plain, added = operations._linear_pointwise.default, operations._linear_pointwise.binary
+    plain = operations._linear_pointwise.default
+    added = operations._linear_pointwise.binary
 
     def multiply(x: Tensor, onto: Tensor | None = None) -> Tensor:
-        found: Tensor
-        found = (
-            plain(x, columns, bias, activation, [], "")
-            if onto is None
-            else added(x, onto, columns, bias, "add")
-        )
-        return found
+        if onto is None:
+            return cast(Tensor, plain(x, columns, bias, activation, [], ""))
+        return cast(Tensor, added(x, onto, columns, bias, "add"))
 
     return multiply
 
 
 def _narrow(weight: Tensor, bias: Tensor | None, activation: str) -> Product:
-    """Of a weight in bf16: sums are in fp32, and so are the results, but for those of a ReLU, which another takes."""
+    """A product with a bf16 weight: sums are in fp32, and so are the results.
+
+    The result of a ReLU stays in bf16, because another product follows.
+    """
     bias = None if bias is None else bias.to(weight.dtype)
     multiply = _packed(weight, bias, activation)
 
@@ -85,7 +88,7 @@ def _narrow(weight: Tensor, bias: Tensor | None, activation: str) -> Product:
 
 
 def then_added(multiply: Callable[[Tensor], Tensor]) -> Product:
-    """A product of what cannot add by itself."""
+    """A product whose addition is a separate step."""
     return lambda x, onto=None: multiply(x) if onto is None else onto + multiply(x)
 
 
@@ -98,7 +101,7 @@ def _packs() -> bool:
 
 @contextmanager
 def fast_products(device: torch.device) -> Iterator[None]:
-    """Compute fp32 products by oneDNN on CPUs where it is as exact as torch's default."""
+    """Use oneDNN for fp32 products on CPUs, if it is as exact as torch's default."""
     if device.type != "cpu" or torch.get_float32_matmul_precision() == "medium" or not _exact():
         yield
         return
@@ -108,7 +111,11 @@ def fast_products(device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def default_products(device: torch.device, size: int) -> Iterator[None]:
-    """Compute batched fp32 products of `size` elements each on CPUs by torch's default where that is faster."""
+    """Use torch's default for small batched fp32 products on CPUs, for which it is faster.
+
+    Args:
+        size: elements per matrix.
+    """
     if device.type != "cpu" or torch.get_float32_matmul_precision() == "highest" or size > _LARGE:
         yield
         return
@@ -118,7 +125,7 @@ def default_products(device: torch.device, size: int) -> Iterator[None]:
 
 @lru_cache(maxsize=1)
 def _exact() -> bool:
-    """Whether "medium" is more than a rounding to bf16 on this machine."""
+    """Whether "medium" is more exact than rounding to bf16 on this machine."""
     generator = torch.Generator().manual_seed(0)
     a, b = (torch.randn(64, 256, generator=generator) for _ in range(2))
     expected = a.double() @ b.double().t()

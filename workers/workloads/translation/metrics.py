@@ -1,4 +1,4 @@
-"""BLEU and chrF by sacrebleu, and the files from which its command gives the same numbers."""
+"""BLEU and chrF by sacrebleu, and text files with which its command gives the same numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Scores:
-    """ParallelCorpus scores, 0 to 100, with the signatures that say how they were computed."""
+    """Corpus scores, 0 to 100, with signatures that state how they were computed."""
 
     bleu: float
     chrf: float
@@ -18,20 +18,17 @@ class Scores:
 
 
 def score(hypotheses: Sequence[str], references: Sequence[str]) -> Scores:
-    """BLEU (Papineni et al. 2002) and chrF2 (Popovic 2015) with sacrebleu's defaults (Post 2018)."""
+    """BLEU (Papineni et al. 2002) and chrF2 (Popovic 2015) with defaults of sacrebleu."""
     from sacrebleu.metrics import BLEU, CHRF
 
-    bleu, chrf = BLEU(), CHRF()
-    values = [
-        metric.corpus_score(list(hypotheses), [list(references)]).score for metric in (bleu, chrf)
-    ]
-    return Scores(
-        float(values[0]), float(values[1]), str(bleu.get_signature()), str(chrf.get_signature())
-    )
+    metrics = (BLEU(), CHRF())
+    bleu, chrf = (m.corpus_score(list(hypotheses), [list(references)]).score for m in metrics)
+    signatures = (str(metric.get_signature()) for metric in metrics)
+    return Scores(float(bleu), float(chrf), *signatures)
 
 
 def write_lines(path: Path, lines: Sequence[str]) -> None:
-    """One line each; whoever reads the path sees the whole file or the one before."""
+    """Write one line each; a reader sees the old file or the whole new one."""
     temporary = path.with_name(f".{path.name}.new")
     temporary.write_text("".join(line + "\n" for line in lines), encoding="utf-8", newline="\n")
     temporary.replace(path)

@@ -1,8 +1,8 @@
-"""How the Transformer may be taken apart; the model itself knows nothing of it."""
+"""How the Transformer is divided for parallel training; the model itself does not know."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor, nn
 
@@ -14,7 +14,7 @@ from .model import Architecture, Transformer, padding_mask
 
 
 def plan(architecture: Architecture) -> ParallelPlan:
-    """Layers in order of execution, and which matrices are split by columns (heads, hidden units) or rows."""
+    """Layers in order of execution, and the matrices to split by columns or by rows."""
     a = architecture
     layers = [f"encoder.layers.{i}" for i in range(a.encoder_layers)]
     layers += [f"decoder.layers.{i}" for i in range(a.decoder_layers)]
@@ -24,7 +24,7 @@ def plan(architecture: Architecture) -> ParallelPlan:
         "decoder.layers.*.self_attention",
         "decoder.layers.*.cross_attention",
     ):
-        if a.kernel != "fused":  # which projects by itself and so needs the whole matrices
+        if a.kernel != "fused":  # the fused kernel needs the whole matrices
             tensor |= _split_attention(attention, a.layout)
     for side in ("encoder", "decoder"):
         tensor |= {
@@ -52,13 +52,13 @@ def plan(architecture: Architecture) -> ParallelPlan:
 
 
 def _tables(a: Architecture) -> tuple[str, ...]:
-    """Embeddings that are nothing else, which a parameter server may hold."""
+    """Embeddings with no other use, which a parameter server may hold."""
     tables = () if a.ties_output else ("embedding.tokens",)
     return tables if a.ties_source else (*tables, "source_embedding.tokens")
 
 
 def _split_attention(name: str, layout: str) -> dict[str, str]:
-    """Heads shared out: rows of a head lie together in the interleaved layout, in blocks in the others."""
+    """How to divide the heads: they are contiguous rows if interleaved, else blocks."""
     output = {f"{name}.output": "row"}
     if layout == "packed" and not name.endswith(CROSS.rstrip(".")):
         return {f"{name}.query_key_value": "column:3", **output}
@@ -67,11 +67,12 @@ def _split_attention(name: str, layout: str) -> dict[str, str]:
 
 
 def cut(model: Transformer, num_stages: int) -> list[nn.Module]:
-    """Parts of about equal cost, in order; they share the model's parameters, under the names these have in it.
+    """Consecutive stages of similar cost that share the parameters of the model, with their names.
 
-    A stage takes what the one before returned: nothing, the encoder's states (b, s, width), or its memory and the
-    decoder's states (b, t, width); and by keyword `source` (b, s) and `shifted` (b, t). The last returns logits
-    (b, t, v), padding included. The embedding is in every stage that embeds or scores.
+    A stage takes the output of the stage before it: nothing, the encoder states (b, s, width), or
+    memory and the decoder states (b, t, width); and by keyword `source` (b, s) and `shifted` (b,
+    t). The last stage returns logits (b, t, v), including padding. Every stage that embeds or
+    scores has the embedding.
 
     Raises:
         UsageError: there are fewer layers than stages.
@@ -82,28 +83,27 @@ def cut(model: Transformer, num_stages: int) -> list[nn.Module]:
 
 
 class TransformerStage(nn.Module):
-    """Layers `begin` to `end` of a model, counted through encoder and decoder, with what comes before and after."""
+    """Layers `begin` to `end` of a model, counted through encoder and decoder.
+
+    The first stages also embed; the last one also scores.
+    """
 
     def __init__(self, model: Transformer, begin: int, end: int) -> None:
         super().__init__()
         a = model.architecture
-        middle, last = a.encoder_layers, a.encoder_layers + a.decoder_layers
-        self.starts_encoder, self.starts_decoder, self.ends = (
-            begin == 0,
-            begin <= middle < end,
-            end == last,
-        )
+        middle = a.encoder_layers
+        last = a.encoder_layers + a.decoder_layers
+        self.starts_encoder = begin == 0
+        self.starts_decoder = begin <= middle < end
+        self.ends = end == last
         if begin < middle:
             self.encoder = _part(model.encoder, begin, min(end, middle))
         if end > middle:
             self.decoder = _part(model.decoder, max(begin, middle) - middle, end - middle)
         if self.starts_encoder and model.source_embedding is not None:
             self.source_embedding = model.source_embedding
-        if (
-            (self.starts_encoder and a.ties_source)
-            or self.starts_decoder
-            or (self.ends and a.ties_output)
-        ):
+        embeds_source = self.starts_encoder and a.ties_source
+        if embeds_source or self.starts_decoder or (self.ends and a.ties_output):
             self.embedding = model.embedding
         if self.ends:
             for name in ("projection", "adaptive"):
@@ -120,15 +120,9 @@ class TransformerStage(nn.Module):
             memory = _run(self.encoder, memory, mask)
         if not hasattr(self, "decoder"):
             return memory
-        x = _run(
-            self.decoder,
-            self.embedding(shifted) if self.starts_decoder else hidden[1],
-            memory,
-            mask,
-        )
-        if not self.ends:
-            return memory, x
-        return self._score(x)
+        x = self.embedding(shifted) if self.starts_decoder else hidden[1]
+        x = _run(self.decoder, x, memory, mask)
+        return self._score(x) if self.ends else (memory, x)
 
     def _score(self, x: Tensor) -> Tensor:
         if hasattr(self, "adaptive"):
@@ -136,18 +130,18 @@ class TransformerStage(nn.Module):
             logs: Tensor = adaptive.log_prob(x.flatten(0, -2))
             return logs.view(*x.shape[:-1], -1)
         score: Any = self.projection if hasattr(self, "projection") else self.embedding.score
-        logits: Tensor = score(x)
-        return logits
+        return cast(Tensor, score(x))
 
     def _embed(self, source: Tensor) -> Tensor:
-        x: Tensor = (
-            self.source_embedding if hasattr(self, "source_embedding") else self.embedding
-        )(source)
-        return x
+        embedding: Any = getattr(self, "source_embedding", None) or self.embedding
+        return cast(Tensor, embedding(source))
 
 
 def _part(side: nn.Module, begin: int, end: int) -> nn.Module:
-    """Some layers of an encoder or decoder, with its last norm where they reach the end; names stay."""
+    """Layers `begin` to `end` of an encoder or decoder under their old names.
+
+    Includes the final norm if they reach the end.
+    """
     layers = side.get_submodule("layers")
     part = nn.Module()
     part.layers = nn.ModuleDict({str(i): layers.get_submodule(str(i)) for i in range(begin, end)})

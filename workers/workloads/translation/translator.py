@@ -1,4 +1,4 @@
-"""A trained model as a folder: weights, vocabulary, architecture; written by `export`, read by `translate`."""
+"""Trained models as folders of weights, vocabulary and architecture: `export` and `Translator`."""
 
 from __future__ import annotations
 
@@ -33,21 +33,26 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 VOCABULARY = "vocabulary.model"
-_WEIGHTS, _ARCHITECTURE = "model.safetensors", "architecture.json"
+_WEIGHTS = "model.safetensors"
+_ARCHITECTURE = "architecture.json"
 
 
 def export(workload: Translation, trial: Path, target: Path) -> Mapping[str, str]:
-    """Write the newest checkpoint of a trial's folder into the folder `target`, and a shortlist from its corpus.
+    """Export the newest checkpoint of a trial's folder, with a shortlist from its corpus.
+
+    Args:
+        trial: the folder of the trial.
+        target: an existing folder to write to.
 
     Returns:
-        Name of each file and what it holds.
+        Name and description of each file.
 
     Raises:
-        UsageError: the trial has no sound checkpoint.
+        UsageError: the trial has no intact checkpoint.
     """
     found = checkpoint.load(trial)
     if found is None:
-        raise UsageError(f"{trial} holds no checkpoint to export")
+        raise UsageError(f"{trial} has no checkpoint to export; train it first")
     vocabulary = Vocabulary((trial / VOCABULARY).read_bytes())
     save_file(
         {name: tensor.contiguous() for name, tensor in found.model.items()}, target / _WEIGHTS
@@ -61,16 +66,16 @@ def export(workload: Translation, trial: Path, target: Path) -> Mapping[str, str
 
     return {
         **write(Translator.load(target).model, target),
-        SHORTLIST: "for each source entry the likeliest target entries, for faster decoding: translate --shortlist",
-        _WEIGHTS: "the weights: query, key and value of attention apart",
+        SHORTLIST: "likely target entries of each source entry, for `translate --shortlist`",
+        _WEIGHTS: "the weights, with separate query, key and value",
         VOCABULARY: "the subword vocabulary (sentencepiece)",
-        _ARCHITECTURE: "what the model is built from",
+        _ARCHITECTURE: "the architecture of the model",
     }
 
 
 @dataclass(frozen=True)
 class Translator:
-    """A model, its vocabulary, and what it may translate a word into (None: all)."""
+    """A model, its vocabulary, and the target entries it may use (None: all)."""
 
     model: Transformer
     vocabulary: Vocabulary
@@ -80,28 +85,29 @@ class Translator:
     def load(
         cls, folder: Path, quantisation: str | None = None, shortlist: int | None = None
     ) -> Translator:
-        """Read an exported folder.
+        """Load an exported folder.
 
         Args:
-            quantisation: "int8" keeps matrices in 8 bits and quantises their inputs as they come, on CPUs; "bf16" keeps
-                them in 16 bits, and so their inputs; sums and all between matrices stay in fp32.
-            shortlist: that many entries for each source entry, see `shortlist`.
+            quantisation: "int8" stores matrices in 8 bits and quantises their inputs dynamically,
+                on CPUs; "bf16" stores matrices and their inputs in 16 bits. All other operations
+                stay in fp32.
+            shortlist: number of target entries per source entry, see `shortlist`.
 
         Raises:
-            DataError: a file is missing, damaged, or does not fit the others.
+            DataError: a file is missing or damaged, or the files do not fit together.
         """
         try:
             trained = Architecture(**json.loads((folder / _ARCHITECTURE).read_text()))
-            architecture = dataclasses.replace(
-                trained, layout="packed", inference_layout=None
-            )  # one product in place of two
+            # The packed layout needs one matrix product instead of two.
+            architecture = dataclasses.replace(trained, layout="packed", inference_layout=None)
             vocabulary = Vocabulary((folder / VOCABULARY).read_bytes())
             state = load_file(folder / _WEIGHTS)
         except (OSError, ValueError, TypeError, SafetensorError) as error:
-            raise DataError(f"{folder} holds no exported model: {error}") from None
+            raise DataError(f"{folder} does not hold an exported model: {error}") from None
         if len(vocabulary) != architecture.vocabulary_size:
             raise DataError(
-                f"{folder}: the vocabulary has {len(vocabulary)} entries, the model {architecture.vocabulary_size}"
+                f"{folder}: the vocabulary has {len(vocabulary)} entries, "
+                f"the model {architecture.vocabulary_size}"
             )
         model = Transformer(architecture)
         try:
@@ -110,24 +116,28 @@ class Translator:
             )
         except (RuntimeError, KeyError) as error:
             raise DataError(f"{folder}: the weights do not fit the architecture: {error}") from None
-        keep_few_kernels(64)  # those of one batch and its remains
-        allocate_by(32 << 20, 64 << 20)  # else each batch takes its keys' memory anew, page by page
+        keep_few_kernels(64)  # enough for one batch size and its remainders
+        allocate_by(32 << 20, 64 << 20)  # else every batch maps memory for its keys anew
         known = None if shortlist is None else Shortlist.load(folder, shortlist, len(vocabulary))
-        forms = {"int8": quantised, "bf16": narrowed}
-        return cls(forms[quantisation](model) if quantisation else model.eval(), vocabulary, known)
+        smaller = {"int8": quantised, "bf16": narrowed}
+        if quantisation:
+            return cls(smaller[quantisation](model), vocabulary, known)
+        return cls(model.eval(), vocabulary, known)
 
     def translate(self, lines: list[str], search: SearchOptions) -> list[str]:
-        """A translation of each line; an empty one of an empty one. Lines longer than the model can read are cut."""
+        """A translation of each line; empty lines stay empty, overlong lines are cut."""
         wanted = [i for i, line in enumerate(lines) if line.strip()]
         ids = translate(self.model, self._sources(lines, wanted), search, self.shortlist)
-        found = self.vocabulary.decode(ids)
         results = [""] * len(lines)
-        for i, text in zip(wanted, found, strict=True):
+        for i, text in zip(wanted, self.vocabulary.decode(ids), strict=True):
             results[i] = text
         return results
 
     def nbest(self, lines: list[str], search: SearchOptions) -> list[list[tuple[float, str]]]:
-        """Up to `search.beam` translations of each line with their scores, best first; none of an empty line."""
+        """Up to `search.beam` translations of each line with scores, best first.
+
+        The list of an empty line is empty.
+        """
         wanted = [i for i, line in enumerate(lines) if line.strip()]
         results: list[list[tuple[float, str]]] = [[] for _ in lines]
         found = nbest(self.model, self._sources(lines, wanted), search, self.shortlist)
@@ -141,7 +151,7 @@ class Translator:
         encoded = self.vocabulary.encode([lines[i] for i in wanted])
         if cut := sum(len(ids) > room for ids in encoded):
             _log.warning(
-                "%d of %d lines have more than %d tokens, of which the rest is left out",
+                "%d of %d lines have more than %d tokens; they are cut",
                 cut,
                 len(lines),
                 room,
@@ -150,10 +160,10 @@ class Translator:
 
 
 def quantised(model: Transformer) -> Transformer:
-    """The model in eval mode with matrices of 8-bit integers; the inputs are quantised by their range as they come."""
+    """The model in eval mode with 8-bit matrices; their inputs are quantised dynamically."""
     _untie(model)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch's own notes on its next quantiser
+        warnings.simplefilter("ignore")  # torch announces a newer quantiser
         logging.disable(logging.WARNING)
         try:
             quantise: Any = torch.ao.quantization.quantize_dynamic
@@ -165,7 +175,7 @@ def quantised(model: Transformer) -> Transformer:
 
 
 def narrowed(model: Transformer) -> Transformer:
-    """The model in eval mode with matrices in bf16 but for the embeddings, for `decoding` alone."""
+    """The model in eval mode with bf16 matrices except the embeddings, for `beam_search` only."""
     _untie(model)
     for name, module in model.named_modules():
         if isinstance(module, nn.Linear) and not name.startswith("adaptive"):
@@ -174,7 +184,7 @@ def narrowed(model: Transformer) -> Transformer:
 
 
 def _untie(model: Transformer) -> None:
-    """Give the output a matrix of its own, with the values that it shared with the embedding."""
+    """Give the output projection its own module, with the weight of the embedding."""
     weight = model.embedding.tokens.weight
     if model.projection is None:
         model.projection = nn.Linear(weight.shape[1], weight.shape[0], bias=False)
