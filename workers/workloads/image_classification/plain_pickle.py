@@ -1,8 +1,8 @@
 """Reads the plain data in a pickle without running any of it.
 
 A pickle is a program for a stack machine; loading one can call anything. Each name that this one
-calls is looked up in a short list of stand-ins, as the documentation of `pickle` shows ("Restricting
-globals"). Only dictionaries, lists, tuples, texts, numbers and NumPy arrays of numbers can come
+calls is looked up in a short list of stand-ins, as the documentation of `pickle` shows
+("Restricting globals"). Only dictionaries, lists, tuples, texts, numbers and NumPy arrays of numbers can come
 out, as in the python version of CIFAR-10.
 """
 
