@@ -2,7 +2,7 @@
 
 A pickle is a program for a stack machine; loading one can call anything. Each name that this one
 calls is looked up in a short list of stand-ins, as the documentation of `pickle` shows
-("Restricting globals"). Only dictionaries, lists, tuples, texts, numbers and NumPy arrays of numbers can come
+("Restricting globals"). Only dictionaries, lists, tuples, texts, numbers and arrays can come
 out, as in the python version of CIFAR-10.
 """
 
