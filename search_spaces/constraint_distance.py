@@ -154,8 +154,7 @@ class ConstraintDistance:
             return lambda columns: value
         if isinstance(node, ast.BinOp):
             apply = _BINARY[type(node.op)]
-            left = self._number(node.left)
-            right = self._number(node.right)
+            left, right = map(self._number, (node.left, node.right))
             return lambda columns: apply(left(columns), right(columns))
         if isinstance(node, ast.UnaryOp) and not isinstance(node.op, ast.Not):
             sign = -1.0 if isinstance(node.op, ast.USub) else 1.0

@@ -70,10 +70,8 @@ def _need_numbers(
 
 
 def _need_alike(constraint: Expression, node: ast.Compare, kinds: Mapping[str, Kinds]) -> None:
-    operands = [node.left, *node.comparators]
-    for left, right in itertools.pairwise(operands):
-        first = _infer(left, kinds)
-        second = _infer(right, kinds)
+    for left, right in itertools.pairwise([node.left, *node.comparators]):
+        first, second = (_infer(side, kinds) for side in (left, right))
         if first and second and not first & second:
             raise SpaceError(
                 f"constraint {show(str(constraint))} compares a {' or '.join(first)} "

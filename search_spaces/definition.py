@@ -99,9 +99,12 @@ class SpaceDefinition:
             )
         for name in params:
             if name not in active:
+                condition = " and ".join(
+                    f"{parent} is {' or '.join(map(repr, values))}"
+                    for parent, values in self.parameters[name].when.items()
+                )
                 raise SpaceError(
-                    f"{name} is active only when {self._condition(name)}; leave it out, "
-                    f"got {params[name]!r}"
+                    f"{name} is active only when {condition}; leave it out, got {params[name]!r}"
                 )
         for constraint in self.constraints:
             if not self.holds(constraint, params):
@@ -215,11 +218,8 @@ class SpaceDefinition:
         for name in self._names:
             mask = [True] * count
             for parent, allowed in self._conditional.get(name, ()):
-                above = masks[parent]
-                values = columns[parent]
-                mask = [
-                    m and a and v in allowed for m, a, v in zip(mask, above, values, strict=True)
-                ]
+                above = zip(mask, masks[parent], columns[parent], strict=True)
+                mask = [m and a and v in allowed for m, a, v in above]
             masks[name] = mask
         return list(masks.values())
 

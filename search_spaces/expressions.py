@@ -80,8 +80,7 @@ class Expression:
         """The same condition with some names replaced by values; other names are ignored."""
         if not set(values) & set(self.names):
             return self
-        tree = _Bind(values).visit(_parse(self.text))
-        return Expression(ast.unparse(tree))
+        return Expression(ast.unparse(_Bind(values).visit(_parse(self.text))))
 
     def __str__(self) -> str:
         return self.text
@@ -188,8 +187,7 @@ def _number(value: Any) -> Any:
 
 
 def _power(base: Any, exponent: Any) -> Any:
-    base = _number(base)
-    exponent = _number(exponent)
+    base, exponent = map(_number, (base, exponent))
     if (
         isinstance(base, int)
         and isinstance(exponent, int)
@@ -278,8 +276,7 @@ class Compiler:
         apply = _BINARY.get(type(node.op))
         if apply is None:
             raise self.refuse(node)
-        left = self.compile(node.left)
-        right = self.compile(node.right)
+        left, right = map(self.compile, (node.left, node.right))
         return lambda params: apply(left(params), right(params))
 
     def _unaryop(self, node: ast.UnaryOp) -> Evaluate:

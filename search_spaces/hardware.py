@@ -106,7 +106,9 @@ class Hardware:
             f"{FP16_CAPABILITY[0]}.{FP16_CAPABILITY[1]} or later, "
             "or a CPU that torch can autocast to float16",
         }
-        return f"{needs.get(precision, 'is not known')}; {self._devices()}"
+        gpus = ", ".join(f"{g.name} ({g.capability[0]}.{g.capability[1]})" for g in self.gpus)
+        here = f"here: {gpus}" if gpus else "this machine has no CUDA GPU"
+        return f"{needs.get(precision, 'is not known')}; {here}"
 
     def lacks_backend(self, backend: str) -> str | None:
         """Why a communication backend cannot be used here; None if it can."""
@@ -119,12 +121,6 @@ class Hardware:
         }
         here = ", ".join(self.backends) or "no backend"
         return f"{needs.get(backend, 'is not known')}; here: {here}"
-
-    def _devices(self) -> str:
-        if not self.gpus:
-            return "this machine has no CUDA GPU"
-        found = (f"{g.name} ({g.capability[0]}.{g.capability[1]})" for g in self.gpus)
-        return f"here: {', '.join(found)}"
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON data; the inverse is `from_dict`."""
@@ -154,15 +150,16 @@ def detect() -> Hardware:
     precisions, slow = (
         (_gpu_precisions(gpus, torch.version.hip is None), {}) if gpus else _cpu_precisions()
     )
+    backends, rpc = _distributed(bool(gpus))
     return Hardware(
         num_cpus=count_cpus(),
         memory_bytes=memory_limit(),
         gpus=gpus,
         precisions=precisions,
-        backends=_backends(bool(gpus)),
+        backends=backends,
         host=socket.gethostname(),
         slow=slow,
-        rpc=_has_rpc(),
+        rpc=rpc,
     )
 
 
@@ -240,8 +237,7 @@ def _cpu_precisions() -> tuple[tuple[str, ...], dict[str, str]]:
     """
     import torch
 
-    read = getattr(torch.cpu, "get_capabilities", dict)
-    flags: Mapping[str, Any] = read()
+    flags: Mapping[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
     native = {
         "bf16": any(flags.get(f) for f in ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16")),
         "fp16": any(flags.get(f) for f in ("avx512_fp16", "amx_fp16", "fp16_arith")),
@@ -270,17 +266,15 @@ def _autocasts(precision: str) -> bool:
     return product.dtype == dtype
 
 
-def _backends(has_gpu: bool) -> tuple[str, ...]:
+def _distributed(has_gpu: bool) -> tuple[tuple[str, ...], bool]:
+    """The usable communication backends, and whether torch was built with RPC."""
     import torch.distributed as dist
 
     if not dist.is_available():
-        return ()
-    built = {"gloo": dist.is_gloo_available(), "nccl": has_gpu and dist.is_nccl_available()}
-    built["mpi"] = dist.is_mpi_available()
-    return tuple(name for name in BACKENDS if built[name])
-
-
-def _has_rpc() -> bool:
-    import torch.distributed as dist
-
-    return dist.is_available() and dist.rpc.is_available()
+        return (), False
+    built = {
+        "gloo": dist.is_gloo_available(),
+        "nccl": has_gpu and dist.is_nccl_available(),
+        "mpi": dist.is_mpi_available(),
+    }
+    return tuple(name for name in BACKENDS if built[name]), dist.rpc.is_available()

@@ -113,8 +113,7 @@ class Parameter(ABC):
         moved = np.clip(np.where(moved > 1.0, 2.0 - moved, moved), 0.0, 1.0)
         if self.size in (None, 1):
             return moved
-        before = self.raw(units)
-        after = self.raw(moved)
+        before, after = map(self.raw, (units, moved))
         low, high = self.raw(np.array([0.0, 1.0]))
         step = np.where(rng.random(len(units)) < 0.5, -1, 1)
         step = np.where(before == low, 1, np.where(before == high, -1, step))

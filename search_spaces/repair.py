@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final, cast
 
 import numpy as np
@@ -15,6 +16,7 @@ CHUNK: Final = 1024
 _STEPS: Final = 0.5 ** np.arange(1, 19)
 
 
+@dataclass(frozen=True)
 class Walker:
     """Moves many points of the unit cube at once, one parameter at a time.
 
@@ -23,9 +25,8 @@ class Walker:
         rng: the source of every random choice.
     """
 
-    def __init__(self, evaluator: ConstraintEvaluator, rng: np.random.Generator) -> None:
-        self.evaluator = evaluator
-        self.rng = rng
+    evaluator: ConstraintEvaluator
+    rng: np.random.Generator
 
     def repair(
         self, units: FloatArray, rounds: int, held: BoolArray | None = None
@@ -44,7 +45,7 @@ class Walker:
         free = np.ones(units.shape, dtype=np.bool_) if held is None else ~held
         open_rows = np.arange(len(units))
         for left in range(rounds, -1, -1):
-            distances = self._distances(units[open_rows])
+            distances = self.evaluator.distances(self.evaluator.raw(units[open_rows]))
             bad = distances.any(axis=1)
             open_rows = open_rows[bad]
             distances = distances[bad]
@@ -118,9 +119,6 @@ class Walker:
         unmoved: BoolArray = (parameter.raw(units[:, j]) == before) & (parameter.size != 1)
         return units[:, j], unmoved
 
-    def _distances(self, units: FloatArray) -> FloatArray:
-        return self.evaluator.distances(self.evaluator.raw(units))
-
     def _improved(self, units: FloatArray, distances: FloatArray, free: BoolArray) -> FloatArray:
         """Set one parameter of a violated constraint to the best of several values.
 
@@ -166,8 +164,7 @@ class Walker:
             return np.tile(np.resize(listed, NUM_CANDIDATES), (count, 1))
         found = np.tile(units[:, None], (1, NUM_CANDIDATES))
         steps = _STEPS * self.rng.uniform(0.5, 1.0, size=(count, len(_STEPS)))
-        found[:, 0] = 0.0
-        found[:, 1] = 1.0
+        found[:, :2] = (0.0, 1.0)
         found[:, 2:8] = self.rng.random((count, 6))
         if size is not None:  # neighbouring integers, which halved steps may miss
             found[:, 8:12] += np.array([-2.0, -1.0, 1.0, 2.0]) / size

@@ -51,7 +51,6 @@ class Sampler:
 
     def __init__(self, part: SpaceDefinition) -> None:
         self.part = part
-        self.evaluator = part.evaluator
 
     def draw(self, rng: np.random.Generator, count: int) -> list[Config]:
         """`count` legal configurations of the part; raises SpaceError if none is found."""
@@ -72,7 +71,7 @@ class Sampler:
 
     def _legal(self, units: FloatArray) -> list[Config]:
         """The configurations that satisfy the constraints, decided in exact arithmetic."""
-        fitting = units[self.evaluator.satisfied(units)]
+        fitting = units[self.part.evaluator.satisfied(units)]
         return [params for params in self.part.decode(fitting) if self.part.satisfied(params)]
 
     def _reject(self, rng: np.random.Generator, count: int) -> list[Config]:
@@ -107,7 +106,7 @@ class Sampler:
         return "; ".join(map(str, self.part.constraints))
 
     def _walk(self, rng: np.random.Generator, count: int) -> list[Config]:
-        walker = Walker(self.evaluator, rng)
+        walker = Walker(self.part.evaluator, rng)
         found: list[Config] = []
         starts = self._seeds
         while len(found) < count:
@@ -121,7 +120,7 @@ class Sampler:
     def _seeds(self) -> FloatArray:
         """Legal points, shape (n, d), spread over the legal part of the cube."""
         rng = np.random.default_rng(0)
-        walker = Walker(self.evaluator, rng)
+        walker = Walker(self.part.evaluator, rng)
         units, ok = walker.repair(
             rng.random((NUM_SEEDS, len(self.part))), rounds=30 + 10 * len(self.part.constraints)
         )
@@ -223,8 +222,7 @@ def repaired(
     start = np.where(np.isnan(base), rng.random((tries, len(base))), base)
     rounds = 30 + 10 * len(space.constraints)
     units, ok = Walker(space.evaluator, rng).repair(start, rounds=rounds)
-    changed = units != start
-    order = np.lexsort((np.abs(units - start).sum(axis=1), changed.sum(axis=1)))
+    order = np.lexsort((np.abs(units - start).sum(axis=1), (units != start).sum(axis=1)))
     for i in order[ok[order]].tolist():
         (candidate,) = _decoded(space, units[i : i + 1], base, params)
         if space.satisfied(candidate):

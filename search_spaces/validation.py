@@ -43,11 +43,6 @@ def is_value(value: object) -> bool:
     return isinstance(value, bool | int)
 
 
-def as_list(values: object) -> list[Any]:
-    """The elements of a list or tuple, or a list with the single value."""
-    return list(values) if isinstance(values, list | tuple) else [values]
-
-
 def show(value: object) -> str:
     """The repr of a value for a message, shortened to 100 characters."""
     text = repr(value)
@@ -152,7 +147,8 @@ def checked_when(name: str, when: object) -> dict[str, tuple[Value, ...]]:
     conditions: dict[str, tuple[Value, ...]] = {}
     for parent, values in when.items():
         checked_name(parent)
-        allowed = [plain(value) for value in as_list(values)]
+        listed = values if isinstance(values, list | tuple) else [values]
+        allowed = [plain(value) for value in listed]
         if not allowed or not all(map(is_value, allowed)):
             raise SpaceError(
                 f"when of {name!r} must give {parent!r} a value or a list of values, "

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from workers.context import Context
 
 T = TypeVar("T")
+_Work = tuple[Future[Any], Callable[[], Any]]
 _POLL_SECONDS = 0.2
 # Abandoned work of an earlier attempt may still run, and shares the global random state.
 _ALONE = threading.Lock()
@@ -44,8 +45,7 @@ class BackgroundThread:
     ) -> None:
         self.context = context
         self.around = around
-        self._work: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None]
-        self._work = queue.SimpleQueue()
+        self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         threading.Thread(target=self._serve, name="background", daemon=daemon).start()
 
     def __enter__(self) -> Self:
@@ -58,8 +58,7 @@ class BackgroundThread:
         """Call `work` in the thread and return its result.
 
         Raises:
-            Halted: the attempt was asked to stop; the work runs to its end, but nobody waits for
-                it.
+            Halted: the attempt must stop; the work runs on in the thread, and its result is lost.
             BaseException: any error of `work`.
         """
         future: Future[T] = Future()

@@ -47,9 +47,10 @@ class Classifier(DeclarativeWorkload, TrainedWorkload):
         "epsilon": 1e-8,
     }
 
-    @abstractmethod
-    def num_examples(self, split: str) -> int:
-        """Number of examples of "train" (including the validation split) or "test"."""
+    def examples_of(self, split: str) -> Any:
+        """The part of the data set for "train" or "test"; it has `labels`, one per example."""
+        dataset = self.dataset()
+        return dataset.train if split == "train" else dataset.test
 
     @abstractmethod
     def examples(
@@ -60,7 +61,8 @@ class Classifier(DeclarativeWorkload, TrainedWorkload):
     @cached_property
     def rows(self) -> tuple[IntArray, IntArray]:
         """Rows of the training set for training and for validation."""
-        return hold_out(self.num_examples("train"), float(self.option("validation")))
+        count = len(self.examples_of("train").labels)
+        return hold_out(count, float(self.option("validation")))
 
     @property
     def updates_per_epoch(self) -> int:
@@ -127,7 +129,7 @@ class Classifier(DeclarativeWorkload, TrainedWorkload):
         """`accuracy` and `loss` on the validation split (or the test set), and `test_accuracy`."""
         held = self.rows[1]
         metrics = self._measure(model, device, "train", held) if len(held) else {}
-        count = self.num_examples("test")
+        count = len(self.examples_of("test").labels)
         if count and (not metrics or self.option("test")):
             test = self._measure(model, device, "test", np.arange(count))
             metrics = {**(metrics or test), "test_accuracy": test["accuracy"]}

@@ -30,6 +30,14 @@ def folder_of(data: Mapping[str, Any]) -> Path:
     return folder
 
 
+def plain_or_gzipped(path: Path) -> Path:
+    """The file, or the same name with .gz; raises DataError if neither exists."""
+    for candidate in (path, path.with_name(f"{path.name}.gz")):
+        if candidate.is_file():
+            return candidate
+    raise DataError(f"there is neither {path} nor {path.name}.gz")
+
+
 def check_data_name(data: Mapping[str, Any], names: tuple[str, ...]) -> str:
     """The name of the data set, by default "builtin"; raises DataError unless it is in `names`."""
     name = str(data.get("name", "builtin"))

@@ -126,7 +126,7 @@ def test_scores_agree_with_their_definition(name: str) -> None:
     torch.testing.assert_close(operator.compare_all(operator.apply(h, r), t).diagonal(), forth)
 
 
-@pytest.mark.parametrize("loss", ("softmax", "logistic", "margin"))
+@pytest.mark.parametrize("loss", ["softmax", "logistic", "margin"])
 @pytest.mark.parametrize("reciprocal", [False, True])
 @pytest.mark.parametrize("name", OPERATORS)
 def test_gradients_of_rows_are_those_of_the_dense_loss(

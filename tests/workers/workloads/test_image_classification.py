@@ -20,7 +20,6 @@ from workers.workloads.image_classification.formats import (
     Images,
     from_records,
     read_folders,
-    to_records,
 )
 from workers.workloads.image_classification.generated import images
 from workers.workloads.image_classification.model import (
@@ -34,6 +33,12 @@ from workers.workloads.image_classification.model import (
 def batch(count: int, seed: int = 0) -> Images:
     pixels, labels = images(count, seed)
     return Images(pixels, labels.astype(np.int64))
+
+
+def to_records(part: Images) -> bytes:
+    """Binary records of CIFAR-10: a label byte, then 1,024 bytes per colour."""
+    flat = part.pixels.reshape(len(part.labels), -1)
+    return np.concatenate([part.labels[:, None].astype(np.uint8), flat], axis=1).tobytes()
 
 
 def write_binary(root: Path, archive: bool) -> None:
@@ -100,7 +105,7 @@ def test_malformed_records(content: bytes) -> None:
         from_records(content, "test")
 
 
-class Evil:
+class MaliciousPickle:
     def __init__(self, call: object, *arguments: object) -> None:
         self.call, self.arguments = call, arguments
 
@@ -110,13 +115,13 @@ class Evil:
 
 @pytest.mark.parametrize("protocol", range(5))
 @pytest.mark.parametrize(
-    "evil", [Evil(os.system, "touch {}"), Evil(eval, "open('{}', 'w')"), Evil(getattr, os, "x")]
+    "evil", [MaliciousPickle(os.system, "touch {}"), MaliciousPickle(eval, "open('{}', 'w')"), MaliciousPickle(getattr, os, "x")]
 )
-def test_a_pickle_is_never_run(tmp_path: Path, protocol: int, evil: Evil) -> None:
+def test_a_pickle_is_never_run(tmp_path: Path, protocol: int, evil: MaliciousPickle) -> None:
     target = tmp_path / "touched"
     evil.arguments = tuple(a.format(target) if isinstance(a, str) else a for a in evil.arguments)
     if evil.call is getattr:
-        evil = Evil(getattr, "text", "upper")
+        evil = MaliciousPickle(getattr, "text", "upper")
     content = pickle.dumps({b"data": evil}, protocol=protocol)
     with pytest.raises(DataError, match="more than plain data"):
         plain_pickle.read(content)

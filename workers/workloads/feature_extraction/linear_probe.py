@@ -16,12 +16,10 @@ def linear_accuracy(features: Tensor, labels: Tensor, penalty: float = 1e-2) -> 
         penalty: of the squared weights, as a share of the mean eigenvalue.
     """
     test = torch.arange(len(features)) % 5 == 4
-    train = features[~test].double()
-    held = features[test].double()
+    train, held = (features[rows].double() for rows in (~test, test))
     mean = train.mean(0)
     std = train.std(0).clamp(min=1e-6)
-    train = (train - mean) / std
-    held = (held - mean) / std
+    train, held = ((part - mean) / std for part in (train, held))
     targets = functional.one_hot(labels[~test], int(labels.max()) + 1).double()
     kernel = train @ train.t()  # the dual form, with one unknown per image
     kernel.diagonal().add_(penalty * kernel.diagonal().mean())

@@ -91,8 +91,7 @@ def fold_batch_norm(model: ResNet50) -> ResNet50:
 
 
 def _fold(module: nn.Module, conv: str, norm: str) -> None:
-    before = module.get_submodule(conv)
-    after = module.get_submodule(norm)
+    before, after = (module.get_submodule(name) for name in (conv, norm))
     if isinstance(before, nn.Conv2d) and isinstance(after, nn.BatchNorm2d):
         module.add_module(conv, fuse_conv_bn_eval(before, after))
         module.add_module(norm, nn.Identity())

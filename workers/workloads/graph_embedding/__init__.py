@@ -34,7 +34,10 @@ class GraphEmbedding(DeclarativeWorkload):
     """
 
     name = "graph_embedding"
-    summary = "link prediction by TransE, DistMult, ComplEx or RotatE (FB15k-237, WN18RR, any triples, or generated)"
+    summary = (
+        "link prediction by TransE, DistMult, ComplEx or RotatE "
+        "(FB15k-237, WN18RR, any triples, or generated)"
+    )
     goals = ("maximize mrr",)
     defaults: ClassVar[Mapping[str, Any]] = {
         "max_epochs": 10,
@@ -120,7 +123,7 @@ class GraphEmbedding(DeclarativeWorkload):
             )
         if fixed.get("dimension", 2) % 2:
             raise UsageError(
-                f"dimension must be even, because a complex number takes two; "
+                "dimension must be even, because a complex number takes two; "
                 f"got {fixed['dimension']!r}"
             )
 
@@ -132,9 +135,12 @@ class GraphEmbedding(DeclarativeWorkload):
         from workers.parallel.mesh import connect, disconnect
 
         from .trainer import EmbeddingTrainer
+        from .update import UpdateOptions
 
         self.read(context)
         graph = self.dataset()
+        dtype = torch.bfloat16 if self.option("precision") == "bf16" else torch.float32
+        update = self.options(UpdateOptions, dtype=dtype)
         with matmul_precision("fp32", str(self.option("matmul_precision"))):
             if context.world_size > 1:
                 connect(
@@ -144,9 +150,8 @@ class GraphEmbedding(DeclarativeWorkload):
                     torch.device(context.device),
                 )
             try:
-                trainer = EmbeddingTrainer(
-                    context, graph, self.train_options(len(graph.entities)), self.update_options()
-                )
+                options = self.train_options(len(graph.entities))
+                trainer = EmbeddingTrainer(context, graph, options, update)
                 metrics = trainer.run()
                 context.details["partitions"] = trainer.options.partitions
                 context.details["table_bytes"] = trainer.tables.bytes
@@ -180,25 +185,16 @@ class GraphEmbedding(DeclarativeWorkload):
         save_file({"entities": entities, "relations": relations}, target / "model.safetensors")
         write_lines(target / "entities.txt", graph.entities)
         write_lines(target / "relations.txt", graph.relations)
-        files = {
-            "model.safetensors": "vectors of entities and relations; reciprocal relations come last",
-            "entities.txt": "names of the entities, in the order of their vectors",
-            "relations.txt": "names of the relations, in the order of their vectors",
-        }
         scorer = LinkScorer(
             str(self.option("model")), entities, relations, bool(self.option("reciprocal"))
         ).eval()
         numbers = torch.arange(2), torch.arange(2) % len(graph.relations)
-        return {**files, **to_onnx(scorer, numbers, target / "model.onnx")}
-
-    def update_options(self) -> Any:
-        """Options of one update."""
-        import torch
-
-        from .update import UpdateOptions
-
-        dtype = torch.bfloat16 if self.option("precision") == "bf16" else torch.float32
-        return self.options(UpdateOptions, dtype=dtype)
+        return {
+            "model.safetensors": "vectors of entities and relations, reciprocal relations last",
+            "entities.txt": "names of the entities, in the order of their vectors",
+            "relations.txt": "names of the relations, in the order of their vectors",
+            **to_onnx(scorer, numbers, target / "model.onnx"),
+        }
 
     def train_options(self, num_entities: int) -> Any:
         """Options of the training loop."""
@@ -225,6 +221,6 @@ class GraphEmbedding(DeclarativeWorkload):
             if count >= int(self.option("partitions")) and fits:
                 return count
         raise UsageError(
-            f"table_memory_bytes {limit} is too little for {num_entities} entities in 32 partitions; "
-            "raise it"
+            f"table_memory_bytes {limit} is too little for {num_entities} entities "
+            "in 32 partitions; raise it"
         )

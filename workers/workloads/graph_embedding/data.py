@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from search_spaces.errors import DataError
-from workers.workloads._data import IntArray, check_data_name, folder_of
+from workers.workloads._data import IntArray, check_data_name, folder_of, plain_or_gzipped
 
 from . import generated
 
@@ -39,9 +39,8 @@ class Graph:
 def check(data: Mapping[str, Any]) -> None:
     """Raise DataError if the data set is missing; does not read it."""
     if check_data_name(data, NAMES) == "triples":
-        folder = folder_of(data)
         for split in SPLITS:
-            _file(folder, split)
+            plain_or_gzipped(folder_of(data) / f"{split}.txt")
 
 
 def load(data: Mapping[str, Any]) -> Graph:
@@ -58,13 +57,6 @@ def load(data: Mapping[str, Any]) -> Graph:
     return _builtin(int(data.get("families", 40)))
 
 
-def _file(folder: Path, split: str) -> Path:
-    for name in (f"{split}.txt", f"{split}.txt.gz"):
-        if (folder / name).is_file():
-            return folder / name
-    raise DataError(f"{folder} has neither {split}.txt nor {split}.txt.gz")
-
-
 @lru_cache(1)
 def _builtin(families: int) -> Graph:
     facts = generated.triples(families, seed=0)
@@ -73,9 +65,10 @@ def _builtin(families: int) -> Graph:
 
 @lru_cache(1)
 def _read(folder: Path) -> Graph:
-    graph = _numbered({split: _lines(_file(folder, split)) for split in SPLITS})
+    paths = {split: plain_or_gzipped(folder / f"{split}.txt") for split in SPLITS}
+    graph = _numbered({split: _lines(path) for split, path in paths.items()})
     if not len(graph.train):
-        raise DataError(f"{_file(folder, 'train')} has no triple")
+        raise DataError(f"{paths['train']} has no triple")
     return graph
 
 

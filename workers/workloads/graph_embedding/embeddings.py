@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from .update import UpdateOptions, adagrad, gradients
 _RELATIONS = 1 << 40  # offset of relation numbers in `normal`; entities begin at 0
 
 
+@dataclass(frozen=True, eq=False)
 class Embeddings:
     """Tables of entities; vectors and Adagrad state of relations, which are always in memory.
 
@@ -25,10 +27,9 @@ class Embeddings:
         state: (m, dimension).
     """
 
-    def __init__(self, tables: Tables, relations: torch.Tensor, state: torch.Tensor) -> None:
-        self.tables = tables
-        self.relations = relations
-        self.state = state
+    tables: Tables
+    relations: torch.Tensor
+    state: torch.Tensor
 
     @classmethod
     def begin(cls, tables: Tables, num_relations: int) -> Embeddings:

@@ -92,8 +92,7 @@ def edges_of_pairs(
     if len(pairs) == 1:
         return {pairs[0]: rng.permutation(len(edges))}
     count = partitioning.count
-    heads = partitioning.partition[edges[:, 0]]
-    tails = partitioning.partition[edges[:, 2]]
+    heads, tails = partitioning.partition[edges[:, [0, 2]].T]
     others = (heads + rng.integers(1, count, len(edges))) % count
     tails = np.where(heads == tails, others, tails)
     key = np.minimum(heads, tails) * count + np.maximum(heads, tails)

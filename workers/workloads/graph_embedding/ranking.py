@@ -81,8 +81,7 @@ def ranks(
     """
     partitioning = tables.partitioning
     queries, targets = both_directions(edges, index.num_relations)
-    above = np.zeros(len(queries))
-    ties = np.zeros(len(queries))
+    above, ties = np.zeros((2, len(queries)))
     for source in range(partitioning.count):
         mine = np.flatnonzero(partitioning.partition[queries[:, 0]] == source)
         true = torch.empty(len(mine), device=tables.device)

@@ -38,8 +38,7 @@ class _SharedSoftmax(torch.autograd.Function):
         ctx: Any, query: Tensor, target: Tensor, candidates: Tensor, same: Pairs, dtype: torch.dtype
     ) -> Tensor:
         """Summed loss, scalar; see `shared_softmax`."""
-        q = query.to(dtype)
-        c = candidates.to(dtype)
+        q, c = (x.to(dtype) for x in (query, candidates))
         scores = q @ c.t()
         scores = scores.float() if dtype is torch.bfloat16 else scores
         scores[same] = -torch.inf

@@ -79,11 +79,6 @@ class EmbeddingTrainer:
             self.embeddings = Embeddings(self.tables, relations, state)
         self.saved = time.monotonic()
 
-    @property
-    def partitioning(self) -> Partitioning:
-        """The current partitioning of the entities."""
-        return self.tables.partitioning
-
     def _partitioning(self, deal: int) -> Partitioning:
         return Partitioning.random(
             len(self.graph.entities), self.options.partitions, self.context.seed, deal
@@ -146,7 +141,7 @@ class EmbeddingTrainer:
         if self._at_start():
             self.losses = 0.0, 0
             self._deal()
-        parts = edges_of_pairs(self.graph.train, self.partitioning, self._rng(0xED6E))
+        parts = edges_of_pairs(self.graph.train, self.tables.partitioning, self._rng(0xED6E))
         for number, pairs in list(enumerate(rounds(self.options.partitions)))[self.place.round :]:
             before = self.embeddings.copied()
             mine = list(enumerate(pairs))[self.context.rank :: self.context.world_size]
@@ -159,7 +154,8 @@ class EmbeddingTrainer:
                 halted = True
             self._meet(before, halted)
             self.place = TrainingPosition(self.place.epoch, number + 1)
-            self._save_sometimes()
+            if self._any_rank(time.monotonic() - self.saved > self.options.checkpoint_seconds):
+                self._save()
         self.place = TrainingPosition(self.place.epoch + 1)
 
     def _deal(self) -> None:
@@ -265,10 +261,6 @@ class EmbeddingTrainer:
                 self._look,
             )
         return summary(found)
-
-    def _save_sometimes(self) -> None:
-        if self._any_rank(time.monotonic() - self.saved > self.options.checkpoint_seconds):
-            self._save()
 
     def _save(self, *, wait: bool = True) -> None:
         """Write a checkpoint of the relations, with links to the files of the partitions.

@@ -94,26 +94,21 @@ def _loss(
     options: UpdateOptions,
 ) -> Tensor:
     """Summed loss of queries (b, dimension) and their targets against the others (k, dimension)."""
-    candidates = others
-    candidate_ids = ids[1]
-    if options.batch_negatives:
-        candidates = torch.cat([others, target])
-        candidate_ids = torch.cat([ids[1], ids[0]])
+    candidates = torch.cat([others, target]) if options.batch_negatives else others
+    candidate_ids = torch.cat([ids[1], ids[0]]) if options.batch_negatives else ids[1]
     if options.loss == "softmax" and options.operator.is_dot:
         return shared_softmax(
             query, target, candidates, equal_pairs(ids[0], candidate_ids), options.dtype
         )
     positive = options.operator.compare(query, target)
     negative = options.operator.compare_all(query, candidates, options.dtype)
-    is_target = candidate_ids == ids[0].unsqueeze(1)
-    negative = negative.masked_fill(is_target, -torch.inf)
+    negative = negative.masked_fill(candidate_ids == ids[0].unsqueeze(1), -torch.inf)
     if options.loss == "softmax":
         return (torch.logaddexp(positive, negative.logsumexp(1)) - positive).sum()
     if options.loss == "logistic":
         against = functional.softplus(negative).sum(1) / negative.shape[1]
         return (functional.softplus(-positive) + against).sum()
-    excess = (negative - positive.unsqueeze(1) + options.margin).relu()
-    return excess.sum() / negative.shape[1]
+    return (negative - positive.unsqueeze(1) + options.margin).relu().sum() / negative.shape[1]
 
 
 def adagrad(

@@ -138,10 +138,6 @@ class ImageClassification(Classifier):
             "classes.txt": "the classes, in the order of the logits",
         }
 
-    def num_examples(self, split: str) -> int:
-        """See `Classifier`."""
-        return len(self._images(split).labels)
-
     def examples(
         self, split: str, rows: IntArray, rng_seed: tuple[int, int] | None = None
     ) -> Batch:
@@ -150,7 +146,7 @@ class ImageClassification(Classifier):
 
         from .augment import augment
 
-        images = self._images(split)
+        images = self.examples_of(split)
         pixels = images.pixels[rows]
         if rng_seed is not None:
             rng = np.random.default_rng([self.seed, *rng_seed])
@@ -183,7 +179,3 @@ class ImageClassification(Classifier):
         loss = self.criterion(model(images), batch)
         (slope,) = torch.autograd.grad(loss, images, create_graph=True)
         return loss + penalty * slope.to(loss.dtype).square().sum()
-
-    def _images(self, split: str) -> Any:
-        dataset = self.dataset()
-        return dataset.train if split == "train" else dataset.test

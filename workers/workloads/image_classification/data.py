@@ -14,7 +14,7 @@ from workers.data.archives import find
 from workers.workloads._data import check_data_name, folder_of
 
 from . import generated
-from .formats import Images, from_records, read_cifar, read_folders, to_records
+from .formats import Images, read_cifar, read_folders
 
 NAMES = ("builtin", "cifar10", "folder")
 SOURCES = (
@@ -51,8 +51,7 @@ def check(data: Mapping[str, Any]) -> None:
     """Raise DataError if the data set is missing; does not read it."""
     name = check_data_name(data, NAMES)
     if name != "builtin":
-        folder = folder_of(data)
-        find(folder, SOURCES if name == "cifar10" else ("train",))
+        find(folder_of(data), SOURCES if name == "cifar10" else ("train",))
 
 
 def load(data: Mapping[str, Any]) -> ImageDataset:
@@ -75,17 +74,9 @@ def load(data: Mapping[str, Any]) -> ImageDataset:
 
 @lru_cache(2)
 def _builtin(train: int, test: int) -> ImageDataset:
-    parts = [
-        from_records(builtin_records(n, seed), "the built-in set")
-        for seed, n in enumerate((train, test))
-    ]
-    return ImageDataset(parts[0], parts[1], generated.CLASSES)
-
-
-def builtin_records(count: int, seed: int) -> bytes:
-    """Generated images in the binary format of CIFAR-10."""
-    pixels, labels = generated.images(count, seed)
-    return to_records(Images(pixels, labels.astype(np.int64)))
+    parts = (generated.images(count, seed) for seed, count in enumerate((train, test)))
+    first, second = (Images(pixels, labels.astype(np.int64)) for pixels, labels in parts)
+    return ImageDataset(first, second, generated.CLASSES)
 
 
 @lru_cache(1)

@@ -26,14 +26,12 @@ class Images(NamedTuple):
     labels: npt.NDArray[np.int64]
 
 
-def to_records(images: Images) -> bytes:
-    """The images as binary records of CIFAR-10: a label byte, then 1,024 bytes per colour."""
-    flat = images.pixels.reshape(len(images.labels), -1)
-    return np.concatenate([images.labels[:, None].astype(np.uint8), flat], axis=1).tobytes()
-
-
 def from_records(content: bytes, source: str) -> Images:
-    """The inverse of `to_records`; raises DataError if the length or a label is wrong."""
+    """Images from binary records of CIFAR-10: a label byte, then 1,024 bytes per colour.
+
+    Raises:
+        DataError: the length or a label is wrong.
+    """
     if not content or len(content) % RECORD:
         raise DataError(
             f"{source} has {len(content)} bytes, which is not a multiple of the record "
@@ -126,8 +124,8 @@ def read_folders(folder: Path, size: int) -> tuple[Images, Images, tuple[str, ..
     Raises:
         DataError: a split or class is missing, an image cannot be read, or Pillow is missing.
     """
-    names = [name for name in ("test", "val", "valid") if (folder / name).is_dir()]
-    test = folder / (names[0] if names else "test")
+    names = (name for name in ("test", "val", "valid") if (folder / name).is_dir())
+    test = folder / next(names, "test")
     classes = tuple(sorted(p.name for p in (folder / "train").glob("*") if p.is_dir()))
     if len(classes) < 2 or not test.is_dir():
         raise DataError(

@@ -74,7 +74,7 @@ class ImageModel(nn.Module):
 
     def __init__(self, options: ImageModelOptions) -> None:
         super().__init__()
-        self.options = options
+
         self.block1 = Block(3, options.filters, options)
         self.block2 = Block(options.filters, 2 * options.filters, options)
         self.head = ClassifierHead(2 * options.filters * (options.size // 4) ** 2, options)

@@ -140,10 +140,6 @@ class Sentiment(Classifier):
         files = super(Sentiment, padded).export(trial, target)
         return {**files, "vocabulary.txt": "the words, in the order of their ids"}
 
-    def num_examples(self, split: str) -> int:
-        """See `Classifier`."""
-        return len(self._reviews(split))
-
     def examples(
         self, split: str, rows: IntArray, rng_seed: tuple[int, int] | None = None
     ) -> Batch:
@@ -152,7 +148,7 @@ class Sentiment(Classifier):
         """
         import torch
 
-        reviews = self._reviews(split)
+        reviews = self.examples_of(split)
         length = int(self.option("length"))
         if self.option("batching") == "bucketed":
             longest = int(reviews.lengths(length)[rows].max(initial=1))
@@ -168,7 +164,7 @@ class Sentiment(Classifier):
         yield from batches
 
     def _bucketed(self, batches: list[IntArray], rng: np.random.Generator) -> list[IntArray]:
-        lengths = self._reviews("train").lengths(int(self.option("length")))
+        lengths = self.examples_of("train").lengths(int(self.option("length")))
         result = []
         for begin in range(0, len(batches), _BUCKET_BATCHES):
             group = batches[begin : begin + _BUCKET_BATCHES]
@@ -179,14 +175,10 @@ class Sentiment(Classifier):
 
     def evaluation_parts(self, split: str, rows: IntArray, size: int) -> Iterator[IntArray]:
         """Parts sorted by length, so that bucketed parts are short."""
-        lengths = self._reviews(split).lengths(int(self.option("length")))
+        lengths = self.examples_of(split).lengths(int(self.option("length")))
         order = np.argsort(lengths[rows], kind="stable")
         yield from super().evaluation_parts(split, rows[order], size)
 
     def inputs(self, batch: Batch) -> tuple[torch.Tensor, ...]:
         """The words."""
         return (batch["words"],)
-
-    def _reviews(self, split: str) -> Any:
-        corpus = self.dataset()
-        return corpus.train if split == "train" else corpus.test

@@ -3,7 +3,7 @@
 The built-in corpus: `builtin`, `builtin_words`, `builtin_numbers`. Other corpora: `data`, `shards`.
 Subwords: `vocabulary`. Batches: `batches`. The model: `model`, `attention`, `attention_layouts`,
 `dropout`, `loss`, `parallel_plan`. Decoding: `beam_search`, `inference`, `inference_layers`,
-`decoder_state`, `matrix_products`, `shortlist`. Scores: `evaluation`, `metrics`. Trained models:
+`decoder_state`, `matrix_products`, `shortlist`. Scores: `evaluation`. Trained models:
 `translator`, `export_programs`, `ct2`. The command line: `cli`.
 """
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from workers.context import Context
     from workers.workload import Batch
 
-    from .beam_search import SearchOptions
     from .model import Architecture
     from .prepare import Prepared
 
@@ -235,23 +234,20 @@ class Translation(TrainedWorkload):
 
     def evaluate(self, model: nn.Module, device: torch.device) -> Mapping[str, float]:
         """Loss and translations of the validation sentences."""
+        from .beam_search import SearchOptions
         from .evaluation import evaluate
 
-        result = evaluate(model, self.prepared, self._search(), int(self.option("eval_sentences")))
+        search = SearchOptions(
+            int(self.option("beam")),
+            float(self.option("length_penalty")),
+            float(self.option("coverage_penalty")),
+        )
+        result = evaluate(model, self.prepared, search, int(self.option("eval_sentences")))
         folder = self._folder()
         if folder is not None and self._context is not None:
             result.write(folder)
             self._context.details.update(result.details())
         return result.metrics
-
-    def _search(self) -> SearchOptions:
-        from .beam_search import SearchOptions
-
-        return SearchOptions(
-            int(self.option("beam")),
-            float(self.option("length_penalty")),
-            float(self.option("coverage_penalty")),
-        )
 
     def _folder(self, name: str = "") -> Path | None:
         """The trial's folder, or one shared by the trials of a sweep; None outside a trial."""

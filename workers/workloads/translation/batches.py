@@ -137,8 +137,7 @@ def plan_batches(examples: Examples, batch_tokens: int, seed: int, epoch: int) -
         return sum(len(rows) * int(targets[rows].max() + sources[rows].max()) for rows in batches)
 
     batches = banded(1)
-    tokens = int(targets.sum() + sources.sum())
-    if tokens < (1 - _LITTLE) * positions(batches):
+    if int(targets.sum() + sources.sum()) < (1 - _LITTLE) * positions(batches):
         batches = min((batches, *map(banded, _BANDS)), key=positions)
     return [batches[i] for i in rng.permutation(len(batches))]
 

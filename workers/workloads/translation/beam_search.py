@@ -247,9 +247,8 @@ class Beams:
         )
         self._cover(attention)
         tokens = entries[columns]
-        lengths = self.lengths + 1
+        lengths = self.lengths + ~self.finished
         if self.any_finished:
-            lengths = self.lengths + ~self.finished
             self._stay(logs, tokens)
         totals = logs.add_(self.scores[..., None])
         ranked = totals
@@ -275,15 +274,10 @@ class Beams:
 
     def _append(self, parent: Tensor, token: Tensor) -> None:
         """Append tokens (b, k) to the ids of their parent hypotheses."""
-        shown = token
-        ended = token == EOS
-        if self.any_finished:
-            before = self.finished.gather(1, parent)
-            shown = token.masked_fill(before, PAD)
-            ended = ended | before
+        before = self.finished.gather(1, parent)
         history = self.ids.gather(1, parent[..., None].expand(-1, -1, self.ids.shape[2]))
-        self.ids = torch.cat([history, shown[..., None]], dim=2)
-        self.finished = ended
+        self.ids = torch.cat([history, token.masked_fill(before, PAD)[..., None]], dim=2)
+        self.finished = (token == EOS) | before
 
     def _cover(self, attention: Tensor | None) -> None:
         """Add attention to the coverage of the unfinished hypotheses."""
@@ -302,8 +296,7 @@ class Beams:
             return None
         finished = self._value().masked_fill(~self.finished, -torch.inf).amax(1)
         most = self._penalty(torch.full_like(self.lengths, room))
-        hoped = (self.scores / most).masked_fill(self.finished, -torch.inf).amax(1)
-        return finished >= hoped
+        return finished >= (self.scores / most).masked_fill(self.finished, -torch.inf).amax(1)
 
     def ranked(self, which: Tensor) -> list[tuple[int, Ranked]]:
         """Position and hypotheses of the given sentences, best first.

@@ -36,7 +36,7 @@ _EIN = {  # endings of ein, mein, kein
     "acc": {"m": "en", "f": "e", "n": "", "p": "e"},
     "dat": {"m": "em", "f": "er", "n": "em", "p": "en"},
 }
-_STRONG = {  # adjective endings where no article shows the case
+_STRONG = {  # adjective endings without an article that shows the case
     "nom": {"m": "er", "f": "e", "n": "es", "p": "e"},
     "acc": {"m": "en", "f": "e", "n": "es", "p": "e"},
     "dat": {"m": "en", "f": "en", "n": "en", "p": "en"},
@@ -119,8 +119,7 @@ def _determiner(rng: random.Random, case: str, form: str) -> tuple[str, str, str
     if kind == "a":
         return ("", "", "strong") if plural else ("a", "ein" + _EIN[case][form], "ein")
     ending = _EIN[case][form]
-    stem = {"my": "mein", "our": "unser", "her": "ihr"}[kind]
-    return kind, stem + ending, "ein"
+    return kind, {"my": "mein", "our": "unser", "her": "ihr"}[kind] + ending, "ein"
 
 
 def noun_phrase(rng: random.Random, table: str, case: str) -> Phrase:
@@ -204,9 +203,8 @@ def _conjugate(rng: random.Random, verb: Verb, tense: str, person: str) -> tuple
 def _number(rng: random.Random) -> int:
     """A number from 2 to a million; short numbers are as frequent as long ones."""
     digits = rng.choice([1, 2, 2, 3, 3, 4, 5, 6])
-    if rng.random() < 0.01:
-        return 1_000_000
-    return max(2, rng.randrange(10 ** (digits - 1), 10**digits))
+    largest = rng.random() < 0.01
+    return 1_000_000 if largest else max(2, rng.randrange(10 ** (digits - 1), 10**digits))
 
 
 def _counting(rng: random.Random) -> Clause:

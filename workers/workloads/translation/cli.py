@@ -30,10 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status: 0 done, 1 failed, 2 wrong usage or data, 130 interrupted.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if given[:1] == ["translate"]:
-        return _reporting(_translate, given[1:])
-    if given[:1] == ["convert"]:
-        return _reporting(_convert, given[1:])
+    commands = {"translate": _translate, "convert": _convert}
+    if given and given[0] in commands:
+        return _reporting(commands[given[0]], given[1:])
     from workers.standalone import main as train
 
     return train("translation", given[1:] if given[:1] == ["train"] else given)

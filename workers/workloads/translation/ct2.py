@@ -140,8 +140,8 @@ def _layer(spec: Any, layer: nn.Module) -> None:
     decodes = hasattr(layer, "cross_attention")
     name = "self_attention" if decodes else "attention"
     _attention(spec.self_attention, layer, name, ("query", "key", "value"))
-    norm = layer.get_submodule("self_norm" if decodes else "attention_norm")
-    _norm(spec.self_attention.layer_norm, norm)
+    norm_name = "self_norm" if decodes else "attention_norm"
+    _norm(spec.self_attention.layer_norm, layer.get_submodule(norm_name))
     if decodes:
         _attention(spec.attention, layer, "cross_attention", ("query",), ("key", "value"))
         _norm(spec.attention.layer_norm, layer.get_submodule("cross_norm"))

@@ -26,7 +26,7 @@ from typing import Any
 
 from search_spaces.errors import DataError
 from search_spaces.plugins import nearest
-from workers.workloads._data import folder_of
+from workers.workloads._data import folder_of, plain_or_gzipped
 
 from . import builtin
 
@@ -82,20 +82,22 @@ def load(data: Mapping[str, Any]) -> Splits:
         DataError: the name or a key is unknown, a file is missing, damaged or not UTF-8, two files
             differ in their number of lines, or a line is empty; the message gives file and line.
     """
-    splits = _load(data)
-    if not data.get("with_valid"):
-        return splits
-    return replace(splits, train=splits.train + splits.valid)
-
-
-def _load(data: Mapping[str, Any]) -> Splits:
     name = _check_keys(data)
     if name == "builtin":
         parts = builtin.splits().items()
-        return Splits(**{name: _corpus(pairs[: _count(data, name)]) for name, pairs in parts})
-    if "source" in data or "target" in data:
-        return _load_files(data)
-    return _load_folder(name, data)
+        splits = Splits(
+            **{
+                split: ParallelCorpus(*zip(*pairs[: _count(data, split)], strict=True))
+                for split, pairs in parts
+            }
+        )
+    elif "source" in data or "target" in data:
+        splits = _load_files(data)
+    else:
+        splits = _load_folder(name, data)
+    if data.get("with_valid"):
+        return replace(splits, train=splits.train + splits.valid)
+    return splits
 
 
 def check(data: Mapping[str, Any]) -> None:
@@ -149,24 +151,22 @@ def _count(data: Mapping[str, Any], split: str) -> int | None:
     return count
 
 
-def _corpus(pairs: Sequence[tuple[str, str]]) -> ParallelCorpus:
-    sources, targets = zip(*pairs, strict=True)
-    return ParallelCorpus(sources, targets)
-
-
 def _load_files(data: Mapping[str, Any]) -> Splits:
     missing = [key for key in ("source", "target") if not data.get(key)]
     if missing:
         raise DataError(f"data.source and data.target go together; data.{missing[0]} is missing")
     base = Path(str(data.get("dir") or ".")).expanduser()
-    train = _read_pair(_file(base / str(data["source"])), _file(base / str(data["target"])))
+    train = _read_pair(
+        plain_or_gzipped(base / str(data["source"])), plain_or_gzipped(base / str(data["target"]))
+    )
     if data.get("valid_source") or data.get("valid_target"):
         if not (data.get("valid_source") and data.get("valid_target")):
             raise DataError(
                 "data.valid_source and data.valid_target go together; one of them is missing"
             )
         valid = _read_pair(
-            _file(base / str(data["valid_source"])), _file(base / str(data["valid_target"]))
+            plain_or_gzipped(base / str(data["valid_source"])),
+            plain_or_gzipped(base / str(data["valid_target"])),
         )
         return Splits(train, valid)
     return _hold_out(train, str(data["source"]))
@@ -199,24 +199,12 @@ def _load_folder(name: str, data: Mapping[str, Any]) -> Splits:
         stem = next((s for s in stems if _exists(folder / f"{s}.{languages[0]}")), stems[0])
         paths = [folder / f"{stem}.{language}" for language in languages]
         if split != "test" or all(_exists(path) for path in paths):
-            found[split] = _read_pair(_file(paths[0]), _file(paths[1]))
+            found[split] = _read_pair(plain_or_gzipped(paths[0]), plain_or_gzipped(paths[1]))
     return Splits(**found)
 
 
-def _compressed(path: Path) -> Path:
-    return path.with_name(path.name + ".gz")
-
-
 def _exists(path: Path) -> bool:
-    return path.is_file() or _compressed(path).is_file()
-
-
-def _file(path: Path) -> Path:
-    """The file, or the same with .gz."""
-    for candidate in (path, _compressed(path)):
-        if candidate.is_file():
-            return candidate
-    raise DataError(f"{path}: no such file, nor with .gz")
+    return path.is_file() or path.with_name(f"{path.name}.gz").is_file()
 
 
 def _read_pair(source: Path, target: Path) -> ParallelCorpus:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,6 @@ import numpy as np
 from .batches import Examples
 from .beam_search import SearchOptions, translate
 from .loss import smoothed_cross_entropy
-from .metrics import Scores, score, write_lines
 from .model import Transformer
 from .prepare import Prepared
 from .vocabulary import PAD
@@ -22,6 +21,16 @@ if TYPE_CHECKING:
     from torch import nn
 
 _BATCH = 64
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Corpus scores, 0 to 100, with signatures that state how they were computed."""
+
+    bleu: float
+    chrf: float
+    bleu_signature: str
+    chrf_signature: str
 
 
 @dataclass(frozen=True)
@@ -94,3 +103,20 @@ def token_loss(model: Transformer, examples: Examples, count: int) -> float:
         )
         tokens += len(labels)
     return total / max(1, tokens)
+
+
+def score(hypotheses: Sequence[str], references: Sequence[str]) -> Scores:
+    """BLEU (Papineni et al. 2002) and chrF2 (Popovic 2015) with defaults of sacrebleu."""
+    from sacrebleu.metrics import BLEU, CHRF
+
+    metrics = (BLEU(), CHRF())
+    bleu, chrf = (m.corpus_score(list(hypotheses), [list(references)]).score for m in metrics)
+    signatures = (str(metric.get_signature()) for metric in metrics)
+    return Scores(float(bleu), float(chrf), *signatures)
+
+
+def write_lines(path: Path, lines: Sequence[str]) -> None:
+    """Write one line each; a reader sees the old file or the whole new one."""
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.write_text("".join(line + "\n" for line in lines), encoding="utf-8", newline="\n")
+    temporary.replace(path)

@@ -90,7 +90,10 @@ def write(model: Transformer, target: Path) -> dict[str, str]:
     Raises:
         UsageError: a program does not compute the same function as the model.
     """
-    plain = _plain(model)
+    # Every runtime supports torch's own attention.
+    plain = Transformer(dataclasses.replace(model.architecture, kernel="sdpa"))
+    plain.load_state_dict(model.state_dict())
+    plain.eval().requires_grad_(False)
     found: dict[str, str] = {}
     modules = {"encoder": EncoderProgram(plain), "decoder_step": DecoderStepProgram(plain)}
     for name, module in modules.items():
@@ -204,10 +207,3 @@ def _difference(model: Transformer, module: nn.Module, name: str, other: Any, le
 
 def _several(outputs: Tensor | Inputs) -> Inputs:
     return (outputs,) if isinstance(outputs, Tensor) else tuple(outputs)
-
-
-def _plain(model: Transformer) -> Transformer:
-    """The same function with torch's own attention, which every runtime supports."""
-    copied = Transformer(dataclasses.replace(model.architecture, kernel="sdpa"))
-    copied.load_state_dict(model.state_dict())
-    return copied.eval().requires_grad_(False)

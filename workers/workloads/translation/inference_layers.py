@@ -27,8 +27,8 @@ class EncoderStep:
 
     def __call__(self, x: Tensor, bias: Tensor, length: int) -> Tensor:
         """Apply the layer to x (b * s, width) with s = `length`; same shape."""
-        projected = self.project(norm(self.norms[0], x))
-        projected = projected.view(len(bias), length, 3, -1, self.head_dim)
+        shape = (len(bias), length, 3, -1, self.head_dim)
+        projected = self.project(norm(self.norms[0], x)).view(shape)
         keys, values = _by_head(projected[:, :, 1:], bias.shape[-1])
         mixed, _ = _attend(projected[:, :, 0], keys, values, bias)
         x = self.output(mixed, x)
@@ -78,8 +78,7 @@ class DecoderStep:
         b = tree.shape[0]
         k = state.beams
         d = self.head_dim
-        projected = self.project(norm(self.norms[0], x)).view(b, k, 3, -1, d)
-        query, *new = projected.unbind(2)
+        query, *new = self.project(norm(self.norms[0], x)).view(b, k, 3, -1, d).unbind(2)
         for past, one in zip(cache.past, new, strict=True):
             past.narrow(1, state.position * k, k).view(b, -1, k, d).copy_(one.transpose(1, 2))
         keys, values = (past.narrow(1, 0, tree.shape[3]) for past in cache.past)

@@ -6,8 +6,8 @@ exact.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from typing import Any, Protocol, cast
 
@@ -99,28 +99,22 @@ def _packs() -> bool:
     return backend.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
-@contextmanager
-def fast_products(device: torch.device) -> Iterator[None]:
+def fast_products(device: torch.device) -> AbstractContextManager[None]:
     """Use oneDNN for fp32 products on CPUs, if it is as exact as torch's default."""
     if device.type != "cpu" or torch.get_float32_matmul_precision() == "medium" or not _exact():
-        yield
-        return
-    with matmul_precision("fp32", "medium"):
-        yield
+        return nullcontext()
+    return matmul_precision("fp32", "medium")
 
 
-@contextmanager
-def default_products(device: torch.device, size: int) -> Iterator[None]:
+def default_products(device: torch.device, size: int) -> AbstractContextManager[None]:
     """Use torch's default for small batched fp32 products on CPUs, for which it is faster.
 
     Args:
         size: elements per matrix.
     """
     if device.type != "cpu" or torch.get_float32_matmul_precision() == "highest" or size > _LARGE:
-        yield
-        return
-    with matmul_precision("fp32", "highest"):
-        yield
+        return nullcontext()
+    return matmul_precision("fp32", "highest")
 
 
 @lru_cache(maxsize=1)

@@ -7,6 +7,7 @@ padding; it comes only after a sentence, and does not affect other positions.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import cast
 
@@ -158,33 +159,22 @@ class DecoderLayer(nn.Module):
         return self.dropout.add(x, self.feed_forward(self.feed_forward_norm(x)))
 
 
-class Encoder(nn.Module):
-    """The encoder layers and a final norm."""
+class LayerStack(nn.Module):
+    """The layers of the encoder or the decoder, and a final norm."""
 
-    def __init__(self, a: Architecture) -> None:
+    def __init__(self, layers: Iterable[nn.Module], width: int) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(EncoderLayer(a) for _ in range(a.encoder_layers))
-        self.norm = nn.LayerNorm(a.width)
+        self.layers = nn.ModuleList(layers)
+        self.norm = nn.LayerNorm(width)
 
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """(b, s, width) to (b, s, width)."""
+    def forward(self, x: Tensor, *context: Tensor) -> Tensor:
+        """x (b, n, width) to the same shape.
+
+        Args:
+            context: the further inputs of every layer: mask, or memory and mask.
+        """
         for layer in self.layers:
-            x = layer(x, mask)
-        return cast(Tensor, self.norm(x))
-
-
-class Decoder(nn.Module):
-    """The decoder layers and a final norm."""
-
-    def __init__(self, a: Architecture) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(DecoderLayer(a) for _ in range(a.decoder_layers))
-        self.norm = nn.LayerNorm(a.width)
-
-    def forward(self, x: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
-        """(b, t, width) to (b, t, width)."""
-        for layer in self.layers:
-            x = layer(x, memory, mask)
+            x = layer(x, *context)
         return cast(Tensor, self.norm(x))
 
 
@@ -199,8 +189,8 @@ class Transformer(nn.Module):
         super().__init__()
         self.architecture = a = architecture
         self.embedding = Embedding(a)
-        self.encoder = Encoder(a)
-        self.decoder = Decoder(a)
+        self.encoder = LayerStack((EncoderLayer(a) for _ in range(a.encoder_layers)), a.width)
+        self.decoder = LayerStack((DecoderLayer(a) for _ in range(a.decoder_layers)), a.width)
         plain = not (a.ties_output or a.cutoffs)
         self.projection = nn.Linear(a.width, a.vocabulary_size, bias=False) if plain else None
         self.source_embedding = None if a.ties_source else Embedding(a)

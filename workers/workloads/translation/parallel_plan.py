@@ -31,16 +31,15 @@ def plan(architecture: Architecture) -> ParallelPlan:
             f"{side}.layers.*.feed_forward.inner": "column",
             f"{side}.layers.*.feed_forward.outer": "row",
         }
-    norms = [
+    norms = (
         "encoder.layers.*.attention_norm",
         "decoder.layers.*.self_norm",
         "decoder.layers.*.cross_norm",
-    ]
-    norms += [
-        f"{side}.{name}"
-        for side in ("encoder", "decoder")
-        for name in ("layers.*.feed_forward_norm", "norm")
-    ]
+        "encoder.layers.*.feed_forward_norm",
+        "encoder.norm",
+        "decoder.layers.*.feed_forward_norm",
+        "decoder.norm",
+    )
     tensor |= dict.fromkeys(norms, "sequence")
     return ParallelPlan(
         layers=tuple(layers),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from torch import nn
 
 from search_spaces.errors import DataError, UsageError
 from workers.device.peak_memory import allocate_by, keep_few_kernels
+from workers.export import quiet
 from workers.training import checkpoint
 
 from . import attention_layouts
@@ -119,10 +119,10 @@ class Translator:
         keep_few_kernels(64)  # enough for one batch size and its remainders
         allocate_by(32 << 20, 64 << 20)  # else every batch maps memory for its keys anew
         known = None if shortlist is None else Shortlist.load(folder, shortlist, len(vocabulary))
-        smaller = {"int8": quantised, "bf16": narrowed}
-        if quantisation:
-            return cls(smaller[quantisation](model), vocabulary, known)
-        return cls(model.eval(), vocabulary, known)
+        convert = {"int8": quantised, "bf16": narrowed}
+        return cls(
+            convert[quantisation](model) if quantisation else model.eval(), vocabulary, known
+        )
 
     def translate(self, lines: list[str], search: SearchOptions) -> list[str]:
         """A translation of each line; empty lines stay empty, overlong lines are cut."""
@@ -162,14 +162,9 @@ class Translator:
 def quantised(model: Transformer) -> Transformer:
     """The model in eval mode with 8-bit matrices; their inputs are quantised dynamically."""
     _untie(model)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch announces a newer quantiser
-        logging.disable(logging.WARNING)
-        try:
-            quantise: Any = torch.ao.quantization.quantize_dynamic
-            result = quantise(model.eval(), {nn.Linear}, dtype=torch.qint8)
-        finally:
-            logging.disable(logging.NOTSET)
+    quantise: Any = torch.ao.quantization.quantize_dynamic
+    with quiet():  # torch announces a newer quantiser
+        result = quantise(model.eval(), {nn.Linear}, dtype=torch.qint8)
     assert isinstance(result, Transformer)
     return result
 

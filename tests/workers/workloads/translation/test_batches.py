@@ -108,7 +108,10 @@ def test_the_loader_imports_no_torch_to_check():
     import subprocess
     import sys
 
-    code = "import sys; from workers.workloads.translation import Translation as T; T.check({'name': 'builtin'}, {})"
+    code = (
+        "import sys; from workers.workloads.translation import Translation as T; "
+        "T.check({'name': 'builtin'}, {})"
+    )
     code += "; assert not {'torch', 'ray', 'ax', 'botorch', 'sacrebleu'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
     assert subwords.PAD == 0

@@ -95,7 +95,7 @@ def test_a_beam_of_one_is_greedy(sharp, sources):
 
 
 def coverage(model, source, ids, finished):
-    """Sum of log(min(attention, 1)) over source positions; the last attention is that which chose the last token."""
+    """Sum of log(min(attention, 1)) over source positions, up to the last token."""
     seen, layer = [], model.decoder.layers[-1].cross_attention
     hook = layer.register_forward_pre_hook(lambda module, arguments: seen.append(arguments))
     scores_without_cache(model, source, ids if finished else ids[:-1])
@@ -167,7 +167,7 @@ def test_a_batch_gets_no_entries_but_its_shortlist(sharp, sources):
 
 
 def test_a_lexicon_is_learned(examples, vocabulary):
-    """Words that are translated the same way again and again; IBM Model 1 needs no more than a few thousand pairs."""
+    """IBM Model 1 learns words with one translation from a few thousand pairs."""
     learned = Shortlist.learn(examples, 600)
     for source, target in (("dog", "Hund"), ("and", "und")):
         ids = {vocabulary.encode([text])[0][0] for text in (target, target.lower())}

@@ -97,8 +97,9 @@ def test_german_word_order():
 
 
 @pytest.mark.parametrize(("kind", "case", "form", "ending"), [
-    ("der", "acc", "m", "en"), ("der", "nom", "f", "e"), ("ein", "nom", "m", "er"), ("ein", "acc", "n", "es"),
-    ("ein", "acc", "f", "e"), ("ein", "nom", "p", "en"), ("strong", "acc", "p", "e"), ("der", "dat", "n", "en"),
+    ("der", "acc", "m", "en"), ("der", "nom", "f", "e"), ("ein", "nom", "m", "er"),
+    ("ein", "acc", "n", "es"), ("ein", "acc", "f", "e"), ("ein", "nom", "p", "en"),
+    ("strong", "acc", "p", "e"), ("der", "dat", "n", "en"),
 ])  # fmt: skip
 def test_adjective_endings(kind, case, form, ending):
     assert builtin._ending(kind, case, form) == ending

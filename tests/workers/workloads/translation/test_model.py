@@ -239,7 +239,7 @@ def test_building_on_the_meta_device_allocates_nothing(build):
 
 @pytest.mark.parametrize("tied", ["all", "source_target", "target_output", "none"])
 def test_ties_of_embeddings(build, batch, tied):
-    """Matrices that are one, gradients that reach all of them, and the same function in pipeline stages."""
+    """Tied matrices are one, all get gradients, and pipeline stages compute the same."""
     model = build(tied=tied)
     tables = [p for p in model.parameters() if p.shape == (600, 32)]
     assert len(tables) == {"all": 1, "source_target": 2, "target_output": 2, "none": 3}[tied]

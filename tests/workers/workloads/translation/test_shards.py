@@ -1,4 +1,4 @@
-"""A corpus prepared on disk: batches whatever is skipped, bounded memory, clear errors, training and resuming."""
+"""A corpus prepared on disk: batches, bounded memory, clear errors, training and resuming."""
 
 from __future__ import annotations
 
@@ -179,8 +179,9 @@ def test_the_command_line(tmp_path):
 
 def train(folder: Path, corpus: Path, updates: int, *, resume: bool = False) -> dict[int, float]:
     fixed = {
-        "width": 32, "num_layers": 1, "num_heads": 4, "feed_forward_ratio": 2, "batch_tokens": 512, "dropout": 0.1,
-        "learning_rate": 0.01, "warmup_updates": 5, "eval_sentences": 8, "evaluate_updates": 1, "max_updates": updates,
+        "width": 32, "num_layers": 1, "num_heads": 4, "feed_forward_ratio": 2,
+        "batch_tokens": 512, "dropout": 0.1, "learning_rate": 0.01, "warmup_updates": 5,
+        "eval_sentences": 8, "evaluate_updates": 1, "max_updates": updates,
         "evaluate_seconds": None,
     }  # fmt: skip
     data, reports = {"name": "prepared", "dir": str(corpus)}, []

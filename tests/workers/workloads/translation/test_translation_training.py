@@ -1,4 +1,4 @@
-"""The workload under the trainer: metrics, files, resumption across layouts and strategies, export and translation."""
+"""Translation under the trainer: metrics, files, resuming, export and translation."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from workers.workloads.translation.cli import main
 from workers.workloads.translation.inference import Stepper
 
 SMALL = {
-    "width": 32, "num_layers": 2, "num_heads": 4, "feed_forward_ratio": 2, "batch_tokens": 512, "learning_rate": 0.01,
-    "warmup_updates": 5, "dropout": 0.0, "eval_sentences": 40, "vocabulary_size": 600, "evaluate_updates": 1,
-    "max_updates": 6,
+    "width": 32, "num_layers": 2, "num_heads": 4, "feed_forward_ratio": 2, "batch_tokens": 512,
+    "learning_rate": 0.01, "warmup_updates": 5, "dropout": 0.0, "eval_sentences": 40,
+    "vocabulary_size": 600, "evaluate_updates": 1, "max_updates": 6,
 }  # fmt: skip
 
 
@@ -271,7 +271,7 @@ def test_decoding_on_rank_0_is_a_sign_of_life(tmp_path, monkeypatch):
 
 
 def test_the_other_rank_waits_for_a_long_search(trained, tmp_path):
-    """Rank 0 alone translates, with a beam of 5 and again after each update; what is computed stays the same."""
+    """Rank 0 alone translates with a beam of 5 after each update; the losses stay the same."""
     _, _, single = trained
     outcome, losses = train(
         tmp_path, parallelism="ddp", ranks=2, beam=5, eval_sentences=60, max_updates=2
