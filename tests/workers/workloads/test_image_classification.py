@@ -115,7 +115,12 @@ class MaliciousPickle:
 
 @pytest.mark.parametrize("protocol", range(5))
 @pytest.mark.parametrize(
-    "evil", [MaliciousPickle(os.system, "touch {}"), MaliciousPickle(eval, "open('{}', 'w')"), MaliciousPickle(getattr, os, "x")]
+    "evil",
+    [
+        MaliciousPickle(os.system, "touch {}"),
+        MaliciousPickle(eval, "open('{}', 'w')"),
+        MaliciousPickle(getattr, os, "x"),
+    ],
 )
 def test_a_pickle_is_never_run(tmp_path: Path, protocol: int, evil: MaliciousPickle) -> None:
     target = tmp_path / "touched"

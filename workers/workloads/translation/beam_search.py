@@ -10,14 +10,13 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from .inference import Stepper
+from .inference import Stepper, best_tokens
 from .matrix_products import fast_products
 from .model import Transformer
 from .shortlist import Candidates, Shortlist
 from .vocabulary import BOS, EOS, PAD
 
 T = TypeVar("T")
-_BLOCK = 64  # columns per block of `best_tokens`
 _LEAST = 1e-9  # lower bound of attention before the logarithm
 _SHRINK = 0.75  # finished sentences leave the batch if at most this share is unfinished
 _STEP = 4  # batch sizes are rounded up to a multiple of this
@@ -334,28 +333,6 @@ class Beams:
     def _penalty(self, lengths: Tensor) -> Tensor:
         base = self.search.length_base
         return ((base + lengths) / (base + 1.0)) ** self.search.length_penalty
-
-
-def best_tokens(logs: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The `count` largest of each row (n, v) and their columns, (n, count) each.
-
-    They lie in the blocks with the largest maxima, so only those blocks are sorted.
-    """
-    width = logs.shape[1]
-    count = min(count, width)
-    blocks = width // _BLOCK
-    if blocks <= count:
-        values, columns = logs.topk(count)
-        return values, columns
-    maxima = torch.unflatten(logs[:, : _BLOCK * blocks], 1, (blocks, _BLOCK)).amax(2)
-    chosen = maxima.topk(count).indices
-    inside = _BLOCK * chosen[..., None] + torch.arange(_BLOCK, device=logs.device)
-    index = inside.flatten(1)
-    if width % _BLOCK:
-        rest = torch.arange(_BLOCK * blocks, width, device=logs.device).expand(len(logs), -1)
-        index = torch.cat([index, rest], 1)
-    values, places = logs.gather(1, index).topk(count)
-    return values, index.gather(1, places)
 
 
 def _until_end(ids: list[int]) -> list[int]:

@@ -21,6 +21,8 @@ from .matrix_products import product, product_of
 from .model import DecoderLayer, EncoderLayer, Transformer
 from .vocabulary import PAD
 
+_BLOCK = 64  # columns per block of `best_tokens`
+
 
 class Stepper:
     """Encoder and decoder of a model in eval mode, for any attention layout.
@@ -100,3 +102,25 @@ class Stepper:
             state.attention = by_head.mean(1)[..., : state.source_length]
         state.position += 1
         return norm(self.model.decoder.norm, x)
+
+
+def best_tokens(logs: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The `count` largest of each row (n, v) and their columns, (n, count) each.
+
+    They lie in the blocks with the largest maxima, so only those blocks are sorted.
+    """
+    width = logs.shape[1]
+    count = min(count, width)
+    blocks = width // _BLOCK
+    if blocks <= count:
+        values, columns = logs.topk(count)
+        return values, columns
+    maxima = torch.unflatten(logs[:, : _BLOCK * blocks], 1, (blocks, _BLOCK)).amax(2)
+    chosen = maxima.topk(count).indices
+    inside = _BLOCK * chosen[..., None] + torch.arange(_BLOCK, device=logs.device)
+    index = inside.flatten(1)
+    if width % _BLOCK:
+        rest = torch.arange(_BLOCK * blocks, width, device=logs.device).expand(len(logs), -1)
+        index = torch.cat([index, rest], 1)
+    values, places = logs.gather(1, index).topk(count)
+    return values, index.gather(1, places)

@@ -12,12 +12,11 @@ import torch
 from workers.workloads.translation.beam_search import (
     SearchOptions,
     beam_search,
-    best_tokens,
     greedy,
     nbest,
     translate,
 )
-from workers.workloads.translation.inference import Stepper
+from workers.workloads.translation.inference import Stepper, best_tokens
 from workers.workloads.translation.model import padding_mask
 from workers.workloads.translation.shortlist import Candidates, Shortlist
 from workers.workloads.translation.vocabulary import BOS, EOS, PAD

@@ -16,12 +16,10 @@ from workers.run import run
 from workers.runtime.processes import run_gang
 from workers.workloads.graph_embedding import GraphEmbedding, data, generated
 from workers.workloads.graph_embedding.checkpoint import load_checkpoint
-from workers.workloads.graph_embedding.operators import OPERATORS, as_complex
 from workers.workloads.graph_embedding.partitions import Partitioning, edges_of_pairs, rounds
 from workers.workloads.graph_embedding.ranking import Known, ranks
-from workers.workloads.graph_embedding.softmax import equal_pairs, shared_softmax
 from workers.workloads.graph_embedding.tables import Tables
-from workers.workloads.graph_embedding.update import UpdateOptions, adagrad, gradients
+from workers.workloads.graph_embedding.update import UpdateOptions
 
 FIXED = {"max_epochs": 3, "evaluate_epochs": 1, "dimension": 16, "batch_size": 64, "negatives": 30}
 
@@ -107,69 +105,6 @@ def test_pairs_hold_every_edge_once_and_only_their_own(count: int) -> None:
     assert max(partitioning.sizes) - min(partitioning.sizes) <= 1
 
 
-@pytest.mark.parametrize("name", OPERATORS)
-def test_scores_agree_with_their_definition(name: str) -> None:
-    generator = torch.Generator().manual_seed(0)
-    h, r, t = torch.randn(3, 5, 8, generator=generator)
-    operator = OPERATORS[name]
-    definition = {
-        "transe": lambda: -(h + r - t).abs().sum(-1),
-        "distmult": lambda: (h * r * t).sum(-1),
-        "complex": lambda: (as_complex(h) * as_complex(r) * as_complex(t).conj()).sum(-1).real,
-        "rotate": lambda: (
-            -(as_complex(h) * torch.exp(1j * r[:, ::2]) - as_complex(t)).abs().sum(-1)
-        ),
-    }
-    forth = operator.compare(operator.apply(h, r), t)
-    torch.testing.assert_close(forth, definition[name]())
-    torch.testing.assert_close(operator.compare(operator.apply(t, r, inverse=True), h), forth)
-    torch.testing.assert_close(operator.compare_all(operator.apply(h, r), t).diagonal(), forth)
-
-
-@pytest.mark.parametrize("loss", ["softmax", "logistic", "margin"])
-@pytest.mark.parametrize("reciprocal", [False, True])
-@pytest.mark.parametrize("name", OPERATORS)
-def test_gradients_of_rows_are_those_of_the_dense_loss(
-    name: str, reciprocal: bool, loss: str
-) -> None:
-    generator = torch.Generator().manual_seed(1)
-    entities = torch.randn(9, 4, generator=generator, dtype=torch.double)
-    relations = torch.randn(6 if reciprocal else 3, 4, generator=generator, dtype=torch.double)
-    edges = torch.tensor([[0, 0, 1], [1, 2, 3], [0, 1, 1]])
-    negatives = torch.tensor([1, 4, 5, 4])
-    options = UpdateOptions(name, reciprocal, loss, 4, True, 0.1, 2.0, torch.double)
-    value, (rows, by_entities), (relation_rows, _) = gradients(
-        entities, relations, edges, negatives, options
-    )
-    assert rows.tolist() == [0, 1, 3, 4, 5]
-    assert relation_rows.tolist() == ([0, 1, 2, 3, 4, 5] if reciprocal else [0, 1, 2])
-    moved = entities.clone()
-    moved[rows] -= 1e-6 * by_entities
-    after = gradients(moved, relations, edges, negatives, options)[0]
-    assert torch.isfinite(value)
-    assert after < value + 1e-9
-
-
-def test_softmax_loss_by_hand() -> None:
-    entities = torch.tensor([[1.0], [2.0], [3.0], [-1.0]])
-    relations = torch.tensor([[1.0]])
-    options = UpdateOptions("distmult", False, "softmax", 2, False, 0.0)
-    loss, _, _ = gradients(
-        entities, relations, torch.tensor([[0, 0, 1]]), torch.tensor([2, 1]), options
-    )
-    tail = -np.log(np.exp(2) / (np.exp(2) + np.exp(3)))  # the target itself is no negative
-    head = -np.log(np.exp(2) / (np.exp(2) + np.exp(6) + np.exp(4)))
-    assert float(loss) == pytest.approx((tail + head) / 2, rel=1e-5)
-
-
-@pytest.mark.parametrize("width", [1, 3])
-def test_adagrad_touches_only_its_rows(width: int) -> None:
-    table, state = torch.ones(4, 3), torch.zeros(4, width)
-    adagrad(table, state, torch.tensor([2]), torch.tensor([[3.0, 3.0, 3.0]]), 0.5)
-    torch.testing.assert_close(table, torch.tensor([[1.0] * 3, [1.0] * 3, [0.5] * 3, [1.0] * 3]))
-    torch.testing.assert_close(state[2], torch.full((width,), 9.0))
-
-
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_tables_survive_swapping_and_begin_the_same(tmp_path: Path, count: int) -> None:
     whole = Tables(tmp_path / "whole", Partitioning.random(21, 1, 0), 4, 1, torch.device("cpu"))
@@ -192,7 +127,7 @@ def test_tables_survive_swapping_and_begin_the_same(tmp_path: Path, count: int) 
     assert tables.file(0).exists() == (count > 2)
 
 
-def test_entities_keep_their_vectors_when_they_are_dealt_anew(tmp_path: Path) -> None:
+def test_entities_keep_their_vectors_when_they_are_shuffled(tmp_path: Path) -> None:
     before = Partitioning.random(21, 4, 0)
     tables = Tables(tmp_path, before, 4, 1, torch.device("cpu"))
     tables.open((0, 3))
@@ -213,44 +148,6 @@ def test_entities_keep_their_vectors_when_they_are_dealt_anew(tmp_path: Path) ->
             tables.vectors[tables.rows(part)], expected[torch.from_numpy(after.entities(part))]
         )
     assert tables.bytes == bytes_before
-
-
-def test_the_softmax_has_the_gradients_of_autograd() -> None:
-    generator = torch.Generator().manual_seed(0)
-    query, target, candidates = (
-        torch.randn(n, 4, generator=generator, dtype=torch.double) for n in (5, 5, 7)
-    )
-    same = equal_pairs(torch.tensor([0, 1, 2, 3, 4]), torch.tensor([9, 2, 2, 8, 0, 7, 6]))
-    assert [x.tolist() for x in same] == [[0, 2, 2], [4, 1, 2]]
-    inputs = [x.requires_grad_() for x in (query, target, candidates)]
-
-    def plain() -> torch.Tensor:
-        negative = (query @ candidates.t()).clone()
-        negative[same] = -torch.inf
-        positive = (query * target).sum(1)
-        return (torch.logaddexp(positive, negative.logsumexp(1)) - positive).sum()
-
-    ours = shared_softmax(query, target, candidates, same, torch.double)
-    torch.testing.assert_close(ours, plain())
-    for found, expected in zip(
-        torch.autograd.grad(ours, inputs), torch.autograd.grad(plain(), inputs), strict=True
-    ):
-        torch.testing.assert_close(found, expected)
-
-
-def test_a_target_alone_costs_nothing() -> None:
-    query, target, candidates = (
-        torch.ones(1, 2, requires_grad=True),
-        torch.ones(1, 2),
-        torch.ones(1, 2),
-    )
-    loss = shared_softmax(
-        query, target, candidates, (torch.tensor([0]), torch.tensor([0])), torch.float32
-    )
-    loss.backward()
-    assert loss.item() == 0
-    assert query.grad is not None
-    assert query.grad.tolist() == [[0, 0]]
 
 
 def brute_force(vectors: torch.Tensor, relations: torch.Tensor, graph: data.Graph) -> list[float]:
@@ -346,7 +243,7 @@ def test_pausing_anywhere_changes_nothing(tmp_path: Path, partitions: int) -> No
     assert {key: outcome.metrics[key] for key in same} == {key: whole.metrics[key] for key in same}
 
 
-def test_what_was_dealt_to_partitions_is_exported_in_order(tmp_path: Path) -> None:
+def test_shuffled_entities_are_exported_in_order(tmp_path: Path) -> None:
     one = assignment(tmp_path / "trial", {"partitions": 4}, fixed={"test": False})
     metrics = run(Context(one)).metrics
     GraphEmbedding(one.params, one.data, one.fixed).export(tmp_path / "trial", tmp_path)
@@ -359,7 +256,7 @@ def test_what_was_dealt_to_partitions_is_exported_in_order(tmp_path: Path) -> No
     assert float((1 / found).mean()) == pytest.approx(metrics["mrr"], abs=1e-6)
 
 
-def test_a_damaged_checkpoint_is_passed_over(tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_skipped(tmp_path: Path) -> None:
     fixed = {"checkpoint_seconds": 0.0}
     run(Context(assignment(tmp_path, fixed=fixed)))
     found = load_checkpoint(tmp_path)
