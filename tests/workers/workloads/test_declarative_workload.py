@@ -55,7 +55,7 @@ def test_what_reading_raises_ends_the_attempt(
     assert "line 3 is torn" in outcome.message
 
 
-def test_work_aside_is_done_in_one_thread_and_given_up_when_the_attempt_is_to_end(
+def test_background_work_has_one_thread_and_is_abandoned_when_the_attempt_ends(
     tmp_path: Path,
 ) -> None:
     asked: list[Halt] = []
@@ -63,15 +63,15 @@ def test_work_aside_is_done_in_one_thread_and_given_up_when_the_attempt_is_to_en
         Assignment("s", 0, 1, {}, None, str(tmp_path)), halted=lambda: next(iter(asked), None)
     )
     never = threading.Event()
-    with BackgroundThread(context, torch.inference_mode) as aside:
-        threads = [aside(threading.get_ident) for _ in range(3)]
+    with BackgroundThread(context, torch.inference_mode) as background:
+        threads = [background(threading.get_ident) for _ in range(3)]
         assert len({*threads, threading.get_ident()}) == 2
-        assert aside(torch.is_inference_mode_enabled)
+        assert background(torch.is_inference_mode_enabled)
         with pytest.raises(ZeroDivisionError):
-            aside(lambda: 1 // 0)
+            background(lambda: 1 // 0)
         asked.append(Halt.PAUSE)
         with pytest.raises(Halted):
-            aside(lambda: never.wait(60))
+            background(lambda: never.wait(60))
     assert context.noticed is Halt.PAUSE
     never.set()
 

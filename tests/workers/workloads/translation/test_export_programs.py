@@ -104,10 +104,10 @@ def test_a_shortlist_of_another_vocabulary_is_refused(listed, capsys):
         listed
     )
     assert main(["translate", "--model", str(listed), "--shortlist", "3"]) == 2
-    assert "of another vocabulary" in capsys.readouterr().err
+    assert "does not fit the model's vocabulary" in capsys.readouterr().err
     (listed / "shortlist.safetensors").unlink()
     assert main(["translate", "--model", str(listed), "--shortlist", "3"]) == 2
-    assert "holds no shortlist" in capsys.readouterr().err
+    assert "has no shortlist" in capsys.readouterr().err
 
 
 def test_encoder_and_decoder_step_in_onnxruntime(build, corpus, vocabulary, tmp_path):

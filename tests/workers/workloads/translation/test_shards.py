@@ -121,7 +121,7 @@ def test_wrong_input(tmp_path, prepared):
     source.write_bytes(b"\xff\n")
     with pytest.raises(DataError, match=r"a\.txt:1: not UTF-8"):
         prepare(source, target, tmp_path / "out", RECIPE)
-    with pytest.raises(DataError, match="holds no corpus"):
+    with pytest.raises(DataError, match="does not hold a corpus"):
         Translation.check({"name": "prepared", "dir": str(tmp_path)}, {})
     with pytest.raises(UsageError, match="shard_pairs must be at least 1"):
         CorpusOptions(shard_pairs=0)

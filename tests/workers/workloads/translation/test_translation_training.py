@@ -132,7 +132,7 @@ def test_export_and_translate(trained, tmp_path, capsysbinary, monkeypatch):
     assert lines == [*expected[:20], "", *expected[20:]]
     (tmp_path / "model" / "model.safetensors").write_bytes(b"truncated")
     assert main(command) == 2
-    assert b"holds no exported model" in capsysbinary.readouterr().err
+    assert b"does not hold an exported model" in capsysbinary.readouterr().err
 
 
 def test_wrong_options_are_refused():
