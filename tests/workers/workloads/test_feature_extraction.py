@@ -127,7 +127,7 @@ def test_images_are_scaled_and_normalised() -> None:
     assert found.shape == (5, 3, 64, 64)
     assert -2.2 < found.min() < found.max() < 2.7
     torch.testing.assert_close(found, torch.cat(list(images.blocks({}, 5, 5, 64))))
-    with pytest.raises(DataError, match="fixed.images is"):
+    with pytest.raises(DataError, match=r"fixed\.images is"):
         list(images.blocks({"train": 3}, 5, 2, 64))
 
 
