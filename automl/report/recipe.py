@@ -1,4 +1,4 @@
-"""The best configuration as a file that `automl sweep` runs as it is: one trial, nothing left to tune."""
+"""The best configuration as a file for `automl sweep`: one trial, nothing left to tune."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _items(values: Mapping[str, Any]) -> list[str]:
 
 
 def scalar(value: Any) -> str:
-    """A value in YAML that every reader understands in the same way; what is nested is JSON, which is YAML."""
+    """A value in YAML that every parser reads alike; nested values are JSON, a subset of YAML."""
     if isinstance(value, bool) or value is None:
         return "null" if value is None else str(value).lower()
     if isinstance(value, str):

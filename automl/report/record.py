@@ -1,4 +1,4 @@
-"""Everything about a sweep that its report tells, read once."""
+"""Everything that the report of a sweep shows, read once from its ledger."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from automl.core import text
 from automl.core.events import Begun, Ended, Moved, Noted, Proposed, SweepEvent, Wished
 from automl.core.goals import Goal
+from automl.core.metrics import SECONDS
 from automl.core.snapshot import Snapshot
 from automl.core.spec import SweepSpec
 from automl.core.trial import Trial, TrialState
@@ -17,6 +18,7 @@ from automl.suggesters.domain import Limit
 from automl.workflows import confirm as confirmation
 from automl.workflows.confirm import Confirmation
 from search_spaces import Choice, Space
+from workers.protocol import Metric
 
 if TYPE_CHECKING:
     from automl.ledger import Ledger
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Attempt:
-    """When one attempt ran, in seconds of the sweep, and the state that it ended in ("running" while it does)."""
+    """One attempt: when it ran, in seconds of the sweep, and the state that it ended in."""
 
     trial: int
     number: int
@@ -35,7 +37,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Note:
-    """Something that the controller wrote down: a fallback, a stopper's decision, why the sweep ended."""
+    """A note of the controller: a fallback, a stopper's decision, why the sweep ended."""
 
     kind: str
     message: str
@@ -45,14 +47,14 @@ class Note:
 
 @dataclass(frozen=True)
 class Record:
-    """A sweep as its report sees it.
+    """A sweep as its report shows it.
 
     Args:
-        snapshot: of the sweep; spec: what was asked.
-        environment: git commit, versions and hardware, empty where they were not kept.
-        attempts: in order of their beginning; notes: in order.
-        limits: what was pinned or narrowed, and from which trial on.
-        confirmation: of the best configurations, None where they were not trained again.
+        snapshot: of the sweep; spec: its settings.
+        environment: git commit, versions and hardware; empty if they are not known.
+        attempts: by their beginning; notes: by time.
+        limits: first trial and text of each pinned or narrowed parameter.
+        confirmation: repeated trainings of the best configurations; None if there are none.
     """
 
     snapshot: Snapshot
@@ -65,7 +67,7 @@ class Record:
 
     @classmethod
     def read(cls, ledger: Ledger, sweep: str) -> Record:
-        """The sweep of that name as the ledger has it now; raises UsageError where there is none."""
+        """Read a sweep from its ledger; raises UsageError if there is none of that name."""
         snapshot, events = ledger.snapshot(sweep), list(ledger.events(sweep))
         attempts, notes = _attempts(events, snapshot), _notes(events)
         spec, environment = ledger.spec(sweep), ledger.environment(sweep)
@@ -81,7 +83,7 @@ class Record:
 
     @classmethod
     def stored(cls, store: str, snapshot: Snapshot) -> Record:
-        """The sweep at that moment, with what its store knows beside the trials; without it where it is gone."""
+        """The sweep at that moment, with the rest from its store if that can still be read."""
         from automl.ledger import Ledger
 
         try:
@@ -97,7 +99,7 @@ class Record:
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> Record:
-        """What can be told where there is no ledger to ask."""
+        """The part that is known without a ledger."""
         spec = snapshot.spec or SweepSpec(
             snapshot.sweep,
             guessed_space(snapshot.trials),
@@ -114,7 +116,7 @@ class Record:
 
     @property
     def space(self) -> Space:
-        """What was tuned."""
+        """The search space."""
         return self.spec.space
 
     @property
@@ -128,19 +130,24 @@ class Record:
         return self.snapshot.trials
 
     def value(self, trial: Trial, index: int = 0) -> float | None:
-        """What a trial is worth for a goal."""
+        """The value of a trial for a goal; None if it has none."""
         return text.goal_value(trial, self.snapshot, index)
 
     def scored(self) -> list[tuple[Trial, float]]:
-        """The trials that have a value for the first goal, the best first."""
+        """The trials with a value for the first goal, the best first."""
         found = [
             (trial, value) for trial in self.trials if (value := self.value(trial)) is not None
         ]
         return sorted(found, key=lambda item: (self.goal.loss(item[1]), item[0].number))
 
+    def speed_metrics(self) -> Sequence[Metric]:
+        """The declared metrics of speed alone that have a direction, the workload's first."""
+        speed = [m for m in self.spec.metrics if m.aspects == {"speed"} and m.direction]
+        return [*speed, SECONDS]
+
 
 def guessed_space(trials: Sequence[Trial]) -> Space:
-    """A space of the values that were tried, where nobody says what the space was."""
+    """A space of the values that were tried, if the search space is not known."""
     values: dict[str, dict[Any, None]] = {}
     for trial in trials:
         for name, value in trial.params.items():

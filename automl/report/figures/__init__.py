@@ -1,4 +1,4 @@
-"""The figures of the report and of the live page, one a file, in the order in which they are read."""
+"""The panels of the report and the dashboard, one per file, in their order on the page."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 from automl.core.snapshot import Snapshot
 from automl.errors import UsageError
-from automl.report.draw import Panel
-from automl.report.effects import Insight, study
+from automl.report.effects import Insight, insights_of
+from automl.report.plotting import Panel
 from automl.report.record import Record
 from search_spaces.plugins import nearest
 
@@ -40,7 +40,7 @@ BY_NAME: Mapping[str, Draw] = {
     "timeline": timeline.panel,
 }
 PANELS: Sequence[Draw] = tuple(BY_NAME.values())
-LEARNED = frozenset({"importance", "dependence", "calibration"})  # these need the surrogates
+NEED_MODELS = frozenset({"importance", "dependence", "calibration"})
 
 
 def figure(snapshot: Snapshot, name: str) -> Any:
@@ -52,7 +52,7 @@ def figure(snapshot: Snapshot, name: str) -> Any:
     except ModuleNotFoundError as error:
         raise UsageError("figures need plotly: install automl[report]") from error
     record = Record.of(snapshot)
-    panel = BY_NAME[name](record, study(record) if name in LEARNED else ())
+    panel = BY_NAME[name](record, insights_of(record) if name in NEED_MODELS else ())
     if not panel.figures:
         raise UsageError(panel.caption)
     return go.Figure(panel.figures[0])

@@ -1,4 +1,4 @@
-"""Several goals: their Pareto front and its hypervolume. One goal: what it costs in time and memory."""
+"""Several goals: the Pareto front and its hypervolume. One goal: its cost in time and memory."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from automl.core import text
+from automl.core.metrics import PEAK_MEMORY
 from automl.core.trial import Trial
-from automl.report.draw import (
+from automl.report.effects import Insight
+from automl.report.plotting import (
     BLUE,
     GREY,
     ORANGE,
@@ -21,8 +23,6 @@ from automl.report.draw import (
     rounded,
     spread,
 )
-from automl.report.effects import Insight
-from automl.report.learned import MEMORY_METRIC, SPEED_METRICS
 from automl.report.record import Record
 
 from .volume import hypervolumes
@@ -31,7 +31,7 @@ MANY = 1500
 
 
 def panel(record: Record, insights: Sequence[Insight] = ()) -> Panel:
-    """See the module."""
+    """The front of several goals, or the costs of one."""
     return _fronts(record) if len(record.snapshot.goals) > 1 else _costs(record)
 
 
@@ -65,9 +65,9 @@ def _fronts(record: Record) -> Panel:
     }
     figures.append(figure([trace], 280, **layout))
     caption = (
-        f"{len(front)} configurations are on the front: no other is at least as good in every goal and better in one. "
-        "Below, the hypervolume that the front dominates: 1 is the box between the worst and the best value "
-        f"of each goal that was seen, and the front fills {volumes[-1]:.3f} of it."
+        f"{len(front)} configurations are on the front: no other is at least as good in every goal "
+        "and better in one. Below: the hypervolume that the front dominates, as a share of the box "
+        f"between the worst and the best observed value of each goal. It is now {volumes[-1]:.3f}."
     )
     return Panel("pareto", "Pareto front", caption, tuple(figures))
 
@@ -133,10 +133,11 @@ def _cloud(
 
 
 def _costs(record: Record) -> Panel:
-    """The goal against speed and memory, where these were measured."""
-    title, scored, best = "What quality costs", record.scored(), record.snapshot.best
+    """The goal against the first metric of speed with values, and against memory."""
+    title, scored, best = "Cost in time and memory", record.scored(), record.snapshot.best
     figures = []
-    for names in (SPEED_METRICS, (MEMORY_METRIC,)):
+    for metrics in (record.speed_metrics(), (PEAK_MEMORY,)):
+        names = [metric.name for metric in metrics]
         metric = next((n for n in names if sum(n in t.metrics for t, _ in scored) >= 2), None)
         if metric is None or metric == record.goal.metric:
             continue
@@ -157,7 +158,9 @@ def _costs(record: Record) -> Panel:
         return Panel(
             "pareto",
             title,
-            "There is one goal, and neither speed nor memory was measured beside it.",
+            "There is one goal, and no trial reported speed or memory.",
         )
-    caption = "There is one goal, so there is no Pareto front of goals. The trials by what they take in time and memory:"
+    caption = (
+        f"With one goal there is no Pareto front. {record.goal.metric} against time and memory:"
+    )
     return Panel("pareto", title, caption, tuple(figures))

@@ -1,4 +1,4 @@
-"""How the best value improved while the sweep went on."""
+"""The best value so far over the time of the sweep."""
 
 from __future__ import annotations
 
@@ -7,30 +7,28 @@ from typing import Any
 
 from automl.core import text
 from automl.core.trial import Trial, TrialState
-from automl.report.draw import BLUE, GREY, RED, Figure, Panel, figure, hover, rounded, spread
 from automl.report.effects import Insight
+from automl.report.plotting import BLUE, GREY, RED, Figure, Panel, figure, hover, rounded, spread
 from automl.report.record import Record
-from automl.report.sketch import window
+from automl.report.static_chart import window
 
 MANY = 1500
 
 
 def panel(record: Record, insights: Sequence[Insight] = ()) -> Panel:
-    """The best so far over the time of the sweep, every trial as a point, failures at the foot."""
+    """The best so far over time, every trial as a point, failures at the bottom."""
     goal = record.goal
     ended = sorted(
         (t for t in record.trials if t.ended is not None), key=lambda t: (t.ended or 0.0, t.number)
     )
     scored = [(trial, value) for trial in ended if (value := record.value(trial)) is not None]
     if not scored:
-        return Panel(
-            "progress", "Progress of the best", f"No trial has a value of {goal.metric} yet."
-        )
+        return Panel("progress", "Best so far", f"No trial has a value of {goal.metric} yet.")
     caption = (
-        f"Each point is a trial at the time it ended; the line is the best {goal.metric} so far. Crosses at the foot "
-        "are trials that failed."
+        f"Each point is a trial at the time when it ended; the line is the best {goal.metric} so "
+        "far. Crosses at the bottom are failed trials."
     )
-    return Panel("progress", "Progress of the best", caption, (_draw(record, scored, ended),))
+    return Panel("progress", "Best so far", caption, (_draw(record, scored, ended),))
 
 
 def _draw(record: Record, scored: list[tuple[Trial, float]], ended: list[Trial]) -> Figure:
@@ -51,7 +49,7 @@ def _draw(record: Record, scored: list[tuple[Trial, float]], ended: list[Trial])
     if failed:
         data.append(_failures(failed))
     layout: dict[str, Any] = {
-        "xaxis": {"title": {"text": "seconds of the sweep"}},
+        "xaxis": {"title": {"text": "sweep time (seconds)"}},
         "yaxis": {
             "title": {"text": goal.metric},
             "range": list(window(record, [value for _, value in scored])),
@@ -62,7 +60,7 @@ def _draw(record: Record, scored: list[tuple[Trial, float]], ended: list[Trial])
 
 def _points(record: Record, scored: list[tuple[Trial, float]]) -> dict[str, Any]:
     many, name = len(scored) > MANY, record.goal.metric
-    if many:  # those that lie on each other are drawn once; a best one is never left out
+    if many:  # overlapping ones are drawn once, but every new best is drawn
         steps = set(_steps(record, scored)[1])
         rows = set(spread([(trial.ended or 0.0, value) for trial, value in scored], 200, 60))
         scored = [item for i, item in enumerate(scored) if i in rows or item[1] in steps]
@@ -95,7 +93,7 @@ def _failures(failed: list[Trial]) -> dict[str, Any]:
 
 
 def _steps(record: Record, scored: list[tuple[Trial, float]]) -> tuple[list[float], list[float]]:
-    """Where the best changes, and the end of the sweep."""
+    """Times and values at which the best changes, and at the end of the sweep."""
     xs: list[float] = []
     ys: list[float] = []
     for trial, value in scored:

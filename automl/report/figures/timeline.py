@@ -1,4 +1,4 @@
-"""What the workers did: every attempt on its slot, and how many slots were busy."""
+"""The use of the workers: every attempt on its slot, and the number of busy slots."""
 
 from __future__ import annotations
 
@@ -8,35 +8,36 @@ from typing import Any
 
 import numpy as np
 
-from automl.report.draw import BLUE, STATE_COLOURS, Figure, Panel, figure, rounded
 from automl.report.effects import Insight
+from automl.report.plotting import BLUE, STATE_COLOURS, Figure, Panel, figure, rounded
 from automl.report.record import Attempt, Record
 
-MOST_BARS = 1500
-MOST_POINTS = 600
-TITLE = "What the workers did"
+MAX_BARS = 1500
+MAX_POINTS = 600
+TITLE = "Use of the workers"
 
 
 def panel(record: Record, insights: Sequence[Insight] = ()) -> Panel:
-    """Bars of the attempts where they can be told apart, and the share of time that slots were busy."""
+    """Bars of the attempts if there are not too many, and the number of busy slots."""
     attempts = [attempt for attempt in record.attempts if attempt.ended > attempt.begun]
     if not attempts:
-        return Panel("timeline", TITLE, "No attempt is recorded.")
+        return Panel("timeline", TITLE, "No attempt has been recorded.")
     end = max(record.snapshot.seconds, max(attempt.ended for attempt in attempts))
     lanes, count = slots(attempts)
     busy = sum(attempt.ended - attempt.begun for attempt in attempts)
     caption = (
-        f"Up to {count} trials ran at the same time; from the first beginning to the last end, "
-        f"{busy / (count * (end - attempts[0].begun)):.0%} of that room was used. Trials of several ranks are one bar."
+        f"Up to {count} trials ran at the same time. From the first start to the last end "
+        f"{busy / (count * (end - attempts[0].begun)):.0%} of these slots were used. "
+        "A trial of several ranks is one bar."
     )
     figures = [_busy(attempts, end)]
-    if len(attempts) <= MOST_BARS:
+    if len(attempts) <= MAX_BARS:
         figures.insert(0, _bars(attempts, lanes, count))
     return Panel("timeline", TITLE, caption, tuple(figures))
 
 
 def slots(attempts: Sequence[Attempt]) -> tuple[list[int], int]:
-    """A lane for each attempt so that none overlap, and how many lanes that takes."""
+    """A lane for each attempt, so that none overlap, and the number of lanes."""
     free: list[int] = []
     running: list[tuple[float, int]] = []
     lanes: list[int] = []
@@ -69,7 +70,7 @@ def _bars(attempts: Sequence[Attempt], lanes: list[int], count: int) -> Figure:
                 "base": rounded([a.begun for a, _ in rows], 7),
                 "x": rounded([a.ended - a.begun for a, _ in rows]),
                 "y": [lane + 1 for _, lane in rows],
-                "width": 0.8,  # else each state gets bars of its own thickness
+                "width": 0.8,  # otherwise the thickness depends on the state
                 "marker": {"color": STATE_COLOURS[state], "line": {"color": "white", "width": 1}},
                 "text": [str(a.trial) for a, _ in rows] if len(attempts) < 150 else None,
                 "textposition": "inside",
@@ -83,7 +84,7 @@ def _bars(attempts: Sequence[Attempt], lanes: list[int], count: int) -> Figure:
         )
     yaxis = {"title": {"text": "slot"}, "dtick": max(1, count // 8), "tick0": 1, "showgrid": False}
     yaxis["range"] = [0.4, count + 0.6]
-    xaxis = {"title": {"text": "seconds of the sweep"}}
+    xaxis = {"title": {"text": "sweep time (seconds)"}}
     height = min(140 + 34 * count, 700)
     return figure(
         data,
@@ -96,10 +97,8 @@ def _bars(attempts: Sequence[Attempt], lanes: list[int], count: int) -> Figure:
 
 
 def _busy(attempts: Sequence[Attempt], end: float) -> Figure:
-    """How many trials ran, over time: at each change, or as means of equal parts where there are very many."""
-    grain = (
-        end / 1000 or 1.0
-    )  # the moment between a trial and the next on the same slot is not worth a line
+    """The number of running trials at each change, or in means if there are very many changes."""
+    grain = end / 1000 or 1.0  # shorter gaps between trials are not drawn
     steps: dict[float, int] = {}
     for attempt in attempts:
         for at, step in ((attempt.begun, 1), (attempt.ended, -1)):
@@ -108,8 +107,8 @@ def _busy(attempts: Sequence[Attempt], end: float) -> Figure:
     times = np.array([0.0] + [at for at, _ in changes] + [max(end, changes[-1][0])])
     counts = np.cumsum([0] + [step for _, step in changes] + [0])
     shape = "hv"
-    if len(times) > MOST_POINTS:
-        edges = np.linspace(0.0, end, MOST_POINTS + 1)
+    if len(times) > MAX_POINTS:
+        edges = np.linspace(0.0, end, MAX_POINTS + 1)
         area = np.interp(
             edges, times, np.concatenate([[0.0], np.cumsum(counts[:-1] * np.diff(times))])
         )
@@ -124,7 +123,7 @@ def _busy(attempts: Sequence[Attempt], end: float) -> Figure:
         "hovertemplate": "%{y} busy at %{x} s<extra></extra>",
     }
     axes = {
-        "xaxis": {"title": {"text": "seconds of the sweep"}},
+        "xaxis": {"title": {"text": "sweep time (seconds)"}},
         "yaxis": {"title": {"text": "trials running"}},
     }
     axes["yaxis"]["rangemode"] = "tozero"  # type: ignore[assignment]

@@ -10,9 +10,9 @@ SAMPLES = 4096
 
 
 def hypervolumes(losses: Array) -> Array:
-    """Share of the box between best and worst of each goal that is dominated after each of `n x g` losses, `n`.
+    """The dominated share of the box between best and worst, after each of `n x g` losses: `n`.
 
-    Exact for two goals; a share of 4,096 fixed points in the box for more.
+    It is exact for two goals; for more it is the share of 4,096 fixed points.
     """
     low, high = losses.min(0), losses.max(0)
     extent = np.where(high > low, high - low, 1.0)
@@ -21,7 +21,7 @@ def hypervolumes(losses: Array) -> Array:
 
 
 def _exact(unit: Array) -> Array:
-    """Keeps the front sorted by the first goal; a dominated point changes nothing."""
+    """Keeps the front sorted by the first goal."""
     found, front, volume = np.empty(len(unit)), np.empty((0, 2)), 0.0
     for i, point in enumerate(unit):
         if not (front <= point).all(1).any():

@@ -1,4 +1,4 @@
-"""Sweeps of the kinds that a report must show, written to a ledger."""
+"""Sweeps for the tests of the report, written to a ledger."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from automl.core.trial import TrialState
 from automl.ledger import Ledger
 from search_spaces import Choice, Float, Int, Space
 from workers.protocol import Ending, Outcome, Params, Report
+from workers.training.metrics import TRAINING_METRICS
 
 SPACE = Space(
     Float("lr", 1e-5, 1e-1, log=True, default=1e-3, affects={"quality"}),
@@ -75,6 +76,7 @@ def write_sweep(
     """A store with a finished sweep named "toy"; on two slots, the second begins half a trial later."""
     constraints = parse_constraints(fields.pop("constraints", ()))
     budget = Budget(trials=max(num_trials, 1))
+    fields.setdefault("metrics", TRAINING_METRICS)
     spec = SweepSpec("toy", SPACE, parse_goals(goals), constraints, budget=budget, **fields)
     ledger = Ledger.open(store, create=True)
     ledger.create_sweep(

@@ -1,4 +1,4 @@
-"""What the summary and the report warn of."""
+"""The caveats of the summary and the report."""
 
 from __future__ import annotations
 
@@ -26,6 +26,6 @@ def test_skipped_updates_are_counted() -> None:
     skipped = {"skipped_updates": 3.0, "updates": 200.0}
     assert warnings({}, {"skipped_updates": 0.0}) == []
     assert warnings({}, skipped) == [
-        "1 trial skipped updates whose gradients were not finite, trial 1 most: 3 of 200"
+        "1 trial skipped updates because gradients were not finite; trial 1 skipped most: 3 of 200"
     ]
     assert warnings({"skipped_updates": 1.0}, skipped)[0].startswith("2 trials skipped updates")

@@ -1,4 +1,4 @@
-"""What a person sees while a sweep runs and when it has ended."""
+"""The terminal view of a running sweep, and the summary after it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from automl.core.goals import Constraint, Goal
 from automl.core.snapshot import Snapshot
 from automl.core.spec import Budget
 from automl.core.trial import ReportPoint, Trial, TrialState
-from automl.report.live import PlainLines, render, view
 from automl.report.summary import print_summary
+from automl.report.terminal_view import PlainLines, SweepView, view
 from search_spaces import Choice, Float, Space
 
 SPACE = Space(
@@ -67,7 +67,7 @@ MIDDLE = snapshot(trial(0, 20.0), OUT_OF_MEMORY, trial(2, 23.5), RUNNING)
 
 def drawn(shown: Snapshot, width: int, height: int = 24) -> list[str]:
     out = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
-    out.print(render(shown, height))
+    out.print(SweepView(shown, height))
     return out.file.getvalue().splitlines()  # type: ignore[attr-defined,no-any-return]
 
 
@@ -115,14 +115,13 @@ def plain(*snapshots: Snapshot) -> list[str]:
 
 def test_without_a_terminal_each_change_is_a_line() -> None:
     first = snapshot(trial(0, None, TrialState.RUNNING), seconds=1.0)
-    lines = plain(first, first, replace(MIDDLE, suggesting="fell back to sobol: no memory"))
+    lines = plain(first, first, MIDDLE)
     assert lines == [
         "[     1s] trial 0 running  learning_rate=0.001  precision=fp32",
         "[ 1m 40s] trial 0 completed  bleu 20  in 30s  best so far",
         "[ 1m 40s] trial 1 failed  out of memory  (asked for 12 GB)",
         "[ 1m 40s] trial 2 completed  bleu 23.5  in 30s  best so far",
         "[ 1m 40s] trial 3 running  learning_rate=0.004  precision=bf16",
-        "[ 1m 40s] suggestions: fell back to sobol: no memory",
         "[ 1m 40s] 4 of 12 trials, 1m 40s of 8m 00s - 1 running - 2 completed - 1 failed (1 out of memory)",
     ]
 
@@ -171,7 +170,7 @@ def test_an_interrupted_sweep_is_pointed_to_resume() -> None:
     assert "automl resume nmt --store 'my runs'" in found
 
 
-def test_a_default_that_nothing_beat_is_said_to_be_the_best() -> None:
+def test_a_default_that_no_trial_improved_on_is_the_best() -> None:
     found = summary(snapshot(trial(0, 20.0), trial(1, 3.0), state="finished"))
     assert "Best bleu: 20 in trial 0, the default: no other trial was better." in found
 
@@ -183,14 +182,14 @@ def test_a_sweep_without_success_says_why() -> None:
     assert "automl best" not in found
 
 
-def test_a_sweep_in_which_nothing_keeps_to_the_constraints_says_so() -> None:
+def test_a_sweep_in_which_no_trial_satisfies_the_constraints_says_so() -> None:
     shown = snapshot(
         trial(0, 20.0), state="finished", constraints=(Constraint("peak_memory_bytes", 1e6),)
     )
-    assert "No trial has kept to peak_memory_bytes <= 1e+06." in summary(shown)
+    assert "No trial satisfies peak_memory_bytes <= 1e+06." in summary(shown)
 
 
-def test_a_best_value_at_the_edge_of_its_range_is_told() -> None:
+def test_a_best_value_at_the_edge_of_its_range_is_reported() -> None:
     edge = trial(1, 30.0, params={"learning_rate": 0.099, "precision": "bf16"})
     assert "learning_rate=0.099 is at the edge of its range (0.1)" in summary(
         snapshot(trial(0, 20.0), edge, state="finished")

@@ -1,4 +1,4 @@
-"""Progress of the best as a drawing that needs no script: it shows before anything else on the page is ready."""
+"""The best value over time as an SVG, which shows before the scripts of the page have run."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Iterator, Sequence
 from automl.core import text
 from automl.core.trial import Trial, TrialState
 
-from .draw import BLUE, GREY, GRID, RED, escape, linear_ticks, spread
+from .plotting import BLUE, GREY, GRID, RED, escape, linear_ticks, spread
 from .record import Record
 
 WIDTH, HEIGHT = 1000.0, 250.0
-LEFT, RIGHT, TOP, FOOT = 62.0, 6.0, 24.0, 40.0
+LEFT, RIGHT, TOP, BOTTOM = 62.0, 6.0, 24.0, 40.0  # margins
 INK = "#57606a"
 Point = tuple[float, float]
 
 
-def sketch(record: Record) -> str:
-    """An SVG of the trials and of the best so far over the sweep's time; empty where fewer than two ended."""
+def static_chart(record: Record) -> str:
+    """An SVG of the trials and the best so far over time; empty if fewer than two have a value."""
     ended = sorted(
         (t for t in record.trials if t.ended is not None), key=lambda t: (t.ended or 0.0, t.number)
     )
@@ -33,11 +33,13 @@ def sketch(record: Record) -> str:
     best = sorted((value for _, value in points), key=record.goal.loss)[0]
     label = f"best {goal} so far: {escape(text.number(best))}"
     parts = [
-        f'<svg class="sketch" viewBox="0 0 {WIDTH:g} {HEIGHT:g}" role="img" aria-label="{label}" font-size="12">',
+        f'<svg class="static-chart" viewBox="0 0 {WIDTH:g} {HEIGHT:g}" role="img"',
+        f' aria-label="{label}" font-size="12">',
         *_axes(frame, goal),
         f'<g fill="{GREY}" opacity="0.5">{"".join(_dots(points, frame))}</g>',
         *_failures(ended, frame),
-        f'<path d="{_path(record, points, frame)}" fill="none" stroke="{BLUE}" stroke-width="2.5"/>',
+        f'<path d="{_path(record, points, frame)}" fill="none" ',
+        f'stroke="{BLUE}" stroke-width="2.5"/>',
         *_legend(any(trial.state is TrialState.FAILED for trial in ended)),
         "</svg>",
     ]
@@ -45,7 +47,7 @@ def sketch(record: Record) -> str:
 
 
 def window(record: Record, values: Sequence[float]) -> tuple[float, float]:
-    """The part of the value axis that matters: without the worst fifth of the trials where these are far off."""
+    """The range of the value axis; the worst fifth of the trials is left out if it is far off."""
     ordered = sorted(values, key=record.goal.loss)
     best, usual, worst = ordered[0], ordered[int(0.8 * (len(ordered) - 1))], ordered[-1]
     far = len(values) >= 8 and abs(worst - best) >= 5 * abs(usual - best) and usual != best
@@ -55,10 +57,13 @@ def window(record: Record, values: Sequence[float]) -> tuple[float, float]:
 
 
 class _Frame:
-    """From seconds and values to coordinates; what is beyond the window lies on its edge."""
+    """Maps seconds and values to coordinates; values beyond the range lie on its edge."""
 
     def __init__(self, first: float, last: float, low: float, high: float) -> None:
-        self.first, self.last, self.low, self.high = first, last, low, high
+        self.first = first
+        self.last = last
+        self.low = low
+        self.high = high
 
     def x(self, at: float) -> float:
         share = (at - self.first) / (self.last - self.first)
@@ -66,7 +71,7 @@ class _Frame:
 
     def y(self, value: float) -> float:
         share = (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
-        return round(HEIGHT - FOOT - (HEIGHT - FOOT - TOP) * share, 1)
+        return round(HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * share, 1)
 
 
 def _axes(frame: _Frame, goal: str) -> Iterator[str]:
@@ -74,21 +79,19 @@ def _axes(frame: _Frame, goal: str) -> Iterator[str]:
     for tick in linear_ticks(frame.low, frame.high, 6):
         y = frame.y(tick)
         yield f'<path d="M{LEFT:g},{y} H{WIDTH - RIGHT:g}" stroke="{GRID}"/>'
-        yield f'<text x="{LEFT - 8:g}" y="{y + 4:g}" text-anchor="end" fill="{INK}">{text.number(tick)}</text>'
+        yield _text(LEFT - 8, y + 4, text.number(tick), "end")
     span = end - begun
-    unit, name = (
-        (3600.0, "hours")
-        if span >= 3 * 3600
-        else (60.0, "minutes")
-        if span >= 180
-        else (1.0, "seconds")
-    )
+    units = ((3600.0, "hours"), (60.0, "minutes"), (1.0, "seconds"))
+    unit, name = next((unit for unit in units if span >= 3 * unit[0]), units[-1])
     for tick in linear_ticks(begun / unit, end / unit, 8):
-        x, anchor = frame.x(tick * unit), "end" if tick * unit > end - 0.03 * span else "middle"
-        yield f'<text x="{x}" y="{HEIGHT - FOOT + 17:g}" text-anchor="{anchor}" fill="{INK}">{text.number(tick)}</text>'
-    middle = (LEFT + WIDTH - RIGHT) / 2
-    yield f'<text x="{middle:g}" y="{HEIGHT - 5:g}" text-anchor="middle" fill="{INK}">{name} of the sweep</text>'
+        anchor = "end" if tick * unit > end - 0.03 * span else "middle"
+        yield _text(frame.x(tick * unit), HEIGHT - BOTTOM + 17, text.number(tick), anchor)
+    yield _text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 5, f"sweep time ({name})", "middle")
     yield f'<text x="0" y="12" fill="{INK}" font-weight="600">{goal}</text>'
+
+
+def _text(x: float, y: float, words: str, anchor: str) -> str:
+    return f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" fill="{INK}">{words}</text>'
 
 
 def _dots(points: Sequence[Point], frame: _Frame) -> Iterator[str]:
@@ -98,11 +101,11 @@ def _dots(points: Sequence[Point], frame: _Frame) -> Iterator[str]:
 
 
 def _failures(ended: Sequence[Trial], frame: _Frame) -> Iterator[str]:
-    foot = HEIGHT - FOOT
+    bottom = HEIGHT - BOTTOM
     xs = sorted(
         {round(frame.x(trial.ended or 0.0)) for trial in ended if trial.state is TrialState.FAILED}
     )
-    crosses = "".join(f"M{x - 3},{foot - 3:g} l6,6 m0,-6 l-6,6" for x in xs)
+    crosses = "".join(f"M{x - 3},{bottom - 3:g} l6,6 m0,-6 l-6,6" for x in xs)
     if crosses:
         yield f'<path d="{crosses}" stroke="{RED}" stroke-width="1.5" fill="none"/>'
 
@@ -117,16 +120,13 @@ def _path(record: Record, points: Sequence[Point], frame: _Frame) -> str:
 
 
 def _legend(failures: bool) -> Iterator[str]:
-    items = [("best so far", f'<path d="M0,-4 h22" stroke="{BLUE}" stroke-width="2.5"/>')]
-    items.append(("a trial", f'<circle cx="12" cy="-4" r="3" fill="{GREY}"/>'))
-    if failures:
-        items.append(
-            (
-                "a trial that failed",
-                f'<path d="M9,-7 l6,6 m0,-6 l-6,6" stroke="{RED}" stroke-width="1.5"/>',
-            )
-        )
+    items = [
+        ("best so far", f'<path d="M0,-4 h22" stroke="{BLUE}" stroke-width="2.5"/>'),
+        ("trial", f'<circle cx="12" cy="-4" r="3" fill="{GREY}"/>'),
+        ("failed trial", f'<path d="M9,-7 l6,6 m0,-6 l-6,6" stroke="{RED}" stroke-width="1.5"/>'),
+    ][: 3 if failures else 2]
     x = WIDTH - RIGHT - 120 * len(items) - 20
     for name, mark in items:
-        yield f'<g transform="translate({x:g},14)">{mark}<text x="28" fill="{INK}">{name}</text></g>'
+        label = f'<text x="28" fill="{INK}">{name}</text>'
+        yield f'<g transform="translate({x:g},14)">{mark}{label}</g>'
         x += 120
