@@ -93,7 +93,7 @@ def _failure_pattern(
         share = sum(map(holds, (t.params for t in failed))) / len(failed)
         usual = sum(map(holds, (t.params for t in succeeded))) / len(succeeded)
         if share >= DOMINATED and usual <= share / 2 and share - usual > best[0]:
-            shown = f"{share:.0%} of the failures have {label}, but {usual:.0%} of the successes"
+            shown = f"{share:.0%} of the failures have {label}, {usual:.0%} of the successes do"
             best = (share - usual, shown)
     return best[1] or None
 

@@ -26,10 +26,9 @@ def certainty(record: Record, insights: Sequence[Insight]) -> str:
     from automl.suggesters.bayes.model.calibration import calibrate
 
     if not calibrate(model.metric, model.ensemble).believable:
-        confirm = f"automl confirm {record.snapshot.sweep}"
         return (
             f"The result of another run of trial {best.number} cannot be predicted. "
-            f"To train it again: {confirm}"
+            f"To train it again: automl confirm {record.snapshot.sweep}"
         )
     low, middle, high = (text.number(value) for value in predicted(record, model, best))
     return (

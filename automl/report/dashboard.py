@@ -10,9 +10,8 @@ from automl.ledger import Ledger
 
 from . import conclusion, summary
 from .effects import Insight, insights_of
-from .figures import PANELS
+from .figures import ORDER, draw
 from .html import as_json
-from .plotting import Panel
 from .record import Record
 from .terminal_view import state_lines
 
@@ -88,7 +87,7 @@ class Dashboard:
             ],
             "warnings": list(conclusion.warnings(record, self._insights)),
             "links": links(snapshot),
-            "panels": [_panel(draw(record, self._insights)) for draw in PANELS],
+            "panels": [vars(draw(name, record, self._insights)) for name in ORDER],
         }
         self._seen = None if quick else seen
         return as_json(state)
@@ -114,12 +113,3 @@ def _fingerprint(snapshot: Snapshot) -> Any:
     trials = tuple((trial.state, trial.attempts, len(trial.reports)) for trial in snapshot.trials)
     running = int(snapshot.seconds) // 5 if snapshot.state == "running" else 0
     return snapshot.state, snapshot.dashboard, running, trials
-
-
-def _panel(panel: Panel) -> dict[str, Any]:
-    return {
-        "key": panel.key,
-        "title": panel.title,
-        "caption": panel.caption,
-        "figures": list(panel.figures),
-    }

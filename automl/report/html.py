@@ -14,11 +14,6 @@ def as_json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
 
-def link(target: str, name: str) -> str:
-    """A link."""
-    return f'<a href="{escape(target)}">{escape(name)}</a>'
-
-
 def table(
     head: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int] = (), best: int = -1
 ) -> str:

@@ -14,6 +14,7 @@ from automl.core.metrics import PEAK_MEMORY
 from automl.core.trial import Trial, TrialState
 from workers.protocol import Metric
 
+from .plotting import escape
 from .record import Record
 
 if TYPE_CHECKING:
@@ -51,6 +52,11 @@ class MetricModel:
         """Values of the metric from predictions of the ensemble."""
         raw = self.sign * self.transform.inverse(transformed)
         return np.asarray(np.exp(np.clip(raw, -700, 700)) if self.log else raw, dtype=np.float64)
+
+    @property
+    def title(self) -> dict[str, Any]:
+        """The title of a figure of this model, for plotly."""
+        return {"text": f"{self.aspect}: {escape(self.metric)}", "x": 0.01, "font": {"size": 14}}
 
     @property
     def observed(self) -> NDArray[np.float64]:
@@ -112,8 +118,14 @@ def _fit(
     with one_thread():
         unit = space.encode([trial.params for trial, _ in known])
         ensemble, rows = fitter.fit(unit, transform(losses))
-    names = parameters(space, aspects)
-    trials = [known[row][0] for row in rows]
     return MetricModel(
-        metric, aspect, names, fitter.encoder, ensemble, transform, trials, sign, log
+        metric,
+        aspect,
+        parameters(space, aspects),
+        fitter.encoder,
+        ensemble,
+        transform,
+        [known[row][0] for row in rows],
+        sign,
+        log,
     )

@@ -16,8 +16,8 @@ from automl.errors import UsageError
 
 from . import conclusion, setup, summary
 from .effects import Insight, insights_of
-from .figures import PANELS
-from .html import as_json, link, table
+from .figures import ORDER, draw
+from .html import as_json, table
 from .plotting import Panel, escape
 from .recipe import recipe
 from .record import Record
@@ -53,10 +53,10 @@ def render(record: Record, more: Sequence[Panel] = ()) -> str:
     """The report as an HTML page.
 
     The order of its sections: head (result, certainty, chart, links), warnings, setup, best
-    configuration, the panels in the order of `figures.PANELS`, then `more` panels, trials.
+    configuration, the panels in the order of `figures.ORDER`, then `more` panels, trials.
     """
     insights = insights_of(record)
-    panels = [*(draw(record, insights) for draw in PANELS), *more]
+    panels = [*(draw(name, record, insights) for name in ORDER), *more]
     parts = {
         "title": f"{escape(record.snapshot.sweep)}: report of a sweep",
         "head": "\n".join(_head(record, insights, panels)),
@@ -151,10 +151,11 @@ def _head(record: Record, insights: Sequence[Insight], panels: Sequence[Panel]) 
     links = [
         ("setup", "Setup"),
         ("recipe", "Best configuration"),
-        *((p.key, p.title) for p in panels),
+        *((panel.key, panel.title) for panel in panels),
+        ("trials", "Trials"),
     ]
-    yield f"<nav>{''.join(link(f'#{key}', name) for key, name in links)}"
-    yield f"{link('#trials', 'Trials')}</nav>"
+    anchors = (f'<a href="#{key}">{escape(name)}</a>' for key, name in links)
+    yield f"<nav>{''.join(anchors)}</nav>"
     warnings = "".join(
         f"<li>{escape(warning)}</li>" for warning in conclusion.warnings(record, insights)
     )

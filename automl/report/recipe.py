@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from automl.core.spec import SweepSpec
@@ -25,7 +24,8 @@ def recipe(spec: SweepSpec, trial: Trial) -> str:
     if spec.workload:
         lines.append(f"workload: {spec.workload}")
     for section, values in (("data", spec.data), ("fixed", spec.fixed)):
-        lines += [f"{section}:", *_items(values)] if values else []
+        items = [f"  {scalar(key)}: {scalar(value)}" for key, value in values.items()]
+        lines += [f"{section}:", *items] if values else []
     lines.append(f"goals: [{', '.join(map(str, spec.goals))}]")
     lines += ["space:", *(f"  {key}: [{scalar(value)}]" for key, value in trial.params.items())]
     resources = f"resources: {{cpus: {spec.resources.cpus}, gpus: {scalar(spec.resources.gpus)}}}"
@@ -35,10 +35,6 @@ def recipe(spec: SweepSpec, trial: Trial) -> str:
         )
         + "\n"
     )
-
-
-def _items(values: Mapping[str, Any]) -> list[str]:
-    return [f"  {scalar(key)}: {scalar(value)}" for key, value in values.items()]
 
 
 def scalar(value: Any) -> str:

@@ -36,16 +36,6 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class Note:
-    """A note of the controller: a fallback, a stopper's decision, why the sweep ended."""
-
-    kind: str
-    message: str
-    trial: int | None
-    at: float
-
-
-@dataclass(frozen=True)
 class Record:
     """A sweep as its report shows it.
 
@@ -61,7 +51,7 @@ class Record:
     spec: SweepSpec
     environment: Mapping[str, Any] = field(default_factory=dict)
     attempts: Sequence[Attempt] = ()
-    notes: Sequence[Note] = ()
+    notes: Sequence[Noted] = ()
     confirmation: Confirmation | None = None
     limits: Sequence[tuple[int, str]] = ()
 
@@ -69,14 +59,12 @@ class Record:
     def read(cls, ledger: Ledger, sweep: str) -> Record:
         """Read a sweep from its ledger; raises UsageError if there is none of that name."""
         snapshot, events = ledger.snapshot(sweep), list(ledger.events(sweep))
-        attempts, notes = _attempts(events, snapshot), _notes(events)
-        spec, environment = ledger.spec(sweep), ledger.environment(sweep)
         return cls(
             snapshot,
-            spec,
-            environment,
-            attempts,
-            notes,
+            ledger.spec(sweep),
+            ledger.environment(sweep),
+            _attempts(events, snapshot),
+            [event for event in events if isinstance(event, Noted)],
             confirmation.read(ledger, sweep),
             _limits(events),
         )
@@ -128,6 +116,12 @@ class Record:
     def trials(self) -> Sequence[Trial]:
         """Every trial by number."""
         return self.snapshot.trials
+
+    @property
+    def ended(self) -> Sequence[Trial]:
+        """The trials that have ended, by time."""
+        ended = [trial for trial in self.trials if trial.ended is not None]
+        return sorted(ended, key=lambda trial: (trial.ended or 0.0, trial.number))
 
     def value(self, trial: Trial, index: int = 0) -> float | None:
         """The value of a trial for a goal; None if it has none."""
@@ -183,7 +177,3 @@ def _limits(events: Iterable[SweepEvent]) -> list[tuple[int, str]]:
                 limit = "as declared again" if data is None else str(Limit.from_dict(data))
                 found.append((proposed, f"{name} {limit}"))
     return found
-
-
-def _notes(events: Iterable[SweepEvent]) -> list[Note]:
-    return [Note(e.kind, e.message, e.trial, e.at) for e in events if isinstance(e, Noted)]

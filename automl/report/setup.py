@@ -33,7 +33,7 @@ def settings(record: Record) -> Rows:
     rows = [
         ("goal" if len(spec.goals) == 1 else "goals", "; ".join(map(str, spec.goals))),
         ("constraints", "; ".join(map(str, spec.constraints))),
-        ("guessed from names", _guesses(record)),
+        ("aspects guessed from names", _guesses(record)),
         ("workload", spec.workload or "the user's objective"),
         ("data", _flat(spec.data)),
         ("fixed options", _flat(spec.fixed)),
@@ -76,7 +76,10 @@ def environment(record: Record) -> Rows:
     gpus = ", ".join(
         str(gpu.get("name")) for gpu in hardware.get("gpus", ()) or () if isinstance(gpu, Mapping)
     )
-    machine = f"{hardware.get('num_cpus', '?')} cores, {text.memory(hardware.get('memory_bytes'))}"
+    memory = hardware.get("memory_bytes")
+    machine = f"{hardware.get('num_cpus', '?')} cores" + (
+        f", {text.memory(memory)}" if memory else ""
+    )
     changed = " with uncommitted changes" if known.get("git_dirty") else ""
     packages = (known.get("packages") or {}).items()
     rows = [
@@ -107,7 +110,7 @@ def _guesses(record: Record) -> str:
         one.metric: " and ".join(sorted(one.aspects)) for one in used if one.declared is None
     }
     found = ", ".join(f"`{name}` measures {aspects}" for name, aspects in guessed.items())
-    return f"{found} (declare it with metrics=)" if found else ""
+    return f"{found} (to declare them: metrics=)" if found else ""
 
 
 def _beliefs(record: Record) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from automl.core import text
 from automl.core.trial import Trial, TrialState
@@ -18,10 +19,9 @@ Point = tuple[float, float]
 
 def static_chart(record: Record) -> str:
     """An SVG of the trials and the best so far over time; empty if fewer than two have a value."""
-    ended = sorted(
-        (t for t in record.trials if t.ended is not None), key=lambda t: (t.ended or 0.0, t.number)
-    )
-    points = [(t.ended or 0.0, value) for t in ended if (value := record.value(t)) is not None]
+    points = [
+        (t.ended or 0.0, value) for t in record.ended if (value := record.value(t)) is not None
+    ]
     if len(points) < 2:
         return ""
     end = max(record.snapshot.seconds, points[-1][0])
@@ -37,10 +37,10 @@ def static_chart(record: Record) -> str:
         f' aria-label="{label}" font-size="12">',
         *_axes(frame, goal),
         f'<g fill="{GREY}" opacity="0.5">{"".join(_dots(points, frame))}</g>',
-        *_failures(ended, frame),
+        *_failures(record.ended, frame),
         f'<path d="{_path(record, points, frame)}" fill="none" ',
         f'stroke="{BLUE}" stroke-width="2.5"/>',
-        *_legend(any(trial.state is TrialState.FAILED for trial in ended)),
+        *_legend(any(trial.state is TrialState.FAILED for trial in record.ended)),
         "</svg>",
     ]
     return "".join(parts)
@@ -56,14 +56,14 @@ def window(record: Record, values: Sequence[float]) -> tuple[float, float]:
     return min(best, other) - room, max(best, other) + room
 
 
+@dataclass(frozen=True)
 class _Frame:
     """Maps seconds and values to coordinates; values beyond the range lie on its edge."""
 
-    def __init__(self, first: float, last: float, low: float, high: float) -> None:
-        self.first = first
-        self.last = last
-        self.low = low
-        self.high = high
+    first: float
+    last: float
+    low: float
+    high: float
 
     def x(self, at: float) -> float:
         share = (at - self.first) / (self.last - self.first)
@@ -110,11 +110,17 @@ def _failures(ended: Sequence[Trial], frame: _Frame) -> Iterator[str]:
         yield f'<path d="{crosses}" stroke="{RED}" stroke-width="1.5" fill="none"/>'
 
 
-def _path(record: Record, points: Sequence[Point], frame: _Frame) -> str:
-    steps: list[Point] = []
+def improvements(record: Record, points: Sequence[Point]) -> list[Point]:
+    """The points, times and values in order, at which the best improves."""
+    found: list[Point] = []
     for at, value in points:
-        if not steps or record.goal.better(value, steps[-1][1]):
-            steps.append((at, value))
+        if not found or record.goal.better(value, found[-1][1]):
+            found.append((at, value))
+    return found
+
+
+def _path(record: Record, points: Sequence[Point], frame: _Frame) -> str:
+    steps = improvements(record, points)
     corners = "".join(f" H{frame.x(at)} V{frame.y(value)}" for at, value in steps[1:])
     return f"M{frame.x(steps[0][0])},{frame.y(steps[0][1])}{corners} H{WIDTH - RIGHT:g}"
 

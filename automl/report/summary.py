@@ -115,7 +115,7 @@ def pareto_table(snapshot: Snapshot) -> RenderableType:
         values = [text.goal_value(trial, snapshot, index) for index in range(len(names))]
         cells = ["-" if value is None else text.number(value) for value in values]
         rows.append([str(trial.number), *cells, text.configuration(trial.params)])
-    title = Text(f"\nPareto front: {len(front)} configurations; no other is better in every goal")
+    title = Text(f"\nPareto front: {len(front)} configurations that no other dominates")
     return Group(title, table(["trial", *names, "configuration"], rows, right=["trial", *names]))
 
 
@@ -183,7 +183,7 @@ def _next_commands(snapshot: Snapshot, options: str) -> list[str]:
         if snapshot.best:
             commands["The best as JSON"] = f"automl best {name} --json"
         if snapshot.best and snapshot.spec and snapshot.spec.workload:
-            commands["Train the best again, to rule out noise"] = f"automl confirm {name}"
+            commands["Train the best again"] = f"automl confirm {name}"
             commands["Export the trained model"] = f"automl export {name}"
     width = max(map(len, commands))
     return [f"{words + ':':<{width + 1}}  {typed}" for words, typed in commands.items()]

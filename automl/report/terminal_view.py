@@ -47,7 +47,9 @@ class SweepView:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw the parts from top to bottom, as rich asks for it."""
         width = min(options.max_width, MAX_WIDTH)
-        yield _heading(self.snapshot, width)
+        state = (self.snapshot.state, SWEEP_STYLES.get(self.snapshot.state, ""))
+        name = Text.assemble((self.snapshot.sweep, "bold"), "  ", state)
+        yield _apart(name, Text(_left_text(self.snapshot), style="dim"), width)
         yield _progress(self.snapshot, width)
         yield Text()
         yield from _best(self.snapshot, width)
@@ -160,13 +162,6 @@ def state_lines(snapshot: Snapshot) -> list[str]:
 # The parts of the view, from top to bottom
 
 
-def _heading(snapshot: Snapshot, width: int) -> RenderableType:
-    left = Text.assemble(
-        (snapshot.sweep, "bold"), "  ", (snapshot.state, SWEEP_STYLES.get(snapshot.state, ""))
-    )
-    return _apart(left, Text(_left_text(snapshot), style="dim"), width)
-
-
 def _progress(snapshot: Snapshot, width: int) -> RenderableType:
     right = Text(_budget_text(snapshot))
     bar = max(width - right.cell_len - 2, 0)
@@ -233,18 +228,14 @@ def _row(
     if trial.state is TrialState.RUNNING:
         state = f"step {trial.reports[-1].step}" if trial.reports else "running"
     is_best = best is not None and best.number == trial.number
+    changed = {name: value for name, value in trial.params.items() if default.get(name) != value}
     return (
         Text(str(trial.number), style="bold green" if is_best else ""),
         Text(state, style=STYLES.get(str(trial.state), "")),
         Text("-" if value is None else text.number(value), style="bold green" if is_best else ""),
         Text(_time(snapshot, trial)),
-        Text(_difference(trial, default), style="dim"),
+        Text(text.configuration(changed) or "the default", style="dim"),
     )
-
-
-def _difference(trial: Trial, default: Mapping[str, Any]) -> str:
-    changed = {name: value for name, value in trial.params.items() if default.get(name) != value}
-    return text.configuration(changed) or "the default"
 
 
 def _time(snapshot: Snapshot, trial: Trial) -> str:

@@ -126,7 +126,7 @@ class AshaStopper(Stopper):
         for bracket, level in sorted(self._rungs, key=lambda key: -key[1]):
             rung = self._rungs[bracket, level]
             number = rung.best_paused()
-            if number is None or (self._in_warmup(level) and not last):
+            if number is None or (self.level(level) < self.warmup.end and not last):
                 continue
             quota, place = len(rung.losses) // self.factor, rung.place(number)
             if place < quota or (
@@ -173,10 +173,7 @@ class AshaStopper(Stopper):
         rung = self._rungs.get((self.bracket(number), level))
         if rung is None or number not in rung.losses or number in rung.promoted:
             return None
-        return None if self._in_warmup(level) else rung
-
-    def _in_warmup(self, level: int) -> bool:
-        return self.level(level) < self.warmup.end
+        return None if self.level(level) < self.warmup.end else rung
 
     def _is_complete(self, trial: Trial) -> bool:
         return self.max_steps is not None and trial.reports[-1].step >= self.max_steps

@@ -73,8 +73,10 @@ def _draw(model: MetricModel) -> Figure:
     }
     axis = metric_axis(model.metric, observed.tolist(), log=model.log)
     name = escape(model.metric)
-    axes = {
-        "xaxis": {**axis, "title": {"text": f"{name} reached"}},
-        "yaxis": {**axis, "title": {"text": f"{name} predicted"}, "range": span},
-    }
-    return figure([points, diagonal], 360, showlegend=False, **axes)
+    return figure(
+        [points, diagonal],
+        360,
+        showlegend=False,
+        xaxis={**axis, "title": {"text": f"{name} reached"}},
+        yaxis={**axis, "title": {"text": f"{name} predicted"}, "range": span},
+    )

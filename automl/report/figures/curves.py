@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -10,7 +9,6 @@ import numpy as np
 
 from automl.core import text
 from automl.core.trial import ReportPoint, Trial, TrialState
-from automl.report.effects import Insight
 from automl.report.plotting import BLUE, GREEN, GREY, ORANGE, PURPLE, Figure, Panel, figure, rounded
 from automl.report.record import Record
 
@@ -19,7 +17,7 @@ MAX_POINTS = 60
 TITLE = "Learning curves"
 
 
-def panel(record: Record, insights: Sequence[Insight] = ()) -> Panel:
+def panel(record: Record) -> Panel:
     """The goal at each report, with marks for pauses, resumptions and ends."""
     metric = record.goal.metric
     reported = [

@@ -15,7 +15,6 @@ from automl.report.plotting import (
     Figure,
     Panel,
     axis,
-    escape,
     figure,
     metric_axis,
     position,
@@ -74,9 +73,14 @@ def _grid(record: Record, insight: Insight) -> Figure:
             "automargin": column == 0,
         }
         data += _curve(record, model, effect, key)
-    title = {"text": f"{model.aspect}: {escape(model.metric)}", "x": 0.01, "font": {"size": 14}}
-    margin = {"l": 80, "r": 10, "t": 36, "b": 10}
-    return figure(data, 40 + 270 * rows, title=title, margin=margin, showlegend=False, **layout)
+    return figure(
+        data,
+        40 + 270 * rows,
+        title=model.title,
+        margin={"l": 80, "r": 10, "t": 36, "b": 10},
+        showlegend=False,
+        **layout,
+    )
 
 
 def _span(model: MetricModel, found: Sequence[Effect]) -> list[float]:

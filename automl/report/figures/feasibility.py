@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from automl.core.trial import Trial, TrialState
-from automl.report.effects import Insight, configurations, grid_of, moved
+from automl.report.effects import configurations, grid_of, moved
 from automl.report.plotting import (
     GREEN,
     RED,
@@ -32,7 +32,7 @@ MANY = 1500
 FINE = 15
 
 
-def panel(record: Record, insights: Sequence[Insight] = ()) -> Panel:
+def panel(record: Record) -> Panel:
     """The probability of success over the two parameters that change it most."""
     failed = [trial for trial in record.trials if trial.state is TrialState.FAILED]
     ended = [trial for trial in record.trials if trial.state.finished]
@@ -123,12 +123,14 @@ def _map(
         "colorbar": {"title": {"text": "succeeds"}, "tickformat": ".0%"},
         "hovertemplate": "%{z:.0%}<extra></extra>",
     }
-    layout: dict[str, Any] = {"xaxis": axis(parameters[0]), "yaxis": {"visible": False}}
-    if len(chosen) > 1:
-        layout["yaxis"] = axis(parameters[1])
     shown = [trial for trial in ended if all(name in trial.params for name in chosen)]
     marks = [_marks(shown, parameters, failed) for failed in (False, True)]
-    return figure([heat, *marks], 440, **layout)
+    return figure(
+        [heat, *marks],
+        440,
+        xaxis=axis(parameters[0]),
+        yaxis=axis(parameters[1]) if len(chosen) > 1 else {"visible": False},
+    )
 
 
 def _aside(parameter: Parameter, number: int) -> float:

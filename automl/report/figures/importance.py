@@ -63,14 +63,11 @@ def _bars(model: MetricModel, found: Sequence[Effect]) -> Figure:
         "marker": {"color": COLOURS[model.aspect], "opacity": 0.85},
         "hovertemplate": "%{y}: %{x}<extra></extra>",
     }
-    title = {"text": f"{model.aspect}: {escape(model.metric)}", "x": 0.01, "font": {"size": 14}}
-    margin = {"l": 140, "r": 20, "t": 40, "b": 40}
-    xaxis = {"title": {"text": "importance"}, "rangemode": "tozero"}
     return figure(
         [bar],
         110 + 24 * len(shown),
-        title=title,
-        margin=margin,
-        xaxis=xaxis,
+        title=model.title,
+        margin={"l": 140, "r": 20, "t": 40, "b": 40},
+        xaxis={"title": {"text": "importance"}, "rangemode": "tozero"},
         yaxis={"showgrid": False},
     )

@@ -9,7 +9,6 @@ from typing import Any
 from automl.core.metrics import ESTIMATED_MEMORY, PEAK_MEMORY
 from automl.core.text import memory
 from automl.core.trial import Trial
-from automl.report.effects import Insight
 from automl.report.plotting import (
     BLUE,
     GREY,
@@ -30,7 +29,7 @@ TITLE = "Memory"
 MEASURED, ESTIMATED = PEAK_MEMORY.name, ESTIMATED_MEMORY.name
 
 
-def panel(record: Record, insights: Sequence[Insight] = ()) -> Panel:
+def panel(record: Record) -> Panel:
     """Estimate and measurement of each trial, and the ten largest modules of the best one."""
     trials = [
         trial for trial in record.trials if MEASURED in trial.metrics or ESTIMATED in trial.metrics
@@ -109,11 +108,12 @@ def _trials(trials: Sequence[Trial]) -> Figure:
         if metric in trial.metrics
     ]
     log = min(values) > 0 and max(values) > 20 * min(values)
-    axes = {
-        "xaxis": {"title": {"text": "trial"}},
-        "yaxis": {**metric_axis(MEASURED, values, log=log)},
-    }
-    return figure([one for one in data if one["x"]], 320, **axes)
+    return figure(
+        [one for one in data if one["x"]],
+        320,
+        xaxis={"title": {"text": "trial"}},
+        yaxis=metric_axis(MEASURED, values, log=log),
+    )
 
 
 def _bars(modules: Mapping[str, float]) -> Figure:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from html import unescape
 from typing import Any
 
 import numpy as np
 
 from automl.core.trial import Trial
-from automl.report.effects import Insight
 from automl.report.plotting import SCALE, Panel, axis, escape, figure, position, rounded
 from automl.report.record import Record
 from search_spaces.parameters import Parameter
@@ -18,7 +16,7 @@ MAX_LINES = 1000
 TITLE = "Configurations (parallel coordinates)"
 
 
-def panel(record: Record, insights: Sequence[Insight] = ()) -> Panel:
+def panel(record: Record) -> Panel:
     """A line for each trial through the values of its parameters, coloured by the goal."""
     scored = record.scored()
     if len(scored) < 2:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from automl.core import text
 from automl.core.metrics import PEAK_MEMORY
 from automl.core.trial import Trial
-from automl.report.effects import Insight
 from automl.report.plotting import (
     BLUE,
     GREY,
@@ -25,12 +24,11 @@ from automl.report.plotting import (
 )
 from automl.report.record import Record
 
-from .volume import hypervolumes
-
 MANY = 1500
+SAMPLES = 4096  # for the hypervolume of more than two goals
 
 
-def panel(record: Record, insights: Sequence[Insight] = ()) -> Panel:
+def panel(record: Record) -> Panel:
     """The front of several goals, or the costs of one."""
     return _fronts(record) if len(record.snapshot.goals) > 1 else _costs(record)
 
@@ -50,7 +48,7 @@ def _fronts(record: Record) -> Panel:
     losses = np.array(
         [[g.loss(v) for g, v in zip(goals, values, strict=True)] for _, values in known]
     )
-    volumes = hypervolumes(losses)
+    volumes = _hypervolumes(losses)
     trace = {
         "type": "scatter",
         "mode": "lines",
@@ -160,7 +158,38 @@ def _costs(record: Record) -> Panel:
             title,
             "There is one goal, and no trial reported speed or memory.",
         )
-    caption = (
-        f"With one goal there is no Pareto front. {record.goal.metric} against time and memory:"
-    )
+    caption = f"The {record.goal.metric} of each trial against its time and memory."
     return Panel("pareto", title, caption, tuple(figures))
+
+
+def _hypervolumes(losses: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The dominated share of the box between best and worst, after each of `n x g` losses: `n`.
+
+    It is exact for two goals; for more it is the share of 4,096 fixed points.
+    """
+    low, high = losses.min(0), losses.max(0)
+    extent = np.where(high > low, high - low, 1.0)
+    unit = (losses - low) / extent
+    return _exact(unit) if unit.shape[1] == 2 else _sampled(unit)
+
+
+def _exact(unit: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Keeps the front sorted by the first goal."""
+    found, front, volume = np.empty(len(unit)), np.empty((0, 2)), 0.0
+    for i, point in enumerate(unit):
+        if not (front <= point).all(1).any():
+            front = np.concatenate([front[~(point <= front).all(1)], point[None]])
+            front = front[np.argsort(front[:, 0])]
+            right = np.append(front[1:, 0], 1.0)
+            volume = float(((right - front[:, 0]) * (1.0 - front[:, 1])).sum())
+        found[i] = volume
+    return found
+
+
+def _sampled(unit: NDArray[np.float64]) -> NDArray[np.float64]:
+    points = np.random.default_rng(0).random((SAMPLES, unit.shape[1]))
+    covered, found = np.zeros(SAMPLES, dtype=bool), np.empty(len(unit))
+    for i, row in enumerate(unit):
+        covered |= (row <= points).all(1)
+        found[i] = covered.mean()
+    return found

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from automl.report.effects import Insight
 from automl.report.plotting import BLUE, STATE_COLOURS, Figure, Panel, figure, rounded
 from automl.report.record import Attempt, Record
 
@@ -17,7 +16,7 @@ MAX_POINTS = 600
 TITLE = "Use of the workers"
 
 
-def panel(record: Record, insights: Sequence[Insight] = ()) -> Panel:
+def panel(record: Record) -> Panel:
     """Bars of the attempts if there are not too many, and the number of busy slots."""
     attempts = [attempt for attempt in record.attempts if attempt.ended > attempt.begun]
     if not attempts:
@@ -82,16 +81,18 @@ def _bars(attempts: Sequence[Attempt], lanes: list[int], count: int) -> Figure:
                 "hoverinfo": "text",
             }
         )
-    yaxis = {"title": {"text": "slot"}, "dtick": max(1, count // 8), "tick0": 1, "showgrid": False}
-    yaxis["range"] = [0.4, count + 0.6]
-    xaxis = {"title": {"text": "sweep time (seconds)"}}
-    height = min(140 + 34 * count, 700)
     return figure(
         data,
-        height,
+        min(140 + 34 * count, 700),
         barmode="overlay",
-        xaxis=xaxis,
-        yaxis=yaxis,
+        xaxis={"title": {"text": "sweep time (seconds)"}},
+        yaxis={
+            "title": {"text": "slot"},
+            "dtick": max(1, count // 8),
+            "tick0": 1,
+            "showgrid": False,
+            "range": [0.4, count + 0.6],
+        },
         margin={"l": 70, "r": 20, "t": 40, "b": 50},
     )
 
@@ -122,9 +123,9 @@ def _busy(attempts: Sequence[Attempt], end: float) -> Figure:
         "line": {"color": BLUE, "shape": shape, "width": 1.5},
         "hovertemplate": "%{y} busy at %{x} s<extra></extra>",
     }
-    axes = {
-        "xaxis": {"title": {"text": "sweep time (seconds)"}},
-        "yaxis": {"title": {"text": "trials running"}},
-    }
-    axes["yaxis"]["rangemode"] = "tozero"  # type: ignore[assignment]
-    return figure([trace], 240, **axes)
+    return figure(
+        [trace],
+        240,
+        xaxis={"title": {"text": "sweep time (seconds)"}},
+        yaxis={"title": {"text": "trials running"}, "rangemode": "tozero"},
+    )

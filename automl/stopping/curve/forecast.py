@@ -71,9 +71,9 @@ class CurveForecast:
         self._unit: dict[int, Array] = {}
         self._hyper: deque[Tensor] = deque(maxlen=NUM_VECTORS)
         self._fitted = 0
-        self._posterior: gp.Posterior | None = None
+        self._posterior: gp.Posterior  # set by `update`, as the next one
         self._best = 0.0
-        self._rates: Tensor | None = None
+        self._rates: Tensor
         self._order: list[Curve] = []
         self._taken: set[Hashable] = set()
         self._num_taken = 0
@@ -189,11 +189,6 @@ class CurveForecast:
         """The best curve so far."""
         return self._order[0] if self._order else None
 
-    def rates(self, z: Tensor) -> Tensor:
-        """Predicted seconds per unit of progress, `m`."""
-        assert self._rates is not None
-        return (_quadratic(z) @ self._rates).clamp(-30.0, 30.0).exp()
-
     def best_candidate(
         self,
         candidates: Sequence[Curve],
@@ -246,7 +241,6 @@ class CurveForecast:
 
     def _log_gains(self, curves: Sequence[Curve], ats: Array) -> Tensor:
         """Log expected improvement `m x h` of curves at some progresses (`m x h` or `1 x h`)."""
-        assert self._posterior is not None
         points = self._points([c.number for c in curves], [c.at for c in curves])
         mean, variance = self._posterior.predict_grid(points, torch.from_numpy(np.log(ats)))
         return _log_improvement(self._best, mean, variance)
@@ -255,12 +249,12 @@ class CurveForecast:
         self, rng: np.random.Generator, end: float, cooling: float, left: float, *, guided: bool
     ) -> SliceValue | None:
         """The new configuration with the best value; if not `guided`, the mean over the space."""
-        assert self._posterior is not None
         unit = self._candidates(rng, local=guided)
         z = self.encoder(unit).z
         ats = torch.tensor([[max(end * part, self._least()) for part in UPTO]], dtype=torch.float64)
         mean, variance = self._posterior.predict_grid(self._new(z, 1.0), ats.log())
-        gain, cost = _log_improvement(self._best, mean, variance), ats * self.rates(z)[:, None]
+        rates = (_quadratic(z) @ self._rates).clamp(-30.0, 30.0).exp()
+        gain, cost = _log_improvement(self._best, mean, variance), ats * rates[:, None]
         late = (cost > left) & (ats > ats.min())
         score = (gain - cooling * cost.log()).masked_fill(late, -torch.inf)
         if not guided:
@@ -276,7 +270,6 @@ class CurveForecast:
 
     def promising(self, rng: np.random.Generator) -> Params | None:
         """A new configuration by expected improvement at the third-longest progress so far."""
-        assert self._posterior is not None
         ats = sorted((c.at for c in self._order), reverse=True)
         at = ats[min(2, len(ats) - 1)]
         leaders = [c.number for c in self._order[:100]]
@@ -288,7 +281,6 @@ class CurveForecast:
 
     def chance(self, curve: Curve, end: float) -> float:
         """Probability that a curve ends better than the best so far."""
-        assert self._posterior is not None
         mean, variance = self._posterior.predict(self._points([curve.number], [end]))
         return float(torch.special.ndtr((self._best - mean) / variance.sqrt())[0])
 

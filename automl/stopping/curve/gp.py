@@ -42,12 +42,6 @@ class Points:
         return len(self.t)
 
 
-def join(one: Points, other: Points) -> Points:
-    """The points of both."""
-    pairs = ((one.z, other.z), (one.t, other.t), (one.curve, other.curve))
-    return Points(*(torch.cat(pair) for pair in pairs))
-
-
 @dataclass(frozen=True)
 class Kernel:
     """The covariance function.
@@ -151,7 +145,9 @@ class Posterior:
         factor[n:, n:] = torch.linalg.cholesky(inner)
         # The mean does not change.
         weights = torch.cat([self.weights, torch.zeros(len(points), dtype=torch.float64)])
-        return Posterior(self.kernel, join(self.points, points), factor, weights, self.mean)
+        pairs = zip(vars(self.points).values(), vars(points).values(), strict=True)
+        joined = Points(*(torch.cat(pair) for pair in pairs))
+        return Posterior(self.kernel, joined, factor, weights, self.mean)
 
 
 def _distance(one: Tensor, other: Tensor) -> Tensor:

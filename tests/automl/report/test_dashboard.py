@@ -16,7 +16,7 @@ from automl.core.trial import TrialState
 from automl.ledger import Ledger
 from automl.report.dashboard import Dashboard
 from automl.report.dashboard_server import serving
-from automl.report.figures import PANELS
+from automl.report.figures import ORDER
 from workers.protocol import Ending, Outcome
 
 
@@ -81,6 +81,6 @@ def test_nothing_is_told_without_the_token(tmp_path: Path) -> None:
         opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
         assert b"plotly.js" in opener.open(server.address).read()
         state = json.loads(opener.open(own + "state").read())
-        assert (state["title"], len(state["panels"])) == ("toy", len(PANELS))
+        assert (state["title"], len(state["panels"])) == ("toy", len(ORDER))
         assert server.server_address[0] == "127.0.0.1"
     ledger.close()

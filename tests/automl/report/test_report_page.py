@@ -21,7 +21,7 @@ from automl.core.trial import TrialState
 from automl.ledger import Ledger
 from automl.report.conclusion import certainty, predicted
 from automl.report.effects import insights_of
-from automl.report.figures import PANELS
+from automl.report.figures import ORDER, draw
 from automl.report.page import render
 from automl.report.plotting import spread
 from automl.report.recipe import recipe
@@ -152,7 +152,7 @@ def test_of_many_points_overlapping_ones_are_drawn_once() -> None:
 def test_every_figure_is_valid_plotly(runs: str) -> None:
     record = record_of(runs)
     insights = insights_of(record)
-    panels = [draw(record, insights) for draw in PANELS]
+    panels = [draw(name, record, insights) for name in ORDER]
     assert [panel.key for panel in panels] == KEYS
     for panel in panels:
         assert panel.figures, panel.key
