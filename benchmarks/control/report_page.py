@@ -37,7 +37,7 @@ def shown(path: Path, picture: Path | None) -> dict[str, Any]:
         page = running.new_page(viewport={"width": 1200, "height": 900})
         begun = time.perf_counter()
         page.goto(path.as_uri(), wait_until="commit")
-        page.wait_for_selector("svg.sketch", timeout=120_000)
+        page.wait_for_selector("svg.static-chart", timeout=120_000)
         painted = page.evaluate(
             "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null"
         )
