@@ -1,4 +1,4 @@
-"""Curves that say nothing at first: nobody is paused or stopped there, and nothing changes where they fall at once."""
+"""The warm-up: no trial is paused or stopped before reports predict the end."""
 
 from __future__ import annotations
 

@@ -29,11 +29,6 @@ from automl.report.record import Record
 from automl.result import Result
 from automl.sweeps import load
 
-KEYS = [
-    "progress", "parallel", "pareto", "curves", "importance", "dependence", "feasibility", "calibration", "memory",
-    "timeline",
-]  # fmt: skip
-
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> str:
@@ -78,7 +73,7 @@ def test_the_page_in_a_browser(chromium: Any, tmp_path: Path, goals: Any, num_fr
         "[...document.querySelectorAll('.figure')]"
         ".map(f => [f.id, f.querySelectorAll('.main-svg').length > 0, f.data.length])"
     )
-    assert {key.rsplit("-", 1)[0] for key, _, _ in figures} == set(KEYS)
+    assert {key.rsplit("-", 1)[0] for key, _, _ in figures} == set(ORDER)
     assert all(drawn and traces for _, drawn, traces in figures)
     assert len([key for key, _, _ in figures if key.startswith("pareto")]) == num_fronts
     assert (
@@ -103,6 +98,7 @@ def test_the_page_shows_results_warnings_and_setup(runs: str) -> None:
     assert re.search(r"\d+% of the failures have batch_size", text)
     assert "lr, optimizer, momentum cannot change seconds_per_update" in text
     assert "abc123" in text
+    assert "`loss` measures quality (to declare them: metrics=)" in text
     assert re.search(r"The estimate was within 20% in \d+ of \d+ trials", text)
 
 
@@ -153,7 +149,7 @@ def test_every_figure_is_valid_plotly(runs: str) -> None:
     record = record_of(runs)
     insights = insights_of(record)
     panels = [draw(name, record, insights) for name in ORDER]
-    assert [panel.key for panel in panels] == KEYS
+    assert [panel.key for panel in panels] == list(ORDER)
     for panel in panels:
         assert panel.figures, panel.key
         for figure in panel.figures:
@@ -178,7 +174,7 @@ def test_effects_find_the_parameters_that_matter(runs: str) -> None:
 def test_a_sweep_of_few_trials_has_a_page(tmp_path: Path, num_trials: int) -> None:
     store = write_sweep(tmp_path / "runs", num_trials)
     page = render(record_of(store))
-    assert all(f'id="{key}"' in page for key in KEYS)
+    assert all(f'id="{key}"' in page for key in ORDER)
 
 
 def test_a_result_saves_the_same_report_without_a_ledger(runs: str, tmp_path: Path) -> None:
