@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import Any, Final
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from automl.core import text
 from automl.core.snapshot import Snapshot
 from automl.core.trial import Trial, TrialState
 from search_spaces import Choice, Float, Int, Space
+from workers.protocol import Params
 
 EDGE: Final = 0.02  # of a range
 TRIALS_PER_PARAMETER: Final = 3
@@ -88,36 +89,29 @@ def _failure_pattern(
     """The value, or third of a range, that most failures share and few successes do."""
     if len(failed) < 3 or not succeeded:
         return None
+    in_failed, in_succeeded = (
+        Counter(trait for trial in trials for trait in _traits(trial.params, space))
+        for trials in (failed, succeeded)
+    )
     best: tuple[float, str] = (0.0, "")
-    for label, holds in _groups(space):
-        share = sum(map(holds, (t.params for t in failed))) / len(failed)
-        usual = sum(map(holds, (t.params for t in succeeded))) / len(succeeded)
+    for trait, count in in_failed.items():
+        share = count / len(failed)
+        usual = in_succeeded[trait] / len(succeeded)
         if share >= DOMINATED and usual <= share / 2 and share - usual > best[0]:
-            shown = f"{share:.0%} of the failures have {label}, {usual:.0%} of the successes do"
+            shown = f"{share:.0%} of the failures have {trait}, {usual:.0%} of the successes do"
             best = (share - usual, shown)
     return best[1] or None
 
 
-def _groups(space: Space) -> Iterator[tuple[str, Callable[[Mapping[str, Any]], bool]]]:
-    """A label and a test for each choice, and for the lowest and highest third of each range."""
-    for name, parameter in space.parameters.items():
+def _traits(params: Params, space: Space) -> Iterator[str]:
+    """The values of choices, and the outer thirds of ranges that hold other values."""
+    for name, value in params.items():
+        parameter = space.parameters.get(name)
         if isinstance(parameter, Choice):
-            for choice in parameter.choices:
-                yield f"{name}={text.number(choice)}", partial(_equals, name, choice)
-            continue
-        for sign, low, high in (("<=", 0.0, 1 / 3), (">=", 2 / 3, 1.0)):
-            edge = parameter.from_unit(high if sign == "<=" else low)
-            yield f"{name} {sign} {text.number(edge)}", partial(_within, name, space, low, high)
-
-
-def _equals(name: str, value: Any, params: Mapping[str, Any]) -> bool:
-    return bool(params.get(name) == value)
-
-
-def _within(name: str, space: Space, low: float, high: float, params: Mapping[str, Any]) -> bool:
-    parameter = space.parameters[name]
-    return (
-        name in params
-        and parameter.legal(params[name])
-        and low <= parameter.to_unit(params[name]) <= high
-    )
+            yield f"{name}={text.number(value)}"
+        elif isinstance(parameter, Float | Int) and parameter.legal(value):
+            unit = parameter.to_unit(value)
+            if unit <= 1 / 3:
+                yield f"{name} <= {text.number(parameter.from_unit(1 / 3))}"
+            elif unit >= 2 / 3:
+                yield f"{name} >= {text.number(parameter.from_unit(2 / 3))}"

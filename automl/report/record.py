@@ -30,7 +30,7 @@ class Attempt:
 
     trial: int
     number: int
-    begun: float
+    started: float
     ended: float
     state: str
 
@@ -100,7 +100,7 @@ class Record:
             for t in snapshot.trials
             if t.started is not None
         ]
-        return cls(snapshot, spec, attempts=sorted(attempts, key=lambda a: a.begun))
+        return cls(snapshot, spec, attempts=sorted(attempts, key=lambda a: a.started))
 
     @property
     def space(self) -> Space:
@@ -158,14 +158,14 @@ def _attempts(events: Iterable[SweepEvent], snapshot: Snapshot) -> list[Attempt]
         elif isinstance(event, Ended | Moved) and event.trial in open_:
             if isinstance(event, Moved) and event.state is TrialState.RUNNING:
                 continue
-            begun = open_.pop(event.trial)
+            started = open_.pop(event.trial)
             state = str(event.outcome.ending) if isinstance(event, Ended) else str(event.state)
             found.append(
-                Attempt(event.trial, begun.attempt, begun.at, max(event.at, begun.at), state)
+                Attempt(event.trial, started.attempt, started.at, max(event.at, started.at), state)
             )
     now = snapshot.seconds
     found += [Attempt(b.trial, b.attempt, b.at, max(now, b.at), "running") for b in open_.values()]
-    return sorted(found, key=lambda attempt: attempt.begun)
+    return sorted(found, key=lambda attempt: attempt.started)
 
 
 def _limits(events: Iterable[SweepEvent]) -> list[tuple[int, str]]:

@@ -25,10 +25,12 @@ def static_chart(record: Record) -> str:
     if len(points) < 2:
         return ""
     end = max(record.snapshot.seconds, points[-1][0])
-    begun = min(
+    started = min(
         [trial.started for trial in record.trials if trial.started is not None], default=0.0
     )
-    frame = _Frame(begun, max(end, begun + 1e-9), *window(record, [value for _, value in points]))
+    frame = _Frame(
+        started, max(end, started + 1e-9), *window(record, [value for _, value in points])
+    )
     goal = escape(record.goal.metric)
     best = sorted((value for _, value in points), key=record.goal.loss)[0]
     label = f"best {goal} so far: {escape(text.number(best))}"
@@ -75,15 +77,15 @@ class _Frame:
 
 
 def _axes(frame: _Frame, goal: str) -> Iterator[str]:
-    begun, end = frame.first, frame.last
+    started, end = frame.first, frame.last
     for tick in linear_ticks(frame.low, frame.high, 6):
         y = frame.y(tick)
         yield f'<path d="M{LEFT:g},{y} H{WIDTH - RIGHT:g}" stroke="{GRID}"/>'
         yield _text(LEFT - 8, y + 4, text.number(tick), "end")
-    span = end - begun
+    span = end - started
     units = ((3600.0, "hours"), (60.0, "minutes"), (1.0, "seconds"))
     unit, name = next((unit for unit in units if span >= 3 * unit[0]), units[-1])
-    for tick in linear_ticks(begun / unit, end / unit, 8):
+    for tick in linear_ticks(started / unit, end / unit, 8):
         anchor = "end" if tick * unit > end - 0.03 * span else "middle"
         yield _text(frame.x(tick * unit), HEIGHT - BOTTOM + 17, text.number(tick), anchor)
     yield _text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 5, f"sweep time ({name})", "middle")

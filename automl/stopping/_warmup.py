@@ -36,7 +36,7 @@ class WarmUp:
     began to improve, 1 after that.
 
     Attributes:
-        end: progress from which on reports count; infinite until it can be told.
+        end: progress from which on reports count; infinite until that is known.
     """
 
     def __init__(self, goals: Sequence[Goal]) -> None:
@@ -121,12 +121,12 @@ def _onset(ats: Sequence[float], losses: Array, ended: bool) -> float:
     best = np.minimum.accumulate(losses, 0)
     gain, above = best[0] - best, np.maximum.accumulate(losses - best, 0)
     some = gain[-1] > 0
-    begun = (gain >= above)[1:, some].all(1)
-    if not some.any() or not begun.any():
+    improving = (gain >= above)[1:, some].all(1)
+    if not some.any() or not improving.any():
         return 0.0 if ended else math.inf
     even = (np.array(ats) - ats[0]) / max(ats[-1] - ats[0], 1e-9)
     lags = np.nonzero((gain < MIN_PACE * gain[-1] * even[:, None])[:, some].any(1))[0]
-    last = max([int(np.argmax(begun)), *lags.tolist()])
+    last = max([int(np.argmax(improving)), *lags.tolist()])
     return float(ats[last]) if last > 0 else 0.0
 
 

@@ -92,12 +92,12 @@ class AshaStopper(Stopper):
         """Add the trial to the rungs that it newly reached."""
         self.warmup.observe(trial)
         number, bracket = trial.number, self.bracket(trial.number)
-        begun = next(
+        first = next(
             (point for point in trial.reports if self.goals[0].metric in point.metrics), None
         )
-        if begun is not None:
+        if first is not None:
             if self._first is None:
-                self._first = self._first_level(begun)
+                self._first = self._first_level(first)
             self._climb(trial, bracket)
         rung = self._rungs.get((bracket, self._level.get(number, -1)))
         if rung is not None and number in rung.losses:

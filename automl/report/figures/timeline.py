@@ -18,15 +18,15 @@ TITLE = "Use of the workers"
 
 def panel(record: Record) -> Panel:
     """Bars of the attempts if there are not too many, and the number of busy slots."""
-    attempts = [attempt for attempt in record.attempts if attempt.ended > attempt.begun]
+    attempts = [attempt for attempt in record.attempts if attempt.ended > attempt.started]
     if not attempts:
         return Panel("timeline", TITLE, "No attempt has been recorded.")
     end = max(record.snapshot.seconds, max(attempt.ended for attempt in attempts))
     lanes, count = slots(attempts)
-    busy = sum(attempt.ended - attempt.begun for attempt in attempts)
+    busy = sum(attempt.ended - attempt.started for attempt in attempts)
     caption = (
         f"Up to {count} trials ran at the same time. From the first start to the last end "
-        f"{busy / (count * (end - attempts[0].begun)):.0%} of these slots were used. "
+        f"{busy / (count * (end - attempts[0].started)):.0%} of these slots were used. "
         "A trial of several ranks is one bar."
     )
     figures = [_busy(attempts, end)]
@@ -42,7 +42,7 @@ def slots(attempts: Sequence[Attempt]) -> tuple[list[int], int]:
     lanes: list[int] = []
     count = 0
     for attempt in attempts:
-        while running and running[0][0] <= attempt.begun:
+        while running and running[0][0] <= attempt.started:
             heapq.heappush(free, heapq.heappop(running)[1])
         if free:
             lane = heapq.heappop(free)
@@ -66,8 +66,8 @@ def _bars(attempts: Sequence[Attempt], lanes: list[int], count: int) -> Figure:
                 "type": "bar",
                 "orientation": "h",
                 "name": state,
-                "base": rounded([a.begun for a, _ in rows], 7),
-                "x": rounded([a.ended - a.begun for a, _ in rows]),
+                "base": rounded([a.started for a, _ in rows], 7),
+                "x": rounded([a.ended - a.started for a, _ in rows]),
                 "y": [lane + 1 for _, lane in rows],
                 "width": 0.8,  # otherwise the thickness depends on the state
                 "marker": {"color": STATE_COLOURS[state], "line": {"color": "white", "width": 1}},
@@ -75,7 +75,7 @@ def _bars(attempts: Sequence[Attempt], lanes: list[int], count: int) -> Figure:
                 "textposition": "inside",
                 "insidetextanchor": "middle",
                 "hovertext": [
-                    f"{word}: {a.ended - a.begun:.1f} s"
+                    f"{word}: {a.ended - a.started:.1f} s"
                     for (a, _), word in zip(rows, words, strict=True)
                 ],
                 "hoverinfo": "text",
@@ -102,7 +102,7 @@ def _busy(attempts: Sequence[Attempt], end: float) -> Figure:
     grain = end / 1000 or 1.0  # shorter gaps between trials are not drawn
     steps: dict[float, int] = {}
     for attempt in attempts:
-        for at, step in ((attempt.begun, 1), (attempt.ended, -1)):
+        for at, step in ((attempt.started, 1), (attempt.ended, -1)):
             steps[round(at / grain) * grain] = steps.get(round(at / grain) * grain, 0) + step
     changes = sorted((at, step) for at, step in steps.items() if step)
     times = np.array([0.0] + [at for at, _ in changes] + [max(end, changes[-1][0])])

@@ -99,13 +99,13 @@ class Curves:
         curve.excess = sum(max(excess, 0.0) for excess in known)
         self.num_reports += 1
 
-    def begun(self) -> list[Curve]:
+    def started(self) -> list[Curve]:
         """The curves with a value of every goal, by number."""
         return [c for _, c in sorted(self.all.items()) if c.known]
 
     def known(self) -> list[Curve]:
         """Those of them that are past the warm-up."""
-        return [c for c in self.begun() if c.at >= self.warmup_end]
+        return [c for c in self.started() if c.at >= self.warmup_end]
 
 
 @dataclass(frozen=True)

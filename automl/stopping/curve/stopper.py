@@ -117,7 +117,7 @@ class CurveStopper(Stopper):
         """The next slice; None for a trial from the suggester or, if `last`, for the end."""
         paused = [
             c
-            for c in self.curves.begun()
+            for c in self.curves.started()
             if c.state is TrialState.PAUSED and not self._is_complete(c)
         ]
         candidates = [*paused, running] if running is not None else paused
