@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+import automl
 from automl.core.goals import Goal, parse_constraints, parse_goals
 from automl.core.spec import SweepSpec
 from search_spaces import Float, Space
@@ -59,3 +60,15 @@ def test_the_aspects_of_other_metrics_are_guessed_from_the_name(
 def test_within_a_time_quality_depends_on_speed() -> None:
     assert Goal("accuracy", within=60.0).aspects == {"quality", "speed"}
     assert Goal("used_bytes", within=60.0).aspects == {"memory"}
+
+
+def test_an_objective_of_ones_own_declares_its_metrics() -> None:
+    result = automl.simulate(
+        lambda params: iter([(1.0, {"cost": params["x"]})]),
+        SPACE,
+        "minimize cost",
+        trials=2,
+        suggester="random",
+        metrics=[automl.Metric("cost", "minimize", "speed")],
+    )
+    assert result.snapshot.goals[0].aspects == {"speed"}
