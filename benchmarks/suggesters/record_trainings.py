@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.suggesters.problems.recorded import FOLDER, Recording, recordings
-
 from search_spaces.enumeration import enumerate_legal
 from workers.context import Context
 from workers.protocol import Assignment, Report

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import hypothesis
+
 from benchmarks.suggesters.contestants import fingerprint
 from benchmarks.suggesters.robust_cases import Case, cases, check
 
