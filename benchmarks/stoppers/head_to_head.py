@@ -9,8 +9,8 @@ Translation on two workers of one core each, with the goal `maximize bleu within
 contestants search the same space on the same data. Ray Tune runs ASHA and needs
 `pip install "ray[tune]"`. The table shows the best BLEU of each run, their mean and spread.
 
-`--quick` gives ours half of the time that the stored rows of the peers had; its best BLEU must still
-be at least their mean.
+`--quick` gives ours half of the time that the stored rows of the peers had. Its best BLEU must
+still be at least their mean.
 """
 
 from __future__ import annotations
