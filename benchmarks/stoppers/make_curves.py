@@ -126,7 +126,7 @@ def recurrent(shape: dict[str, float], each: dict[str, Tensor]) -> Iterator[Tens
 
 
 def modular(shape: dict[str, float], each: dict[str, Tensor]) -> Iterator[Tensor]:
-    """Validation loss of addition modulo 17; a report after every 40 full-batch updates of AdamW."""
+    """Validation loss of addition modulo 17; a report after every 40 full updates of AdamW."""
     p, width, count = 17, int(shape["width"]), len(each["lr"])
     pairs = torch.cartesian_prod(torch.arange(p), torch.arange(p))[
         torch.randperm(p * p, generator=seeded(3))
@@ -198,7 +198,7 @@ TASKS: Final[Mapping[str, Task]] = {
 
 
 def make(name: str, task: Task) -> None:
-    """Train a grid and write `NAME.npz`: curves (grid x reports), seconds of a report, and the grid."""
+    """Train a grid; write `NAME.npz`: curves (grid x reports), seconds of a report, the grid."""
     grid, train, shapes, seconds = task
     own = [key for key in grid if key not in shapes]
     settings = list(itertools.product(*(grid[key] for key in own)))

@@ -1,4 +1,4 @@
-"""The workloads' models as everybody writes them: one process, plain PyTorch, no library around it."""
+"""The models of the workloads in plain PyTorch: one process, no library around it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def train(
     optimizer: torch.optim.Optimizer,
     batches: Iterable[tuple[Tensor, Tensor]],
 ):
-    """Yields after each update of the loop that everybody writes, its loss printed now and then."""
+    """A usual training loop that reads its loss now and then; yields after each update."""
     model.train()
     for x, y in batches:
         optimizer.zero_grad()
@@ -77,7 +77,7 @@ def train(
 def seconds_per_update(
     kind: type[PlainVgg] | type[PlainGru], x: Tensor, y: Tensor, updates: int
 ) -> float:
-    """CPU seconds of an update, batches of 64 rows drawn at random."""
+    """CPU seconds of an update on random batches of 64 rows."""
     model = kind()
     rows = (torch.randint(len(x), (64,)) for _ in range(updates + WARM_UP))
     begun = 0.0
@@ -92,7 +92,7 @@ def accuracy(
     parts: tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]],
     epochs: int,
 ) -> float:
-    """Test accuracy after so many epochs of (train, test), batches of 64."""
+    """Test accuracy after some epochs on (train, test), in batches of 64."""
     torch.manual_seed(0)
     model = kind()
     optimizer, ((x, y), (x_test, y_test)) = model.optimizer(), parts
@@ -116,10 +116,12 @@ def features_seconds(model: nn.Module, images: Tensor, batch_size: int) -> float
 
 
 def dense_complex_seconds(edges: Tensor, sizes: tuple[int, int], updates: int) -> float:
-    """CPU seconds an edge of ComplEx of 400 numbers: dense tables, dense Adagrad, autograd through the real parts.
+    """CPU seconds of an edge of ComplEx with 400 numbers, dense tables and dense Adagrad.
 
     Args:
-        edges: (n, 3) of head, relation, tail; sizes: numbers of entities and of relations.
+        edges: head, relation and tail, of shape (n, 3).
+        sizes: the number of entities and of relations.
+        updates: how many to time.
     """
     (num_entities, num_relations), dimension, batch = sizes, 200, 1000
     tables = [nn.Embedding(n, dimension) for n in (num_entities,) * 2 + (2 * num_relations,) * 2]

@@ -1,4 +1,4 @@
-"""The benchmark's problems, scale and loop: what the figures rest on."""
+"""The problems, the scale and the loop of the benchmark of suggesters."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ RESOLVE = {
 
 
 def test_parameters_change_only_what_they_affect() -> None:
-    """Moving a parameter that affects quality alone leaves step time and memory as they were, and so on."""
+    """A parameter that affects quality alone changes neither step time nor memory, and so on."""
     wrong = set()
     assert set(RESOLVE) == set(problems.names(tag="apart"))
     for name, resolve in RESOLVE.items():

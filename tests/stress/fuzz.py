@@ -51,9 +51,9 @@ constraints: ['n * x <= 4']
 budget: {trials: 3}
 """
 SEEDS += [TOY] * 6
-WORDS = """: - [ ] { } , & * ! | > ' " # % @ ` ? ~ --- ... !!python/object/apply:os.system &a *a <<: null
-true no .nan .inf -.inf 1e999 010 0x1F 1_000 1:30 9999999999999999999999 -0 1e-3 2026-01-01 low
-high log when affects type choices default ordered name workload data fixed space goals
+WORDS = """: - [ ] { } , & * ! | > ' " # % @ ` ? ~ --- ... !!python/object/apply:os.system &a *a
+<<: null true no .nan .inf -.inf 1e999 010 0x1F 1_000 1:30 9999999999999999999999 -0 1e-3 2026-01-01
+low high log when affects type choices default ordered name workload data fixed space goals
 constraints budget suggester stopper workers resources store seed trials time minimize maximize
 within auto translation bayes ../../x /etc/passwd os.system __import__ __class__ lambda eval
 9**9**9 x/0 and or not in if else == <= % ** // min max abs ( ) \u202e \ufeff \u2028 \x00

@@ -8,6 +8,7 @@ import shutil
 import signal
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -48,26 +49,15 @@ def soak_controllers(kills: int, seed: int, folder: Path) -> SoakCount:
 
 def soak_workers(kills: int, seed: int, folder: Path) -> SoakCount:
     """Kill Ray workers of a controller at random moments of their attempts."""
-    rng = random.Random(seed)
     count = SoakCount("workers")
-    ledger = Ledger.open(folder, create=True)
     os.environ["SOAK_PAUSE"] = "0.1"
-    while count.kills.total() < kills:
-        name = ledger.create_sweep(make_spec(f"w{seed}-{count.sweeps}", RAY_TRIALS, workers=2))
-        child = launch_ray(folder, name, None)
-        known = 0
-        last = time.monotonic()
-        while child.is_alive():
-            time.sleep(0.02)
-            lines = _marks(ledger, name)
-            if len(lines) > known:
-                known = len(lines)
-                last = time.monotonic()
-                if rng.random() < 0.85 and count.kills.total() < kills:
-                    time.sleep(rng.random() * 0.5)
-                    count.kills["worker"] += _kill(int(lines[-1].split()[2]))
-            count.watch(child, name, last)
-        count.end(child, ledger, name, RAY_TRIALS)
+
+    def strike(mark: str, rng: random.Random) -> None:
+        if rng.random() < 0.85:
+            time.sleep(rng.random() * 0.5)
+            count.kills["worker"] += _kill(int(mark.split()[2]))
+
+    _soak_ray(count, kills, seed, folder, None, strike)
     return count
 
 
@@ -77,33 +67,51 @@ def soak_nodes(kills: int, seed: int, folder: Path) -> SoakCount:
 
     from automl.dispatch.ray.session import environment
 
-    rng = random.Random(seed)
     count = SoakCount("nodes")
-    ledger = Ledger.open(folder, create=True)
     os.environ["SOAK_PAUSE"] = "0.3"
     with environment():
         head = {"num_cpus": 0, "include_dashboard": False}
         cluster = Cluster(initialize_head=True, head_node_args=head)
         nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
-        while count.kills.total() < kills:
-            name = ledger.create_sweep(make_spec(f"n{seed}-{count.sweeps}", RAY_TRIALS, workers=2))
-            child = launch_ray(folder, name, cluster.address)
-            known = 0
-            last = time.monotonic()
-            while child.is_alive():
-                time.sleep(0.02)
-                lines = _marks(ledger, name)
-                if len(lines) > known and count.kills.total() < kills:
-                    known = len(lines)
-                    last = time.monotonic()
-                    time.sleep(rng.random())
-                    cluster.remove_node(nodes.pop(rng.randrange(2)), allow_graceful=False)
-                    count.kills["node"] += 1
-                    nodes.append(cluster.add_node(num_cpus=1))
-                count.watch(child, name, last)
-            count.end(child, ledger, name, RAY_TRIALS)
+
+        def strike(mark: str, rng: random.Random) -> None:
+            time.sleep(rng.random())
+            cluster.remove_node(nodes.pop(rng.randrange(2)), allow_graceful=False)
+            count.kills["node"] += 1
+            nodes.append(cluster.add_node(num_cpus=1))
+
+        _soak_ray(count, kills, seed, folder, cluster.address, strike)
         cluster.shutdown()
     return count
+
+
+def _soak_ray(
+    count: SoakCount,
+    kills: int,
+    seed: int,
+    folder: Path,
+    address: str | None,
+    strike: Callable[[str, random.Random], None],
+) -> None:
+    """Run sweeps on Ray until there were enough kills; `strike` is called at each new attempt."""
+    rng = random.Random(seed)
+    ledger = Ledger.open(folder, create=True)
+    while count.kills.total() < kills:
+        spec = make_spec(f"{count.kind[0]}{seed}-{count.sweeps}", RAY_TRIALS, workers=2)
+        name = ledger.create_sweep(spec)
+        child = launch_ray(folder, name, address)
+        known = 0
+        last = time.monotonic()
+        while child.is_alive():
+            time.sleep(0.02)
+            marks = _marks(ledger, name)
+            if len(marks) > known:
+                known = len(marks)
+                last = time.monotonic()
+                if count.kills.total() < kills:
+                    strike(marks[-1], rng)
+            count.watch(child, name, last)
+        count.end(child, ledger, name, RAY_TRIALS)
 
 
 def measure_resume(num_trials: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Synthetic problems of which about half of the space fails, with the optimum at the failing boundary."""
+"""Synthetic problems: about half of the space fails, and the optimum is at the boundary."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def failing_divergence() -> Problem:
 
 
 def failing_combinations() -> Problem:
-    """Some combinations of choices always crash, others only in a band; the best works right beside it."""
+    """Some combinations of choices always crash, others in a band; the optimum is beside it."""
     space = Space(
         Choice("backend", ["eager", "graph", "fused"]),
         Choice("layout", ["rows", "columns", "tiles"]),

@@ -54,7 +54,10 @@ def front_compression() -> Problem:
 
 
 def front_curved() -> Problem:
-    """A concave front with a disc cut out of it (after Binh and Korn, 1997; Zitzler et al., 2000), mixed parameters."""
+    """A concave front without a disc, with mixed parameters.
+
+    After Binh and Korn (1997) and Zitzler et al. (2000).
+    """
     space = Space(
         Float("x", 0.0, 1.0),
         Float("y", 0.0, 1.0),
@@ -92,7 +95,7 @@ def front_curved() -> Problem:
 
 
 def front_retrieval() -> Problem:
-    """Recall against queries per second of an index, with a bound on its memory; conditional settings."""
+    """Recall and queries per second of an index, with limited memory and conditional settings."""
     space = Space(
         Choice("index", ["flat", "cells", "graph"]),
         Int("cells", 16, 4096, log=True, when={"index": "cells"}),

@@ -1,4 +1,4 @@
-"""Synthetic problems with integers, categories, uneven scales, many dimensions and constraints on the space."""
+"""Synthetic problems: integers, categories, uneven scales, many dimensions, constraints."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from search_spaces import Choice, Float, Int, Space
 
 
 def ackley(x: np.ndarray) -> float:
-    """Ackley's function, minimum 0 at 0 (Ackley, "A connectionist machine for genetic hillclimbing", 1987)."""
+    """Ackley's function with minimum 0 at 0 (Ackley, 1987)."""
     root = math.sqrt(float(np.mean(x**2)))
     return (
         -20 * math.exp(-0.2 * root)
@@ -182,7 +182,7 @@ def sparse_twenty() -> Problem:
 
 
 def product_limit() -> Problem:
-    """Degrees whose product is bounded: the best point lies where the constraint of the space holds with equality."""
+    """Degrees with a bounded product; at the optimum the constraint holds with equality."""
     space = Space(
         Int("data", 1, 16),
         Int("tensor", 1, 16),

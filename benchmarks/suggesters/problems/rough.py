@@ -41,7 +41,7 @@ def noisy_hartmann() -> Problem:
 
 
 def noisy_mixed() -> Problem:
-    """Floats, an integer and categories under noise as large as the gain of the best tenth of the space."""
+    """Mixed parameters with noise as large as the gain of the best tenth of the space."""
     space = Space(
         Float("rate", 1e-5, 1.0, log=True),
         Float("dropout", 0.0, 0.9),
@@ -114,7 +114,7 @@ def plateaus_steps() -> Problem:
 
 
 def plateaus_chance() -> Problem:
-    """Accuracy at the level of chance over most of the space; what learns at all is a twentieth of it."""
+    """Accuracy at the level of chance, except in a twentieth of the space."""
     space = Space(
         Float("rate", 1e-7, 10.0, log=True),
         Float("scale", 1e-4, 1e2, log=True),

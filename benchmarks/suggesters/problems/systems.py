@@ -96,7 +96,7 @@ def image_space() -> Space:
 
 
 def image(params: Params) -> Simulated:
-    """A convolutional classifier on one device with 12 GB, fed by the processor; accuracy in percent."""
+    """Accuracy in percent of a convolutional classifier on 12 GB, with batches from the CPU."""
     batch, pixels = number(params, "batch_size"), (number(params, "resolution") / 224) ** 2
     last = params["memory_format"] == "channels_last"
     layout = (0.72 if params["precision"] in ("bf16", "fp16") else 1.05) if last else 1.0
@@ -220,12 +220,10 @@ def recurrent_space() -> Space:
 
 
 def recurrent(params: Params) -> Simulated:
-    """A recurrent language model on 1.3 GB of a device; the unrolled steps run one after another."""
-    hidden, layers, unroll = (
-        number(params, "hidden"),
-        int(params["layers"]),
-        number(params, "unroll"),
-    )
+    """A recurrent language model on 1.3 GB; the unrolled steps run one after another."""
+    hidden = number(params, "hidden")
+    layers = int(params["layers"])
+    unroll = number(params, "unroll")
     gates, batch = 4 if params["cell"] == "lstm" else 3, number(params, "batch_size")
     weights = 2 * gates * hidden**2 * layers + 10_000 * hidden
     device = Device(1.3e9, {"fp32": 9e12, "fp16": 28e12}, half_rate_tokens=2048)
@@ -240,12 +238,8 @@ def recurrent(params: Params) -> Simulated:
         activation_factor=4.0 * gates,
     )
     memory = check_memory(run, device)
-    serial = (
-        unroll
-        * layers
-        * (12e-6 if params["fused"] else 90e-6)
-        * (1.0 if params["cell"] == "lstm" else 0.9)
-    )
+    launch = 12e-6 if params["fused"] else 90e-6
+    serial = unroll * layers * launch * (1.0 if params["cell"] == "lstm" else 0.9)
     rate, clip = number(params, "learning_rate"), math.log10(number(params, "clip"))
     best = 4e-3 * math.sqrt(batch / 64) * (512 / hidden) ** 0.6
     overflow(params, rate, 2e-2)
@@ -285,27 +279,20 @@ def processor_space() -> Space:
 
 def processor(params: Params) -> Simulated:
     """A small transformer on a 32-core server with 3 GB, several ranks with several threads."""
-    ranks, threads, compiled = (
-        int(params["ranks"]),
-        float(params["threads"]),
-        bool(params["compile"]),
-    )
-    width, layers, batch = (
-        number(params, "width"),
-        int(params["layers"]),
-        number(params, "batch_size"),
-    )
+    ranks = int(params["ranks"])
+    threads = float(params["threads"])
+    compiled = bool(params["compile"])
+    width = number(params, "width")
+    layers = int(params["layers"])
+    batch = number(params, "batch_size")
     low = params["precision"] == "bf16"
     share = 3e9 / ranks * (0.92 if params["allocator"] == "arena" else 0.78)
     speed = 2.5e10 * threads / (1 + 0.035 * threads)
     device = Device(share, {"fp32": speed, "bf16": speed * 1.7}, 4e9, 1e-6, 96)
     tokens = batch * 64
     weights = 12 * layers * width**2 + 8_000 * width
-    slowdown = (
-        (0.75 if compiled else 1.0)
-        * (1.0 if params["allocator"] == "arena" else 1.06)
-        * (1 + 0.02 * ranks)
-    )
+    allocation = 1.0 if params["allocator"] == "arena" else 1.06
+    slowdown = (0.75 if compiled else 1.0) * allocation * (1 + 0.02 * ranks)
     run = Run(
         weights,
         layers,

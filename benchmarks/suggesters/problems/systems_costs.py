@@ -1,4 +1,4 @@
-"""More systems tuning: seconds until a loss is reached, and throughput alone; same simulated devices."""
+"""Seconds until a loss is reached, and throughput alone, on the same simulated devices."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from search_spaces.errors import TrialFailure
 
 
 def to_target(name: str, space: Space, resolve: Resolve, target: float, limit: float) -> Problem:
-    """Seconds of training until the loss is at most `target`; a trial that needs more than `limit` times out.
+    """Seconds of training until the loss is at most `target`; a trial times out at `limit`.
 
-    A trial that ran reports its loss by steps; `steps_to_target` (quality) times `step_seconds` (speed) is the goal.
+    The goal is `steps_to_target` (quality) times `step_seconds` (speed).
     """
     noise = Noise(loss=0.01)
 

@@ -153,7 +153,7 @@ def vision_transformer_space() -> Space:
 
 
 def vision_transformer(params: Params) -> Simulated:
-    """Three hundred million weights on four devices with 16 GB; a smaller patch is better and far dearer."""
+    """300 million weights on four devices with 16 GB; a smaller patch is better and slower."""
     tokens_each = (224 / number(params, "patch")) ** 2
     batch, strategy = number(params, "batch_size"), str(params["strategy"])
     blocked = params["attention"] == "blocked"

@@ -14,7 +14,7 @@ def _log10(params: Params, name: str) -> float:
 
 
 def tree_optimizers() -> Problem:
-    """An optimizer with settings of its own and a schedule with settings of its own, two levels deep."""
+    """An optimizer and a schedule, each with its own settings, two levels deep."""
     space = Space(
         Choice("optimizer", ["sgd", "adam", "lion", "adafactor"]),
         Float("sgd_rate", 1e-4, 10.0, log=True, when={"optimizer": "sgd"}),
@@ -60,7 +60,8 @@ def _optimizer(params: Params) -> float:
 def tree_jenatton() -> Problem:
     """Two levels of switches, a float on each leaf and one shared by two leaves.
 
-    After Jenatton et al., "Bayesian optimization with tree-structured dependencies", ICML 2017; minimum 0.1.
+    After Jenatton et al., "Bayesian optimization with tree-structured dependencies", ICML 2017. The
+    minimum is 0.1.
     """
     space = Space(
         Choice("x1", ["left", "right"]),
