@@ -42,7 +42,7 @@ class Problem:
         noise: absolute standard deviation of the noise of each metric.
         constraints: on the metrics.
         tags: "conditional", "mixed-integer", "noisy", "multi" (several goals), "failing" (about
-            half of the space fails, and the optimum is at the boundary), "apart" (metrics are reported
+            half of the space fails, and the optimum is at the boundary), "apart" (metrics come
             apart, and parameters declare what they affect).
         observe: replaces `metrics` and `noise` if an evaluation reports learning curves.
     """
