@@ -91,7 +91,7 @@ def launch(folder: Path, name: str, point: str = "", skip: int = 0) -> Any:
 
 def launch_ray(folder: Path, name: str, address: str | None) -> Any:
     """Start a controller with Ray workers; without an address it starts its own Ray."""
-    return _start(_control_ray, str(folder), name, address)
+    return _start(_control_ray, str(folder), name, address, dict(os.environ))
 
 
 def _start(target: Callable[..., None], *arguments: Any) -> Any:
@@ -110,7 +110,8 @@ def _control(store: str, name: str, point: str, skip: int) -> None:
     _run(store, name, exporting=point == "exporting", dispatcher="inline")
 
 
-def _control_ray(store: str, name: str, address: str | None) -> None:
+def _control_ray(store: str, name: str, address: str | None, environment: dict[str, str]) -> None:
+    os.environ.update(environment)  # the fork server has the environment of its own start
     _run(store, name, exporting=False, ray_address=address)
 
 
