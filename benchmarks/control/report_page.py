@@ -62,7 +62,8 @@ def measure(trials: int, keep: Path | None) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         store = write_sweep(Path(folder), trials, goals=["minimize loss", "minimize size"])
         path = keep or Path(folder) / "report.html"
-        begun, busy = time.perf_counter(), time.process_time()
+        begun = time.perf_counter()
+        busy = time.process_time()
         record = Record.read(Ledger.open(store, readonly=True), "toy")
         read = time.perf_counter() - begun
         save(record, path)

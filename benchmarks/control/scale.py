@@ -69,7 +69,8 @@ def place(store: str) -> Iterator[str | None]:
 def one(trials: int, workers: int, suggester: str, stopper: str, store: str) -> dict[str, Any]:
     """Run a simulation in this process."""
     with place(store) as where:
-        began, clock = time.process_time(), time.perf_counter()
+        began = time.process_time()
+        clock = time.perf_counter()
         result = automl.simulate(
             replay,
             SPACE,
@@ -81,7 +82,8 @@ def one(trials: int, workers: int, suggester: str, stopper: str, store: str) -> 
             store=where,
             seed=0,
         )
-        took, wall = time.process_time() - began, time.perf_counter() - clock
+        took = time.process_time() - began
+        wall = time.perf_counter() - clock
     if len(result.trials) != trials:  # a signal ends a simulation as it ends a sweep
         state = result.snapshot.state
         raise SystemExit(f"only {len(result.trials)} of {trials} trials: the sweep is {state}")

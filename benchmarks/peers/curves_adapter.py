@@ -159,7 +159,8 @@ def main() -> None:
     parser.add_argument("table")
     parser.add_argument("seed", type=int)
     given = parser.parse_args()
-    out, sys.stdout = sys.stdout, sys.stderr
+    out = sys.stdout
+    sys.stdout = sys.stderr
     table = Table.load(given.table)
     json.dump(run(table, METHODS[given.method](table, given.method, given.seed)), out)
 

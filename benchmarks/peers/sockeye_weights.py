@@ -48,13 +48,16 @@ def _embeddings(
     found: dict[str, Tensor], ours: dict[str, Tensor], vocabulary: Vocabulary, sockeye: Path
 ) -> None:
     words = json.loads((sockeye / "vocab.src.0.json").read_text())
-    rows, matrix = found["output_layer.bias"].shape[0], ours["embedding.tokens.weight"]
+    rows = found["output_layer.bias"].shape[0]
+    matrix = ours["embedding.tokens.weight"]
     known = {vocabulary.piece(i).removeprefix("\u2581"): i for i in range(4, len(vocabulary))}
     known |= {"<pad>": 0, "<unk>": 1, "<s>": 2, "</s>": 3}
-    table, bias = torch.zeros(rows, matrix.shape[1]), torch.full((rows,), _NEVER)
+    table = torch.zeros(rows, matrix.shape[1])
+    bias = torch.full((rows,), _NEVER)
     for word, row in words.items():
         if word in known:
-            table[row], bias[row] = matrix[known[word]], 0.0
+            table[row] = matrix[known[word]]
+            bias[row] = 0.0
         else:
             table[row] = matrix[1]  # read as an unknown word
     for special in ("<unk>", "<pad>", "<s>"):
@@ -75,7 +78,8 @@ def _layer(ours: dict[str, Tensor], side: str, rest: str, like: Tensor, heads: i
     if rest.startswith("final_process"):
         return ours[f"{side}.norm.{rest.rpartition('.')[2]}"]
     _, number, block, *_ = rest.split(".")
-    prefix, kind = f"{side}.layers.{number}.", rest.rpartition(".")[2]
+    prefix = f"{side}.layers.{number}."
+    kind = rest.rpartition(".")[2]
     own = "attention" if side == "encoder" else "self_attention"
     norms = {
         "pre_self_attention": "attention_norm", "pre_autoregr_layer": "self_norm",

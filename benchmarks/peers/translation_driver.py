@@ -91,7 +91,8 @@ def overhead(options: dict[str, Any]) -> dict[str, Any]:
     optimizer = build_optimizer(list(model.parameters()), {"optimizer": "adam"})
     precision = Precision(options["fixed"].get("precision", "fp32"), torch.device("cpu"))
     times: dict[str, list[float]] = {"loop": [], "bare": []}
-    update, since = Trainer._update, [0.0]
+    update = Trainer._update
+    since = [0.0]
 
     def watched(self: Trainer, place: Any, batch: Any) -> None:
         update(self, place, batch)
@@ -126,7 +127,8 @@ def translate(options: dict[str, Any]) -> dict[str, Any]:
     search = Search(options["beam"], 1.0, length_base=0.0, max_ratio=1.3, max_extra=2, batch=16)
     with Path(options["source"]).open() as file:
         lines = file.read().splitlines()
-    model, load = Path(options["model"]), options.get("load", {})
+    model = Path(options["model"])
+    load = options.get("load", {})
     if load.get("engine") == "ctranslate2":
         from workers.workloads.translation import ct2
 

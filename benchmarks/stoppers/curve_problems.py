@@ -48,7 +48,8 @@ class Table:
                 key=lambda key: int(key.split("_")[1]),
             )
             axes = {key.split("_", 2)[2]: file[key].astype(np.float64) for key in keys}
-            curves, rates = file["curves"].astype(np.float64), file["seconds"]
+            curves = file["curves"].astype(np.float64)
+            rates = file["seconds"]
         shape = curves.shape[:-1]
         size = 1
         depth = next(

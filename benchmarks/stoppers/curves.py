@@ -86,7 +86,8 @@ def measure(table: Table, contestant: str, seed: int) -> store.Row:
     began = time.process_time()
     trajectory = run(table, contestant, seed)
     took = time.process_time() - began
-    times, losses = np.array([t for t, _ in trajectory]), [loss for _, loss in trajectory]
+    times = np.array([t for t, _ in trajectory])
+    losses = [loss for _, loss in trajectory]
     regrets = []
     for part in POINTS:
         place = int(np.searchsorted(times, part * table.seconds * (1 + 1e-9), side="right"))
@@ -121,7 +122,8 @@ def _means(
     rows: Rows, tables: Sequence[str], contestants: Sequence[str]
 ) -> tuple[dict[str, Any], dict[str, float]]:
     """Mean curves and shares of the contestants that were measured on every table."""
-    curves, shares = {}, {}
+    curves = {}
+    shares = {}
     for contestant in contestants:
         mine = [_own(rows, name, contestant) for name in tables]
         if all(mine):

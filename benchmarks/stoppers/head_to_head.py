@@ -246,7 +246,8 @@ def measure(
     contestant: str, seed: int, within: float, minutes: float, data: str | None
 ) -> store.Row:
     """Run one contestant."""
-    folder, begun = Path(tempfile.mkdtemp(prefix="head-to-head-")), time.perf_counter()
+    folder = Path(tempfile.mkdtemp(prefix="head-to-head-"))
+    begun = time.perf_counter()
     try:
         found = CONTESTANTS[contestant](make_spec(within, minutes, seed, data), folder / "run")
     finally:

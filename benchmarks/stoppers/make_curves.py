@@ -61,10 +61,14 @@ def digits(shape: dict[str, float], each: dict[str, Tensor]) -> Iterator[Tensor]
     from sklearn.datasets import load_digits
 
     data = load_digits()
-    x, y = torch.tensor(data.data, dtype=torch.float32) / 16 - 0.3, torch.tensor(data.target)
+    x = torch.tensor(data.data, dtype=torch.float32) / 16 - 0.3
+    y = torch.tensor(data.target)
     order = torch.randperm(len(x), generator=seeded(0))
-    x, y = x[order], y[order]
-    count, width, size = len(each["lr"]), int(shape["width"]), int(shape["batch"])
+    x = x[order]
+    y = y[order]
+    count = len(each["lr"])
+    width = int(shape["width"])
+    size = int(shape["batch"])
     w = [
         normal(count, 64, width, 1 / 8),
         normal(count, width, width, width**-0.5),
@@ -95,7 +99,8 @@ def recurrent(shape: dict[str, float], each: dict[str, Tensor]) -> Iterator[Tens
     source = np.random.default_rng(5)
     table = torch.tensor(source.dirichlet([0.08] * 12, size=(12, 12)), dtype=torch.float32)
     generator = seeded(2)
-    count, width = len(each["lr"]), int(shape["width"])
+    count = len(each["lr"])
+    width = int(shape["width"])
     recur = scaled(normal(count, width, width, width**-0.5), each["gain"])
     w = [normal(count, 12, width, 0.3), recur, normal(count, width, 12, width**-0.5)]
 
@@ -108,7 +113,8 @@ def recurrent(shape: dict[str, float], each: dict[str, Tensor]) -> Iterator[Tens
         return torch.stack(tokens, 1)
 
     def loss(tokens: Tensor) -> Tensor:
-        h, total = torch.zeros(count, len(tokens), width), torch.zeros(count)
+        h = torch.zeros(count, len(tokens), width)
+        total = torch.zeros(count)
         for t in range(tokens.shape[1] - 1):
             h = torch.tanh(w[0][:, tokens[:, t]] + torch.bmm(h, w[1]))
             scores = torch.bmm(h, w[2]).flatten(0, 1)
@@ -127,11 +133,14 @@ def recurrent(shape: dict[str, float], each: dict[str, Tensor]) -> Iterator[Tens
 
 def modular(shape: dict[str, float], each: dict[str, Tensor]) -> Iterator[Tensor]:
     """Validation loss of addition modulo 17; a report after every 40 full updates of AdamW."""
-    p, width, count = 17, int(shape["width"]), len(each["lr"])
+    p = 17
+    width = int(shape["width"])
+    count = len(each["lr"])
     pairs = torch.cartesian_prod(torch.arange(p), torch.arange(p))[
         torch.randperm(p * p, generator=seeded(3))
     ]
-    labels, split = pairs.sum(1) % p, int(0.7 * p * p)
+    labels = pairs.sum(1) % p
+    split = int(0.7 * p * p)
     w = [
         scaled(normal(count, p, width, 0.3), each["scale"]),
         scaled(normal(count, p, width, 0.3), each["scale"]),
@@ -158,7 +167,9 @@ def factors(shape: dict[str, float], each: dict[str, Tensor]) -> Iterator[Tensor
 
     The matrix has rank 5 and noise; the updates are stochastic gradient steps.
     """
-    generator, count, rank = seeded(4), len(each["lr"]), int(shape["rank"])
+    generator = seeded(4)
+    count = len(each["lr"])
+    rank = int(shape["rank"])
     truth = (
         torch.randn(90, 5, generator=generator) @ torch.randn(5, 70, generator=generator) / 5**0.5
     )
@@ -166,7 +177,8 @@ def factors(shape: dict[str, float], each: dict[str, Tensor]) -> Iterator[Tensor
     cells = torch.cartesian_prod(torch.arange(90), torch.arange(70))[
         torch.randperm(6300, generator=generator)
     ]
-    train, held_out = cells[:2000], cells[2000:]
+    train = cells[:2000]
+    held_out = cells[2000:]
     w = [
         scaled(normal(count, 90, rank, 1.0), each["scale"]),
         scaled(normal(count, 70, rank, 1.0), each["scale"]),

@@ -23,7 +23,8 @@ GRAPH: Final[Grid] = {
     "scale": [0.1, 0.3, 1.0],
     "width": [4, 8, 16, 32],
 }
-ENTITIES, RELATIONS = 60, 6
+ENTITIES = 60
+RELATIONS = 6
 
 
 def graph(shape: dict[str, float], each: dict[str, Tensor]) -> Iterator[Tensor]:
@@ -31,7 +32,9 @@ def graph(shape: dict[str, float], each: dict[str, Tensor]) -> Iterator[Tensor]:
 
     The model is DistMult (Yang et al., 2015).
     """
-    random, count, width = seeded(11), len(each["lr"]), int(shape["width"])
+    random = seeded(11)
+    count = len(each["lr"])
+    width = int(shape["width"])
     heads, relations, tails = _facts(random)
     split = int(0.75 * len(heads))
     w = [

@@ -50,7 +50,8 @@ class Sparse:
 def measure(name: str, budget: dict[str, float], every: int, seed: int) -> dict[str, Any]:
     """Run one simulation; `budget` holds options of `automl.simulate`."""
     table = Table.load(name)
-    cpu, wall = time.process_time(), time.perf_counter()
+    cpu = time.process_time()
+    wall = time.perf_counter()
     options: dict[str, Any] = {"suggester": "bayes", "stopper": "curve", "seed": seed, **budget}
     found = automl.simulate(
         Sparse(table, every), table.space, "minimize loss", workers=NUM_WORKERS, **options

@@ -42,7 +42,8 @@ def climb(
         value, i = min(scored, default=(float("inf"), 0))
         idle = 0 if value < best else idle + 1
         if value <= best:
-            best, at = value, found[i][0]
+            best = value
+            at = found[i][0]
         if idle > 30:
             break
     return best, at
@@ -64,7 +65,8 @@ def search_front(
 ) -> list[Losses]:
     """Losses of random points and of local searches by many augmented Chebyshev weightings."""
     values = np.array([t for _, t in drawn])
-    low, spread = values.min(axis=0), np.ptp(values, axis=0)
+    low = values.min(axis=0)
+    spread = np.ptp(values, axis=0)
     ends: list[Losses] = [t for _, t in drawn]
     for weight in np.linspace(0.02, 0.98, 60):
         weights = np.array([weight, 1 - weight])

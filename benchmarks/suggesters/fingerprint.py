@@ -33,7 +33,7 @@ def fingerprint(name: str) -> str:
 
 @functools.cache
 def present_fingerprint() -> str:
-    """Fingerprint of the code as it is now, whatever is declared."""
+    """Fingerprint of the code as it is now, without declarations."""
     code = "".join(_code(path) for path in sorted(CODE.rglob("*.py")))
     return hashlib.sha256(code.encode()).hexdigest()[:10]
 

@@ -125,7 +125,9 @@ def by_epochs(build: Callable[[], Any], data: Data, folds: int, stages: list[int
     """Log loss after each of `stages` passes over the training data."""
 
     def curve(train: Data, test: Data) -> list[float]:
-        model, labels, errors = build(), np.unique(train[1]), []
+        model = build()
+        labels = np.unique(train[1])
+        errors = []
         for epoch in range(1, max(stages) + 1):
             model.partial_fit(*train, classes=labels)
             if epoch in stages:

@@ -26,7 +26,8 @@ from workers.run import run
 
 def train(recording: Recording, params: dict[str, Any]) -> dict[str, Any]:
     """Train one point; a row of metrics, curve of the goal, seconds, peak memory and failure."""
-    metric, reports = recording.goal.split()[1], list[Report]()
+    metric = recording.goal.split()[1]
+    reports = list[Report]()
     with tempfile.TemporaryDirectory() as folder:
         assignment = Assignment(
             recording.name,
@@ -64,7 +65,8 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=float("inf"))
     parser.add_argument("--points", type=int, default=None, help="stop after this number of points")
     options = parser.parse_args()
-    started, done = time.perf_counter(), 0
+    started = time.perf_counter()
+    done = 0
     FOLDER.mkdir(exist_ok=True)
     for recording in recordings():
         if options.names and recording.name not in options.names:

@@ -83,7 +83,8 @@ def _notes(rows: Sequence[Row]) -> list[str]:
 
 def problem_table(rows: Sequence[Row], names: Iterable[str], at: int = 50) -> str:
     """A line for each problem: mean regrets; and of ours 95th percentile, worst seed, failures."""
-    table, failed = by_problem(rows, at), by_problem(rows, at, "failed")
+    table = by_problem(rows, at)
+    failed = by_problem(rows, at, "failed")
     who = contestants(rows)
     lines = [
         f"{'@' + str(at):26s}"

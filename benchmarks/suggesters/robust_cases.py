@@ -65,7 +65,9 @@ def spaces(draw: Any) -> Space:
 @st.composite
 def cases(draw: Any) -> Case:
     """Draw a space, up to 14 finished and 2 pending trials, 1 or 2 goals, at most 1 constraint."""
-    space, seed, count = draw(spaces()), draw(st.integers(0, 2**31)), draw(st.integers(0, 14))
+    space = draw(spaces())
+    seed = draw(st.integers(0, 2**31))
+    count = draw(st.integers(0, 14))
     rng = np.random.default_rng(seed)
     scale = draw(st.sampled_from([1.0, 1.0, 1e-200, 1e300]))
     history = [
@@ -97,7 +99,8 @@ def _trial(draw: Any, number: int, params: Any, rng: np.random.Generator, scale:
 
 def check(case: Case) -> None:
     """Raise AssertionError unless the answer is legal, new and complete."""
-    space, known = case.space, [*case.history, *case.pending]
+    space = case.space
+    known = [*case.history, *case.pending]
     suggester = BayesSuggester(space, case.goals, case.limits, seed=case.seed)
     found = suggester.suggest(case.history, case.pending, case.count)
     taken = {space.key(trial.params) for trial in known}

@@ -42,7 +42,8 @@ class RegretScale:
 def hypervolume(points: np.ndarray, reference: Losses) -> float:
     """Area that losses of shape (n, 2) dominate below `reference`."""
     inside = points[(points < np.array(reference)).all(axis=1)]
-    area, ceiling = 0.0, reference[1]
+    area = 0.0
+    ceiling = reference[1]
     for first, second in inside[np.lexsort((inside[:, 1], inside[:, 0]))]:
         if second < ceiling:
             area += (reference[0] - first) * (ceiling - second)

@@ -73,10 +73,12 @@ def by_size(name: str, size: int) -> store.Row:
     repeats = REPEATS.get(size, 9)
     points = problem.space.sample(rng, size + repeats)
     trials: list[Trial] = [problem.trial(i, params, rng) for i, params in enumerate(points)]
-    suggester, took = make(name, problem, 0), []
+    suggester = make(name, problem, 0)
+    took = []
     suggester.suggest(trials[: size - 1], [])
     for extra in range(repeats):
-        started, cpu = time.perf_counter(), time.process_time()
+        started = time.perf_counter()
+        cpu = time.process_time()
         suggester.suggest(trials[: size + extra], [])
         took.append((time.process_time() - cpu, time.perf_counter() - started))
     return _row(name, size, took)

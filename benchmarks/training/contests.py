@@ -135,7 +135,8 @@ def vgg(updates: int, root: Path | None) -> Contest:
         return plain_loops.accuracy(plain_loops.PlainVgg, (parts[0], parts[1]), epochs)
 
     def plain() -> float:
-        x, y = torch.rand(640, 3, 32, 32), torch.randint(10, (640,))
+        x = torch.rand(640, 3, 32, 32)
+        y = torch.randint(10, (640,))
         return plain_loops.seconds_per_update(plain_loops.PlainVgg, x, y, updates)
 
     knobs = ("precision", "memory_format", "matmul_precision", "optimizer_implementation")
@@ -158,7 +159,8 @@ def gru(updates: int, root: Path | None) -> Contest:
     section = real or {"train": 4000, "test": 1000}
 
     def words() -> list[tuple[torch.Tensor, torch.Tensor]]:
-        corpus, parts = review_data.load(section), []
+        corpus = review_data.load(section)
+        parts = []
         for part in (corpus.train, corpus.test):
             rows = torch.arange(len(part)).numpy()
             parts.append(
@@ -214,7 +216,8 @@ def features(updates: int, root: Path | None) -> Contest:
 def graph(updates: int, root: Path | None) -> Contest:
     section = section_of("graph_embedding", root) or {"families": 1200}
     loaded = graph_data.load(section)
-    edges, sizes = torch.from_numpy(loaded.train), (len(loaded.entities), len(loaded.relations))
+    edges = torch.from_numpy(loaded.train)
+    sizes = (len(loaded.entities), len(loaded.relations))
     fixed = {
         "evaluate_epochs": 1000,
         "max_epochs": 1000,

@@ -57,7 +57,8 @@ def measure(params: dict[str, Any], updates: int) -> str:
     text = " ".join(f"{value!s:15}" for value in params.values())
     if outcome.failure:
         return f"{text} {outcome.failure}: {outcome.message[:80]}"
-    last, peak = reports[-1].metrics, outcome.peak_memory_bytes or 0
+    last = reports[-1].metrics
+    peak = outcome.peak_memory_bytes or 0
     speed = f"{last['items_per_second']:12.0f} {1000 * last['seconds_per_update']:12.1f}"
     return f"{text} {speed} {peak / 1e6:9.0f}"
 

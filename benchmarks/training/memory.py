@@ -119,7 +119,8 @@ def estimated(row: Row) -> Row:
     from workers.memory.estimate import estimate
     from workers.workloads import WORKLOADS
 
-    name, whole = row["workload"], {**COMMON, **BASE[row["workload"]], **row["params"]}
+    name = row["workload"]
+    whole = {**COMMON, **BASE[row["workload"]], **row["params"]}
     found = elsewhere(
         lambda: asdict(estimate(WORKLOADS.get(name)(whole, DATA[name], {}), row["ranks"]))
     )
@@ -182,7 +183,9 @@ def table(rows: list[Row]) -> str:
         if "failure" in row:
             lines.append(text + row["failure"])
             continue
-        estimate, peak, part = row["estimate"] / 1e6, row["measured"] / 1e6, share(row, rows)
+        estimate = row["estimate"] / 1e6
+        peak = row["measured"] / 1e6
+        part = share(row, rows)
         figures = f"{estimate:11.0f}  {peak:11.0f}  {estimate / peak:5.2f}"
         state = f"{row['state'] / 1e6:8.1f}  {'-' if part is None else f'{part:.2f}'}"
         lines.append(f"{text}{figures}  {state}")

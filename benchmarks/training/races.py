@@ -78,7 +78,8 @@ def compete(
         book: the results so far.
     """
     print(f"\n{contest.title}, CPU {contest.unit}", flush=True)
-    result, (trials, rounds) = book.of(name), counts
+    result = book.of(name)
+    (trials, rounds) = counts
     found = sweep(contest, trials, result["trials"], book)
     racers = {"plain": contest.plain, "default": contest.ours({}), "best": contest.ours(found)}
     while (first := len(result["taken"].get("plain", []))) < rounds:

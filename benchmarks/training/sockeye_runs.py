@@ -230,7 +230,8 @@ class SockeyeComparison:
         """The result of the run, and BLEU on the words without further tokenisation."""
         from sacrebleu.metrics import BLEU
 
-        source, output = self.work / f"text/{split}.en", self.work / f"{split}.output"
+        source = self.work / f"text/{split}.en"
+        output = self.work / f"{split}.output"
         if system == "sockeye":
             files = ["-i", str(source), "-o", str(output), "-m", name]
             size = f"--batch-size 16 --beam-size {beam} --use-cpu"
@@ -256,7 +257,8 @@ class SockeyeComparison:
             if self.missing(f"beam {beam}", system, 1, i):
                 model = f"{'sockeye' if system == 'sockeye' else 'ours'}-shared"
                 found, bleu = self.decode(system, model, "test", beam, **VARIANTS[system])
-                first, last = found["steps"][0], found["steps"][-1]
+                first = found["steps"][0]
+                last = found["steps"][-1]
                 count = sum(row[2] for row in found["steps"])
                 cpu, wall = ((last[column] - first[column]) / count for column in (0, 1))
                 self.keep(

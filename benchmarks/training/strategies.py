@@ -204,7 +204,8 @@ def difference(found: list[float], reference: list[float]) -> float:
 
 def weights_difference(found: Path, reference: Path) -> tuple[float, float]:
     """The largest absolute difference, and the norm of differences over the norm of weights."""
-    a, b = checkpoint.load(found), checkpoint.load(reference)
+    a = checkpoint.load(found)
+    b = checkpoint.load(reference)
     if a is None or b is None or a.model.keys() != b.model.keys():
         return float("inf"), float("inf")
     differences = [a.model[name].double() - tensor.double() for name, tensor in b.model.items()]

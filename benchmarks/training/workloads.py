@@ -77,8 +77,11 @@ class StopChecks:
     def __call__(self) -> None:
         now = time.monotonic()
         if now - self.last > self.longest:
-            self.longest, self.at, self.where = now - self.last, self.last - self.begun, self._seen
-        self.last, self._seen = now, ""
+            self.longest = now - self.last
+            self.at = self.last - self.begun
+            self.where = self._seen
+        self.last = now
+        self._seen = ""
 
     def _watch(self) -> None:
         while True:

@@ -201,10 +201,12 @@ def run(count: int, first: int, limit: float = math.inf) -> dict[str, Any]:
     """Try the inputs from number `first` on, for at most `limit` seconds; a row."""
     found: Counter[str] = Counter()
     wrong: list[str] = []
-    slowest, begun = 0.0, time.perf_counter()
+    slowest = 0.0
+    begun = time.perf_counter()
     signal.signal(signal.SIGVTALRM, interrupt)
     with tempfile.TemporaryDirectory(prefix="automl-fuzz-") as name:
-        folder, work = Path(name) / "in", Path(name) / "work"
+        folder = Path(name) / "in"
+        work = Path(name) / "work"
         folder.mkdir()
         work.mkdir()
         os.chdir(work)

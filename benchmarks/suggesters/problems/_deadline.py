@@ -27,7 +27,9 @@ from benchmarks.suggesters.problems.base import (
 from search_spaces import Space
 from search_spaces.errors import TrialFailure
 
-QUALITY, SPEED, MEMORY = {"quality"}, {"speed"}, {"memory"}
+QUALITY = {"quality"}
+SPEED = {"speed"}
+MEMORY = {"memory"}
 COSTS = {"speed", "memory"}
 GPU_12 = Device(
     12e9, {"fp32": 18e12, "tf32": 35e12, "bf16": 70e12, "fp16": 75e12}, half_rate_tokens=8000

@@ -54,7 +54,8 @@ def _rotation(size: int, seed: int) -> np.ndarray:
 
 def integer_quadratic() -> Problem:
     """Five integers and two floats under one rotated, ill-conditioned bowl."""
-    rotation, target = _rotation(7, 1), np.array([0.71, 0.32, 0.18, 0.83, 0.55, 0.64, 0.23])
+    rotation = _rotation(7, 1)
+    target = np.array([0.71, 0.32, 0.18, 0.83, 0.55, 0.64, 0.23])
     space = Space(
         *(Int(f"n_{i}", 0, high) for i, high in enumerate((9, 15, 20, 40, 100))),
         Float("a", 0.0, 1.0),
@@ -144,8 +145,10 @@ def uneven_scales() -> Problem:
     )
 
     def value(params: Params) -> float:
-        rate, decay = math.log10(float(params["rate"])), math.log10(float(params["decay"]))
-        x, y = float(params["x"]), float(params["y"])
+        rate = math.log10(float(params["rate"]))
+        decay = math.log10(float(params["decay"]))
+        x = float(params["x"])
+        y = float(params["y"])
         valley = 100 * (y - x * x / 2) ** 2 + (0.7 - x) ** 2
         return (
             0.01

@@ -79,10 +79,8 @@ def noisy_reward() -> Problem:
     def value(params: Params) -> float:
         memory = -math.log10(1 - float(params["gamma"]))
         ridge = memory - 0.35 * math.log2(float(params["horizon"])) + 0.9
-        rate, entropy = (
-            math.log10(float(params["rate"])) + 3.4,
-            math.log10(float(params["entropy"])) + 2.5,
-        )
+        rate = math.log10(float(params["rate"])) + 3.4
+        entropy = math.log10(float(params["entropy"])) + 2.5
         return 500 * math.exp(
             -0.8 * ridge**2
             - 0.25 * rate**2

@@ -45,7 +45,8 @@ def translation_space() -> Space:
 
 def translation(params: Params) -> Simulated:
     """Six layers of width 512 on one device with 12 GB."""
-    accumulation, batch = int(params["accumulation"]), number(params, "batch_tokens")
+    accumulation = int(params["accumulation"])
+    batch = number(params, "batch_tokens")
     layout = {"interleaved": 1.0, "separate": 1.12, "packed": 0.86}[str(params["attention_layout"])]
     kept, replay = (0.15, 1.0) if params["checkpointing"] else (1.0, 0.0)
     run = Run(
@@ -62,8 +63,10 @@ def translation(params: Params) -> Simulated:
         overhead=0.004,
         activation_factor=34,
     )
-    memory, step = check_memory(run, GPU_12), batch * accumulation
-    rate, warmup = number(params, "learning_rate"), math.log10(number(params, "warmup_updates"))
+    memory = check_memory(run, GPU_12)
+    step = batch * accumulation
+    rate = number(params, "learning_rate")
+    warmup = math.log10(number(params, "warmup_updates"))
     best = 1.2e-3 * math.sqrt(step / 25_000) * (1 + 0.15 * (warmup - 2.5))
     overflow(params, rate, 3e-3)
     efficiency = batch_efficiency(step, 60_000) * rate_efficiency(
@@ -97,7 +100,8 @@ def image_space() -> Space:
 
 def image(params: Params) -> Simulated:
     """Accuracy in percent of a convolutional classifier on 12 GB, with batches from the CPU."""
-    batch, pixels = number(params, "batch_size"), (number(params, "resolution") / 224) ** 2
+    batch = number(params, "batch_size")
+    pixels = (number(params, "resolution") / 224) ** 2
     last = params["memory_format"] == "channels_last"
     layout = (0.72 if params["precision"] in ("bf16", "fp16") else 1.05) if last else 1.0
     adam = params["optimizer"] == "adamw"
@@ -117,7 +121,8 @@ def image(params: Params) -> Simulated:
     memory = check_memory(run, GPU_12)
     feeding = batch * (0.35 + 0.65 * pixels) / (170 * number(params, "loader_workers") ** 0.8)
     seconds = max(step_seconds(run, GPU_12), feeding) + 0.1 * feeding
-    rate, decay = number(params, "learning_rate"), math.log10(number(params, "weight_decay"))
+    rate = number(params, "learning_rate")
+    decay = math.log10(number(params, "weight_decay"))
     best = (
         2e-3 * math.sqrt(batch / 256)
         if adam
@@ -160,7 +165,8 @@ def finetune_space() -> Space:
 
 def finetune(params: Params) -> Simulated:
     """A pretrained encoder of 335 million weights on a small data set that it soon overfits."""
-    method, layers = str(params["method"]), 24
+    method = str(params["method"])
+    layers = 24
     trained = {
         "full": 1.0,
         "adapters": 0.0004 * number(params, "rank"),
@@ -168,7 +174,8 @@ def finetune(params: Params) -> Simulated:
     }[method]
     backward = {"full": 1.0, "adapters": 0.72, "last_layers": 0.36 + 0.64 * trained}[method]
     stored = {"full": 1.0, "adapters": 0.9, "last_layers": 0.1 + 0.9 * trained}[method]
-    batch, length = number(params, "batch_size"), number(params, "sequence_length")
+    batch = number(params, "batch_size")
+    length = number(params, "sequence_length")
     kept, replay = (0.12, 1.0) if params["checkpointing"] else (1.0, 0.0)
     run = Run(
         3.35e8,
@@ -185,7 +192,8 @@ def finetune(params: Params) -> Simulated:
         activation_factor=34 * (1 + length / 1024),
         overhead=0.01,
     )
-    memory, step = check_memory(run, GPU_12), batch * int(params["accumulation"])
+    memory = check_memory(run, GPU_12)
+    step = batch * int(params["accumulation"])
     best = {"full": 2.5e-5, "adapters": 4e-4, "last_layers": 8e-5}[method] * math.sqrt(step / 32)
     efficiency = batch_efficiency(step, 120) * rate_efficiency(
         number(params, "learning_rate"), best, edge=0.6
@@ -224,7 +232,8 @@ def recurrent(params: Params) -> Simulated:
     hidden = number(params, "hidden")
     layers = int(params["layers"])
     unroll = number(params, "unroll")
-    gates, batch = 4 if params["cell"] == "lstm" else 3, number(params, "batch_size")
+    gates = 4 if params["cell"] == "lstm" else 3
+    batch = number(params, "batch_size")
     weights = 2 * gates * hidden**2 * layers + 10_000 * hidden
     device = Device(1.3e9, {"fp32": 9e12, "fp16": 28e12}, half_rate_tokens=2048)
     run = Run(
@@ -240,7 +249,8 @@ def recurrent(params: Params) -> Simulated:
     memory = check_memory(run, device)
     launch = 12e-6 if params["fused"] else 90e-6
     serial = unroll * layers * launch * (1.0 if params["cell"] == "lstm" else 0.9)
-    rate, clip = number(params, "learning_rate"), math.log10(number(params, "clip"))
+    rate = number(params, "learning_rate")
+    clip = math.log10(number(params, "clip"))
     best = 4e-3 * math.sqrt(batch / 64) * (512 / hidden) ** 0.6
     overflow(params, rate, 2e-2)
     edge = 0.75 - 0.35 * (clip + 0.3) - 0.15 * math.log2(unroll / 64) * 0.4
@@ -320,27 +330,17 @@ def processor(params: Params) -> Simulated:
 
 def problems() -> list[Problem]:
     loss = "minimize loss within"
-    some, percent = Noise(0.02), Noise(0.3)
+    accuracy = "maximize accuracy within 1800s"
+    tags = "apart conditional"
+    little = Noise(0.005)
+    some = Noise(0.02)
+    percent = Noise(0.3)
     return [
         deadline(
             "translation_one_gpu", translation_space(), f"{loss} 600s", translation, noise=some
         ),
-        deadline(
-            "image_classifier",
-            image_space(),
-            "maximize accuracy within 1800s",
-            image,
-            noise=percent,
-            sign=-1.0,
-        ),
-        deadline(
-            "finetune",
-            finetune_space(),
-            f"{loss} 300s",
-            finetune,
-            noise=Noise(0.005),
-            tags="apart conditional",
-        ),
+        deadline("image_classifier", image_space(), accuracy, image, noise=percent, sign=-1.0),
+        deadline("finetune", finetune_space(), f"{loss} 300s", finetune, noise=little, tags=tags),
         deadline("recurrent", recurrent_space(), f"{loss} 3600s", recurrent, noise=some),
         deadline("processor", processor_space(), f"{loss} 3600s", processor, noise=some),
     ]

@@ -95,8 +95,10 @@ def throughput_space() -> Space:
 
 def throughput(params: Params) -> Metrics:
     """Tokens per second of 2.7 billion weights on eight devices."""
-    how, degree = str(params["parallelism"]), int(params.get("degree", 1))
-    tensor, stages = (degree if how == "tensor" else 1), (degree if how == "pipeline" else 1)
+    how = str(params["parallelism"])
+    degree = int(params.get("degree", 1))
+    tensor = degree if how == "tensor" else 1
+    stages = degree if how == "pipeline" else 1
     data = 8 // (tensor * stages)
     kept, replay = {"none": (1.0, 0.0), "selective": (0.5, 0.15), "full": (0.1, 1.0)}[
         str(params["checkpointing"])

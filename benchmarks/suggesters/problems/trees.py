@@ -76,7 +76,8 @@ def tree_jenatton() -> Problem:
     )
 
     def value(params: Params) -> float:
-        offset, (leaf,) = 0.0, [n for n in ("x4", "x5", "x6", "x7") if n in params]
+        offset = 0.0
+        (leaf,) = [n for n in ("x4", "x5", "x6", "x7") if n in params]
         offset = {"x4": 0.1, "x5": 0.2, "x6": 0.3, "x7": 0.4}[leaf]
         shared = float(params["r8"] if "r8" in params else params["r9"])
         return (float(params[leaf]) - 0.27) ** 2 + offset + (shared - 0.11) ** 2
@@ -109,7 +110,8 @@ def tree_pipeline() -> Problem:
 
 
 def _pipeline(params: Params) -> float:
-    loss, model = 0.0, str(params["model"])
+    loss = 0.0
+    model = str(params["model"])
     if params["prepare"] == "pca":
         loss += 0.02 * (math.log2(float(params["components"])) - 4.5) ** 2 + (
             0.02 if params["whiten"] else 0.0
