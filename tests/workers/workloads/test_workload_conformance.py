@@ -73,7 +73,9 @@ def timeless(kind: type[Workload], metrics: Mapping[str, float]) -> dict[str, fl
     return {key: value for key, value in metrics.items() if key in quality}
 
 
-def test_a_run_reports_its_goals_and_declared_metrics_in_finite_numbers(kind: type[Workload], tmp_path: Path) -> None:
+def test_a_run_reports_its_goals_and_declared_metrics_in_finite_numbers(
+    kind: type[Workload], tmp_path: Path
+) -> None:
     outcome, reports = start(assignment(kind, tmp_path))
     assert outcome.ending is Ending.COMPLETED, outcome.details
     assert reports
