@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from workers.protocol import Metric
+from workers.training.metrics import TRAINING_METRICS
+
 from ._data import IntArray, epoch_order, hold_out
 from ._declarative_workload import DeclarativeWorkload
 from ._trained_workload import TrainedWorkload
@@ -34,6 +37,12 @@ class Classifier(DeclarativeWorkload, TrainedWorkload):
     weights of the best report are kept, or the last ones if there is no validation split.
     """
 
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        Metric("accuracy", "maximize"),
+        Metric("loss", "minimize"),
+        Metric("test_accuracy", "maximize"),
+        *TRAINING_METRICS,
+    )
     defaults: ClassVar[Mapping[str, Any]] = {
         "validation": 0.1,
         "test": True,

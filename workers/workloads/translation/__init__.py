@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from search_spaces import Space
 from search_spaces.errors import UsageError
 from search_spaces.hardware import Hardware
+from workers.protocol import Metric
+from workers.training.metrics import TRAINING_METRICS
 from workers.workload import ParallelPlan
 from workers.workloads._data import folder_of
 from workers.workloads._trained_workload import TrainedWorkload
@@ -49,6 +51,13 @@ class Translation(TrainedWorkload):
     name: ClassVar[str] = "translation"
     summary: ClassVar[str] = "Transformer encoder-decoder on parallel sentences, judged by BLEU"
     goals: ClassVar[tuple[str, ...]] = ("maximize bleu",)
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        Metric("bleu", "maximize"),
+        Metric("chrf", "maximize"),
+        Metric("loss", "minimize"),
+        Metric("perplexity", "minimize"),
+        *TRAINING_METRICS,
+    )
     trains_on_valid: ClassVar[bool] = True
     defaults: ClassVar[Mapping[str, Any]] = options.DEFAULTS
     smallest: ClassVar[Mapping[str, Mapping[str, Any]]] = {
