@@ -207,7 +207,7 @@ def test_going_on_with_another_vocabulary_is_refused(trained, tmp_path):
     )
     outcome = run(Context(other))
     assert outcome.ending is Ending.FAILED
-    assert "is not the vocabulary of this data" in outcome.message
+    assert "differs from the vocabulary of this data" in outcome.message
     assert (folder / "vocabulary.model").read_bytes() == before
 
 
