@@ -31,7 +31,7 @@ def certainty(record: Record, insights: Sequence[Insight]) -> str:
         return ""
     from automl.suggesters.bayes.model.calibration import calibrate
 
-    if not calibrate(learned.metric, learned.model).believable:
+    if not calibrate(learned.metric, learned.model).reliable:
         confirm = f"automl confirm {record.snapshot.sweep}"
         return f"What another run of trial {best.number} would reach is not known: {confirm} trains the best again."
     low, middle, high = expected(record, learned, best)
@@ -66,7 +66,7 @@ def doubts(record: Record, insights: Sequence[Insight]) -> Iterator[str]:
         from automl.suggesters.bayes.model.calibration import calibrate
 
         found = calibrate(insight.learned.metric, insight.learned.model)
-        if not found.believable:
+        if not found.reliable:
             yield f"the surrogate of {found.metric} predicts poorly: what is shown of its parameters may be wrong"
     fallbacks = [note for note in record.notes if note.kind == "fallback"]
     if fallbacks:

@@ -15,7 +15,7 @@ from automl.core.trial import Trial, TrialState
 from .record import Record
 
 if TYPE_CHECKING:
-    from automl.suggesters.bayes.model.features import Encoder
+    from automl.suggesters.bayes.model.features import FeatureEncoder
     from automl.suggesters.bayes.model.gp import Ensemble
     from automl.suggesters.bayes.model.transforms import Transform
 
@@ -45,7 +45,7 @@ class Learned:
     metric: str
     aspect: str
     names: tuple[str, ...]
-    encoder: Encoder
+    encoder: FeatureEncoder
     model: Ensemble
     transform: Transform
     trials: Sequence[Trial]
@@ -85,9 +85,9 @@ def learn(record: Record) -> list[Learned]:
 
 def aspect_of(metric: str) -> str:
     """Whether a metric tells of quality, speed or memory."""
-    from automl.suggesters.bayes.model import aspects as reach
+    from automl.suggesters.bayes.model import aspects
 
-    return next(iter(reach.of_metric(metric)))
+    return next(iter(aspects.of_metric(metric)))
 
 
 def _first(record: Record, aspect: str, metrics: Sequence[str]) -> Learned | None:
@@ -110,8 +110,8 @@ def _fit(
     maximize: bool,
     within: bool = False,
 ) -> Learned | None:
-    from automl.suggesters.bayes.model import aspects as reach
-    from automl.suggesters.bayes.model.surrogates import fitter_of
+    from automl.suggesters.bayes.model import aspects
+    from automl.suggesters.bayes.model.fit import GPFitter
     from automl.suggesters.bayes.model.transforms import Transform
     from automl.suggesters.bayes.suggester import one_thread
 
@@ -125,12 +125,12 @@ def _fit(
     scale: Callable[[float], float] = math.log if log else float
     losses = np.array([sign * scale(value) for _, value in told])
     transform = Transform.fit(losses)
-    measures = reach.of_metric(metric, within)
-    fitter: Any = fitter_of(space, measures, record.spec.seed, bowl=not log)
+    measured = aspects.of_metric(metric, within)
+    fitter = GPFitter.of_aspects(space, measured, record.spec.seed, goal=not log)
     with one_thread():
         model, rows = fitter.fit(
             space.encode([trial.params for trial, _ in told]), transform(losses)
         )
-    names = reach.parameters(space, measures)
+    names = aspects.parameters(space, measured)
     trials = [told[row][0] for row in rows]
     return Learned(metric, aspect, names, fitter.encoder, model, transform, trials, sign, log)

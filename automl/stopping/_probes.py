@@ -39,15 +39,15 @@ class Probes:
 
     def _broken(self, trial: Trial) -> str:
         """A bound on memory, which never falls again, or on speed, with some slack, is broken already."""
-        from automl.suggesters.bayes.model import aspects as reach
+        from automl.suggesters.bayes.model import aspects
 
         metrics = trial.reports[-1].metrics
         for constraint in self._constraints:
-            measures = reach.of_metric(constraint.metric)
+            measured = aspects.of_metric(constraint.metric)
             value = metrics.get(constraint.metric, math.nan)
-            if measures == reach.SPEED:
+            if measured == aspects.SPEED:
                 value = value / SLACK if constraint.upper else value * SLACK
-            if measures != reach.QUALITY and constraint.excess(value) > 0:
+            if measured != aspects.QUALITY and constraint.excess(value) > 0:
                 return f"probe: {constraint.metric} is {metrics[constraint.metric]:g}, {constraint} must hold"
         return ""
 

@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 
 from automl.core.goals import Constraint, Goal
 from automl.core.trial import Trial
+from automl.suggesters.domain import Domain
 from search_spaces import Space
 from workers.protocol import Params
 
@@ -41,12 +42,15 @@ class Stopper(ABC):
     Attributes:
         spent, seconds_left: of the sweep's budget, kept up to date by the controller: a share from 0 to 1, and seconds
             (infinite where no time is set).
-        guided: whether new configurations may be chosen by the stopper's own model (`propose`).
+        guided: whether the stopper's own model proposes new configurations (`propose`).
+        proposes: whether it can: its constructor then takes `context=SearchContext(...)` or None.
         one_by_one: a new trial is weighed against the paused ones each time, so that proposals are not made in bulk.
     """
 
     name: ClassVar[str]
     one_by_one: ClassVar[bool] = False
+    proposes: ClassVar[bool] = False
+    guided: bool = False
 
     def __init__(
         self,
@@ -60,7 +64,7 @@ class Stopper(ABC):
     ) -> None:
         self.goals, self.constraints, self.seed = tuple(goals), tuple(constraints), seed
         self.space, self.max_steps, self.can_pause = space, max_steps, can_pause
-        self.spent, self.seconds_left, self.guided = 0.0, math.inf, False
+        self.spent, self.seconds_left = 0.0, math.inf
 
     def observe(self, trial: Trial) -> None:
         """A trial is new or has changed; called before anything is asked about it."""
@@ -81,6 +85,10 @@ class Stopper(ABC):
             last: no new trial can be proposed any more; where None is returned and nothing runs, the sweep is over.
         """
         return None
+
+    def restrict(self, domain: Domain) -> None:
+        """Propose only within the domain from now on."""
+        return
 
     def propose(self, trials: Sequence[Trial]) -> Params | None:
         """The configuration of the next new trial, where `guided`; None leaves it to the suggester."""

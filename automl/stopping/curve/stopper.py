@@ -12,6 +12,8 @@ import numpy as np
 from automl.core.trial import Trial, TrialState
 from automl.stopping.asha import AshaStopper
 from automl.stopping.base import CONTINUE, Decision, Stopper
+from automl.suggesters.base import SearchContext
+from automl.suggesters.domain import Domain
 from workers.protocol import Params
 
 from .curves import Curve, Curves
@@ -56,17 +58,24 @@ class CurveStopper(Stopper):
 
     name = "curve"
     one_by_one: ClassVar[bool] = True
+    proposes: ClassVar[bool] = True
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(self, *args: Any, context: SearchContext | None = None, **options: Any) -> None:
         super().__init__(*args, **options)
         if self.space is None:
             raise ValueError("the stopper 'curve' needs the space")
         self.curves = Curves(self.goals, self.constraints)
-        self.forecast = Forecast(self.space, self.curves, self.seed)
+        self.guided = context is not None
+        context = context or SearchContext(Domain(self.space))
+        self.forecast = Forecast(context, self.curves, self.seed)
         self._asha = AshaStopper(*args, **options)
         self._targets: dict[int, float] = {}
         self._chosen: Choice | None = None
         self._num_choices = 0
+
+    def restrict(self, domain: Domain) -> None:
+        """See `Stopper.restrict`."""
+        self.forecast.restrict(domain)
 
     def observe(self, trial: Trial) -> None:
         """Keep the curve."""

@@ -60,12 +60,12 @@ def test_what_is_too_slow_for_the_deadline_is_not_trained() -> None:
 
 def test_a_trial_that_was_only_probed_teaches_its_pace() -> None:
     from automl.core.goals import parse_goals
-    from automl.suggesters.bayes.model.data import collect
+    from automl.suggesters.bayes.model.data import TrialReader
 
     result = automl.simulate(
         probed, SPACE, "minimize loss within 12s", workers=3, trials=30, suggester="random"
     )
-    data = collect(SPACE, result.trials, parse_goals("minimize loss within 12s"), [])
+    data = TrialReader(SPACE, parse_goals("minimize loss within 12s"), [])(result.trials)
     assert len(data) == len(result.trials)
     assert not data.failed.any()
     number = probes_only(result)[0].number

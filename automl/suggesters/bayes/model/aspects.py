@@ -1,4 +1,7 @@
-"""Which parameters can reach a metric or a failure, by what they say they `affect`."""
+"""Aspects: whether a metric or a failure measures quality, speed or memory.
+
+A parameter says which aspects it `affects`, so a surrogate needs only the parameters of its metric.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,12 @@ SPEED_WORDS: Final = ("second", "latency", "throughput", "step_time", "duration"
 
 
 def of_metric(metric: str, within: bool = False) -> frozenset[str]:
-    """What a metric measures, by its name.
+    """The aspects of a metric, by its name.
 
-    Quality depends on speed too `within` a deadline, and so does the time to a quality, such as `seconds_to_target`.
+    The time to a quality, such as `seconds_to_target`, depends on quality and speed.
+
+    Args:
+        within: whether the metric is measured at a deadline, so that quality depends on speed too.
     """
     if "memory" in metric or "bytes" in metric:
         return MEMORY
@@ -30,18 +36,21 @@ def of_metric(metric: str, within: bool = False) -> frozenset[str]:
 
 
 def of_goal(goal: Goal) -> frozenset[str]:
-    """What a goal measures."""
+    """The aspects of a goal."""
     return of_metric(goal.metric, goal.within is not None)
 
 
 def of_failure(kind: str) -> frozenset[str]:
-    """What brings about a kind of failure; anything where that cannot be told."""
+    """The aspects that cause a kind of failure; all if the kind does not tell."""
     return FAILURES.get(kind, ALL)
 
 
-def parameters(space: Space, measures: frozenset[str]) -> tuple[str, ...]:
-    """Names of the parameters that affect any of it, and of the parents that make these exist; all where none does."""
-    wanted = {name for name, p in space.parameters.items() if p.affects & measures}
+def parameters(space: Space, aspects: frozenset[str]) -> tuple[str, ...]:
+    """Names of the parameters that affect one of the aspects, and of their parents.
+
+    All parameters if none affects them.
+    """
+    wanted = {name for name, p in space.parameters.items() if p.affects & aspects}
     for name in reversed(space.parameters):  # children before parents
         if name in wanted:
             wanted.update(space.parameters[name].when)

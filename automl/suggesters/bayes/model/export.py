@@ -1,9 +1,9 @@
-"""The surrogate as a GPyTorch and BoTorch model: to take out, inspect, plot, or use with any BoTorch acquisition.
+"""The surrogate as a GPyTorch and BoTorch model, to inspect it or use it elsewhere.
 
-    >>> model = export(ensemble)                            # doctest: +SKIP
+    >>> model = EnsembleGP(ensemble)                            # doctest: +SKIP
     >>> model.posterior(inputs(encoder(unit))).mixture_mean  # doctest: +SKIP
 
-The hot paths of this package do the same in closed form (`gp`, `kernel`); tests hold them equal.
+`gp` and `kernel` compute the same in closed form, faster. Tests compare both.
 """
 
 from __future__ import annotations
@@ -21,11 +21,17 @@ from gpytorch.models import ExactGP
 from torch import Tensor
 
 from .gp import Ensemble
-from .kernel import JITTER, MEAN_VARIANCE, Features, Hyper, Prior
+from .kernel import (
+    JITTER,
+    MEAN_VARIANCE,
+    Features,
+    HyperparameterPrior,
+    Hyperparameters,
+)
 
 
 def inputs(features: Features) -> Tensor:
-    """Features as one `n x (c + f + 1)` tensor, which is what the exported model takes."""
+    """Features as one `n x (c + f + 1)` tensor, the input of the exported model."""
     return torch.cat([features.z, features.phi, features.bowl[:, None]], -1)
 
 
@@ -33,10 +39,11 @@ class MixedKernel(Kernel):  # type: ignore[misc]
     """The covariance of `kernel.py` over `inputs`, with its hyperparameters as GPyTorch parameters.
 
     Args:
-        hyper: initial values, a batch of `s`; prior: which column belongs to which parameter.
+        hyper: initial values, a batch of `s`.
+        prior: says which column belongs to which parameter.
     """
 
-    def __init__(self, hyper: Hyper, prior: Prior) -> None:
+    def __init__(self, hyper: Hyperparameters, prior: HyperparameterPrior) -> None:
         super().__init__(batch_shape=torch.Size([len(hyper.full)]))
         self.prior = prior
         for name in ("full", "pair", "length", "additive"):
@@ -70,7 +77,7 @@ class MixedKernel(Kernel):  # type: ignore[misc]
 class BowlMean(Mean):  # type: ignore[misc]
     """The mean function of `kernel.py`: the last input times a learned scale, a batch of `s`."""
 
-    def __init__(self, hyper: Hyper) -> None:
+    def __init__(self, hyper: Hyperparameters) -> None:
         super().__init__()
         self.register_parameter("log_bowl", torch.nn.Parameter(hyper.bowl.clone().log()))
 
@@ -102,7 +109,7 @@ class EnsembleGP(ExactGP, GPyTorchModel):  # type: ignore[misc]
         return MultivariateNormal(self.mean_module(x), self.covar_module(x))
 
     def posterior(self, X: Tensor, **options: Any) -> GaussianMixturePosterior:  # noqa: N803
-        """The mixture at `... x q x (c + f + 1)` inputs, the batch of the ensemble third from last."""
+        """The mixture at `... x q x (c + f + 1)` inputs, the ensemble third from last."""
         mixed = super().posterior(X.unsqueeze(-3), **options)
         return GaussianMixturePosterior(distribution=mixed.distribution)
 
@@ -111,8 +118,3 @@ def _positive() -> Any:
     from gpytorch.constraints import GreaterThan
 
     return GreaterThan(JITTER / 10)
-
-
-def export(ensemble: Ensemble) -> EnsembleGP:
-    """The model that equals `ensemble`."""
-    return EnsembleGP(ensemble)

@@ -1,4 +1,4 @@
-"""Peers draw from global generators: seeded for the call, then put back."""
+"""Peers draw from global random generators. These are seeded for a call and then restored."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ import numpy as np
 
 
 @contextlib.contextmanager
-def isolated(seed: int) -> Iterator[None]:
-    """Seed the generators of `random`, numpy and torch, one thread in torch; restore all of it afterwards."""
+def seeded_globally(seed: int) -> Iterator[None]:
+    """Seed `random`, numpy and torch, use one thread in torch, and restore all of it afterwards."""
     import torch
 
-    kept, kept_numpy, threads = random.getstate(), np.random.get_state(), torch.get_num_threads()
+    state = random.getstate()
+    numpy_state = np.random.get_state()
+    threads = torch.get_num_threads()
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -23,6 +25,6 @@ def isolated(seed: int) -> Iterator[None]:
             torch.set_num_threads(1)
             yield
     finally:
-        random.setstate(kept)
-        np.random.set_state(kept_numpy)
+        random.setstate(state)
+        np.random.set_state(numpy_state)
         torch.set_num_threads(threads)
