@@ -141,9 +141,7 @@ class _Checker:
             for item in resolution.dropped
         }
         try:
-            return check_prior(
-                without_unavailable(self.document.beliefs, gone), space, suggester
-            )
+            return check_prior(without_unavailable(self.document.beliefs, gone), space, suggester)
         except AutomlError as error:
             self.problems.under(self.root, ("beliefs",), str(error))
             return {}

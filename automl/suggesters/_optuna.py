@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import warnings
 from abc import abstractmethod
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,8 +15,8 @@ from search_spaces import Choice, Int, Space
 from search_spaces.parameters import Parameter
 from workers.protocol import Params, Value
 
-from ._losses import PeerObservation, observations
 from ._new_points import new_points, repair
+from ._peers import PeerObservation, observations, silenced
 from .base import Suggester
 
 _LOG = logging.getLogger(__name__)
@@ -58,7 +56,7 @@ class OptunaSuggester(Suggester):
         """See `Suggester.suggest`; a configuration that was tried before is not proposed again."""
         found: list[Params] = []
         seen = self.trial_keys(history, pending)
-        with _quiet():
+        with silenced("optuna", logging.ERROR):
             self._update(history)
             running = [self._add_running(trial.params) for trial in pending]
             for i in range(count):
@@ -176,18 +174,3 @@ def _from_optuna(parameter: Parameter, value: Any) -> Value:
         if isinstance(parameter, Choice)
         else parameter.canonical(value)
     )
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Hide Optuna's own messages and experimental warnings."""
-    import optuna
-
-    before = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        optuna.logging.set_verbosity(before)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import warnings
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,9 +13,8 @@ from search_spaces import Choice, Int
 from search_spaces.parameters import Parameter
 from workers.protocol import Params, Value
 
-from ._losses import PeerObservation, observations
 from ._new_points import new_points, repair
-from ._random_state import seeded_globally
+from ._peers import PeerObservation, observations, seeded_globally, silenced
 from .base import Suggester
 from .sobol import SobolSuggester
 
@@ -53,7 +50,7 @@ class AxSuggester(Suggester):
             or sum(not item.failed for item in observed) < MIN_SUCCESSES
         ):
             return self._initial(history, pending, count)
-        with _quiet(), seeded_globally(seed):
+        with silenced("ax", logging.CRITICAL), seeded_globally(seed):
             _disable_compilation()
             proposals = self._generate(history, observed, pending, count, seed)
         return self._finish(proposals, seen, count, np.random.default_rng(seed))
@@ -196,17 +193,3 @@ def _disable_compilation() -> None:
 
     if hasattr(logei, "_load_attempted"):
         logei._load_attempted = True
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Hide Ax's own messages."""
-    logger = logging.getLogger("ax")
-    before = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logger.setLevel(before)

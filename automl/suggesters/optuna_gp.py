@@ -9,7 +9,7 @@ from automl.core.trial import Trial
 from workers.protocol import Params
 
 from ._optuna import OptunaSuggester
-from ._random_state import seeded_globally
+from ._peers import seeded_globally
 
 
 class OptunaGpSuggester(OptunaSuggester):

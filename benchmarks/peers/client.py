@@ -15,8 +15,8 @@ import numpy as np
 import psutil
 
 from automl.core.trial import Trial
-from automl.suggesters._losses import observations
 from automl.suggesters._new_points import repair
+from automl.suggesters._peers import observations
 from automl.suggesters.base import Suggester
 
 ROOT = Path(__file__).parents[2]

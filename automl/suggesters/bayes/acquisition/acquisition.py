@@ -36,7 +36,7 @@ class Acquisition:
     Args:
         posterior: of the sweep.
         feasibility: the probability of success, and how much of it is demanded.
-        terms: what is added for cost and the user's prior.
+        terms: further terms, for cost and the user's prior.
         policy: which rules are on.
     """
 

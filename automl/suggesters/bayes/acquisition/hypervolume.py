@@ -37,11 +37,6 @@ def reference_point(losses: Array, rows: NDArray[np.intp], distant: bool = True)
     return np.asarray(np.maximum(losses.max(0), beyond) if distant else beyond)
 
 
-def log_expected_shortfall(threshold: Tensor, mean: Tensor, deviation: Tensor) -> Tensor:
-    """log E[max(threshold - y, 0)] of normal y, broadcast."""
-    return deviation.log() + log_h((threshold - mean) / deviation)
-
-
 def expected_hypervolume(
     points: Tensor, reference: Tensor, moments: Sequence[tuple[Tensor, Tensor]]
 ) -> Tensor:
@@ -61,7 +56,9 @@ def expected_hypervolume(
 
 
 def _mean_shortfall(thresholds: Tensor, mean: Tensor, deviation: Tensor) -> Tensor:
-    return log_expected_shortfall(thresholds[:, None, None], mean, deviation).exp().mean(1)
+    """E[max(threshold - y, 0)] of normal y, averaged over the ensemble, `t x m`."""
+    z = (thresholds[:, None, None] - mean) / deviation
+    return (deviation.log() + log_h(z)).exp().mean(1)
 
 
 def log_hypervolume_improvement(

@@ -14,6 +14,7 @@ QUALITY: Final = frozenset({"quality"})
 SPEED: Final = frozenset({"speed"})
 MEMORY: Final = frozenset({"memory"})
 ALL: Final = QUALITY | SPEED | MEMORY
+# The aspects that cause a kind of failure; all aspects for other kinds.
 FAILURES: Final = {"out_of_memory": MEMORY, "timeout": SPEED, "non_finite": QUALITY}
 SPEED_WORDS: Final = ("second", "latency", "throughput", "step_time", "duration")
 
@@ -38,11 +39,6 @@ def of_metric(metric: str, within: bool = False) -> frozenset[str]:
 def of_goal(goal: Goal) -> frozenset[str]:
     """The aspects of a goal."""
     return of_metric(goal.metric, goal.within is not None)
-
-
-def of_failure(kind: str) -> frozenset[str]:
-    """The aspects that cause a kind of failure; all if the kind does not tell."""
-    return FAILURES.get(kind, ALL)
 
 
 def parameters(space: Space, aspects: frozenset[str]) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ class TrialData:
     """The trials with a result, as arrays.
 
     Args:
-        unit: `n x d` configurations in the unit cube, NaN where inactive.
+        unit: `n x d` configurations in the unit cube, NaN if inactive.
         losses: `n x g`, goals as losses (smaller is better), NaN if a trial has no value.
         others: `n x c`, further metrics, NaN likewise.
         failed: `n`, whether the configuration made the trial fail.
@@ -146,7 +146,7 @@ def _completed(peaks: Array) -> Array:
     Args:
         peaks: `n x 2`, measured and estimated.
     """
-    memory, estimates = peaks.T
+    memory, estimates = peaks[:, 0], peaks[:, 1]
     both = np.isfinite(memory) & np.isfinite(estimates)
     if not both.any():
         return memory

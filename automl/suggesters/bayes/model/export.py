@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from botorch.models.gpytorch import GPyTorchModel
 from botorch.posteriors.fully_bayesian import GaussianMixturePosterior
+from gpytorch.constraints import GreaterThan
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import GaussianLikelihood
@@ -96,7 +97,7 @@ class EnsembleGP(ExactGP, GPyTorchModel):  # type: ignore[misc]
         size = len(ensemble.hyper.noise)
         shape = torch.Size([size])
         likelihood = GaussianLikelihood(batch_shape=shape).double()
-        likelihood.noise_covar.register_constraint("raw_noise", _positive())
+        likelihood.noise_covar.register_constraint("raw_noise", GreaterThan(JITTER / 10))
         likelihood.noise = (ensemble.hyper.noise + JITTER)[:, None]
         x = inputs(ensemble.features).expand(size, -1, -1)
         super().__init__(x, ensemble.y.expand(size, -1), likelihood)
@@ -112,9 +113,3 @@ class EnsembleGP(ExactGP, GPyTorchModel):  # type: ignore[misc]
         """The mixture at `... x q x (c + f + 1)` inputs, the ensemble third from last."""
         mixed = super().posterior(X.unsqueeze(-3), **options)
         return GaussianMixturePosterior(distribution=mixed.distribution)
-
-
-def _positive() -> Any:
-    from gpytorch.constraints import GreaterThan
-
-    return GreaterThan(JITTER / 10)

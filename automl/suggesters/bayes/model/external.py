@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -79,10 +78,3 @@ class ExternalSurrogate:
             mean[fold == i] = found_mean[0]
             variance[fold == i] = found_variance[0]
         return mean[None], variance[None]
-
-    def leave_one_out_density(self) -> Tensor:
-        """Log density of each target, `n`."""
-        mean, variance = self.leave_one_out()
-        return (-0.5 * (self.y - mean).square() / variance - 0.5 * (2 * math.pi * variance).log())[
-            0
-        ]

@@ -224,12 +224,6 @@ class Ensemble:
         precision = (self.whiten * self.whiten).sum(1)  # diagonal of the covariance's inverse
         return self.y - self.alpha / precision, 1.0 / precision
 
-    def leave_one_out_density(self) -> Tensor:
-        """Log density of each target given all others, averaged over the ensemble, `n`."""
-        mean, variance = self.leave_one_out()
-        density = -0.5 * (self.y - mean).square() / variance - 0.5 * (2 * math.pi * variance).log()
-        return torch.logsumexp(density, 0) - math.log(len(mean))
-
     def _moments(self, part: Features) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         k = cross(part, self.features, self.hyper, self.prior)
         white = torch.bmm(k, self.whiten.transpose(1, 2))

@@ -69,7 +69,9 @@ class Surrogates:
             for c in constraints
         ]
         self.failure_fitters = {
-            kind: GPFitter.of_aspects(space, aspects.of_failure(kind), seed, policy, noise=SHARP)
+            kind: GPFitter.of_aspects(
+                space, aspects.FAILURES.get(kind, aspects.ALL), seed, policy, noise=SHARP
+            )
             for kind in FAILURE_KINDS
         }
         self.memory_fitter = GPFitter.of_aspects(

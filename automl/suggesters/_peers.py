@@ -1,10 +1,16 @@
-"""Trials as the suggesters of other libraries see them: finite losses and constraint violations."""
+"""The suggesters of other libraries share this: plain observations, random state, silence."""
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import math
-from collections.abc import Sequence
+import random
+import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from automl.core.goals import Constraint, Goal
 from automl.core.ranking import value
@@ -65,3 +71,38 @@ def _losses(trial: Trial, goals: Sequence[Goal]) -> tuple[float, ...] | None:
 def _violation(trial: Trial, constraint: Constraint) -> float:
     excess = constraint.excess(trial.metrics.get(constraint.metric, math.nan))
     return max(-_LARGEST, min(_LARGEST, excess)) if not math.isnan(excess) else 1.0
+
+
+@contextlib.contextmanager
+def seeded_globally(seed: int) -> Iterator[None]:
+    """Seed `random`, numpy and torch, use one thread in torch, and restore all of it afterwards."""
+    import torch
+
+    state = random.getstate()
+    numpy_state = np.random.get_state()
+    threads = torch.get_num_threads()
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            np.random.seed(seed % 2**32)
+            random.seed(seed)
+            torch.set_num_threads(1)
+            yield
+    finally:
+        random.setstate(state)
+        np.random.set_state(numpy_state)
+        torch.set_num_threads(threads)
+
+
+@contextlib.contextmanager
+def silenced(logger: str, level: int) -> Iterator[None]:
+    """Hide warnings, and the messages of a library's logger below a level."""
+    library = logging.getLogger(logger)
+    before = library.level
+    library.setLevel(level)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        library.setLevel(before)
