@@ -42,25 +42,7 @@ def history(count: int) -> list[Trial]:
     ]
 
 
-def test_limits_are_read_as_people_write_them() -> None:
-    assert LIMITS["lr"] == Limit(low=1e-4, high=1e-3)
-    assert LIMITS["optimizer"] == Limit(choices=("adam", "rmsprop"))
-    assert LIMITS["width"] == Limit(low=128, high=128)
-    assert read_limit("blocks=2..8", SPACE)[1] == Limit(choices=(2, 4, 8))
-    assert [str(limit) for limit in LIMITS.values()] == ["0.0001 to 0.001", "adam, rmsprop", "128"]
-    assert {name: Limit.from_dict(limit.to_dict()) for name, limit in LIMITS.items()} == LIMITS
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["lr", "lr=", "lr=2", "lr=1e-3..1e-4", "lr=.nan", "optimizer=adamw", "rate=1", "width=1.5"],
-)
-def test_a_limit_that_does_not_fit_is_refused(text: str) -> None:
-    with pytest.raises(UsageError):
-        read_limit(text, SPACE)
-
-
-def test_what_can_no_longer_be_active_is_left_out() -> None:
+def test_a_parameter_that_cannot_be_active_is_left_out() -> None:
     narrow = Domain(SPACE, LIMITS).inner
     assert "momentum" not in narrow.parameters
     assert narrow.default() == {"lr": 1e-3, "width": 128, "optimizer": "adam", "blocks": 2}
