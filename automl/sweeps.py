@@ -9,6 +9,7 @@ from typing import Any
 
 from search_spaces import Space
 from search_spaces.hardware import count_cpus, detect
+from workers.protocol import Metric
 
 from .control.assignments import Assigner
 from .control.controller import Controller
@@ -183,6 +184,7 @@ def sweep(
     beliefs: Mapping[str, Any] | None = None,
     transfer: str | None = None,
     progress: bool | None = None,
+    metrics: Iterable[Metric] = (),
 ) -> Result:
     """Search a space with an objective of one's own.
 
@@ -208,6 +210,8 @@ def sweep(
         transfer: name of an earlier sweep of something alike in the same store, whose best configurations a new sweep
             begins with and believes in.
         progress: whether to show how it goes on; None for yes in a terminal (on standard error) and in a notebook.
+        metrics: what the objective reports, such as `Metric("latency", "minimize", "speed")`. The
+            aspect of a metric that is not declared is guessed from its name; the report says so.
 
     Returns:
         What there is when the budget is reached, or after Ctrl-C; then the sweep can be resumed.
@@ -232,6 +236,7 @@ def sweep(
         resources=_resources(resources),
         seed=seed,
         beliefs=check_prior(beliefs or {}, space, suggester),
+        metrics=tuple(metrics),
     )
     check(spec, dispatcher, objective)
     ledger = Ledger.open(store or ".automl", create=True)

@@ -60,13 +60,11 @@ class Surrogates:
         self.policy = policy
         self.incumbents = Incumbents(constraints)
         self.goal_fitters = [
-            GPFitter.of_aspects(space, aspects.of_goal(goal), seed, policy, goal=True)
-            for goal in goals
+            GPFitter.of_aspects(space, goal.aspects, seed, policy, goal=True) for goal in goals
         ]
         self.deadline = DeadlineModel(space, goals[0], seed, policy)
         self.constraint_fitters = [
-            GPFitter.of_aspects(space, aspects.of_metric(c.metric), seed, policy)
-            for c in constraints
+            GPFitter.of_aspects(space, c.aspects, seed, policy) for c in constraints
         ]
         self.failure_fitters = {
             kind: GPFitter.of_aspects(
