@@ -22,7 +22,7 @@ from .dispatch.simulated.faults import Fault
 from .errors import UsageError
 from .ledger import Ledger, MemoryLedger
 from .result import Result
-from .suggesters.make import check_beliefs
+from .suggesters.user_prior import check_prior
 from .sweeps import check, conduct, read_budget
 
 SELDOM: Final = (50_000, 20, 100)  # thresholds of Python's search for cycles
@@ -137,7 +137,7 @@ def simulate(
         seed=seed,
         max_retries=max_retries,
         max_steps=max_steps,
-        beliefs=check_beliefs(beliefs or {}, space, suggester),
+        beliefs=check_prior(beliefs or {}, space, suggester),
         metrics=tuple(metrics),
     )
     check(spec, "simulated", lambda trial: None)

@@ -26,17 +26,17 @@ from .errors import StoreError, StoreFailure, UsageError
 from .ledger import Ledger, check_name
 from .result import Result
 from .stopping import STOPPERS
+from .stopping.base import Stopper
 from .suggesters import SUGGESTERS
-from .suggesters.base import Suggester
-from .suggesters.domain import Limits
-from .suggesters.make import check_beliefs, make
-from .suggesters.proposer import Proposer
-from .suggesters.queue import Ahead, Suggestions
+from .suggesters.base import SearchContext, Suggester
+from .suggesters.domain import Domain
+from .suggesters.proposer import Proposer, make_suggester
+from .suggesters.queue import BackgroundSuggestionQueue, SuggestionQueue
+from .suggesters.user_prior import check_prior
 from .workflows.transfer import transfer as begin_with
 
 Objective = Callable[[Any], Any]
 reading: Path | None = None  # the file of an objective that the command line imports now
-GUIDED = "bayes"  # the suggester in whose place a stopper with a model of its own may choose
 
 
 def run(
@@ -103,20 +103,13 @@ def conduct(
             )
         seconds = ledger.snapshot(spec.name).seconds if recorder.trials else 0.0
         ledger.replace_spec(spec.name, spec)
-        suggestions = _suggestions(spec, ahead=kind.suggests_ahead)
-        stopper_kind = STOPPERS.get(spec.stopper)
-        guided = {"guided": spec.suggester == GUIDED} if stopper_kind.proposes else {}
-        stopper = stopper_kind(
-            spec.goals,
-            spec.constraints,
-            seed=spec.seed,
-            space=spec.space,
-            max_steps=spec.max_steps,
-            can_pause=spec.workload is not None or kind.keeps_paused,
-            **guided,
-        )
+
+        def note(message: str) -> None:
+            journal.note("fallback", message)
+
+        suggestions = _suggestions(spec, note, ahead=kind.suggests_ahead)
+        stopper = _stopper(spec, spec.workload is not None or kind.keeps_paused)
         journal = Journal(spec, recorder, suggestions, seconds=seconds, on_change=on_change)
-        suggestions.note = lambda message: journal.note("fallback", message)
         assigner = Assigner(spec, ledger.folder(spec.name))
         with Attention(breaks_in=kind.commits_each) as attention:
 
@@ -140,7 +133,11 @@ def conduct(
 
 
 def check(spec: SweepSpec, dispatcher: str, objective: Objective | None) -> None:
-    """Raise UsageError where something that the spec names does not exist; imports no suggester."""
+    """Check that everything that the spec names exists; imports a suggester only if necessary.
+
+    Raises:
+        UsageError: something does not exist, or does not fit the rest.
+    """
     check_name(spec.name)
     for registry, name in (
         (SUGGESTERS, spec.suggester),
@@ -158,9 +155,12 @@ def check(spec: SweepSpec, dispatcher: str, objective: Objective | None) -> None
         )
     if spec.workers is not None and spec.workers < 1:
         raise UsageError(f"workers must be at least 1, got {spec.workers}")
-    if spec.budget.gain is not None and (spec.suggester != "bayes" or len(spec.goals) > 1):
+    if spec.budget.gain is not None and (
+        len(spec.goals) > 1 or not SUGGESTERS.get(spec.suggester).predicts_gain
+    ):
         raise UsageError(
-            "a budget of gain needs the suggester 'bayes', which can tell it, and a single goal"
+            "a budget of gain needs a single goal and a suggester that predicts gains, such as "
+            f"'bayes'; got {len(spec.goals)} goals and {spec.suggester!r}"
         )
 
 
@@ -235,7 +235,7 @@ def sweep(
         workers=workers,
         resources=_resources(resources),
         seed=seed,
-        beliefs=check_beliefs(beliefs or {}, space, suggester),
+        beliefs=check_prior(beliefs or {}, space, suggester),
         metrics=tuple(metrics),
     )
     check(spec, dispatcher, objective)
@@ -290,20 +290,34 @@ def num_slots(spec: SweepSpec) -> int:
     return max(1, slots)
 
 
-def _suggestions(spec: SweepSpec, *, ahead: bool) -> Suggestions:
-    def within(limits: Limits) -> Callable[[str], Suggester]:
-        sought, known = (spec.space, spec.goals, spec.constraints), spec.beliefs
-        return lambda name: make(
-            name, *sought, seed=spec.seed, limits=limits, beliefs=known, budget=spec.budget
-        )
+def _context(spec: SweepSpec, domain: Domain) -> SearchContext:
+    return SearchContext(domain, spec.beliefs, spec.budget)
 
-    proposer = Proposer(within({}), spec.suggester, gains=spec.budget.gain is not None)
-    depth = min(4, num_slots(spec))
-    found = (
-        Ahead(proposer, spec.space, depth) if ahead else Suggestions(proposer, spec.workers or 1)
-    )
-    found.within = within
-    return found
+
+def _suggestions(spec: SweepSpec, note: Callable[[str], None], *, ahead: bool) -> SuggestionQueue:
+    def make(name: str, domain: Domain) -> Suggester:
+        context = _context(spec, domain)
+        return make_suggester(name, spec.goals, spec.constraints, context, seed=spec.seed)
+
+    gains = spec.budget.gain is not None
+    proposer = Proposer(make, spec.suggester, Domain(spec.space), gains=gains)
+    if ahead:
+        depth = min(4, num_slots(spec))
+        return BackgroundSuggestionQueue(proposer, spec.space, depth, note=note)
+    return SuggestionQueue(proposer, spec.workers or 1, note=note)
+
+
+def _stopper(spec: SweepSpec, can_pause: bool) -> Stopper:
+    kind = STOPPERS.get(spec.stopper)
+    options: dict[str, Any] = {
+        "seed": spec.seed,
+        "space": spec.space,
+        "max_steps": spec.max_steps,
+        "can_pause": can_pause,
+    }
+    if kind.proposes and SUGGESTERS.get(spec.suggester).guides_stopper:
+        options["context"] = _context(spec, Domain(spec.space))
+    return kind(spec.goals, spec.constraints, **options)
 
 
 def _measured(

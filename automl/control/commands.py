@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from automl.core.events import Proposed, Wished
 from automl.errors import AutomlError
-from automl.suggesters.domain import Limit, fold, narrowed
-from automl.suggesters.queue import Suggestions
+from automl.stopping.base import Stopper
+from automl.suggesters.domain import Domain, updated_limits
+from automl.suggesters.queue import SuggestionQueue
 from workers.protocol import Params
 
 from .journal import Journal
@@ -15,18 +16,21 @@ class Wishes:
     """Fulfils what was asked, once each. Used from the controller's thread.
 
     Args:
-        journal: of the sweep; suggestions: that limits apply to.
+        journal: of the sweep.
+        suggestions: proposes within limits.
+        stopper: may propose within limits too.
     """
 
-    def __init__(self, journal: Journal, suggestions: Suggestions) -> None:
-        self._journal, self._suggestions = journal, suggestions
-        self._limits: dict[str, Limit] = {}
+    def __init__(self, journal: Journal, suggestions: SuggestionQueue, stopper: Stopper) -> None:
+        self._journal = journal
+        self._suggestions = suggestions
+        self._stopper = stopper
+        self._domain = Domain(journal.spec.space)
         self._fulfilled: set[int] | None = None
-        self._narrow = journal.spec.space
 
     def allows(self, params: Params) -> bool:
         """Whether a configuration lies within the limits."""
-        return not self._limits or self._narrow.legal(params)
+        return not self._domain.limits or self._domain.legal(params)
 
     def take(self, *, look: bool = False) -> None:
         """Take up what was asked since the last time, up to the last commit or, to `look`, up to now."""
@@ -39,14 +43,15 @@ class Wishes:
                 self._enqueue(identity, dict(wish.content))
 
     def _limit(self, wishes: list[Wished]) -> None:
-        limits = fold(wishes, self._limits)
+        limits = updated_limits([wish.content for wish in wishes], self._domain.limits)
         try:
-            narrow = narrowed(self._journal.spec.space, limits)
+            domain = Domain(self._domain.space, limits)
         except AutomlError as error:
             self._journal.note("limits", f"not obeyed: {error}")
             return
-        self._limits, self._narrow = limits, narrow
-        self._suggestions.restrict(limits, narrow)
+        self._domain = domain
+        self._suggestions.restrict(domain)
+        self._stopper.restrict(domain)
 
     def _enqueue(self, identity: int, params: Params) -> None:
         journal = self._journal

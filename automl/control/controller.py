@@ -16,7 +16,7 @@ from automl.dispatch.base import Dispatcher
 from automl.errors import AutomlError
 from automl.stopping._probes import Probes
 from automl.stopping.base import Decision, Stopper
-from automl.suggesters.queue import Suggestions
+from automl.suggesters.queue import SuggestionQueue
 from workers.protocol import Ending, Event, Halt, Outcome, Report
 
 from .assignments import Assigner
@@ -50,7 +50,7 @@ class Controller:
     def __init__(
         self,
         journal: Journal,
-        suggestions: Suggestions,
+        suggestions: SuggestionQueue,
         stopper: Stopper,
         assigner: Assigner,
         attention: Attention,
@@ -65,7 +65,7 @@ class Controller:
         self._assigner, self._attention = assigner, attention
         self._checkpoints = Checkpoints(journal.spec, assigner.folder)
         self._probes = Probes(journal.spec.goals, journal.spec.constraints)
-        self._wishes = Wishes(journal, suggestions)
+        self._wishes = Wishes(journal, suggestions, stopper)
         self._asked: dict[int, str] = {}  # trials that were asked to end, and why
         self._bypassed: Counter[int] = (
             Counter()

@@ -59,7 +59,7 @@ class SweepSpec:
         timeout: seconds without any step or report after which an attempt counts as hung; None for a quarter of an
             hour of a workload, and for ever of an objective of the user's own.
         disk_bytes: of all checkpoints of the sweep together; None for half of what is free.
-        beliefs: about good values, by parameter (`suggesters.bayes.acquisition.user_prior`).
+        beliefs: about good values, by parameter (`suggesters.user_prior`).
         metrics: declared by the workload, or by the user for an objective of the user's own.
         last_report_counts: whether a goal takes a trial's final metrics instead of its best report (the workload's).
     """

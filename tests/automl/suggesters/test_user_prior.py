@@ -14,8 +14,15 @@ from automl.errors import UsageError
 from automl.ledger import Ledger
 from automl.report.record import Record
 from automl.report.setup import settings
-from automl.suggesters.bayes.acquisition.user_prior import Belief, Beliefs, learned, without
-from automl.suggesters.make import make
+from automl.suggesters.base import SearchContext
+from automl.suggesters.domain import Domain
+from automl.suggesters.proposer import make_suggester
+from automl.suggesters.user_prior import (
+    ParameterPrior,
+    UserPrior,
+    prior_from_best,
+    without_unavailable,
+)
 from search_spaces import Choice, Float, Int, Space
 
 SPACE = Space(
@@ -39,18 +46,18 @@ GOALS = parse_goals("minimize loss")
         ("blocks", 4),
     ],
 )
-def test_a_belief_is_a_density_that_it_draws_from(name: str, given: Any) -> None:
-    belief = Belief.read(SPACE.parameters[name], given)
+def test_a_prior_draws_from_its_density(name: str, given: Any) -> None:
+    prior = ParameterPrior.read(SPACE.parameters[name], given)
     unit = (np.arange(2000) + 0.5) / 2000
-    density = belief.density(unit)
+    density = prior.density(unit)
     assert density.mean() == pytest.approx(1.0, abs=0.01)
     assert density.min() >= 0.099
-    drawn = belief.draw(np.random.default_rng(0), 20_000)
+    drawn = prior.draw(np.random.default_rng(0), 20_000)
     bins = 4 if name != "optimizer" else 3
     found = np.histogram(drawn, bins=bins, range=(0, 1))[0] / 20_000
     expected = density.reshape(bins, -1).mean(1) / bins if 2000 % bins == 0 else found
     assert found == pytest.approx(expected, abs=0.03)
-    assert Belief.read(SPACE.parameters[name], belief.to_dict()) == belief
+    assert ParameterPrior.read(SPACE.parameters[name], prior.to_dict()) == prior
 
 
 @pytest.mark.parametrize(
@@ -69,12 +76,12 @@ def test_a_belief_is_a_density_that_it_draws_from(name: str, given: Any) -> None
         {"momentum": {"at": None}},
     ],
 )
-def test_a_belief_that_does_not_fit_is_refused(given: Any) -> None:
+def test_a_prior_that_does_not_fit_is_refused(given: Any) -> None:
     with pytest.raises(UsageError):
-        Beliefs(SPACE, given)
+        UserPrior(SPACE, given)
 
 
-def test_what_the_hardware_cannot_run_is_not_believed_in() -> None:
+def test_values_that_the_hardware_cannot_run_leave_the_prior() -> None:
     given = {
         "precision": {"weights": {"bf16": 3, "fp32": 2}},
         "compile": "default",
@@ -82,21 +89,21 @@ def test_what_the_hardware_cannot_run_is_not_believed_in() -> None:
         "layout": ["a", "b"],
     }
     gone = {("precision", "bf16"), ("compile", None), ("layout", "a")}
-    assert without(given, gone) == {
+    assert without_unavailable(given, gone) == {
         "precision": {"weights": {"fp32": 2}},
         "lr": [0.1],
         "layout": ["b"],
     }
 
 
-def test_only_bayes_hears_beliefs() -> None:
-    with pytest.raises(UsageError, match="bayes"):
+def test_a_suggester_that_ignores_the_prior_refuses_it() -> None:
+    with pytest.raises(UsageError, match="'tpe' ignores beliefs"):
         automl.Optimizer(SPACE, "minimize loss", suggester="tpe", beliefs={"lr": 1e-3})
 
 
 def gap(given: dict[str, Any], seed: int, count: int = 12) -> float:
-    """How close the sweep has come to lr=1e-3, momentum=0.9 after so many trials, starting points counted in."""
-    suggester = make("bayes", SPACE, GOALS, seed=seed, beliefs=given)
+    """How close a sweep comes to lr=1e-3, momentum=0.9 in so many trials, the design included."""
+    suggester = make_suggester("bayes", GOALS, (), SearchContext(Domain(SPACE), given), seed=seed)
     trials: list[Trial] = []
     for number in range(count):
         params = suggester.suggest(trials, [], 1)[0]
@@ -106,12 +113,12 @@ def gap(given: dict[str, Any], seed: int, count: int = 12) -> float:
     return min(trial.metrics["loss"] for trial in trials)
 
 
-def test_a_good_belief_helps_and_a_wrong_one_is_overcome() -> None:
+def test_a_good_prior_helps_and_a_wrong_one_is_overcome() -> None:
     seeds = range(3)
-    without = np.mean([gap({}, seed) for seed in seeds])
+    neutral = np.mean([gap({}, seed) for seed in seeds])
     near = {"lr": 2e-3, "momentum": {"at": 0.8, "spread": 0.1}}
     good = np.mean([gap(near, seed) for seed in seeds])
-    assert good < 0.8 * without  # measured: half
+    assert good < 0.8 * neutral  # measured: half
     wrong = np.mean([gap({"lr": {"at": 1e-1, "spread": 0.1}}, seed, count=25) for seed in seeds])
     assert wrong < 0.01  # measured: 0.0008, and 0.0006 without it
 
@@ -151,16 +158,16 @@ def test_beliefs_and_transfer_are_recorded_and_told(tmp_path: Path) -> None:
     ledger.close()
 
 
-def test_what_is_learned_lies_where_the_best_were() -> None:
-    found = learned(
+def test_the_prior_from_an_earlier_sweep_lies_at_its_best() -> None:
+    found = prior_from_best(
         SPACE, [{"lr": 1e-3, "optimizer": "adam"}, {"lr": 2e-3, "optimizer": "adam"}, {"depth": 4}]
     )
-    beliefs = Beliefs(SPACE, found)
+    prior = UserPrior(SPACE, found)
     unit = SPACE.encode(
         [
             {"lr": 1.5e-3, "optimizer": "adam", "depth": 4},
             {"lr": 1e-1, "optimizer": "sgd", "depth": 12},
         ]
     )
-    good, bad = beliefs.log_density(unit)
+    good, bad = prior.log_density(unit)
     assert good > 0 > bad
