@@ -10,7 +10,7 @@ import pytest
 from search_spaces import Choice, Float, Int, Space, SpaceError
 from search_spaces.hardware import Gpu, Hardware
 from search_spaces.knobs import KNOBS, Knob
-from search_spaces.knobs.base import Declared
+from search_spaces.knobs.base import KnobSpace
 from search_spaces.parameters import Parameter
 
 CPU = Hardware(2, 2**33, precisions=("fp32", "bf16", "fp16"), slow={"fp16": "emulated"})
@@ -53,15 +53,15 @@ EVERYTHING = {
 }
 
 
-def resolve(name: str, hardware: Hardware = CPU, **options: Any) -> Declared:
+def resolve(name: str, hardware: Hardware = CPU, **options: Any) -> KnobSpace:
     return KNOBS.get(name)().resolve(hardware, options)
 
 
-def by_name(declared: Declared) -> dict[str, Parameter]:
+def by_name(declared: KnobSpace) -> dict[str, Parameter]:
     return {parameter.name: parameter for parameter in declared.parameters}
 
 
-def choices(declared: Declared, name: str) -> list[Any]:
+def choices(declared: KnobSpace, name: str) -> list[Any]:
     parameter = by_name(declared)[name]
     assert isinstance(parameter, Choice)
     return list(parameter.choices)
@@ -74,18 +74,19 @@ def test_every_knob(name: str, hardware: Hardware) -> None:
     assert isinstance(knob, Knob)
     assert knob.name == name
     assert knob.summary
-    space = Space(*knob.parameters(hardware), constraints=knob.constraints(hardware))
+    found = knob.resolve(hardware)
+    space = Space(*found.parameters, constraints=found.constraints)
     default = space.default()
     assert default is not None
     space.check(default)
     for params in space.sample(np.random.default_rng(0), 50):
         space.check(params)
-    for dropped in knob.dropped(hardware):
+    for dropped in found.dropped:
         assert dropped.reason
         parameter = space.parameters.get(dropped.parameter)
         assert parameter is None or not parameter.legal(dropped.value)
     with pytest.raises(SpaceError, match=f"knob '{name}' has no option 'chioces'"):
-        knob.parameters(hardware, {"chioces": []})
+        knob.resolve(hardware, {"chioces": []})
 
 
 def test_all_knobs_make_one_space() -> None:

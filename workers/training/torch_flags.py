@@ -1,10 +1,10 @@
-"""Process-wide switches of torch, set for one trial and put back after it: workers are reused."""
+"""Process-wide switches of torch, which are set for one trial and restored after it."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from torch.utils.checkpoint import (
 )
 
 from search_spaces.errors import UsageError
+from search_spaces.knobs import KNOBS
 from workers.device.peak_memory import allocate_by
 from workers.device.precision import matmul_precision, weights_in
 
@@ -36,17 +37,25 @@ _MATRIX_PRODUCTS = frozenset(
 
 
 @contextmanager
-def switches(settings: Settings, threads: int) -> Iterator[None]:
-    """Threads, float32 matrix products and cuDNN as the settings say."""
-    before, autotune = torch.get_num_threads(), torch.backends.cudnn.benchmark
+def switches(settings: Settings, threads: int, values: Mapping[str, Any]) -> Iterator[None]:
+    """Set threads, matrix products, cuDNN and the allocator, and enter the contexts of knobs.
+
+    Args:
+        settings: of the trial.
+        threads: of this rank, unless the settings give a number.
+        values: of every option of the trial, for `Knob.applied`.
+    """
+    before = torch.get_num_threads()
+    autotune = torch.backends.cudnn.benchmark
     torch.set_num_threads(max(1, settings.threads or threads))
     torch.backends.cudnn.benchmark = settings.cudnn_autotune
     allocate_by(*((1 << 17, 1 << 18) if settings.compact_memory else (32 << 20, 1 << 30)))
     try:
-        with (
-            matmul_precision(settings.precision, settings.matmul_precision),
-            weights_in(settings.precision),
-        ):
+        with ExitStack() as stack:
+            stack.enter_context(matmul_precision(settings.precision, settings.matmul_precision))
+            stack.enter_context(weights_in(settings.precision))
+            for name in KNOBS.names():
+                stack.enter_context(KNOBS.get(name)().applied(values))
             yield
     finally:
         torch.set_num_threads(before)
@@ -54,22 +63,26 @@ def switches(settings: Settings, threads: int) -> Iterator[None]:
         allocate_by(32 << 20, 64 << 20)
 
 
-def recompute(model: nn.Module, layers: tuple[str, ...], how: str) -> None:
-    """Have layers recompute their activations in backward (Chen et al. 2016, https://arxiv.org/abs/1604.06174).
+def recompute(model: nn.Module, layers: tuple[str, ...], mode: str) -> None:
+    """Let layers recompute their activations in backward.
+
+    Source: Chen et al. 2016 (https://arxiv.org/abs/1604.06174).
 
     Args:
+        model: whose layers are changed in place.
         layers: dotted names within the model.
-        how: "none", "layers" (everything) or "selective" (everything but matrix products and attention).
+        mode: "none", "layers" (everything) or "selective" (everything but matrix products and
+            attention).
 
     Raises:
         UsageError: the workload's plan names no layer.
     """
-    if how == "none":
+    if mode == "none":
         return
     if not layers:
         raise UsageError("activation_checkpointing needs a workload whose plan names its layers")
     options: dict[str, Any] = {"use_reentrant": False}
-    if how == "selective":
+    if mode == "selective":
         options["context_fn"] = functools.partial(create_selective_checkpoint_contexts, _policy)
     for name in layers:
         layer = model.get_submodule(name)
@@ -83,8 +96,5 @@ def _recomputed(forward: Any, options: dict[str, Any], *args: Any, **kwargs: Any
 
 
 def _policy(context: Any, operation: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
-    return (
-        CheckpointPolicy.MUST_SAVE
-        if operation in _MATRIX_PRODUCTS
-        else CheckpointPolicy.PREFER_RECOMPUTE
-    )
+    saved = operation in _MATRIX_PRODUCTS
+    return CheckpointPolicy.MUST_SAVE if saved else CheckpointPolicy.PREFER_RECOMPUTE

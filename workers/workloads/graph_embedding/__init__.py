@@ -105,7 +105,7 @@ class GraphEmbedding(Declared):
         return {
             "precision": {"precision": ["fp32", "bf16"]},
             "parallelism": {"strategies": needs},
-            "runtime": {"tune": ["matmul_precision"], "matmul_precision": {"default": "medium"}},
+            "runtime": {"tune": ["matmul_precision"]},
         }
 
     @classmethod

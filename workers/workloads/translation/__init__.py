@@ -7,7 +7,7 @@ known about it (`layouts`, `parallel`), search (`decoding`), scores (`metrics`),
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -16,6 +16,7 @@ from search_spaces import Space
 from search_spaces.errors import UsageError
 from search_spaces.hardware import Hardware
 from workers.workload import ParallelPlan
+from workers.workloads._knobs import dropped_of, space_of
 from workers.workloads._trained import Trained
 
 from . import data as _data
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-    from search_spaces.knobs import Dropped
+    from search_spaces.knobs import DroppedValue
     from workers.context import Context
     from workers.workload import Batch
 
@@ -67,12 +68,12 @@ class Translation(Trained):
     @classmethod
     def space(cls, hardware: Hardware) -> Space:
         """Optimizer, batch, architecture, precision, attention layout, parallelism and switches of the run time."""
-        return options.space(hardware)
+        return space_of(cls, hardware, (), options.KNOBS)
 
     @classmethod
-    def dropped(cls, hardware: Hardware) -> Sequence[Dropped]:
+    def dropped(cls, hardware: Hardware) -> Sequence[DroppedValue]:
         """The values that `space` leaves out on this hardware."""
-        return options.declare(hardware).dropped
+        return dropped_of(cls, hardware, options.KNOBS)
 
     @classmethod
     def check(cls, data: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:
@@ -83,6 +84,13 @@ class Translation(Trained):
             from .shards import Shards
 
             Shards.open(_data.folder_of(data))
+
+    @classmethod
+    def commands(cls) -> Mapping[str, Callable[[Sequence[str]], None]]:
+        """`translate` and `convert`."""
+        from . import cli
+
+        return {"translate": cli.translate, "convert": cli.convert}
 
     def run(self, context: Context) -> Mapping[str, float]:
         """Train, with the trial's folder for what is cached and written."""

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-LAYOUTS = ("interleaved", "separate", "packed")
 KERNELS = ("auto", "sdpa", "math", "fused")
 
 
@@ -29,7 +28,7 @@ class Attention(nn.Module):
         cross: whether keys and values come from another sequence.
         inference: layout in eval mode, "interleaved" or "separate" where `layout` is one of them too; `train()` and
             `eval()` convert the parameters in place.
-        layout: one of `LAYOUTS`; kernel: one of `KERNELS`; "auto" is math on CPUs, sdpa elsewhere, "fused" is torch's
+        layout: a choice of knob `attention_layout`; kernel: one of `KERNELS`; "auto" is math on CPUs, sdpa elsewhere, "fused" is torch's
             multi_head_attention_forward, projections and all (its inner kernel is sdpa's).
 
     Shapes: b sentences, q query positions, k key positions, h heads (fewer on a tensor-parallel rank), d head_dim.

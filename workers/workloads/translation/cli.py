@@ -1,7 +1,7 @@
-"""The command line.
+"""Two more commands of `python -m workers translation`.
 
-`train KEY=VALUE ...` under one configuration; `translate --model DIR < TEXT`; `convert --model DIR --to FORM --out NEW`
-writes it in another form.
+`translate --model DIR < TEXT` translates; `convert --model DIR --to FORM --out NEW` writes a model
+in another form.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,33 +23,14 @@ if TYPE_CHECKING:
 _CHUNK = 4096  # lines read at once, so that translating takes no more memory for a longer text
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit status: 0 done, 1 failed, 2 wrong usage or data, 130 interrupted."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    if given[:1] == ["translate"]:
-        return _reporting(_translate, given[1:])
-    if given[:1] == ["convert"]:
-        return _reporting(_convert, given[1:])
-    from workers.standalone import main as train
+def translate(arguments: Sequence[str]) -> None:
+    """Translate standard input to standard output.
 
-    return train("translation", given[1:] if given[:1] == ["train"] else given)
-
-
-def _reporting(command: Callable[[Sequence[str]], None], arguments: Sequence[str]) -> int:
-    try:
-        command(arguments)
-    except UsageError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except UnicodeDecodeError as error:
-        print(f"error: standard input is not UTF-8: {error}", file=sys.stderr)
-        return 2
-    return 0
-
-
-def _translate(arguments: Sequence[str]) -> None:
+    Raises:
+        UsageError: the model cannot be read, or standard input is not UTF-8.
+    """
     parser = argparse.ArgumentParser(
-        prog="python -m workers.workloads.translation translate",
+        prog="python -m workers translation translate",
         description="Translate standard input, a sentence a line, to standard output.",
     )
     parser.add_argument(
@@ -110,7 +91,7 @@ def _translate(arguments: Sequence[str]) -> None:
         length_base=given.length_base,
     )
     lines = iter(sys.stdin.buffer)
-    while chunk := [line.decode().rstrip("\r\n") for line in islice(lines, _CHUNK)]:
+    while chunk := [_text(line) for line in islice(lines, _CHUNK)]:
         if given.nbest and isinstance(translator, Translator):
             texts = [
                 json.dumps(found, ensure_ascii=False) for found in translator.nbest(chunk, search)
@@ -119,6 +100,13 @@ def _translate(arguments: Sequence[str]) -> None:
             texts = translator.translate(chunk, search)
         for text in texts:
             print(text, flush=False)
+
+
+def _text(line: bytes) -> str:
+    try:
+        return line.decode().rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"standard input is not UTF-8: {error}") from error
 
 
 def _load(
@@ -138,9 +126,10 @@ def _load(
     return Translator.load(folder, quantisation, shortlist)
 
 
-def _convert(arguments: Sequence[str]) -> None:
+def convert(arguments: Sequence[str]) -> None:
+    """Write an exported model in another form; raises UsageError if that is not possible."""
     parser = argparse.ArgumentParser(
-        prog="python -m workers.workloads.translation convert",
+        prog="python -m workers translation convert",
         description="Write an exported model in another form.",
     )
     parser.add_argument(
@@ -159,9 +148,9 @@ def _convert(arguments: Sequence[str]) -> None:
         parser.error("--shortlist must be at least 1")
     if given.out.exists():
         raise UsageError(f"{given.out} is there already")
-    from .ct2 import convert
+    from . import ct2
 
-    convert(
+    ct2.convert(
         given.model,
         given.out,
         None if given.quantisation == "none" else given.quantisation,

@@ -123,7 +123,7 @@ def test_export_and_translate(trained, tmp_path, capsysbinary, monkeypatch):
     text = "\n".join([*sources[:20], "", *sources[20:]]) + "\n"
     command = ["translate", "--model", str(tmp_path / "model"), "--beam", "1"]
     printed = subprocess.run(
-        [sys.executable, "-m", "workers.workloads.translation", *command],
+        [sys.executable, "-m", "workers", "translation", *command],
         input=text.encode(),
         capture_output=True,
     )
