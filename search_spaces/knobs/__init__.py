@@ -12,7 +12,7 @@ KNOBS: Registry[Knob] = Registry(
     "search_spaces.knobs",
     "search_spaces.knobs",
     "search_spaces.knobs.base:Knob",
-    others=("option", "strategy_needs"),
+    others=("option",),
 )
 
 __all__ = ["KNOBS", "DroppedValue", "Knob", "Option"]

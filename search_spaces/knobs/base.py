@@ -85,9 +85,3 @@ class Knob:
 def present(parameters: Iterable[Parameter | None]) -> list[Parameter]:
     """The parameters that are not None."""
     return [parameter for parameter in parameters if parameter is not None]
-
-
-def none_left(knob: str, dropped: Iterable[DroppedValue]) -> SpaceError:
-    """The error for a knob that has no value left."""
-    why = "; ".join(map(str, dropped)) or "no choice was given"
-    return SpaceError(f"knob {knob!r} has no value left that this machine can run: {why}")

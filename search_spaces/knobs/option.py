@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -43,6 +43,7 @@ class Option:
         ordered: whether the choices have an order.
         low, high, log: the range that can be tuned, if there are no choices.
         affects: the aspects of a trial that the option can change.
+        untuned: further values that can be fixed, but are not tuned.
         unset: the value if the option is neither tuned nor fixed; `default` if omitted.
     """
 
@@ -55,6 +56,7 @@ class Option:
     high: float | None = None
     log: bool = False
     affects: frozenset[str] = ALL
+    untuned: tuple[Any, ...] = ()
     unset: Any = _SAME_AS_DEFAULT
 
     def __post_init__(self) -> None:
@@ -62,14 +64,16 @@ class Option:
             object.__setattr__(self, "unset", self.default)
 
     def value(self, options: Mapping[str, Any]) -> Any:
-        """The value in `options`, or `unset` if it is not there."""
-        return options.get(self.name, self.unset)
+        """The value in `options`, or `unset` if it is not there; raises as `checked`."""
+        return self.checked(options.get(self.name, self.unset))
 
-    def check(self, value: Any) -> None:
-        """Raise UsageError if the value is none of the choices."""
-        if value not in self.choices:
-            known = ", ".join(map(str, self.choices))
-            raise UsageError(f"{self.name} is one of {known}, got {value!r}")
+    def checked(self, value: Any) -> Any:
+        """The same value; UsageError if it is a word that is none of the choices."""
+        known = (*self.choices, *self.untuned)
+        if self.choices and isinstance(value, str) and value not in known:
+            words = ", ".join(map(str, known))
+            raise UsageError(f"{self.name} is one of {words}, got {value!r}")
+        return value
 
     def build(
         self, adjustments: Mapping[str, Any], kept: Sequence[Value] | None = None, **declared: Any
@@ -121,11 +125,19 @@ class Option:
         return list(self.choices if declared is None else declared)
 
     def split(
-        self, choices: Sequence[Value], reasons: Mapping[Any, str]
+        self, choices: Sequence[Value], reasons: Mapping[Any, str], knob: str = ""
     ) -> tuple[list[Value], list[DroppedValue]]:
-        """Split choices into those to keep and those that `reasons` names."""
+        """Split choices into those to keep and those that `reasons` names.
+
+        Raises:
+            SpaceError: there is none to keep, and the `knob` cannot do without.
+        """
         dropped = [DroppedValue(self.name, c, reasons[c]) for c in choices if c in reasons]
-        return [c for c in choices if c not in reasons], dropped
+        kept = [c for c in choices if c not in reasons]
+        if knob and not kept:
+            why = "; ".join(map(str, dropped)) or "no choice was given"
+            raise SpaceError(f"knob {knob!r} has no value left that this machine can run: {why}")
+        return kept, dropped
 
     def _change(self, given: Any) -> dict[str, Any]:
         if given is True:
@@ -142,11 +154,6 @@ class Option:
                     f"{self.name} can be adjusted in {', '.join(_ADJUSTABLE)}; got {key!r}"
                 )
         return dict(given)
-
-
-def unset_values(options: Iterable[Option]) -> dict[str, Any]:
-    """By name, the value of each option that is neither tuned nor fixed."""
-    return {option.name: option.unset for option in options}
 
 
 def _nearest_legal(default: Any, arguments: Mapping[str, Any]) -> Any:

@@ -11,9 +11,8 @@ from search_spaces.expressions import Expression
 from search_spaces.hardware import Hardware
 from search_spaces.parameters import Parameter, Value, parameter_from_dict
 
-from .base import Knob, KnobSpace, none_left, present
+from .base import Knob, KnobSpace, present
 from .option import COMPUTES_THE_SAME, DroppedValue, Option
-from .strategy_needs import StrategyNeeds
 
 PARALLELISM = Option(
     "parallelism", "strategy that spreads the model over ranks", "single", affects=COMPUTES_THE_SAME
@@ -25,7 +24,58 @@ RANKS = Option(
     ordered=True,
     affects=COMPUTES_THE_SAME,
 )
-BUILT_IN: Final[Mapping[str, Mapping[str, Any]]] = {"single": {"min_ranks": 1}, "ddp": {}}
+BUILT_IN: Final[Mapping[str, Mapping[str, Any]]] = {
+    "single": {"min_ranks": 1},
+    "ddp": {"backends": ()},
+}
+
+
+@dataclass(frozen=True)
+class StrategyNeeds:
+    """When a strategy can be used.
+
+    Args:
+        summary: what the strategy does, in a line.
+        min_ranks, max_ranks: how many ranks it can use; at most 1 for a strategy of one process.
+        devices: "cpu", "cuda" or both.
+        backends: of `torch.distributed`, at least one of which must be there; empty for any.
+        plan: fields of the workload's `ParallelPlan` that must not be empty.
+        constraints: expressions over parameters, such as "num_heads % ranks == 0", that hold if the
+            strategy is chosen.
+        parameters: the strategy's own, as `Parameter.to_dict` writes them; active if it is chosen.
+        rpc: whether torch must have been built with RPC.
+    """
+
+    summary: str = ""
+    min_ranks: int = 2
+    max_ranks: int | None = None
+    devices: tuple[str, ...] = ("cpu", "cuda")
+    backends: tuple[str, ...] = ("gloo", "nccl", "mpi")
+    plan: tuple[str, ...] = ()
+    constraints: tuple[str, ...] = ()
+    parameters: tuple[Mapping[str, Any], ...] = ()
+    rpc: bool = False
+
+    @classmethod
+    def of(cls, name: str, data: Any) -> StrategyNeeds:
+        """The needs from a mapping or a data class with some of these fields.
+
+        Raises:
+            SpaceError: `data` is neither, or has an unknown field.
+        """
+        plain = asdict(data) if is_dataclass(data) and not isinstance(data, type) else data
+        if not isinstance(plain, Mapping):
+            raise SpaceError(
+                f"strategy {name!r} is declared by a mapping or a data class, got {plain!r}"
+            )
+        for key in plain:
+            if key not in cls.__dataclass_fields__:
+                known = ", ".join(cls.__dataclass_fields__)
+                raise SpaceError(f"strategy {name!r} declares {key!r}; known: {known}")
+        fields: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in plain.items()
+        }
+        return cls(**fields)
 
 
 class ParallelismKnob(Knob):
@@ -57,11 +107,8 @@ class ParallelismKnob(Knob):
         machine, too_many = _machine(hardware, adjustments)
         wanted = _wanted(adjustments, strategies)
         assessed = {name: machine.assess(name, strategies[name]) for name in wanted}
-        kept, dropped = PARALLELISM.split(
-            wanted, {name: one.lacks for name, one in assessed.items() if one.lacks}
-        )
-        if not kept:
-            raise none_left(self.name, dropped)
+        reasons = {name: one.lacks for name, one in assessed.items() if one.lacks}
+        kept, dropped = PARALLELISM.split(wanted, reasons, self.name)
         default = "single" if "single" in kept else kept[0]
         parallelism = PARALLELISM.build(adjustments, kept, default=default)
         if parallelism is None:

@@ -7,10 +7,12 @@ from typing import Any
 
 from search_spaces.hardware import PRECISIONS, Hardware
 
-from .base import Knob, KnobSpace, none_left, present
+from .base import Knob, KnobSpace, present
 from .option import Option
 
-PRECISION = Option("precision", "number format of forward and backward", "fp32", PRECISIONS)
+PRECISION = Option(
+    "precision", "number format of forward and backward", "fp32", PRECISIONS, untuned=("fp64",)
+)
 
 
 class PrecisionKnob(Knob):
@@ -31,8 +33,6 @@ class PrecisionKnob(Knob):
         reasons = {name: reason for name, reason in lacking.items() if reason}
         if choices == list(PRECISIONS):
             reasons = {**hardware.slow, **reasons}
-        kept, dropped = PRECISION.split(choices, reasons)
-        if not kept:
-            raise none_left(self.name, dropped)
+        kept, dropped = PRECISION.split(choices, reasons, self.name)
         parameter = PRECISION.build(adjustments, kept)
         return KnobSpace(present([parameter]), dropped if parameter else [])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from search_spaces.errors import SpaceError
@@ -13,8 +13,6 @@ from search_spaces.parameters import Parameter, Value, parameter_from_dict
 
 from .base import Knob, KnobSpace
 from .option import COMPUTES_THE_SAME, DroppedValue, Option
-
-Reasons = dict[Value, str]
 
 MATMUL_PRECISION = Option(
     "matmul_precision",
@@ -150,8 +148,7 @@ def _parameter(
         return None, []
     counts = _thread_counts(hardware, adjustments) if option is THREADS else None
     choices = option.wanted(adjustments, counts)
-    reasons = _REASONS[option.name](hardware, adjustments) if option.name in _REASONS else {}
-    kept, dropped = option.split(choices, reasons)
+    kept, dropped = option.split(choices, _reasons(option, hardware, adjustments))
     if not kept:
         return None, dropped
     default = counts[-1] if counts else option.default
@@ -167,54 +164,33 @@ def _if_loader_works_ahead(prefetch: Parameter | None, others: list[Parameter]) 
     return parameter_from_dict({**prefetch.to_dict(), "when": {LOADER_WORKERS.name: ahead}})
 
 
-def _cpus(hardware: Hardware, adjustments: Mapping[str, Any]) -> int:
-    return min(int(adjustments.get("cpus", 1)), hardware.num_cpus)
-
-
 def _thread_counts(hardware: Hardware, adjustments: Mapping[str, Any]) -> tuple[int, ...]:
     """Powers of two below the cores of a slot, and the cores."""
-    cpus = _cpus(hardware, adjustments)
+    cpus = min(int(adjustments.get("cpus", 1)), hardware.num_cpus)
     return (*(2**i for i in range(cpus.bit_length()) if 2**i < cpus), cpus)
 
 
-def _no_threads(hardware: Hardware, adjustments: Mapping[str, Any]) -> Reasons:
-    cpus = _cpus(hardware, adjustments)
-    wanted = THREADS.wanted(adjustments)
-    return {n: f"a worker slot has {cpus} cores" for n in wanted if isinstance(n, int) and n > cpus}
-
-
-def _no_matmul(hardware: Hardware, adjustments: Mapping[str, Any]) -> Reasons:
-    if hardware.gpus and hardware.lacks_precision("tf32"):
-        return dict.fromkeys(("high", "medium"), f"tf32 {hardware.lacks_precision('tf32')}")
+def _reasons(
+    option: Option, hardware: Hardware, adjustments: Mapping[str, Any]
+) -> dict[Value, str]:
+    """The values of an option that this hardware cannot run, each with the reason."""
+    if option is MATMUL_PRECISION and hardware.gpus and (lacks := hardware.lacks_precision("tf32")):
+        return dict.fromkeys(("high", "medium"), f"tf32 {lacks}")
+    if option is COMPILE and not hardware.gpus:
+        compiler = os.environ.get("CXX") or "g++"
+        if shutil.which(compiler) or shutil.which("clang++"):
+            return {"reduce-overhead": "records CUDA graphs and needs a CUDA GPU"}
+        reason = f"torch.compile needs a C++ compiler, {compiler} is missing"
+        return dict.fromkeys(("default", "reduce-overhead"), reason)
+    if option is CUDNN_AUTOTUNE and not hardware.gpus:
+        return {True: "cuDNN needs a CUDA GPU"}
+    if option is COMPACT_MEMORY and hardware.gpus:
+        return {True: "is about main memory, trials run on a GPU"}
+    if option is THREADS:
+        *_, cpus = _thread_counts(hardware, adjustments)
+        counts: list[Any] = THREADS.wanted(adjustments)
+        return {count: f"a worker slot has {cpus} cores" for count in counts if count > cpus}
     return {}
 
-
-def _no_compile(hardware: Hardware, adjustments: Mapping[str, Any]) -> Reasons:
-    if hardware.gpus:
-        return {}
-    compiler = os.environ.get("CXX") or "g++"
-    if shutil.which(compiler) is None and shutil.which("clang++") is None:
-        return dict.fromkeys(
-            ("default", "reduce-overhead"),
-            f"torch.compile needs a C++ compiler, {compiler} is missing",
-        )
-    return {"reduce-overhead": "records CUDA graphs and needs a CUDA GPU"}
-
-
-def _no_compact_memory(hardware: Hardware, adjustments: Mapping[str, Any]) -> Reasons:
-    return {True: "is about main memory, trials run on a GPU"} if hardware.gpus else {}
-
-
-def _no_autotune(hardware: Hardware, adjustments: Mapping[str, Any]) -> Reasons:
-    return {} if hardware.gpus else {True: "cuDNN needs a CUDA GPU"}
-
-
-_REASONS: Final[Mapping[str, Callable[[Hardware, Mapping[str, Any]], Reasons]]] = {
-    MATMUL_PRECISION.name: _no_matmul,
-    COMPILE.name: _no_compile,
-    CUDNN_AUTOTUNE.name: _no_autotune,
-    COMPACT_MEMORY.name: _no_compact_memory,
-    THREADS.name: _no_threads,
-}
 
 __all__ = ["RuntimeKnob"]

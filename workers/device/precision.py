@@ -19,7 +19,6 @@ from search_spaces.knobs.precision import PRECISION
 from search_spaces.knobs.runtime import MATMUL_PRECISION
 
 _AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
-PRECISIONS = (*PRECISION.choices, "fp64")
 
 
 @dataclass
@@ -63,7 +62,7 @@ class Precision:
     """The number format of a model's forward pass on a device.
 
     Args:
-        name: one of `PRECISIONS`.
+        name: a value of option `precision`.
         device: of the model.
 
     Raises:
@@ -71,8 +70,7 @@ class Precision:
     """
 
     def __init__(self, name: str, device: torch.device) -> None:
-        if name not in PRECISIONS:
-            raise UsageError(f"precision is one of {', '.join(PRECISIONS)}, got {name!r}")
+        PRECISION.checked(name)
         if name == "tf32" and (
             device.type != "cuda" or torch.cuda.get_device_capability(device) < (8, 0)
         ):
@@ -121,8 +119,7 @@ def matmul_precision(precision: str, option: str | None) -> Iterator[None]:
     Raises:
         UsageError: the option has no such value.
     """
-    wanted = option or ("high" if precision == "tf32" else "highest")
-    MATMUL_PRECISION.check(wanted)
+    wanted = MATMUL_PRECISION.checked(option) or ("high" if precision == "tf32" else "highest")
     before = torch.get_float32_matmul_precision()
     cudnn = torch.backends.cudnn.allow_tf32
     torch.set_float32_matmul_precision(wanted)

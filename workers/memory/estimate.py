@@ -18,6 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from search_spaces.knobs.parallelism import PARALLELISM
+from search_spaces.knobs.precision import PRECISION
 from workers.device.peak_memory import Contributions
 from workers.device.precision import Precision
 from workers.parallel import STRATEGIES
@@ -26,7 +28,7 @@ from workers.parallel.strategies import pipeline
 from workers.parallel.strategies.fsdp import RESHARD_AFTER_FORWARD
 from workers.training.optimizers import build_optimizer, step
 from workers.training.settings import Settings, options
-from workers.training.torch_flags import recompute
+from workers.training.setup import recompute
 
 from .fake_tensors import LiveStorages
 
@@ -73,30 +75,34 @@ def estimate(workload: Trainable, num_ranks: int = 1, device: str = "cpu") -> Es
     Raises:
         UsageError: an option has no such value, or the strategy cannot run on so many ranks.
     """
-    settings = Settings.of(workload)
-    rank = _Rank(workload, settings, num_ranks, _largest(workload), device.startswith("cpu"))
+    on_cpu = device.startswith("cpu")
+    rank = _Rank(workload, num_ranks, on_cpu)
     stages = range(rank.mesh.pipeline)
     found = max((rank.simulate(stage) for stage in stages), key=lambda e: e.peak_bytes)
-    if not device.startswith("cpu"):
+    if not on_cpu:
         return found
     extra = CPU_BYTES + int(found.peak_bytes * CPU_SHARE)
     extra += CPU_RANKS_BYTES if num_ranks > 1 else 0
-    extra += CPU_HALF_BYTES if settings.precision in ("bf16", "fp16") else 0
+    extra += CPU_HALF_BYTES if rank.precision.name in ("bf16", "fp16") else 0
     return Estimate(found.peak_bytes + extra, found.parts, found.modules)
 
 
 class _Rank:
     """One rank of a strategy."""
 
-    def __init__(
-        self, workload: Trainable, settings: Settings, num_ranks: int, batch: Batch, on_cpu: bool
-    ) -> None:
+    def __init__(self, workload: Trainable, num_ranks: int, on_cpu: bool) -> None:
         self.workload = workload
-        self.settings = settings
-        self.batch = batch
         self.on_cpu = on_cpu
+        settings = Settings.of(workload)
+        self.accumulation = settings.accumulation
+        count = min(_MAX_BATCHES, settings.max_updates or _MAX_BATCHES)
+        first = islice(workload.train_batches(0), count)
+        self.batch = max(first, key=lambda batch: sum(value.numel() for value in batch.values()))
         self.values = options(workload)
-        self.strategy = STRATEGIES.get(settings.parallelism)
+        precision = PRECISION.value(self.values)
+        # tf32 needs a GPU, and takes the memory of fp32.
+        self.precision = Precision(precision.replace("tf32", "fp32"), torch.device("cpu"))
+        self.strategy = STRATEGIES.get(PARALLELISM.value(self.values))
         self.mesh = Mesh(0, num_ranks, **self.strategy.degrees(num_ranks, self.values))
 
     def simulate(self, stage: int) -> Estimate:
@@ -112,7 +118,7 @@ class _Rank:
             model = self.workload.build_model().train()
             whole = _bytes(model.parameters())
             plan = self.workload.plan(model)
-            recompute(model, plan.layers, self.settings.activation_checkpointing)
+            recompute(model, plan.layers, self.values)
             rest = self.strategy.imitate(model, plan, self.mesh)
             compute = self._computation(model, stage, fakes)
             module = compute.module
@@ -158,7 +164,7 @@ class _Rank:
         if shards > 1:
             activations = max(0, peak - held)
             share = (held * 2 + state) // shards
-            unsynced = held if self.settings.accumulation > 1 else 0
+            unsynced = held if self.accumulation > 1 else 0
             peak = max(share + activations + gathered + unsynced, whole + whole // shards)
             held //= shards
             state //= shards
@@ -177,39 +183,36 @@ class _Rank:
         total = len(next(iter(self.batch.values())))
         share = math.ceil(total / self.strategy.batch_shares(self.mesh))
         if self.mesh.pipeline == 1:
-            share = math.ceil(share / self.settings.accumulation)
+            share = math.ceil(share / self.accumulation)
         return {key: value[:share] for key, value in self.batch.items()}
 
     def _computation(self, model: nn.Module, stage: int, batch: Batch) -> _Whole | _Stage:
         num_stages = self.mesh.pipeline
         if num_stages == 1:
-            return _Whole(self.workload, self.settings, model, batch)
+            return _Whole(self.workload, self.precision, model, batch, self.accumulation)
         stages = pipeline.cut(self.workload.plan(model).stages, model, num_stages)
         rows = len(next(iter(batch.values())))
         count = min(int(pipeline.NUM_MICROBATCHES.value(self.values)), rows)
         in_flight = count
         if pipeline.SCHEDULE.value(self.values) == "1f1b" and count >= num_stages:
             in_flight = min(count, num_stages - stage)
-        return _Stage(self.workload, self.settings, stages, stage, batch, count, in_flight)
+        return _Stage(self.workload, self.precision, stages, stage, batch, count, in_flight)
 
 
+@dataclass
 class _Whole:
     """Forward and backward of a whole model."""
 
-    def __init__(
-        self, workload: Trainable, settings: Settings, module: nn.Module, batch: Batch
-    ) -> None:
-        self.workload = workload
-        self.settings = settings
-        self.module = module
-        self.batch = batch
-        name = settings.precision if settings.precision != "tf32" else "fp32"
-        self.precision = Precision(name, torch.device("cpu"))
+    workload: Trainable
+    precision: Precision
+    module: nn.Module
+    batch: Batch
+    accumulation: int
 
     def run(self, drop_gradients: bool) -> None:
         """One update's gradients; two microbatches take as much memory as any number."""
         handles = _dropping(self.module) if drop_gradients else []
-        for _ in range(min(2, self.settings.accumulation)):
+        for _ in range(min(2, self.accumulation)):
             with self.precision.autocast():
                 loss = self.workload.loss(self.module, self.batch)
             (loss.float() / 2.0).backward()  # type: ignore[no-untyped-call]
@@ -224,7 +227,7 @@ class _Stage:
     def __init__(
         self,
         workload: Trainable,
-        settings: Settings,
+        precision: Precision,
         stages: list[nn.Module],
         index: int,
         batch: Batch,
@@ -236,7 +239,7 @@ class _Stage:
         self.in_flight = in_flight
         self.last = index == len(stages) - 1
         self.count = count
-        self.precision = Precision(settings.precision, torch.device("cpu"))
+        self.precision = precision
         rows = max(1, len(next(iter(batch.values()))) // count)
         self.batch = {key: value[:rows] for key, value in batch.items()}
         shadows = [pipeline.shadow(stage) for stage in stages]
@@ -279,8 +282,8 @@ def _dropping(module: nn.Module) -> list[Any]:
     def drop(parameter: Tensor) -> None:
         parameter.grad = None
 
-    parameters = module.parameters()
-    return [p.register_post_accumulate_grad_hook(drop) for p in parameters]  # type: ignore[no-untyped-call]
+    parameters: list[Any] = list(module.parameters())
+    return [parameter.register_post_accumulate_grad_hook(drop) for parameter in parameters]
 
 
 def _gathered(module: nn.Module, layers: tuple[str, ...], values: Mapping[str, Any]) -> int:
@@ -295,10 +298,3 @@ def _gathered(module: nn.Module, layers: tuple[str, ...], values: Mapping[str, A
 
 def _bytes(tensors: Any) -> int:
     return sum(tensor.nbytes for tensor in {id(t): t for t in tensors}.values())
-
-
-def _largest(workload: Trainable) -> Batch:
-    """The batch with most elements among the first ones."""
-    count = min(_MAX_BATCHES, Settings.of(workload).max_updates or _MAX_BATCHES)
-    found = islice(workload.train_batches(0), count)
-    return max(found, key=lambda batch: sum(value.numel() for value in batch.values()))

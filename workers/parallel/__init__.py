@@ -37,12 +37,6 @@ def num_ranks(params: Mapping[str, Any], fixed: Mapping[str, Any]) -> int:
     return ranks
 
 
-def strategy_options() -> dict[str, Any]:
-    """By name, the value of each option of a strategy that is neither tuned nor fixed."""
-    kinds = [STRATEGIES.get(name) for name in STRATEGIES.names()]
-    return {option.name: option.unset for kind in kinds for option in kind.options}
-
-
 def requirements() -> dict[str, dict[str, Any]]:
     """The fields of `StrategyNeeds` of each strategy, as plain data for the parallelism knob.
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from search_spaces.knobs import Option
-    from search_spaces.knobs.strategy_needs import StrategyNeeds
+    from search_spaces.knobs.parallelism import StrategyNeeds
     from workers.device.precision import Precision
     from workers.workload import Batch, ParallelPlan, Trainable
 
@@ -177,7 +177,7 @@ class Strategy(ABC):
                 buffer.copy_(state[name])
 
     def optimizer_state(self, optimizer: Optimizer) -> dict[str, Tensors]:
-        """Whole state tensors by parameter and key, on the CPU of rank 0; empty on other ranks."""
+        """Whole state tensors by key and parameter, on the CPU of rank 0; empty on other ranks."""
         flat: Tensors = {}
         for name, parameter in self.parameters().items():
             for key, value in sorted(optimizer.state.get(parameter, {}).items()):
@@ -187,7 +187,7 @@ class Strategy(ABC):
         result: dict[str, Tensors] = {}
         for joined, tensor in self.merge(flat).items():
             name, _, key = joined.rpartition("|")
-            result.setdefault(name, {})[key] = tensor
+            result.setdefault(key, {})[name] = tensor
         return result
 
     def load_optimizer_state(
@@ -198,7 +198,8 @@ class Strategy(ABC):
         fused = {p for g in groups for p in g["params"]}
         for name, parameter in self.parameters().items():
             entries = {}
-            for key, value in state.get(name, {}).items():
+            mine = {key: tensors[name] for key, tensors in state.items() if name in tensors}
+            for key, value in mine.items():
                 if value.shape != parameter.shape:  # a step count
                     device = parameter.device if parameter in fused else "cpu"
                     entries[key] = value.to(device, copy=True)

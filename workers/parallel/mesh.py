@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
 AXES = ("data", "shard", "pipeline", "tensor")
-BACKENDS = ("gloo", "nccl", "mpi")
 BACKEND = Option(
     "backend", "backend of torch.distributed; by default gloo on CPUs, nccl on GPUs", ""
 )

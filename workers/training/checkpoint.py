@@ -19,7 +19,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ class Checkpoint:
 
     Args:
         model: parameters and buffers by canonical name.
-        optimizer: for each parameter its state tensors by key.
+        optimizer: state tensors by key (such as "exp_avg") and parameter.
         progress: counters and settings, as JSON.
     """
 
@@ -83,7 +83,7 @@ def save(
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     states = checkpoint.optimizer
-    flat = {f"{name}|{key}": t for name, entries in states.items() for key, t in entries.items()}
+    flat = {f"{name}|{key}": t for key, tensors in states.items() for name, t in tensors.items()}
     written = zip(_FILES, (checkpoint.model, flat), strict=True)
     hashes = {file: {"sha256": _write(temporary / file, tensors)} for file, tensors in written}
     manifest = {
@@ -125,7 +125,7 @@ def load(folder: Path, damaged: list[str] | None = None) -> Checkpoint | None:
         optimizer: dict[str, dict[str, Tensor]] = {}
         for name, tensor in flat.items():
             parameter, _, key = name.rpartition("|")
-            optimizer.setdefault(parameter, {})[key] = tensor
+            optimizer.setdefault(key, {})[parameter] = tensor
         return Checkpoint(model, optimizer, manifest["progress"])
     return None
 
@@ -155,25 +155,6 @@ def _write(path: Path, tensors: Mapping[str, Tensor]) -> str:
             hashed.update(content)
             file.write(content)
     return hashed.hexdigest()
-
-
-def by_key(
-    state: Mapping[str, Mapping[str, Tensor]],
-    convert: Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]],
-) -> dict[str, dict[str, Tensor]]:
-    """An optimizer's state with the tensors of each key converted together.
-
-    Args:
-        state: tensors by parameter and key.
-        convert: such as `Trainable.canonical`.
-    """
-    keys = sorted({key for entries in state.values() for key in entries})
-    result: dict[str, dict[str, Tensor]] = {}
-    for key in keys:
-        tensors = {name: entries[key] for name, entries in state.items() if key in entries}
-        for name, tensor in convert(tensors).items():
-            result.setdefault(name, {})[key] = tensor
-    return result
 
 
 def _newest_first(folder: Path) -> Iterator[Path]:

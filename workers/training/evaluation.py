@@ -38,7 +38,9 @@ class ValidationRunner:
         model = self.strategy.whole()
         if model is None:
             state = self.strategy.state()
-            model = self._filled(state) if self.context.rank == 0 else None
+            if self.context.rank == 0:
+                model = self.workload.build_model().to(self.strategy.device)
+                model.load_state_dict(state, strict=False)  # tied tensors have one of their names
         if self.context.rank != 0 or model is None:
             return {}
         handles = [m.register_forward_pre_hook(self._poll) for m in self._hooked(model)]
@@ -54,12 +56,6 @@ class ValidationRunner:
             model.train(training)
             for handle in handles:
                 handle.remove()
-
-    def _filled(self, state: dict[str, torch.Tensor]) -> nn.Module:
-        """A new model with these weights."""
-        model = self.workload.build_model().to(self.strategy.device)
-        model.load_state_dict(state, strict=False)  # tied tensors have only one of their names
-        return model
 
     def _hooked(self, model: nn.Module) -> list[nn.Module]:
         """The model, its parts and its layers: a long evaluation keeps calling some of them."""

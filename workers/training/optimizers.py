@@ -10,9 +10,6 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from search_spaces.knobs.optimizer import OPTIMIZER
-from search_spaces.knobs.option import unset_values
-from search_spaces.knobs.runtime import OPTIMIZER_IMPLEMENTATION
 from workers.parallel.base import is_sharded
 
 from .settings import OPTIMIZER_OPTIONS
@@ -30,9 +27,8 @@ def build_optimizer(parameters: Iterable[nn.Parameter], options: Mapping[str, An
     Raises:
         UsageError: an option has no such value.
     """
-    settings = {**unset_values(OPTIMIZER_OPTIONS), **options}
+    settings = {option.name: option.value(options) for option in OPTIMIZER_OPTIONS}
     name = settings["optimizer"]
-    OPTIMIZER.check(name)
     _skip_compiler_import()
     trained = [p for p in parameters if p.requires_grad]
     flags = _implementation(settings["optimizer_implementation"], name, trained)
@@ -53,7 +49,6 @@ def build_optimizer(parameters: Iterable[nn.Parameter], options: Mapping[str, An
 
 
 def _implementation(name: str, optimizer: str, parameters: list[nn.Parameter]) -> dict[str, bool]:
-    OPTIMIZER_IMPLEMENTATION.check(name)
     if name == "fused" and optimizer == "sgd" and any(is_sharded(p) for p in parameters):
         name = "foreach"  # torch has no fused kernel for sharded tensors; the update is the same
     return {"foreach": name == "foreach", "fused": name == "fused"}

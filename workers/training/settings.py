@@ -10,21 +10,9 @@ from search_spaces.errors import UsageError
 from search_spaces.knobs import KNOBS, Option
 from search_spaces.knobs.batch import ACCUMULATION
 from search_spaces.knobs.optimizer import MOMENTUM, OPTIMIZER, WEIGHT_DECAY
-from search_spaces.knobs.option import unset_values
 from search_spaces.knobs.parallelism import PARALLELISM, RANKS
 from search_spaces.knobs.precision import PRECISION
-from search_spaces.knobs.runtime import (
-    ACTIVATION_CHECKPOINTING,
-    COMPACT_MEMORY,
-    COMPILE,
-    CUDNN_AUTOTUNE,
-    LOADER_WORKERS,
-    MATMUL_PRECISION,
-    MEMORY_FORMAT,
-    OPTIMIZER_IMPLEMENTATION,
-    PREFETCH,
-    THREADS,
-)
+from search_spaces.knobs.runtime import OPTIMIZER_IMPLEMENTATION, RuntimeKnob
 
 if TYPE_CHECKING:
     from workers.workload import Workload
@@ -32,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of training; `search_spaces.knobs` has the default and the help of tuned options.
+    """The trainer's own settings; it reads the options of knobs where they act (`Option.value`).
 
     Args:
         clip_norm: bound on the norm of the gradient; 0 for none.
@@ -50,14 +38,10 @@ class Settings:
         average_best: at the end, the mean of the weights at so many of the best evaluations
             replaces the last weights (Junczys-Dowmunt et al. 2016,
             https://aclanthology.org/W16-2316); 0 for none.
-        matmul_precision: of float32 products; None lets the precision decide.
-        threads: CPU threads of a rank; None for the cores of its slot.
         profile_updates: torch's profiler traces so many updates (`workers.device.profiling`); 0 for
             none.
     """
 
-    parallelism: str = PARALLELISM.unset
-    precision: str = PRECISION.unset
     accumulation: int = ACCUMULATION.unset
     clip_norm: float = 1.0
     train_seconds: float | None = None
@@ -73,20 +57,9 @@ class Settings:
     plateau_evaluations: int | None = None
     plateau_factor: float = 0.7
     average_best: int = 0
-    matmul_precision: str | None = MATMUL_PRECISION.unset
-    activation_checkpointing: str = ACTIVATION_CHECKPOINTING.unset
-    compile: str = COMPILE.unset
-    memory_format: str = MEMORY_FORMAT.unset
-    loader_workers: int = LOADER_WORKERS.unset
-    prefetch: int = PREFETCH.unset
-    cudnn_autotune: bool = CUDNN_AUTOTUNE.unset
-    compact_memory: bool = COMPACT_MEMORY.unset
-    threads: int | None = THREADS.unset
     profile_updates: int = 0
 
     def __post_init__(self) -> None:
-        for option in (COMPILE, ACTIVATION_CHECKPOINTING, MEMORY_FORMAT):
-            option.check(getattr(self, option.name))
         if self.optimized_metric is None and (
             self.patience or self.plateau_evaluations or self.average_best
         ):
@@ -121,13 +94,16 @@ def trainer_options() -> dict[str, Any]:
 
     The value is that of an option that is neither tuned nor fixed.
     """
-    from workers.parallel import strategy_options
+    from workers.parallel import STRATEGIES
     from workers.parallel.mesh import BACKEND
 
-    knobs = [knob for knob in map(KNOBS.get, KNOBS.names()) if knob.automatic]
-    others = (*OPTIMIZER_OPTIONS, RANKS, BACKEND, *(o for knob in knobs for o in knob.options))
     settings = {setting.name: setting.default for setting in fields(Settings)}
-    return {**settings, **unset_values(others), **strategy_options()}
+    known = [PARALLELISM, RANKS, BACKEND, PRECISION, *RuntimeKnob.options, *OPTIMIZER_OPTIONS]
+    for kind in map(STRATEGIES.get, STRATEGIES.names()):
+        known += kind.options
+    for knob in map(KNOBS.get, KNOBS.names()):
+        known += knob.options if knob.automatic else ()
+    return {**settings, **{option.name: option.unset for option in known}}
 
 
 def options(workload: Workload) -> Mapping[str, Any]:

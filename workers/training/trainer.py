@@ -17,6 +17,9 @@ import torch
 import torch.distributed as dist
 
 from search_spaces.errors import TrialFailure
+from search_spaces.knobs.parallelism import PARALLELISM
+from search_spaces.knobs.precision import PRECISION
+from search_spaces.knobs.runtime import LOADER_WORKERS, PREFETCH
 from workers.device.peak_memory import PeakMemory, nbytes, trim
 from workers.device.precision import Precision
 from workers.device.profiling import profiling
@@ -29,11 +32,10 @@ from .batches import BatchPosition, Prefetcher, batches
 from .clock import Clock, Every, Window
 from .control import Control, Orders
 from .evaluation import ValidationRunner
-from .model import build_model
 from .optimizers import build_optimizer, step
 from .selection import Selection
 from .settings import Settings, options
-from .torch_flags import switches
+from .setup import build_model, switches
 
 if TYPE_CHECKING:
     from workers.context import Context
@@ -57,7 +59,7 @@ def train(workload: Trainable, context: Context) -> dict[str, float]:
     values = options(workload)
     rank, world_size = context.rank, context.world_size
     with ExitStack() as stack:
-        stack.enter_context(switches(settings, context.assignment.threads, values))
+        stack.enter_context(switches(values, context.assignment.threads))
         if world_size > 1:
             device, backend = torch.device(context.device), str(BACKEND.value(values))
             connect(rank, world_size, context.rendezvous, device, backend)
@@ -74,14 +76,14 @@ class Trainer:
         self.workload = workload
         self.context = context
         self.settings = settings
+        self.values = values = options(workload)
         self.device = torch.device(context.device)
-        self.precision = Precision(settings.precision, self.device)
+        self.precision = Precision(PRECISION.value(values), self.device)
         self.memory = context.memory or PeakMemory(self.device)
-        values = options(workload)
-        kind = STRATEGIES.get(settings.parallelism)
+        kind = STRATEGIES.get(PARALLELISM.value(values))
         mesh = Mesh(context.rank, context.world_size, **kind.degrees(context.world_size, values))
         self.strategy = kind(mesh, workload, self.device, values)
-        self.strategy.wrap(build_model(workload, settings, self.device, context.seed))
+        self.strategy.wrap(build_model(workload, values, self.device, context.seed))
         self.optimizer = self.strategy.optimizer(lambda found: build_optimizer(found, values))
         self.control = Control(context, settings)
         self.validation = ValidationRunner(workload, context, self.strategy, self.precision)
@@ -95,24 +97,21 @@ class Trainer:
         self.skipped = 0
         self.metrics: dict[str, float] = {}
         self.window = Window(self.clock.total)
-        self.saved_at = self.clock.total
-        self.saved_updates = 0
+        self.saved = (self.clock.total, 0)  # the clock and the updates at the last checkpoint
         self.trace_step: Callable[[], None] = lambda: None  # the profiler's, if updates are traced
         self.half_time = 0.0  # the clock at half of the updates of a probe
-        self.share: float | None = (
-            None  # of the last update's mean loss, until ranks have summed it
-        )
+        self.share: float | None = None  # of the last mean loss, until ranks have summed it
 
     def run(self) -> dict[str, float]:
         """Train to the end."""
         if self.context.assignment.resume:
             self._restore()
-        settings = self.settings
-        source = batches(self.workload, self.position, settings.max_epochs)
-        prefetcher = Prefetcher(source, settings.prefetch) if settings.loader_workers else None
+        source = batches(self.workload, self.position, self.settings.max_epochs)
+        depth = PREFETCH.value(self.values) if LOADER_WORKERS.value(self.values) else 0
+        prefetcher = Prefetcher(source, depth) if depth else None
         folder, rank = self.context.folder, self.context.rank
         try:
-            with profiling(settings.profile_updates, folder, rank) as self.trace_step:
+            with profiling(self.settings.profile_updates, folder, rank) as self.trace_step:
                 return self._loop(prefetcher or source)
         finally:
             if prefetcher:
@@ -158,7 +157,7 @@ class Trainer:
             finish=late or full or exhausted or self.selection.done,
             scale=self.selection.scale,
             evaluate=self.evaluations.due(seconds - self.window.begun, self.window.updates),
-            save=self.checkpoints.due(seconds - self.saved_at, self.updates - self.saved_updates),
+            save=self.checkpoints.due(seconds - self.saved[0], self.updates - self.saved[1]),
             out_of_memory=self.control.memory_exceeded(self.memory),
         )
 
@@ -177,7 +176,10 @@ class Trainer:
     def _update(self, position: BatchPosition, batch: Batch) -> None:
         """Update the weights by one global batch."""
         self.updates += 1
-        torch.manual_seed(self._random_seed())
+        tensor_degree = self.strategy.mesh.tensor
+        # Ranks that share a product draw the same numbers, and a resumed run draws them again.
+        seed = (self.context.seed * 1_000_003 + self.updates) * 4_099
+        torch.manual_seed(seed + self.context.rank // tensor_degree)
         for group in self.optimizer.param_groups:
             group["lr"] = self.workload.learning_rate(self.updates) * self.rate_scale
         self.optimizer.zero_grad(set_to_none=True)
@@ -205,16 +207,19 @@ class Trainer:
         step(self.optimizer)
         return True
 
-    def _random_seed(self) -> int:
-        """A function of trial, update and rank, equal on ranks that share a product."""
-        mesh = self.strategy.mesh
-        return (self.context.seed * 1_000_003 + self.updates) * 4_099 + mesh.rank // mesh.tensor
-
     def _report(self) -> None:
         """Evaluate and report on rank 0; evaluation is not training time."""
         evaluated = self.validation.evaluate()
         if self.context.rank == 0:
-            self.metrics |= {**(evaluated or {}), **self._progress_metrics()}
+            self.metrics |= {
+                **(evaluated or {}),
+                **self.window.metrics(self.clock.total),
+                "updates": float(self.updates),
+                "epoch": float(self.position.epoch),
+                "learning_rate": float(self.optimizer.param_groups[0]["lr"]),
+                "skipped_updates": float(self.skipped),
+                "train_seconds": self.clock.total,
+            }
             if evaluated is not None:
                 seconds = self.clock.total - self.context.assignment.previous_seconds
                 self.context.emit(self.updates, self.metrics, seconds)
@@ -252,9 +257,7 @@ class Trainer:
         if evaluated is not None:
             self.selection.see(evaluated)
         if self.settings.average_best:
-            state = (
-                self.strategy.state()
-            )  # on all ranks: only rank 0 knows if it evaluated to the end
+            state = self.strategy.state()  # on all ranks: only rank 0 knows if it evaluated fully
             if evaluated is not None:
                 self.selection.keep(evaluated, self.updates, self.workload.canonical(state))
 
@@ -266,24 +269,13 @@ class Trainer:
             self.strategy.load(self.workload.native(mean))
             self._report()
 
-    def _progress_metrics(self) -> dict[str, float]:
-        return {
-            **self.window.metrics(self.clock.total),
-            "updates": float(self.updates),
-            "epoch": float(self.position.epoch),
-            "learning_rate": float(self.optimizer.param_groups[0]["lr"]),
-            "skipped_updates": float(self.skipped),
-            "train_seconds": self.clock.total,
-        }
-
     def _save(self, *, wait: bool = True) -> None:
         self.optimizer.zero_grad(set_to_none=True)
         state, optimizer = self.strategy.state(), self.strategy.optimizer_state(self.optimizer)
-        self.saved_at = self.clock.total
-        self.saved_updates = self.updates
+        self.saved = (self.clock.total, self.updates)
         if self.context.rank == 0:
             canonical = self.workload.canonical
-            moments = checkpoint.by_key(optimizer, canonical)
+            moments = {key: canonical(tensors) for key, tensors in optimizer.items()}
             saved = checkpoint.Checkpoint(canonical(state), moments, self._progress())
             checkpoint.save(self.context.folder, self.updates, saved, wait=wait)
 
@@ -313,7 +305,8 @@ class Trainer:
         if found is None:
             return
         self.strategy.load(self.workload.native(found.model))
-        moments = checkpoint.by_key(found.optimizer, self.workload.native)
+        native = self.workload.native
+        moments = {key: native(tensors) for key, tensors in found.optimizer.items()}
         self.strategy.load_optimizer_state(self.optimizer, moments)
         progress: Mapping[str, Any] = found.progress
         self.position = BatchPosition(progress["epoch"], progress["index"])
@@ -321,8 +314,7 @@ class Trainer:
         self.skipped = progress["skipped"]
         self.metrics = dict(progress["metrics"]) if self.context.rank == 0 else {}
         self.clock.previous = max(self.clock.previous, progress["seconds"])
-        self.saved_at = self.clock.total
-        self.saved_updates = self.updates
+        self.saved = (self.clock.total, self.updates)
         begun = self.clock.total - progress["window"]["begun"]
         self.window = Window(**{**progress["window"], "begun": begun})
         self.selection.load(progress.get("selection", self.selection.state()))

@@ -62,7 +62,7 @@ def test_an_unknown_option_is_named():
 TRAIN = """
 import sys, torch
 from workers.device.peak_memory import PeakMemory, allocate_by
-from workers.memory.fake_tensors import Ledger
+from workers.memory.fake_tensors import LiveStorages
 
 layout = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}[sys.argv[1]]
 layer = torch.nn.Conv2d(40, 72, 3, padding=1).to(memory_format=layout)
@@ -78,9 +78,9 @@ train(2)  # libraries are loaded
 before = PeakMemory(torch.device("cpu"))
 train(128)
 measured = before.bytes()
-with torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True), Ledger(1, on_cpu=True) as ledger:
+with torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True), LiveStorages(1, on_cpu=True) as found:
     train(128)
-print(ledger.peak, measured)
+print(found.peak, measured)
 """
 
 

@@ -14,8 +14,7 @@ from workers.device.precision import LossScaler
 from workers.protocol import Assignment, Halt
 from workers.run import run
 from workers.training import checkpoint
-from workers.training.settings import Settings
-from workers.training.torch_flags import switches
+from workers.training.setup import switches
 
 
 @pytest.mark.parametrize("precision", ["high", "medium"])
@@ -68,7 +67,8 @@ def test_a_compiled_model_computes_the_same(tmp_path):
 
 def test_switches_are_set_and_put_back():
     before = torch.get_num_threads(), torch.backends.cudnn.benchmark
-    with switches(Settings(threads=2, cudnn_autotune=True, compact_memory=True), threads=1):
+    values = {"threads": 2, "cudnn_autotune": True, "compact_memory": True}
+    with switches(values, threads=1):
         assert (torch.get_num_threads(), torch.backends.cudnn.benchmark) == (2, True)
     assert (torch.get_num_threads(), torch.backends.cudnn.benchmark) == before
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from search_spaces.knobs import Option
-from search_spaces.knobs.strategy_needs import StrategyNeeds
-from workers.parallel.mesh import BACKENDS
+from search_spaces.knobs.parallelism import StrategyNeeds
 from workers.parallel.strategies.tensor import TensorParallel
 
 __all__ = ["DataTensor"]
@@ -16,7 +15,6 @@ class DataTensor(TensorParallel):
     needs = StrategyNeeds(
         "replicas of a tensor-parallel model, the batch shared out among them",
         min_ranks=4,
-        backends=BACKENDS,
         constraints=("ranks % 2 == 0", "num_heads % 2 == 0"),
         plan=("tensor",),
     )

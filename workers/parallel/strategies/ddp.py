@@ -10,8 +10,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from search_spaces.knobs import Option
-from search_spaces.knobs.strategy_needs import StrategyNeeds
-from workers.parallel.mesh import BACKENDS
+from search_spaces.knobs.parallelism import StrategyNeeds
 from workers.parallel.module import ModuleStrategy
 
 __all__ = ["DDP"]
@@ -25,9 +24,7 @@ UNUSED_PARAMETERS = Option(
 class DDP(ModuleStrategy):
     """torch's DistributedDataParallel (Li et al. 2020, https://arxiv.org/abs/2006.15704)."""
 
-    needs = StrategyNeeds(
-        "the model on every rank, the batch shared out, gradients averaged", backends=BACKENDS
-    )
+    needs = StrategyNeeds("the model on every rank, the batch shared out, gradients averaged")
     options = (STATIC_GRAPH, UNUSED_PARAMETERS)
     replicated = True
 

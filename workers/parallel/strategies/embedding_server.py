@@ -17,7 +17,7 @@ from torch.distributed.rendezvous import register_rendezvous_handler
 from torch.nn.parallel import DistributedDataParallel
 
 from search_spaces.errors import UsageError
-from search_spaces.knobs.strategy_needs import StrategyNeeds
+from search_spaces.knobs.parallelism import StrategyNeeds
 from workers.device.precision import wide
 from workers.parallel.base import Strategy, Tensors, collected
 from workers.parallel.mesh import WAIT_FOR_RANKS, side_group, side_store
@@ -72,11 +72,6 @@ class EmbeddingServer(Strategy):
         for name in plan.embeddings:
             _replace(model, name, _ReceivedRows(_embedding(model, name).embedding_dim))
         return 0
-
-    @property
-    def batch_rank(self) -> int:
-        """The index of this trainer."""
-        return self.mesh.rank
 
     @property
     def serves(self) -> bool:

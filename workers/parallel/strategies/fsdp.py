@@ -8,11 +8,9 @@ from typing import Any, cast
 from torch import nn
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
-from search_spaces.knobs import Option
-from search_spaces.knobs.option import COMPUTES_THE_SAME
-from search_spaces.knobs.strategy_needs import StrategyNeeds
+from search_spaces.knobs.option import COMPUTES_THE_SAME, Option
+from search_spaces.knobs.parallelism import StrategyNeeds
 from workers.parallel.base import contiguous
-from workers.parallel.mesh import BACKENDS
 from workers.parallel.module import ModuleStrategy
 
 __all__ = ["FSDP"]
@@ -34,7 +32,6 @@ class FSDP(ModuleStrategy):
 
     needs = StrategyNeeds(
         "parameters, gradients and optimizer state sharded over ranks, the batch shared out",
-        backends=BACKENDS,
         plan=("layers",),
     )
     options = (RESHARD_AFTER_FORWARD,)

@@ -15,13 +15,11 @@ from torch import Tensor, nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 
 from search_spaces.errors import UsageError
-from search_spaces.knobs import Option
-from search_spaces.knobs.option import COMPUTES_THE_SAME
+from search_spaces.knobs.option import COMPUTES_THE_SAME, Option
+from search_spaces.knobs.parallelism import StrategyNeeds
 from search_spaces.knobs.runtime import COMPILE
-from search_spaces.knobs.strategy_needs import StrategyNeeds
 from workers.device.precision import Precision, wide
 from workers.parallel.base import Strategy, Tensors, collected, contiguous
-from workers.parallel.mesh import BACKENDS
 
 if TYPE_CHECKING:
     from workers.workload import Batch, Trainable
@@ -63,7 +61,6 @@ class Pipeline(Strategy):
 
     needs = StrategyNeeds(
         "layers shared out, microbatches flow from rank to rank",
-        backends=BACKENDS,
         plan=("stages",),
         constraints=("num_layers >= ranks",),
     )
@@ -77,14 +74,12 @@ class Pipeline(Strategy):
         Raises:
             UsageError: the workload cannot be cut, or an option has no such value.
         """
-        schedule = SCHEDULE.value(self.values)
-        SCHEDULE.check(schedule)
         contiguous(model)
         axes = self.mesh.device_mesh(self.device)
         self.group = axes["pipeline"].get_group()
         self.data_group = axes["data"].get_group()
         self.index = self.mesh.coordinate("pipeline")
-        self.schedule = _SCHEDULES[schedule]
+        self.schedule = _SCHEDULES[SCHEDULE.value(self.values)]
         stages = cut(self.workload.plan(model).stages, model, self.mesh.pipeline)
         names = {id(p): name for name, p in model.named_parameters()}
         names |= {id(b): name for name, b in model.named_buffers() if name in model.state_dict()}
@@ -186,7 +181,9 @@ class Pipeline(Strategy):
             self.index,
             self.mesh.pipeline,
             self.device,
-            input_args=tuple(meta_of(x) for x in inputs) if first else shapes[self.index - 1],
+            input_args=tuple(torch.empty_like(x, device="meta") for x in inputs)
+            if first
+            else shapes[self.index - 1],
             output_args=(torch.empty((), device="meta", requires_grad=True),)
             if last
             else shapes[self.index],
@@ -265,18 +262,13 @@ def named(stage: nn.Module, batch: Batch) -> dict[str, Tensor]:
 
 def boundaries(shadows: list[nn.Module], batch: Batch) -> list[tuple[Tensor, ...]]:
     """The outputs of each stage but the last for such a batch, as meta tensors."""
-    metas = {key: meta_of(value) for key, value in batch.items()}
+    metas = {key: torch.empty_like(value, device="meta") for key, value in batch.items()}
     found: list[tuple[Tensor, ...]] = []
     with torch.no_grad():
         for stage in shadows[:-1]:
             output = stage(*(found[-1] if found else ()), **named(stage, metas))
             found.append(tuple(wide(x).requires_grad_() for x in as_tuple(output)))
     return found
-
-
-def meta_of(tensor: Tensor) -> Tensor:
-    """A tensor of the same shape on the meta device."""
-    return torch.empty_like(tensor, device="meta")
 
 
 def as_tuple(output: Any) -> tuple[Tensor, ...]:

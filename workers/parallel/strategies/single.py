@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from search_spaces.knobs.strategy_needs import StrategyNeeds
+from search_spaces.knobs.parallelism import StrategyNeeds
 from workers.parallel.module import ModuleStrategy
 
 __all__ = ["Single"]

@@ -20,9 +20,8 @@ from torch.distributed.tensor.parallel import (
 
 from search_spaces.errors import UsageError
 from search_spaces.knobs import Option
-from search_spaces.knobs.strategy_needs import StrategyNeeds
+from search_spaces.knobs.parallelism import StrategyNeeds
 from workers.parallel.base import contiguous, is_sharded, local
-from workers.parallel.mesh import BACKENDS
 from workers.parallel.module import ModuleStrategy
 
 if TYPE_CHECKING:
@@ -55,7 +54,6 @@ class TensorParallel(ModuleStrategy):
 
     needs = StrategyNeeds(
         "heads and hidden units of each layer shared out, every rank sees the whole batch",
-        backends=BACKENDS,
         constraints=("num_heads % ranks == 0",),
         plan=("tensor",),
     )
@@ -111,17 +109,15 @@ class TensorParallel(ModuleStrategy):
             for key, parameter in module.named_parameters():
                 self.groups[f"{name}.{key}"] = int(count)
                 parameter.data = regrouped(parameter.data, int(count), self.mesh.tensor)
-        if kind == "column":
-            return ColwiseParallel()
-        if kind == "row":
-            return RowwiseParallel()
-        if kind == "vocabulary":
-            return RowwiseParallel(input_layouts=Replicate(), output_layouts=Replicate())
-        if kind == "sequence":
-            return _SequenceNorm()
-        raise UsageError(
-            f"a module is planned as column, row, vocabulary or sequence, got {kind!r}"
-        )
+        styles = {
+            "column": ColwiseParallel(),
+            "row": RowwiseParallel(),
+            "vocabulary": RowwiseParallel(input_layouts=Replicate(), output_layouts=Replicate()),
+            "sequence": _SequenceNorm(),
+        }
+        if kind not in styles:
+            raise UsageError(f"a module is planned as {', '.join(styles)}, got {kind!r}")
+        return styles[kind]
 
     def mean_over(self) -> int:
         """1: gradients of data-parallel replicas are summed."""

@@ -13,13 +13,13 @@ import pytest
 
 from search_spaces.errors import UsageError
 from search_spaces.hardware import Hardware
+from workers.__main__ import main
 from workers.context import Context
 from workers.protocol import Assignment, Ending, Outcome
 from workers.run import run
 from workers.runtime.processes import run_gang
 from workers.workloads.translation import Translation
 from workers.workloads.translation.builtin import splits
-from workers.workloads.translation.cli import main
 from workers.workloads.translation.inference import Stepper
 
 SMALL = {
@@ -131,7 +131,7 @@ def test_export_and_translate(trained, tmp_path, capsysbinary, monkeypatch):
     expected = (folder / "hypotheses.valid.txt").read_text().split("\n")
     assert lines == [*expected[:20], "", *expected[20:]]
     (tmp_path / "model" / "model.safetensors").write_bytes(b"truncated")
-    assert main(command) == 2
+    assert main(["translation", *command]) == 2
     assert b"holds no exported model" in capsysbinary.readouterr().err
 
 

@@ -1,11 +1,11 @@
-"""Process-wide switches of torch, which are set for one trial and restored after it."""
+"""Setting up a training: process-wide switches of torch, and the model."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -17,10 +17,21 @@ from torch.utils.checkpoint import (
 
 from search_spaces.errors import UsageError
 from search_spaces.knobs import KNOBS
+from search_spaces.knobs.precision import PRECISION
+from search_spaces.knobs.runtime import (
+    ACTIVATION_CHECKPOINTING,
+    COMPACT_MEMORY,
+    COMPILE,
+    CUDNN_AUTOTUNE,
+    MATMUL_PRECISION,
+    MEMORY_FORMAT,
+    THREADS,
+)
 from workers.device.peak_memory import allocate_by
 from workers.device.precision import matmul_precision, weights_in
 
-from .settings import Settings
+if TYPE_CHECKING:
+    from workers.workload import Trainable
 
 _MATRIX_PRODUCTS = frozenset(
     {
@@ -37,23 +48,23 @@ _MATRIX_PRODUCTS = frozenset(
 
 
 @contextmanager
-def switches(settings: Settings, threads: int, values: Mapping[str, Any]) -> Iterator[None]:
+def switches(values: Mapping[str, Any], threads: int) -> Iterator[None]:
     """Set threads, matrix products, cuDNN and the allocator, and enter the contexts of knobs.
 
     Args:
-        settings: of the trial.
-        threads: of this rank, unless the settings give a number.
-        values: of every option of the trial, for `Knob.applied`.
+        values: of every option of the trial.
+        threads: of this rank, unless the option `threads` is set.
     """
+    precision = PRECISION.value(values)
     before = torch.get_num_threads()
     autotune = torch.backends.cudnn.benchmark
-    torch.set_num_threads(max(1, settings.threads or threads))
-    torch.backends.cudnn.benchmark = settings.cudnn_autotune
-    allocate_by(*((1 << 17, 1 << 18) if settings.compact_memory else (32 << 20, 1 << 30)))
+    torch.set_num_threads(max(1, THREADS.value(values) or threads))
+    torch.backends.cudnn.benchmark = CUDNN_AUTOTUNE.value(values)
+    allocate_by(*((1 << 17, 1 << 18) if COMPACT_MEMORY.value(values) else (32 << 20, 1 << 30)))
     try:
         with ExitStack() as stack:
-            stack.enter_context(matmul_precision(settings.precision, settings.matmul_precision))
-            stack.enter_context(weights_in(settings.precision))
+            stack.enter_context(matmul_precision(precision, MATMUL_PRECISION.value(values)))
+            stack.enter_context(weights_in(precision))
             for name in KNOBS.names():
                 stack.enter_context(KNOBS.get(name)().applied(values))
             yield
@@ -63,7 +74,27 @@ def switches(settings: Settings, threads: int, values: Mapping[str, Any]) -> Ite
         allocate_by(32 << 20, 64 << 20)
 
 
-def recompute(model: nn.Module, layers: tuple[str, ...], mode: str) -> None:
+def build_model(
+    workload: Trainable, values: Mapping[str, Any], device: torch.device, seed: int
+) -> nn.Module:
+    """The workload's model in train mode on the device; its weights are a function of the seed."""
+    torch.manual_seed(seed)
+    with weights_in("fp32"):  # the same numbers under every precision
+        model = workload.build_model()
+    model.to(device, torch.get_default_dtype())
+    channels_last = MEMORY_FORMAT.value(values) == "channels_last"
+    memory_format = torch.channels_last if channels_last else torch.contiguous_format
+    for parameter in model.parameters():
+        if parameter.ndim == 4:
+            parameter.data = parameter.data.contiguous(memory_format=memory_format)
+    recompute(model, workload.plan(model).layers, values)
+    mode = COMPILE.value(values)
+    if mode != "off":
+        model.compile(mode=mode)
+    return model.train()
+
+
+def recompute(model: nn.Module, layers: tuple[str, ...], values: Mapping[str, Any]) -> None:
     """Let layers recompute their activations in backward.
 
     Source: Chen et al. 2016 (https://arxiv.org/abs/1604.06174).
@@ -77,6 +108,7 @@ def recompute(model: nn.Module, layers: tuple[str, ...], mode: str) -> None:
     Raises:
         UsageError: the workload's plan names no layer.
     """
+    mode = ACTIVATION_CHECKPOINTING.value(values)
     if mode == "none":
         return
     if not layers:
