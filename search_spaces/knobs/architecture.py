@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from search_spaces.hardware import Hardware
-
-from .base import Knob, KnobSpace
+from .base import Knob
 from .option import CHANGES_THE_RESULT, Option
 
 NUM_LAYERS = Option("num_layers", "blocks of the encoder, and of the decoder", 3, low=1, high=6)
@@ -37,10 +32,4 @@ class ArchitectureKnob(Knob):
     name = "architecture"
     summary = "layers, width, heads, dropout and label smoothing"
     options = (NUM_LAYERS, WIDTH, NUM_HEADS, DROPOUT, LABEL_SMOOTHING)
-
-    def declare(self, hardware: Hardware, adjustments: Mapping[str, Any]) -> KnobSpace:
-        """See `Knob.declare`."""
-        found = super().declare(hardware, adjustments)
-        if {"width", "num_heads"} <= {parameter.name for parameter in found.parameters}:
-            found.constraints.append("width % num_heads == 0")
-        return found
+    constraints = ("width % num_heads == 0",)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from search_spaces.errors import SpaceError
+from search_spaces.expressions import Expression
 from search_spaces.hardware import Hardware
 from search_spaces.parameters import Parameter
 from search_spaces.plugins import nearest
@@ -27,7 +28,7 @@ class KnobSpace:
 class Knob:
     """A group of options that is tuned together; a knob is stateless and deterministic.
 
-    A knob is one file of this folder: it names its `options`, and overrides `declare` if its
+    A knob is one file of this folder: it names its `options` and their `constraints`, and overrides `declare` if its
     parameters depend on the hardware or on each other. It overrides `applied` if it acts by itself;
     otherwise the trainer or the workload reads its options. Set `automatic` to add the knob to the
     space of every workload that the trainer trains.
@@ -43,11 +44,12 @@ class Knob:
     name: ClassVar[str]
     summary: ClassVar[str]
     options: ClassVar[tuple[Option, ...]] = ()
+    constraints: ClassVar[tuple[str, ...]] = ()
     keys: ClassVar[tuple[str, ...]] = ()
     automatic: ClassVar[bool] = False
 
     def declare(self, hardware: Hardware, adjustments: Mapping[str, Any]) -> KnobSpace:
-        """A parameter for each option; override it to use the hardware or to add constraints.
+        """A parameter for each option, and the `constraints` between those that are tuned.
 
         Args:
             adjustments: their keys are known.
@@ -55,7 +57,10 @@ class Knob:
         Raises:
             SpaceError: an adjustment is malformed, or the hardware can run no value that is left.
         """
-        return KnobSpace(present(option.build(adjustments) for option in self.options))
+        parameters = present(option.build(adjustments) for option in self.options)
+        names = {parameter.name for parameter in parameters}
+        kept = [text for text in self.constraints if names.issuperset(Expression(text).names)]
+        return KnobSpace(parameters, constraints=kept)
 
     def applied(self, values: Mapping[str, Any]) -> AbstractContextManager[Any]:
         """The context in which the trainer trains under these values; by default it does nothing.

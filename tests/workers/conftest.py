@@ -28,9 +28,17 @@ class Runner:
     ):
         self.attempt += 1
         return Assignment(
-            "s", 3, self.attempt, params, None, str(self.folder), num_ranks=ranks, resume=resume, seed=7,
+            sweep="s",
+            trial=3,
+            attempt=self.attempt,
+            params=params,
+            workload=None,
+            folder=str(self.folder),
+            num_ranks=ranks,
+            resume=resume,
+            seed=7,
             limits=limits or Limits(),
-        )  # fmt: skip
+        )
 
     def __call__(self, *, halted: Callable[[], Any] = lambda: None, **settings: Any) -> Outcome:
         assignment = self.assignment(**settings)

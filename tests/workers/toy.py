@@ -1,4 +1,4 @@
-"""A small workload with everything that strategies cut: embeddings, attention, feed-forward, norms."""
+"""A small workload with all that strategies cut: embeddings, attention, feed-forward, norms."""
 
 from __future__ import annotations
 
@@ -61,15 +61,24 @@ class Model(nn.Module):
 
 
 class Toy(Trained):
-    """Next-token prediction on random sequences whose lengths differ between batches; token 0 is padding."""
+    """Next-token prediction on random sequences of several lengths; token 0 is padding."""
 
     name = "toy"
     summary = "a test"
     goals = ("minimize loss",)
     defaults: Mapping[str, Any] = {
-        "learning_rate": 3e-3, "vocabulary": 50, "width": 32, "num_layers": 4, "num_heads": 4, "dropout": 0.0,
-        "rows": 8, "num_batches": 10, "optimizer": "adamw", "tied": False, "max_epochs": 2,
-    }  # fmt: skip
+        "learning_rate": 3e-3,
+        "vocabulary": 50,
+        "width": 32,
+        "num_layers": 4,
+        "num_heads": 4,
+        "dropout": 0.0,
+        "rows": 8,
+        "num_batches": 10,
+        "optimizer": "adamw",
+        "tied": False,
+        "max_epochs": 2,
+    }
 
     @classmethod
     def space(cls, hardware: Any) -> Any:

@@ -58,22 +58,16 @@ class Contributions:
     Use `recording` around the forward passes of one microbatch.
 
     Args:
-        names: of the modules that are counted.
+        model: all of its modules are counted.
     """
 
-    def __init__(self, names: Mapping[nn.Module, str]) -> None:
-        self.names = names
+    def __init__(self, model: nn.Module) -> None:
+        self.names = {module: name for name, module in model.named_modules() if name}
         self.activations: dict[str, int] = {}
         self._stack: list[str] = []
         self._seen: set[int] = set()
-        self._ignored: set[int] = set()
-
-    @classmethod
-    def of(cls, model: nn.Module) -> Contributions:
-        """Count every module of a model; its parameters are no activations."""
-        made = cls({module: name for name, module in model.named_modules() if name})
-        made._ignored = {_storage(tensor) for tensor in [*model.parameters(), *model.buffers()]}
-        return made
+        held = [*model.parameters(), *model.buffers()]
+        self._ignored = {_storage(tensor) for tensor in held}  # these are no activations
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:

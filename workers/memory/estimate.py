@@ -125,7 +125,7 @@ class _Rank:
             del model
             storages.restart()
             optimizer = build_optimizer(module.parameters(), self.values)
-            contributions = Contributions.of(module)
+            contributions = Contributions(module)
             gathered = _gathered(module, plan.layers, self.values) if sharded else 0
             for update in range(2):
                 optimizer.zero_grad(set_to_none=True)

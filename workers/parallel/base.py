@@ -142,10 +142,6 @@ class Strategy(ABC):
         """On rank 0 the model as it was given, for evaluation; None if ranks hold parts of it."""
         return None
 
-    def optimizer(self, build: Callable[[list[nn.Parameter]], Optimizer]) -> Optimizer:
-        """The optimizer of this rank's parameters."""
-        return build(list(self.parameters().values()))
-
     def grad_norm(self) -> float:
         """Euclidean norm of the gradient of the whole model, over all ranks."""
         squares = self._local_squares()

@@ -59,7 +59,7 @@ class ModuleStrategy(Strategy):
         """Record the activations of the first microbatch by module, unless it is compiled."""
         if self.contributions is not None or COMPILE.value(self.values) != "off":
             return nullcontext()
-        self.contributions = Contributions.of(self.plain)
+        self.contributions = Contributions(self.plain)
         return self.contributions.recording()
 
     def memory_by_module(self, state_bytes: Callable[[Tensor], int]) -> dict[str, int] | None:

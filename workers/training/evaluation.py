@@ -43,7 +43,10 @@ class ValidationRunner:
                 model.load_state_dict(state, strict=False)  # tied tensors have one of their names
         if self.context.rank != 0 or model is None:
             return {}
-        handles = [m.register_forward_pre_hook(self._poll) for m in self._hooked(model)]
+        # A long evaluation keeps calling the model, its parts or its layers.
+        layers = [model.get_submodule(name) for name in self.workload.plan(model).layers]
+        hooked = dict.fromkeys([model, *model.children(), *layers])
+        handles = [module.register_forward_pre_hook(self._poll) for module in hooked]
         training = model.training
         model.eval()
         try:
@@ -56,11 +59,6 @@ class ValidationRunner:
             model.train(training)
             for handle in handles:
                 handle.remove()
-
-    def _hooked(self, model: nn.Module) -> list[nn.Module]:
-        """The model, its parts and its layers: a long evaluation keeps calling some of them."""
-        layers = [model.get_submodule(name) for name in self.workload.plan(model).layers]
-        return list({id(m): m for m in [model, *model.children(), *layers]}.values())
 
     def _poll(self, module: nn.Module, arguments: Any) -> None:
         now = time.monotonic()

@@ -84,7 +84,7 @@ class Trainer:
         mesh = Mesh(context.rank, context.world_size, **kind.degrees(context.world_size, values))
         self.strategy = kind(mesh, workload, self.device, values)
         self.strategy.wrap(build_model(workload, values, self.device, context.seed))
-        self.optimizer = self.strategy.optimizer(lambda found: build_optimizer(found, values))
+        self.optimizer = build_optimizer(self.strategy.parameters().values(), values)
         self.control = Control(context, settings)
         self.validation = ValidationRunner(workload, context, self.strategy, self.precision)
         self.clock = Clock(context.assignment.previous_seconds)
@@ -227,7 +227,13 @@ class Trainer:
             self.context.noticed = None if evaluated is not None else self.context.halted()
         if evaluated is not None:
             self.window = Window(self.clock.total)
-        self._select(evaluated if self.context.rank == 0 else None)
+        found = evaluated if self.context.rank == 0 else None
+        if found is not None:
+            self.selection.see(found)
+        if self.settings.average_best:
+            state = self.strategy.state()  # on all ranks: only rank 0 knows if it evaluated fully
+            if found is not None:
+                self.selection.keep(found, self.updates, self.workload.canonical(state))
 
     def _probe(self) -> None:
         """After `probe_updates`, report memory, and speed over the second half of them.
@@ -247,19 +253,6 @@ class Trainer:
             "updates": float(last),
         }
         context.emit(last, found, self.clock.total - context.assignment.previous_seconds)
-
-    def _select(self, evaluated: Mapping[str, float] | None) -> None:
-        """Compare an evaluation with earlier ones.
-
-        Args:
-            evaluated: metrics on rank 0; None on other ranks, and if the evaluation ended early.
-        """
-        if evaluated is not None:
-            self.selection.see(evaluated)
-        if self.settings.average_best:
-            state = self.strategy.state()  # on all ranks: only rank 0 knows if it evaluated fully
-            if evaluated is not None:
-                self.selection.keep(evaluated, self.updates, self.workload.canonical(state))
 
     def _average(self) -> None:
         """Replace the last weights by the mean of the best ones, and report its metrics."""

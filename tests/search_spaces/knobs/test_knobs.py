@@ -75,7 +75,8 @@ def test_precision() -> None:
     on_cpu = resolve("precision")
     assert choices(on_cpu, "precision") == ["fp32", "bf16"]
     assert [str(dropped) for dropped in on_cpu.dropped] == [
-        "precision 'tf32': needs a CUDA GPU of capability 8.0 or later; this machine has no CUDA GPU",
+        "precision 'tf32': needs a CUDA GPU of capability 8.0 or later; "
+        "this machine has no CUDA GPU",
         "precision 'fp16': emulated",
     ]
     assert choices(resolve("precision", precision=["fp32", "fp16"]), "precision") == [

@@ -31,7 +31,7 @@ def tar(files: dict[str, bytes]) -> bytes:
 
 
 class Server(ThreadingHTTPServer):
-    """Serves `files`, breaks off after `limit` bytes a request, keeps the ranges that were asked for."""
+    """Serves `files`, ends after `limit` bytes a request, and keeps the requested ranges."""
 
     files: dict[str, bytes]
     limit: int | None = None

@@ -78,7 +78,8 @@ train(2)  # libraries are loaded
 before = PeakMemory(torch.device("cpu"))
 train(128)
 measured = before.bytes()
-with torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True), LiveStorages(1, on_cpu=True) as found:
+mode = torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True)
+with mode, LiveStorages(1, on_cpu=True) as found:
     train(128)
 print(found.peak, measured)
 """
@@ -86,7 +87,7 @@ print(found.peak, measured)
 
 @pytest.mark.parametrize("memory_format", ["contiguous", "channels_last"])
 def test_a_convolution_is_estimated_with_what_it_copies(memory_format):
-    # In a process of its own: what earlier tests left free in the heap would be used, and not given back.
+    # In a process of its own: the heap of this one has free blocks of earlier tests.
     done = subprocess.run(
         [sys.executable, "-c", TRAIN, memory_format], capture_output=True, text=True, check=True
     )

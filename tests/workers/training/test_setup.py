@@ -1,4 +1,4 @@
-"""Knobs that change how a model is trained and not what: each computes what the plain way computes."""
+"""Knobs that change the speed or the memory of training: each computes the same numbers."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_the_scale_of_the_loss_survives_a_pause(runner, monkeypatch):
 
 
 class Spare(Toy):
-    """Has a layer that some updates do not reach, and says how many all-reduces its training took."""
+    """Has a layer that some updates do not reach, and counts the all-reduces of its training."""
 
     def build_model(self):
         model = super().build_model()
