@@ -28,14 +28,13 @@ class KnobSpace:
 class Knob:
     """A group of options that is tuned together; a knob is stateless and deterministic.
 
-    A knob is one file of this folder: it names its `options` and their `constraints`, and overrides `declare` if its
-    parameters depend on the hardware or on each other. It overrides `applied` if it acts by itself;
+    A knob is one file of this folder. It names its `options` and their `constraints`, and overrides
+    `declare` if its parameters depend on the hardware. It overrides `applied` if it acts by itself;
     otherwise the trainer or the workload reads its options. Set `automatic` to add the knob to the
     space of every workload that the trainer trains.
 
     Adjustments come from a workload or a configuration, as plain data. The name of an option
-    adjusts
-    its parameter: False leaves it out, a list gives the choices, and a mapping gives any of
+    adjusts its parameter. False leaves it out, a list gives the choices, and a mapping gives any of
     `low, high, log, choices, ordered, default, when, affects`. `defaults` maps names of options to
     the defaults of a workload, which take the place of the declared ones. `keys` are further
     adjustments, described in the docstring of the knob. Any other key is refused.
