@@ -69,18 +69,24 @@ def card(
         "",
         found_by or "Trained alone from the shell.",
         "",
-    ]
-    lines += [
         "## Files",
         "",
         *(f"- `{name}`: {content}" for name, content in sorted(files.items())),
         "",
+        "## Metrics",
+        "",
+        "| metric | value |",
+        "|---|---|",
+        *(f"| {name} | {value:.6g} |" for name, value in sorted(metrics.items())),
+        "",
+        f"Data: `{workload.data.get('name', 'builtin')}`; seed {workload.seed}.",
+        "",
+        "## Configuration",
+        "",
+        "| option | value |",
+        "|---|---|",
+        *(f"| {name} | {value} |" for name, value in sorted(options.items())),
     ]
-    lines += ["## Metrics", "", "| metric | value |", "|---|---|"]
-    lines += [f"| {name} | {value:.6g} |" for name, value in sorted(metrics.items())]
-    lines += ["", f"Data: `{workload.data.get('name', 'builtin')}`; seed {workload.seed}.", ""]
-    lines += ["## Configuration", "", "| option | value |", "|---|---|"]
-    lines += [f"| {name} | {value} |" for name, value in sorted(options.items())]
     return "\n".join(lines) + "\n"
 
 

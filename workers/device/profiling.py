@@ -28,19 +28,13 @@ def profiling(
     if num_steps < 1:
         yield lambda: None
         return
-    import torch
-    from torch.profiler import ProfilerActivity, profile, schedule
+    from torch.profiler import profile, schedule
 
     def keep(profiler: Any) -> None:
         path = folder / FOLDER / f"rank-{rank}.pt.trace.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         profiler.export_chrome_trace(str(path))
 
-    activities = [ProfilerActivity.CPU]
-    if torch.cuda.is_available():
-        activities.append(ProfilerActivity.CUDA)
     plan = schedule(wait=1, warmup=1, active=num_steps, repeat=1)
-    with profile(
-        activities=activities, schedule=plan, on_trace_ready=keep, profile_memory=memory
-    ) as profiler:
+    with profile(schedule=plan, on_trace_ready=keep, profile_memory=memory) as profiler:
         yield profiler.step

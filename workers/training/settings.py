@@ -71,11 +71,9 @@ class Settings:
     def of(cls, workload: Workload) -> Settings:
         """The settings of a workload under its configuration."""
         given = options(workload)
-        found = {f.name: given[f.name] for f in fields(cls) if f.name in given}
-        settings = cls(**found)
-        if settings.train_seconds is settings.max_updates is settings.max_epochs is None:
-            return cls(**{**found, "max_epochs": 1})
-        return settings
+        if all(given.get(name) is None for name in ("train_seconds", "max_updates", "max_epochs")):
+            given = {**given, "max_epochs": 1}
+        return cls(**{f.name: given[f.name] for f in fields(cls) if f.name in given})
 
 
 OPTIMIZER_OPTIONS: Final = (

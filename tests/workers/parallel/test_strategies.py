@@ -135,9 +135,9 @@ def test_a_strategy_is_one_file(tmp_path, alone, monkeypatch):
     hardware = Hardware(2, 2**33, precisions=("fp32",), backends=("gloo",))
     for workload in ("translation", "image_classification", "sentiment"):
         assert "mirror" in WORKLOADS.get(workload).space(hardware).parameters["parallelism"].choices
-    sizes = {"width": 64, "vocabulary": 500, "rows": 16}
+    sizes = {"width": 64, "vocabulary": 500, "rows": 64}
     mirrored, ddp, single = (
-        estimate(Toy({**sizes, "parallelism": name}, {}, {}), ranks).peak_bytes
+        estimate(Toy({**sizes, "parallelism": name}, {}, {}), ranks, "cuda").peak_bytes
         for name, ranks in (("mirror", 2), ("ddp", 2), ("single", 1))
     )
     assert mirrored == ddp < single
