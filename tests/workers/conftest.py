@@ -16,7 +16,7 @@ from workers.run import run
 from workers.runtime.processes import run_gang
 
 
-class Runner:
+class TrialRunner:
     """Runs attempts of one trial; `reports` holds what the last one sent."""
 
     def __init__(self, folder: Path) -> None:
@@ -53,8 +53,8 @@ class Runner:
 
 
 @pytest.fixture
-def runner(tmp_path: Path) -> Runner:
-    return Runner(tmp_path)
+def runner(tmp_path: Path) -> TrialRunner:
+    return TrialRunner(tmp_path)
 
 
 @pytest.fixture(autouse=True)

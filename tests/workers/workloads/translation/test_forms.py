@@ -59,6 +59,7 @@ def test_ctranslate2_translates_the_same(folder, corpus, tmp_path):
     assert (
         main(
             [
+                "translation",
                 "convert",
                 "--model",
                 str(folder),

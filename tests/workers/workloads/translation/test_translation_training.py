@@ -18,6 +18,7 @@ from workers.context import Context
 from workers.protocol import Assignment, Ending, Outcome
 from workers.run import run
 from workers.runtime.processes import run_gang
+from workers.training.settings import trainer_options
 from workers.workloads.translation import Translation
 from workers.workloads.translation.builtin import splits
 from workers.workloads.translation.inference import Stepper
@@ -172,7 +173,8 @@ def test_the_space_has_a_default_and_a_reason_for_what_it_lacks():
         *("label_smoothing", "num_layers", "width", "num_heads"),
     }
     assert issue <= space.parameters.keys()
-    assert all(default[name] == Translation.defaults[name] for name in issue)
+    unset = {**trainer_options(), **Translation.defaults}
+    assert all(default[name] == unset[name] for name in issue)
     assert "tf32" in {
         d.value for d in Translation.dropped(Hardware(num_cpus=2, memory_bytes=2**33))
     }
