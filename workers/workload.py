@@ -19,6 +19,8 @@ from search_spaces import Space
 from search_spaces.errors import UsageError
 from search_spaces.hardware import Hardware
 
+from .protocol import Metric
+
 if TYPE_CHECKING:
     import torch
     from torch import nn
@@ -67,6 +69,7 @@ class Workload(ABC):
         seed: of everything random.
 
     Attributes:
+        metrics: every metric that a run reports or returns.
         last_report_counts: whether the last report is the trial's result, instead of the best.
         trains_on_valid: whether `data.with_valid: true` adds the validation data to the training
             data.
@@ -77,6 +80,7 @@ class Workload(ABC):
     name: ClassVar[str]
     summary: ClassVar[str]
     goals: ClassVar[tuple[str, ...]]
+    metrics: ClassVar[tuple[Metric, ...]] = ()
     last_report_counts: ClassVar[bool] = False
     trains_on_valid: ClassVar[bool] = False
     defaults: ClassVar[Mapping[str, Any]] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +11,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from search_spaces.errors import UsageError
+from workers.protocol import Metric
 
 if TYPE_CHECKING:
     from .settings import Settings
-
-_LOWER_IS_BETTER = ("loss", "perplexity", "error", "seconds")  # words in names of metrics
 
 
 class Selection:
@@ -24,11 +23,13 @@ class Selection:
     Args:
         settings: `optimized_metric`, and the settings that need it.
         folder: of the trial; the best weights are kept in `folder`/best.
+        metrics: of the workload; `optimized_metric` is one of them.
     """
 
-    def __init__(self, settings: Settings, folder: Path) -> None:
+    def __init__(self, settings: Settings, folder: Path, metrics: Sequence[Metric]) -> None:
         self.settings = settings
         self.folder = folder / "best"
+        self.directions = {metric.name: metric.direction for metric in metrics}
         self.best: float | None = None
         self.stale = 0  # evaluations in a row without a new best
         self.scale = 1.0  # of the learning rate
@@ -117,9 +118,13 @@ class Selection:
         if name is None:
             return None
         if name not in metrics:
-            known = ", ".join(sorted(metrics))
-            raise UsageError(f"optimized_metric {name!r} is none of {known}")
-        return -metrics[name] if any(word in name for word in _LOWER_IS_BETTER) else metrics[name]
+            raise UsageError(f"optimized_metric {name!r} is none of {', '.join(sorted(metrics))}")
+        if (direction := self.directions.get(name)) is None:
+            raise UsageError(
+                f"optimized_metric {name!r} has no direction: "
+                "the workload's `metrics` must declare it"
+            )
+        return -metrics[name] if direction == "minimize" else metrics[name]
 
     def _file(self, update: int) -> Path:
         return self.folder / f"{update:08d}.safetensors"

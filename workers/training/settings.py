@@ -31,8 +31,8 @@ class Settings:
         probe_updates: speed and memory are reported after so many updates; 0 for never.
         checkpoint_seconds, checkpoint_updates: the interval between checkpoints; one is always
             written at the end and at a pause.
-        optimized_metric: the metric that compares evaluations; lower is better for losses and
-            perplexities, otherwise higher.
+        optimized_metric: the metric that compares evaluations; the workload declares its
+            direction.
         patience: training ends after so many evaluations in a row without a new best.
         plateau_evaluations: after so many, the learning rate is multiplied by `plateau_factor`.
         average_best: at the end, the mean of the weights at so many of the best evaluations

@@ -90,7 +90,7 @@ class Trainer:
         self.clock = Clock(context.assignment.previous_seconds)
         self.evaluations = Every(settings.evaluate_seconds, settings.evaluate_updates)
         self.checkpoints = Every(settings.checkpoint_seconds, settings.checkpoint_updates)
-        self.selection = Selection(settings, context.folder)
+        self.selection = Selection(settings, context.folder, workload.metrics)
         self.rate_scale = 1.0
         self.position = BatchPosition()
         self.updates = 0
