@@ -1,4 +1,4 @@
-"""What a trained workload leaves behind for use elsewhere: weights, ONNX that was checked, and a model card."""
+"""Exporting a trained workload: its weights, a checked ONNX file, and a model card."""
 
 from __future__ import annotations
 
@@ -25,17 +25,20 @@ TOLERANCE = 1e-4
 def export(
     workload: Workload, trial: Path, target: Path, metrics: Mapping[str, float], found_by: str = ""
 ) -> dict[str, str]:
-    """Write the folder `target`: what the workload exports, its configuration and a model card.
+    """Write the files of the workload, its configuration and a model card to a new folder.
 
     Args:
+        workload: with the configuration of the trial.
         trial: the folder in which the trial ran.
-        metrics: of the trial, for the card; found_by: a sentence on how the configuration was found.
+        target: the folder to write to.
+        metrics: of the trial, for the card.
+        found_by: a sentence that says how the configuration was found.
 
     Returns:
-        Name of each file and what it holds.
+        Name of each file and its content.
 
     Raises:
-        UsageError: the target holds files already, or the trial holds nothing that was trained.
+        UsageError: the target is not empty, or the trial has no weights.
     """
     if target.exists() and any(target.iterdir()):
         raise UsageError(f"{target} is not empty; name a new folder to export to")
@@ -66,18 +69,32 @@ def card(
         "",
         found_by or "Trained alone from the shell.",
         "",
+        "## Files",
+        "",
+        *(f"- `{name}`: {content}" for name, content in sorted(files.items())),
+        "",
+        "## Metrics",
+        "",
+        "| metric | value |",
+        "|---|---|",
+        *(f"| {name} | {value:.6g} |" for name, value in sorted(metrics.items())),
+        "",
+        f"Data: `{workload.data.get('name', 'builtin')}`; seed {workload.seed}.",
+        "",
+        "## Configuration",
+        "",
+        "| option | value |",
+        "|---|---|",
+        *(f"| {name} | {value} |" for name, value in sorted(options.items())),
     ]
-    lines += ["## Files", "", *(f"- `{name}`: {what}" for name, what in sorted(files.items())), ""]
-    lines += ["## Metrics", "", "| metric | value |", "|---|---|"]
-    lines += [f"| {name} | {value:.6g} |" for name, value in sorted(metrics.items())]
-    lines += ["", f"Data: `{workload.data.get('name', 'builtin')}`; seed {workload.seed}.", ""]
-    lines += ["## Configuration", "", "| option | value |", "|---|---|"]
-    lines += [f"| {name} | {value} |" for name, value in sorted(options.items())]
     return "\n".join(lines) + "\n"
 
 
 def export_trained(workload: Trainable, trial: Path, target: Path) -> dict[str, str]:
-    """Weights of the newest checkpoint of a trial, and the model as ONNX.
+    """Write the weights of a trial's newest checkpoint, and the model as ONNX.
+
+    Returns:
+        Name of each file and its content.
 
     Raises:
         UsageError: the trial has no sound checkpoint.
@@ -90,13 +107,10 @@ def export_trained(workload: Trainable, trial: Path, target: Path) -> dict[str, 
     if found is None:
         raise UsageError(f"{trial} holds no checkpoint to export")
     model = workload.build_model()
-    model.load_state_dict(
-        workload.native(found.model), strict=False
-    )  # tied tensors are there under one of their names
-    save_file(
-        {name: tensor.contiguous() for name, tensor in found.model.items()},
-        target / "model.safetensors",
-    )
+    native = workload.native(found.model)
+    model.load_state_dict(native, strict=False)  # tied tensors have only one of their names
+    whole = {name: tensor.contiguous() for name, tensor in found.model.items()}
+    save_file(whole, target / "model.safetensors")
     batch = next(iter(workload.train_batches(0)))
     inputs = workload.inputs({key: value[:2] for key, value in batch.items()})
     return {
@@ -109,13 +123,15 @@ def to_onnx(model: nn.Module, inputs: tuple[torch.Tensor, ...], path: Path) -> d
     """Write a model as ONNX with a free batch dimension, and check its outputs in onnxruntime.
 
     Args:
+        model: in eval mode.
         inputs: example inputs, each with at least two rows.
+        path: of the file.
 
     Returns:
-        The file and what is known of it; nothing where the packages `onnx` and `onnxscript` are not installed.
+        The file and the result of the check; empty without the packages `onnx` and `onnxscript`.
 
     Raises:
-        UsageError: onnxruntime computes something else than the model.
+        UsageError: the outputs in onnxruntime differ from those of the model.
     """
     import torch
 
@@ -133,15 +149,17 @@ def to_onnx(model: nn.Module, inputs: tuple[torch.Tensor, ...], path: Path) -> d
     if not difference <= TOLERANCE:
         path.unlink()
         raise UsageError(
-            f"onnxruntime computes something else than the model: outputs differ by {difference:.2g}"
+            f"the outputs of {path.name} in onnxruntime differ from the model's by {difference:.2g}"
         )
-    return {
-        path.name: f"the model as ONNX; in onnxruntime its outputs differ by at most {difference:.1g}"
-    }
+    checked = f"in onnxruntime its outputs differ by at most {difference:.1g}"
+    return {path.name: f"the model as ONNX; {checked}"}
 
 
 def _difference(model: nn.Module, inputs: tuple[torch.Tensor, ...], path: Path) -> float | None:
-    """Largest difference of the outputs relative to their scale, for the inputs and for one more row."""
+    """The largest difference of outputs, relative to their scale; None without onnxruntime.
+
+    The inputs are tried as they are and with one more row.
+    """
     import torch
 
     if find_spec("onnxruntime") is None:
@@ -149,22 +167,21 @@ def _difference(model: nn.Module, inputs: tuple[torch.Tensor, ...], path: Path) 
     import onnxruntime
 
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    names, worst = [i.name for i in session.get_inputs()], 0.0
+    names = [i.name for i in session.get_inputs()]
+    worst = 0.0
     for rows in (inputs, tuple(torch.cat([x, x[:1]]) for x in inputs)):
         with torch.no_grad():
             expected = model(*rows)
-        found = torch.from_numpy(
-            session.run(None, dict(zip(names, [x.numpy() for x in rows], strict=True)))[0]
-        )
-        worst = max(
-            worst, float((found - expected).abs().max() / expected.abs().max().clamp(min=1.0))
-        )
+        arrays = [x.numpy() for x in rows]
+        found = torch.from_numpy(session.run(None, dict(zip(names, arrays, strict=True)))[0])
+        difference = (found - expected).abs().max() / expected.abs().max().clamp(min=1.0)
+        worst = max(worst, float(difference))
     return worst
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """The exporter tells much that nobody asked for."""
+    """Silence the logs, warnings and prints of the ONNX exporter."""
     import contextlib
     import io
 
@@ -179,5 +196,5 @@ def quiet() -> Iterator[None]:
 
 
 def write_lines(path: Path, lines: Any) -> None:
-    """A text file with an item a line."""
+    """Write a text file with one item a line."""
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The face of every workload: the model, its data, its metrics and its default space.
+"""The base classes of every workload: its model, data, metrics and default space.
 
 A workload knows nothing of Ray, of suggesters, or of how it is parallelised. One that is trained by gradient
 descent derives from `TrainedWorkload` and leaves the loop, precision, parallelism, checkpoints and limits to
@@ -8,7 +8,7 @@ descent derives from `TrainedWorkload` and leaves the loop, precision, paralleli
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from search_spaces.knobs import Dropped
+    from search_spaces.knobs import DroppedValue
 
     from .context import Context
 
@@ -33,20 +33,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ParallelPlan:
-    """How a model may be taken apart, as plain data beside the model file.
+    """How a model can be split over ranks, as plain data beside the model file.
 
     Args:
-        layers: dotted names of the repeated blocks, in order of execution; `fsdp` wraps them, activation
-            checkpointing recomputes them, `pipeline` cuts between them.
-        tensor: dotted name (with `*` for a layer's index) of a Linear or Embedding to "column", "row" or "vocabulary"
-            for tensor parallelism, of a norm to "sequence"; "column:3" where three matrices lie on top of each other,
-            such as query, key and value.
-        num_heads: attention heads, which the tensor degree divides; 0 where the model has none.
-        embeddings: dotted names of large embeddings that a parameter server may hold.
-        stages: dotted name of a function `(model, num_stages) -> list[nn.Module]` that cuts the model for the
-            pipeline, as "module:function", or None where it cannot be cut. A stage takes what the one before returned
-            (a tensor or several, nothing at the first) and by keyword those tensors of the batch that its forward
-            names; the last returns the model's output.
+        layers: dotted names of the repeated blocks, in order of execution. `fsdp` wraps them,
+            activation checkpointing recomputes them, `pipeline` cuts between them.
+        tensor: dotted name (with `*` for a layer's index) to its kind, for tensor parallelism. A
+            Linear or an Embedding is "column", "row" or "vocabulary", a norm is "sequence".
+            "column:3" means three matrices on top of each other, such as query, key and value.
+        num_heads: attention heads, which the tensor degree divides; 0 if the model has none.
+        embeddings: dotted names of large embeddings that a parameter server can hold.
+        stages: "module:function" of `(model, num_stages) -> list[nn.Module]`, which cuts the model
+            for the pipeline; None if it cannot be cut. A stage takes the output of the one before
+            (a tensor or several, nothing at the first) and by keyword those tensors of the batch
+            that its forward names; the last one returns the model's output.
     """
 
     layers: tuple[str, ...] = ()
@@ -57,21 +57,23 @@ class ParallelPlan:
 
 
 class Workload(ABC):
-    """One thing that can be run under a configuration.
+    """A model and its data, which can be run under a configuration.
+
+    An option is looked up in `params`, then `fixed`, then `defaults` (`self.option(name)`).
 
     Args:
         params: the active parameters of the configuration.
-        data: the `data` section: `name` and what that data set needs (`dir`).
+        data: the `data` section: `name`, and what that data set needs (`dir`).
         fixed: the `fixed` section: options that are not tuned.
         seed: of everything random.
 
-    Where `trains_on_valid` is set, `data.with_valid: true` adds the validation data to the training data.
-
-    `metrics` declares every metric that a run reports or returns.
-
-    `smallest` holds a `data` and a `fixed` section with which a run takes about a second, for the conformance tests.
-
-    Options are looked up in `params`, then `fixed`, then the workload's defaults (`self.option(name)`).
+    Attributes:
+        metrics: every metric that a run reports or returns.
+        last_report_counts: whether the last report is the trial's result, instead of the best.
+        trains_on_valid: whether `data.with_valid: true` adds the validation data to the training
+            data.
+        defaults: the value of each option that is neither tuned nor fixed.
+        smallest: a `data` and a `fixed` section with which a run takes about a second, for tests.
     """
 
     name: ClassVar[str]
@@ -91,10 +93,13 @@ class Workload(ABC):
         *,
         seed: int = 0,
     ) -> None:
-        self.params, self.data, self.fixed, self.seed = params, data, fixed, seed
+        self.params = params
+        self.data = data
+        self.fixed = fixed
+        self.seed = seed
 
     def option(self, name: str) -> Any:
-        """The value of an option: tuned, else fixed, else the default; KeyError where it has none."""
+        """The value of an option; KeyError if it is not set and has no default."""
         if name in self.params:
             return self.params[name]
         return self.fixed[name] if name in self.fixed else self.defaults[name]
@@ -102,33 +107,39 @@ class Workload(ABC):
     @classmethod
     @abstractmethod
     def space(cls, hardware: Hardware) -> Space:
-        """Every parameter that can be tuned, with its default, as far as this hardware can run it."""
+        """The parameters that can be tuned, with defaults and the values that can run here."""
 
     @classmethod
-    def dropped(cls, hardware: Hardware) -> Sequence[Dropped]:
+    def dropped(cls, hardware: Hardware) -> Sequence[DroppedValue]:
         """The values that `space` leaves out on this hardware, each with the reason."""
         return ()
 
     @classmethod
     @abstractmethod
     def check(cls, data: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:
-        """Raise DataError or UsageError where the data or fixed options cannot be used; cheap, imports no torch."""
+        """Raise DataError or UsageError if data or fixed options are wrong; imports no torch."""
+
+    @classmethod
+    def commands(cls) -> Mapping[str, Callable[[Sequence[str]], None]]:
+        """Further commands of `python -m workers NAME`; each takes the rest of the command line."""
+        return {}
 
     @abstractmethod
     def run(self, context: Context) -> Mapping[str, float]:
         """Run to the end, reporting through the context, and return the final metrics."""
 
     def export(self, trial: Path, target: Path) -> Mapping[str, str]:
-        """Write what was trained into the folder `target`: weights in safetensors, and what is needed to use them.
+        """Write the trained weights as safetensors, and the files that are needed to use them.
 
         Args:
             trial: the folder in which the trial ran, with its checkpoints.
+            target: the folder to write to.
 
         Returns:
-            Name of each file that was written, and what it holds.
+            Name of each file that was written, and its content.
 
         Raises:
-            UsageError: the folder holds nothing that was trained, or the workload trains nothing.
+            UsageError: the trial has no weights, or the workload trains nothing.
         """
         raise UsageError(f"the workload {self.name} has nothing to export")
 
@@ -136,40 +147,41 @@ class Workload(ABC):
 class Trainable(Workload):
     """What the trainer, the strategies and the estimate need of a workload; see `TrainedWorkload`.
 
-    A batch is a mapping of tensors that all have the batch as dim 0. It is the same on every rank: data-parallel
-    strategies take their rows of it, so that the number of ranks cannot change what is computed.
+    A batch is a mapping of tensors whose dim 0 is the batch. It is the same on every rank:
+    data-parallel strategies take their rows of it, so that the number of ranks does not change the
+    result.
     """
 
     @abstractmethod
     def build_model(self) -> nn.Module:
-        """A new model in fp32 on the default device (or `meta`), its weights a function of the seed alone."""
+        """A new model in fp32 on the default device; its weights are a function of the seed."""
 
     @abstractmethod
     def train_batches(self, epoch: int) -> Iterator[Batch]:
-        """The global batches of an epoch, on the CPU, a function of (seed, epoch) alone."""
+        """The global batches of an epoch, on the CPU; a function of (seed, epoch)."""
 
     def train_batches_from(self, epoch: int, index: int) -> Iterator[Batch]:
-        """The batches of an epoch from the one of that index on; override where the others need not be made."""
+        """The batches of an epoch from `index` on; override it to skip the earlier ones cheaply."""
         return islice(self.train_batches(epoch), index, None)
 
     @abstractmethod
     def inputs(self, batch: Batch) -> tuple[torch.Tensor, ...]:
-        """The tensors that the model's forward takes."""
+        """The arguments of the model's forward."""
 
     @abstractmethod
     def criterion(self, output: Any, batch: Batch) -> torch.Tensor:
-        """Sum of the loss over the items of the batch, scalar; the trainer divides by the global `weight`."""
+        """Sum of the loss over the items of the batch, scalar; the trainer divides by `weight`."""
 
     @abstractmethod
     def weight(self, batch: Batch) -> float:
-        """How many items (tokens, images) the loss of this batch is a sum over."""
+        """The number of items (tokens, images) over which the loss of the batch is summed."""
 
     @abstractmethod
     def evaluate(self, model: nn.Module, device: torch.device) -> Mapping[str, float]:
-        """Validation metrics; the trainer has put the model in eval mode under no_grad. Called on rank 0."""
+        """Validation metrics, on rank 0; the model is in eval mode, under no_grad."""
 
     def loss(self, model: nn.Module, batch: Batch) -> torch.Tensor:
-        """Summed loss of a batch; override where output and criterion cannot be parted."""
+        """Summed loss of a batch; override it if the model computes its own loss."""
         return self.criterion(model(*self.inputs(batch)), batch)
 
     def learning_rate(self, update: int) -> float:
@@ -177,9 +189,13 @@ class Trainable(Workload):
         return float(self.option("learning_rate"))
 
     def canonical(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """What a checkpoint holds, given the model's parameters and buffers, or what an optimizer keeps of each.
+        """The form of these tensors in a checkpoint.
 
-        Override where configurations keep the same weights in different forms, so that any checkpoint loads in any.
+        Override it if configurations keep the same weights in different forms, so that every
+        checkpoint loads in every configuration.
+
+        Args:
+            tensors: the model's parameters and buffers, or one state tensor of each parameter.
         """
         return dict(tensors)
 
@@ -188,5 +204,5 @@ class Trainable(Workload):
         return dict(tensors)
 
     def plan(self, model: nn.Module) -> ParallelPlan:
-        """How the model may be taken apart."""
+        """How the model can be split over ranks."""
         return ParallelPlan()

@@ -12,7 +12,7 @@ from search_spaces.hardware import Hardware
 from search_spaces.knobs import KNOBS
 from search_spaces.parameters import Parameter, Value
 from search_spaces.plugins import nearest
-from workers.training.settings import TRAINER_OPTIONS
+from workers.training.settings import trainer_options
 from workers.workload import Trainable
 
 from .nodes import shown
@@ -50,7 +50,7 @@ class Declaration:
         left_out: dict[str, dict[Value, str]] = {}
         for dropped in workload.dropped(hardware):
             left_out.setdefault(dropped.parameter, {})[dropped.value] = dropped.reason
-        common = TRAINER_OPTIONS if issubclass(workload, Trainable) else {}
+        common = trainer_options() if issubclass(workload, Trainable) else {}
         defaults = {**common, **workload.defaults}
         return cls(hardware, workload.name, space.parameters, space.constraints, defaults, left_out)
 
@@ -60,9 +60,7 @@ class Declaration:
             return {name: self.parameters[name]}
         if name not in KNOBS.names():
             return {}
-        knob = {
-            parameter.name: parameter for parameter in KNOBS.get(name)().parameters(self.hardware)
-        }
+        knob = {found.name: found for found in KNOBS.get(name)().resolve(self.hardware).parameters}
         if self.workload is None:
             return knob
         return {key: self.parameters[key] for key in knob if key in self.parameters}
@@ -80,7 +78,7 @@ class Declaration:
         if self.workload is not None or name not in KNOBS.names():
             found = dict(self.left_out.get(name, {}))
         else:
-            dropped = KNOBS.get(name)().dropped(self.hardware)
+            dropped = KNOBS.get(name)().resolve(self.hardware).dropped
             found = {item.value: item.reason for item in dropped if item.parameter == name}
         slow = self.hardware.slow
         return {

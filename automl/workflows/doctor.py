@@ -135,10 +135,12 @@ def _strategies(hardware: Hardware) -> list[Ability]:
     everything = {field for needs in strategies.values() for field in needs.get("plan", ())}
     # A strategy's own constraints are about the model, which there is none of here.
     judged = {name: {**needs, "constraints": ()} for name, needs in strategies.items()}
-    dropped = KNOBS.get("parallelism")().dropped(
+    found = KNOBS.get("parallelism")().resolve(
         hardware, {"strategies": judged, "plan": sorted(everything)}
     )
-    lacks = {str(item.value): item.reason for item in dropped if item.parameter == "parallelism"}
+    lacks = {
+        str(item.value): item.reason for item in found.dropped if item.parameter == "parallelism"
+    }
     return [
         Ability("strategy", name, _needs(needs), lacks.get(name, ""))
         for name, needs in sorted(strategies.items())

@@ -1,13 +1,18 @@
-"""Ready-made parameters, a knob a file; `KNOBS` finds them by their file's name."""
+"""Ready-made parameters, one knob a file; `KNOBS` finds them by the names of their files."""
 
 from __future__ import annotations
 
 from search_spaces.plugins import Registry
 
-from .base import Dropped, Knob
+from .base import Knob
+from .option import DroppedValue, Option
 
 KNOBS: Registry[Knob] = Registry(
-    "knob", "search_spaces.knobs", "search_spaces.knobs", "search_spaces.knobs.base:Knob"
+    "knob",
+    "search_spaces.knobs",
+    "search_spaces.knobs",
+    "search_spaces.knobs.base:Knob",
+    others=("option",),
 )
 
-__all__ = ["KNOBS", "Dropped", "Knob"]
+__all__ = ["KNOBS", "DroppedValue", "Knob", "Option"]

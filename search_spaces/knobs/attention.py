@@ -1,36 +1,26 @@
-"""How queries, keys and values of attention lie in memory."""
+"""The memory layout of the projections of attention."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from .base import Knob
+from .option import COMPUTES_THE_SAME, Option
 
-from search_spaces.hardware import Hardware
+ATTENTION_LAYOUT = Option(
+    "attention_layout",
+    "how the projections of queries, keys and values lie in memory",
+    "interleaved",
+    ("interleaved", "separate", "packed"),
+    affects=COMPUTES_THE_SAME,
+)
 
-from ._build import COMPUTES_THE_SAME, build, present
-from .base import Declared, Knob
 
-LAYOUTS = ("separate", "packed", "interleaved")
+class AttentionKnob(Knob):
+    """`separate`, `packed` or `interleaved` projections; all compute the same function.
 
-
-class Attention(Knob):
-    """`attention_layout`: three projections (separate), one whose output is q, k and v one after the other (packed),
-    or one in which they alternate head by head (interleaved). All compute the same function.
-
-    Options: `attention_layout` (see `Knob`).
+    `separate` has three projections. `packed` has one whose output is all queries, then all keys,
+    then all values. In `interleaved` they alternate head by head.
     """
 
     name = "attention"
     summary = "layout of the attention projections"
-    keys = ("attention_layout",)
-
-    def declare(self, hardware: Hardware, options: Mapping[str, Any]) -> Declared:
-        """See `Knob.declare`."""
-        layout = build(
-            "attention_layout",
-            options,
-            choices=LAYOUTS,
-            default="separate",
-            affects=COMPUTES_THE_SAME,
-        )
-        return Declared(present(layout))
+    options = (ATTENTION_LAYOUT,)

@@ -1,88 +1,91 @@
-"""The face of every knob: ready-made parameters that drop what this hardware cannot run."""
+"""The base class of every knob: ready-made parameters, fitted to the hardware."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from search_spaces.errors import SpaceError
+from search_spaces.expressions import Expression
 from search_spaces.hardware import Hardware
-from search_spaces.parameters import Parameter, Value
+from search_spaces.parameters import Parameter
 from search_spaces.plugins import nearest
 
-
-@dataclass(frozen=True)
-class Dropped:
-    """A value that a knob left out: `parameter` is the name, `reason` says why, for a person."""
-
-    parameter: str
-    value: Value
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.parameter} {self.value!r}: {self.reason}"
+from .option import DroppedValue, Option
 
 
 @dataclass
-class Declared:
-    """What a knob comes to on some hardware: parameters, the constraints between them, and what was left out."""
+class KnobSpace:
+    """A knob on some hardware: its parameters, their constraints, and the dropped values."""
 
     parameters: list[Parameter] = field(default_factory=list)
-    dropped: list[Dropped] = field(default_factory=list)
+    dropped: list[DroppedValue] = field(default_factory=list)
     constraints: list[str] = field(default_factory=list)
 
 
-class Knob(ABC):
-    """Builds parameters from the hardware and from what a workload and its strategies declare, given as plain data.
+class Knob:
+    """A group of options that is tuned together; a knob is stateless and deterministic.
 
-    A knob is stateless and deterministic. `keys` are the options that it reads, described in its docstring; any
-    other is refused, so that a misspelt one is noticed. An option that bears the name of one of the knob's
-    parameters adjusts that parameter: False leaves it out, a list gives its choices, and a mapping any of
-    `low, high, log, choices, ordered, default, when, affects`.
+    A knob is one file of this folder. It names its `options` and their `constraints`, and overrides
+    `declare` if its parameters depend on the hardware. It overrides `applied` if it acts by itself;
+    otherwise the trainer or the workload reads its options. Set `automatic` to add the knob to the
+    space of every workload that the trainer trains.
+
+    Adjustments come from a workload or a configuration, as plain data. The name of an option
+    adjusts its parameter. False leaves it out, a list gives the choices, and a mapping gives any of
+    `low, high, log, choices, ordered, default, when, affects`. `defaults` maps names of options to
+    the defaults of a workload, which take the place of the declared ones. `keys` are further
+    adjustments, described in the docstring of the knob. Any other key is refused.
     """
 
     name: ClassVar[str]
     summary: ClassVar[str]
+    options: ClassVar[tuple[Option, ...]] = ()
+    constraints: ClassVar[tuple[str, ...]] = ()
     keys: ClassVar[tuple[str, ...]] = ()
+    automatic: ClassVar[bool] = False
 
-    @abstractmethod
-    def declare(self, hardware: Hardware, options: Mapping[str, Any]) -> Declared:
-        """The one method that a knob writes; its options have known names.
+    def declare(self, hardware: Hardware, adjustments: Mapping[str, Any]) -> KnobSpace:
+        """A parameter for each option, and the `constraints` between those that are tuned.
 
-        Raises:
-            SpaceError: an option is malformed, or no value is left that the hardware can run.
-        """
-
-    def resolve(self, hardware: Hardware, options: Mapping[str, Any] | None = None) -> Declared:
-        """Parameters, constraints and what was left out, in one go.
+        Args:
+            adjustments: their keys are known.
 
         Raises:
-            SpaceError: an option is unknown or malformed, or no value is left that the hardware can run.
+            SpaceError: an adjustment is malformed, or the hardware can run no value that is left.
         """
-        given = dict(options or {})
+        parameters = present(option.build(adjustments) for option in self.options)
+        names = {parameter.name for parameter in parameters}
+        kept = [text for text in self.constraints if names.issuperset(Expression(text).names)]
+        return KnobSpace(parameters, constraints=kept)
+
+    def applied(self, values: Mapping[str, Any]) -> AbstractContextManager[Any]:
+        """The context in which the trainer trains under these values; by default it does nothing.
+
+        Args:
+            values: of every option of the trial, by name; read one with `Option.value`.
+        """
+        return nullcontext()
+
+    def resolve(
+        self, hardware: Hardware, adjustments: Mapping[str, Any] | None = None
+    ) -> KnobSpace:
+        """Parameters, constraints and the values that are left out.
+
+        Raises:
+            SpaceError: an adjustment is unknown or malformed, or no value is left that the hardware
+                can run.
+        """
+        known = [*(option.name for option in self.options), *self.keys]
+        given = dict(adjustments or {})
         for key in given:
-            if key not in self.keys:
-                raise SpaceError(
-                    f"knob {self.name!r} has no option {key!r}: {nearest(key, list(self.keys))}"
-                )
+            if key not in (*known, "defaults"):
+                raise SpaceError(f"knob {self.name!r} has no option {key!r}: {nearest(key, known)}")
         return self.declare(hardware, given)
 
-    def parameters(
-        self, hardware: Hardware, options: Mapping[str, Any] | None = None
-    ) -> list[Parameter]:
-        """The parameters of this knob, with the values that this hardware can run; raises as `resolve`."""
-        return self.resolve(hardware, options).parameters
 
-    def dropped(
-        self, hardware: Hardware, options: Mapping[str, Any] | None = None
-    ) -> list[Dropped]:
-        """The values that `parameters` leaves out on this hardware, each with the reason; raises as `resolve`."""
-        return self.resolve(hardware, options).dropped
-
-    def constraints(
-        self, hardware: Hardware, options: Mapping[str, Any] | None = None
-    ) -> list[str]:
-        """Constraints that belong to the parameters; raises as `resolve`."""
-        return self.resolve(hardware, options).constraints
+def present(parameters: Iterable[Parameter | None]) -> list[Parameter]:
+    """The parameters that are not None."""
+    return [parameter for parameter in parameters if parameter is not None]

@@ -1,4 +1,4 @@
-"""How much an update is computed from."""
+"""The number of examples from which an update is computed."""
 
 from __future__ import annotations
 
@@ -8,46 +8,53 @@ from typing import Any
 from search_spaces.errors import SpaceError
 from search_spaces.hardware import Hardware
 
-from ._build import COMPUTES_THE_SAME, build, present
-from .base import Declared, Knob
+from .base import Knob, KnobSpace, present
+from .option import COMPUTES_THE_SAME, Option
 
-_UNITS = {
-    "tokens": ("batch_tokens", (512, 1024, 2048, 4096, 8192), 2048),
-    "items": ("batch_size", (16, 32, 64, 128, 256), 64),
-}
+BATCH_TOKENS = Option(
+    "batch_tokens",
+    "tokens in the global batch of an update",
+    2048,
+    (512, 1024, 2048, 4096, 8192),
+    ordered=True,
+    log=True,
+)
+BATCH_SIZE = Option(
+    "batch_size",
+    "items in the global batch of an update",
+    64,
+    (16, 32, 64, 128, 256),
+    ordered=True,
+    log=True,
+)
+ACCUMULATION = Option(
+    "accumulation",
+    "parts in which a batch is computed, one after the other",
+    1,
+    (1, 2, 4),
+    ordered=True,
+    affects=COMPUTES_THE_SAME,
+)
+_SIZES = {"tokens": BATCH_TOKENS, "items": BATCH_SIZE}
 
 
-class Batch(Knob):
-    """`batch_tokens` or `batch_size`, the global batch of an update, and `accumulation`, in how many parts it is
-    computed one after the other: the same function in less memory.
+class BatchKnob(Knob):
+    """`batch_tokens` or `batch_size`, and `accumulation`, which needs less memory if it is larger.
 
-    Options: `unit` ("items", or "tokens" for texts); `batch_tokens`, `batch_size` and `accumulation` (see `Knob`).
+    Adjustments: `unit` is "items", or "tokens" for texts.
     """
 
     name = "batch"
     summary = "batch size and gradient accumulation"
-    keys = ("unit", "batch_tokens", "batch_size", "accumulation")
+    options = (BATCH_TOKENS, BATCH_SIZE, ACCUMULATION)
+    keys = ("unit",)
 
-    def declare(self, hardware: Hardware, options: Mapping[str, Any]) -> Declared:
+    def declare(self, hardware: Hardware, adjustments: Mapping[str, Any]) -> KnobSpace:
         """See `Knob.declare`."""
-        unit = options.get("unit", "tokens" if "batch_tokens" in options else "items")
-        if unit not in _UNITS:
-            raise SpaceError(f"unit of knob 'batch' is one of {', '.join(_UNITS)}, got {unit!r}")
-        name, choices, default = _UNITS[unit]
-        ranged = isinstance(options.get(name), Mapping) and "low" in options[name]
-        size = build(
-            name,
-            options,
-            **({"log": True} if ranged else {"choices": choices, "ordered": True}),
-            default=default,
-        )
-        parts = build(
-            "accumulation",
-            options,
-            choices=(1, 2, 4),
-            ordered=True,
-            default=1,
-            affects=COMPUTES_THE_SAME,
-        )
-        constraints = [f"{name} >= accumulation"] if size and parts else []
-        return Declared(present(size, parts), constraints=constraints)
+        unit = adjustments.get("unit", "tokens" if "batch_tokens" in adjustments else "items")
+        if unit not in _SIZES:
+            raise SpaceError(f"unit of knob 'batch' is one of {', '.join(_SIZES)}, got {unit!r}")
+        size = _SIZES[unit].build(adjustments)
+        parts = ACCUMULATION.build(adjustments)
+        constraints = [f"{size.name} >= accumulation"] if size and parts else []
+        return KnobSpace(present([size, parts]), constraints=constraints)

@@ -1,4 +1,4 @@
-"""Number format of training."""
+"""The number format of training."""
 
 from __future__ import annotations
 
@@ -6,37 +6,33 @@ from collections.abc import Mapping
 from typing import Any
 
 from search_spaces.hardware import PRECISIONS, Hardware
-from search_spaces.parameters import ALL, Value
 
-from ._build import build, narrowed, part, present, wanted_choices
-from .base import Declared, Knob
+from .base import Knob, KnobSpace, present
+from .option import Option
+
+PRECISION = Option(
+    "precision", "number format of forward and backward", "fp32", PRECISIONS, untuned=("fp64",)
+)
 
 
-class Precision(Knob):
-    """`precision`: fp32, tf32 (matrix products with 10-bit mantissas), bf16, or fp16 with dynamic loss scaling.
+class PrecisionKnob(Knob):
+    """fp32, tf32 (matrix products with 10-bit mantissas), bf16, or fp16 with dynamic loss scaling.
 
-    Options: `precision` (see `Knob`). Formats that the hardware cannot run are dropped. One that it only emulates is
-    dropped too, unless it is asked for by name.
+    Formats that the hardware cannot run are dropped. A format that the hardware only emulates is
+    dropped too, unless the adjustments ask for it by name.
     """
 
     name = "precision"
     summary = "number format of training"
-    keys = ("precision",)
+    options = (PRECISION,)
 
-    def declare(self, hardware: Hardware, options: Mapping[str, Any]) -> Declared:
+    def declare(self, hardware: Hardware, adjustments: Mapping[str, Any]) -> KnobSpace:
         """See `Knob.declare`."""
-        choices = wanted_choices(options, "precision", PRECISIONS)
-        reasons: dict[Value, str] = {
-            p: reason for p in PRECISIONS if (reason := hardware.lacks_precision(p))
-        }
+        choices = PRECISION.wanted(adjustments)
+        lacking = {name: hardware.lacks_precision(name) for name in PRECISIONS}
+        reasons = {name: reason for name, reason in lacking.items() if reason}
         if choices == list(PRECISIONS):
-            reasons.update({p: reason for p, reason in hardware.slow.items() if p not in reasons})
-        kept, dropped = part(self.name, "precision", choices, reasons)
-        parameter = build(
-            "precision",
-            narrowed(options, "precision", kept),
-            choices=kept,
-            default="fp32",
-            affects=ALL,
-        )
-        return Declared(present(parameter), dropped if parameter else [])
+            reasons = {**hardware.slow, **reasons}
+        kept, dropped = PRECISION.split(choices, reasons, self.name)
+        parameter = PRECISION.build(adjustments, kept)
+        return KnobSpace(present([parameter]), dropped if parameter else [])

@@ -1,147 +1,196 @@
-"""Switches of the run time that change how fast a model runs and in how much memory, not what it computes."""
+"""Switches that change the speed and the memory of training, but not what is computed."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from search_spaces.errors import SpaceError
 from search_spaces.hardware import Hardware
 from search_spaces.parameters import Parameter, Value, parameter_from_dict
 
-from ._build import COMPUTES_THE_SAME, build, narrowed, wanted_choices
-from .base import Declared, Dropped, Knob
+from .base import Knob, KnobSpace
+from .option import COMPUTES_THE_SAME, DroppedValue, Option
 
-Reasons = dict[Value, str]
+MATMUL_PRECISION = Option(
+    "matmul_precision",
+    "precision of float32 matrix products; on CPUs it picks the library",
+    "highest",
+    ("highest", "high", "medium"),
+    affects=COMPUTES_THE_SAME,
+    unset=None,  # "high" under tf32, otherwise "highest"
+)
+ACTIVATION_CHECKPOINTING = Option(
+    "activation_checkpointing",
+    "activations computed again in backward: none, all but matrix products, or whole layers",
+    "none",
+    ("none", "selective", "layers"),
+    affects=COMPUTES_THE_SAME,
+)
+COMPILE = Option(
+    "compile",
+    "mode of torch.compile; reduce-overhead records CUDA graphs",
+    "off",
+    ("off", "default", "reduce-overhead"),
+    affects=COMPUTES_THE_SAME,
+)
+OPTIMIZER_IMPLEMENTATION = Option(
+    "optimizer_implementation",
+    "kernels of the optimizer's step",
+    "fused",
+    ("for-loop", "foreach", "fused"),
+    affects=COMPUTES_THE_SAME,
+)
+MEMORY_FORMAT = Option(
+    "memory_format",
+    "order of the dimensions of images in memory",
+    "contiguous",
+    ("contiguous", "channels_last"),
+    affects=COMPUTES_THE_SAME,
+)
+LOADER_WORKERS = Option(
+    "loader_workers",
+    "1 prepares batches in a thread of their own, 0 in the training thread",
+    0,
+    (0, 1),
+    ordered=True,
+    affects=COMPUTES_THE_SAME,
+)
+PREFETCH = Option(
+    "prefetch",
+    "batches that the thread prepares ahead",
+    2,
+    (2, 4, 8),
+    ordered=True,
+    affects=COMPUTES_THE_SAME,
+)
+CUDNN_AUTOTUNE = Option(
+    "cudnn_autotune",
+    "let cuDNN try its convolution kernels",
+    False,
+    (False, True),
+    affects=COMPUTES_THE_SAME,
+)
+COMPACT_MEMORY = Option(
+    "compact_memory",
+    "return every large block to the system at once (CPU); 5 to 15% slower",
+    False,
+    (False, True),
+    affects=COMPUTES_THE_SAME,
+)
+THREADS = Option(
+    "threads",
+    "CPU threads of a rank; by default the cores of its slot",
+    1,
+    ordered=True,
+    affects=frozenset({"speed"}),
+    unset=None,
+)
+_ONLY_IF_NAMED: Final = (MEMORY_FORMAT, COMPACT_MEMORY)
 
-_CHOICES: Final[Mapping[str, tuple[tuple[Value, ...], Value]]] = {
-    "matmul_precision": (("highest", "high", "medium"), "highest"),
-    "activation_checkpointing": (("none", "selective", "layers"), "none"),
-    "compile": (("off", "default", "reduce-overhead"), "off"),
-    "optimizer_implementation": (("for-loop", "foreach", "fused"), "fused"),
-    "memory_format": (("contiguous", "channels_last"), "contiguous"),
-    "loader_workers": ((0, 1), 0),
-    "prefetch": ((2, 4, 8), 2),
-    "cudnn_autotune": ((False, True), False),
-    "compact_memory": ((False, True), False),
-    "threads": ((), 1),
-}
-_ORDERED: Final = ("loader_workers", "prefetch", "threads")
-_ONLY_IF_NAMED: Final = ("memory_format", "compact_memory")
 
+class RuntimeKnob(Knob):
+    """Compilation, recomputed activations, matrix products, loading of batches, and threads.
 
-class Runtime(Knob):
-    """`matmul_precision` (of float32 products), `activation_checkpointing`, `compile` (mode of torch.compile),
-    `optimizer_implementation`, `loader_workers` and `prefetch`, `cudnn_autotune`, `threads` (of a rank, on a CPU),
-    and, only where they are named, `memory_format` (for models of images) and `compact_memory` (of a CPU).
+    `memory_format` and `compact_memory` are left out unless they are named. A parameter with a
+    single value left is left out. If precision is tuned too, adjust `matmul_precision` by
+    `when={"precision": "fp32"}`.
 
-    Options: one for each of these parameters (see `Knob`; True takes it as it is); `tune`, a list of those to take,
-    all where it is absent; `cpus`, the cores of a worker slot. A parameter with a single value left is left out.
-    `matmul_precision` should have `when={"precision": "fp32"}` where precision is tuned too.
+    Adjustments: `tune` lists the parameters to take; `cpus` is the number of cores of a worker
+        slot.
     """
 
     name = "runtime"
     summary = "compilation, checkpointing, matrix products, loading and threads"
-    keys = (*_CHOICES, "tune", "cpus")
+    options = (
+        MATMUL_PRECISION,
+        ACTIVATION_CHECKPOINTING,
+        COMPILE,
+        OPTIMIZER_IMPLEMENTATION,
+        MEMORY_FORMAT,
+        LOADER_WORKERS,
+        PREFETCH,
+        CUDNN_AUTOTUNE,
+        COMPACT_MEMORY,
+        THREADS,
+    )
+    keys = ("tune", "cpus")
 
-    def declare(self, hardware: Hardware, options: Mapping[str, Any]) -> Declared:
+    def declare(self, hardware: Hardware, adjustments: Mapping[str, Any]) -> KnobSpace:
         """See `Knob.declare`."""
-        declared = Declared()
-        for name in self._names(options):
-            parameter, dropped = self._parameter(name, hardware, options)
-            if name == "prefetch":
-                parameter = _under_loader(parameter, declared.parameters)
-            declared.dropped += dropped
+        found = KnobSpace()
+        for option in self._tuned(adjustments):
+            parameter, dropped = _parameter(option, hardware, adjustments)
+            if option is PREFETCH:
+                parameter = _if_loader_works_ahead(parameter, found.parameters)
+            found.dropped += dropped
             if parameter is not None and parameter.size != 1:
-                declared.parameters.append(parameter)
-        return declared
+                found.parameters.append(parameter)
+        return found
 
-    def _names(self, options: Mapping[str, Any]) -> list[str]:
-        tune = options.get(
-            "tune", [name for name in _CHOICES if name not in _ONLY_IF_NAMED or options.get(name)]
-        )
+    def _tuned(self, adjustments: Mapping[str, Any]) -> list[Option]:
+        names = [option.name for option in self.options]
+        tune = adjustments.get("tune")
+        if tune is None:
+            return [o for o in self.options if o not in _ONLY_IF_NAMED or adjustments.get(o.name)]
         for name in tune:
-            if name not in _CHOICES:
-                raise SpaceError(f"knob 'runtime' can tune {', '.join(_CHOICES)}; got {name!r}")
-        return [name for name in _CHOICES if name in tune]
-
-    def _parameter(
-        self, name: str, hardware: Hardware, options: Mapping[str, Any]
-    ) -> tuple[Parameter | None, list[Dropped]]:
-        if options.get(name, True) in (False, None):
-            return None, []
-        declared, default = _CHOICES[name]
-        if name == "threads":
-            declared, default = _thread_counts(hardware, options)
-        choices = wanted_choices(options, name, declared)
-        reasons = _REASONS[name](hardware, options) if name in _REASONS else {}
-        dropped = [
-            Dropped(name, choice, reasons[choice]) for choice in choices if choice in reasons
-        ]
-        kept = [choice for choice in choices if choice not in reasons]
-        if not kept:
-            return None, dropped
-        affects = {"speed"} if name == "threads" else COMPUTES_THE_SAME
-        adjusted = narrowed(options, name, kept)
-        ordered = name in _ORDERED
-        return build(
-            name, adjusted, choices=kept, ordered=ordered, default=default, affects=affects
-        ), dropped
+            if name not in names:
+                raise SpaceError(f"knob 'runtime' can tune {', '.join(names)}; got {name!r}")
+        return [option for option in self.options if option.name in tune]
 
 
-def _under_loader(prefetch: Parameter | None, others: list[Parameter]) -> Parameter | None:
-    """Prefetching is there only where a loader works ahead."""
-    loader = next((other for other in others if other.name == "loader_workers"), None)
+def _parameter(
+    option: Option, hardware: Hardware, adjustments: Mapping[str, Any]
+) -> tuple[Parameter | None, list[DroppedValue]]:
+    if adjustments.get(option.name, True) in (False, None):
+        return None, []
+    counts = _thread_counts(hardware, adjustments) if option is THREADS else None
+    choices = option.wanted(adjustments, counts)
+    kept, dropped = option.split(choices, _reasons(option, hardware, adjustments))
+    if not kept:
+        return None, dropped
+    default = counts[-1] if counts else option.default
+    return option.build(adjustments, kept, default=default), dropped
+
+
+def _if_loader_works_ahead(prefetch: Parameter | None, others: list[Parameter]) -> Parameter | None:
+    """Activate prefetching only if a loader works ahead."""
+    loader = next((other for other in others if other.name == LOADER_WORKERS.name), None)
     if prefetch is None or loader is None or prefetch.when:
         return prefetch
     ahead = [count for count in loader.values() if count]
-    return parameter_from_dict({**prefetch.to_dict(), "when": {"loader_workers": ahead}})
+    return parameter_from_dict({**prefetch.to_dict(), "when": {LOADER_WORKERS.name: ahead}})
 
 
-def _thread_counts(hardware: Hardware, options: Mapping[str, Any]) -> tuple[tuple[int, ...], int]:
-    cpus = min(int(options.get("cpus", 1)), hardware.num_cpus)
-    counts = tuple(2**i for i in range(cpus.bit_length()) if 2**i < cpus)
-    return (*counts, cpus), cpus
+def _thread_counts(hardware: Hardware, adjustments: Mapping[str, Any]) -> tuple[int, ...]:
+    """Powers of two below the cores of a slot, and the cores."""
+    cpus = min(int(adjustments.get("cpus", 1)), hardware.num_cpus)
+    return (*(2**i for i in range(cpus.bit_length()) if 2**i < cpus), cpus)
 
 
-def _no_threads(hardware: Hardware, options: Mapping[str, Any]) -> Reasons:
-    cpus = min(int(options.get("cpus", 1)), hardware.num_cpus)
-    wanted = wanted_choices(options, "threads", ())
-    return {n: f"a worker slot has {cpus} cores" for n in wanted if isinstance(n, int) and n > cpus}
-
-
-def _no_matmul(hardware: Hardware, options: Mapping[str, Any]) -> Reasons:
-    if hardware.gpus and hardware.lacks_precision("tf32"):
-        return dict.fromkeys(("high", "medium"), f"tf32 {hardware.lacks_precision('tf32')}")
+def _reasons(
+    option: Option, hardware: Hardware, adjustments: Mapping[str, Any]
+) -> dict[Value, str]:
+    """The values of an option that this hardware cannot run, each with the reason."""
+    if option is MATMUL_PRECISION and hardware.gpus and (lacks := hardware.lacks_precision("tf32")):
+        return dict.fromkeys(("high", "medium"), f"tf32 {lacks}")
+    if option is COMPILE and not hardware.gpus:
+        compiler = os.environ.get("CXX") or "g++"
+        if shutil.which(compiler) or shutil.which("clang++"):
+            return {"reduce-overhead": "records CUDA graphs and needs a CUDA GPU"}
+        reason = f"torch.compile needs a C++ compiler, {compiler} is missing"
+        return dict.fromkeys(("default", "reduce-overhead"), reason)
+    if option is CUDNN_AUTOTUNE and not hardware.gpus:
+        return {True: "cuDNN needs a CUDA GPU"}
+    if option is COMPACT_MEMORY and hardware.gpus:
+        return {True: "is about main memory, trials run on a GPU"}
+    if option is THREADS:
+        *_, cpus = _thread_counts(hardware, adjustments)
+        counts: list[Any] = THREADS.wanted(adjustments)
+        return {count: f"a worker slot has {cpus} cores" for count in counts if count > cpus}
     return {}
 
 
-def _no_compile(hardware: Hardware, options: Mapping[str, Any]) -> Reasons:
-    compiler = os.environ.get("CXX") or "g++"
-    if not hardware.gpus and shutil.which(compiler) is None and shutil.which("clang++") is None:
-        return dict.fromkeys(
-            ("default", "reduce-overhead"),
-            f"torch.compile needs a C++ compiler, {compiler} is missing",
-        )
-    return {} if hardware.gpus else {"reduce-overhead": "records CUDA graphs and needs a CUDA GPU"}
-
-
-def _no_compact(hardware: Hardware, options: Mapping[str, Any]) -> Reasons:
-    return {True: "is about main memory, trials run on a GPU"} if hardware.gpus else {}
-
-
-def _no_autotune(hardware: Hardware, options: Mapping[str, Any]) -> Reasons:
-    return {} if hardware.gpus else {True: "cuDNN needs a CUDA GPU"}
-
-
-_REASONS: Final[Mapping[str, Callable[[Hardware, Mapping[str, Any]], Reasons]]] = {
-    "matmul_precision": _no_matmul,
-    "compile": _no_compile,
-    "cudnn_autotune": _no_autotune,
-    "compact_memory": _no_compact,
-    "threads": _no_threads,
-}
-
-__all__ = ["Runtime"]
+__all__ = ["RuntimeKnob"]

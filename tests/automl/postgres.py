@@ -24,7 +24,7 @@ def missing() -> str | None:
     if _program("initdb") is None or _program("pg_ctl") is None:
         return "PostgreSQL's server programs (initdb, pg_ctl) are not installed"
     try:
-        import psycopg
+        import psycopg  # noqa: F401
     except ImportError:
         return "the package psycopg is not installed"
     if os.geteuid() == 0 and _other_user() is None:
@@ -82,7 +82,7 @@ class Server:
 
     def database(self) -> str:
         """The URL of a new and empty database."""
-        import psycopg
+        import psycopg  # noqa: F401
 
         name = f"test{time.monotonic_ns()}"
         with psycopg.connect(f"{self._url}/postgres", autocommit=True) as connection:

@@ -16,7 +16,7 @@ from workers.run import run
 from workers.runtime.processes import run_gang
 
 
-class Runner:
+class TrialRunner:
     """Runs attempts of one trial; `reports` holds what the last one sent."""
 
     def __init__(self, folder: Path) -> None:
@@ -28,9 +28,17 @@ class Runner:
     ):
         self.attempt += 1
         return Assignment(
-            "s", 3, self.attempt, params, None, str(self.folder), num_ranks=ranks, resume=resume, seed=7,
+            sweep="s",
+            trial=3,
+            attempt=self.attempt,
+            params=params,
+            workload=None,
+            folder=str(self.folder),
+            num_ranks=ranks,
+            resume=resume,
+            seed=7,
             limits=limits or Limits(),
-        )  # fmt: skip
+        )
 
     def __call__(self, *, halted: Callable[[], Any] = lambda: None, **settings: Any) -> Outcome:
         assignment = self.assignment(**settings)
@@ -45,8 +53,8 @@ class Runner:
 
 
 @pytest.fixture
-def runner(tmp_path: Path) -> Runner:
-    return Runner(tmp_path)
+def runner(tmp_path: Path) -> TrialRunner:
+    return TrialRunner(tmp_path)
 
 
 @pytest.fixture(autouse=True)

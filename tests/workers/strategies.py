@@ -1,4 +1,4 @@
-"""Several trials one after the other in one gang, because starting a process costs more than training the toy."""
+"""Several trials in one gang, since starting a process takes longer than training the toy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small workload with everything that strategies cut: embeddings, attention, feed-forward, norms."""
+"""A small workload with all that strategies cut: embeddings, attention, feed-forward, norms."""
 
 from __future__ import annotations
 
@@ -70,9 +70,18 @@ class Toy(TrainedWorkload):
     goals = ("minimize loss",)
     metrics = (Metric("loss", "minimize"), Metric("perplexity", "minimize"), *TRAINING_METRICS)
     defaults: Mapping[str, Any] = {
-        "learning_rate": 3e-3, "vocabulary": 50, "width": 32, "num_layers": 4, "num_heads": 4, "dropout": 0.0,
-        "rows": 8, "num_batches": 10, "optimizer": "adamw", "tied": False, "max_epochs": 2,
-    }  # fmt: skip
+        "learning_rate": 3e-3,
+        "vocabulary": 50,
+        "width": 32,
+        "num_layers": 4,
+        "num_heads": 4,
+        "dropout": 0.0,
+        "rows": 8,
+        "num_batches": 10,
+        "optimizer": "adamw",
+        "tied": False,
+        "max_epochs": 2,
+    }
 
     @classmethod
     def space(cls, hardware: Any) -> Any:

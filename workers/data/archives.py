@@ -1,4 +1,4 @@
-"""Reading data sets out of tar archives in memory, without trusting them: nothing is unpacked, no member may leave."""
+"""Reading data sets from untrusted tar archives, in memory: nothing is unpacked to disk."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ MAX_BYTES = 4 << 30
 def members(
     path: Path, wanted: Callable[[str], bool] = lambda name: True
 ) -> Iterator[tuple[str, bytes]]:
-    """Name and content of each wanted regular file of a tar archive (plain, gzip, bzip2 or xz), in its order.
+    """Name and content of each wanted regular file of a tar archive, in its order.
 
-    Links and devices are never followed; the whole archive is refused where any name leaves it.
+    Links and devices are never followed. The whole archive is refused if the path of any member
+    leads out of it.
 
     Args:
-        path: of the archive.
-        wanted: whether a member of that name is read; every name is checked, wanted or not.
+        path: of the archive: plain, gzip, bzip2 or xz.
+        wanted: whether a member of that name is read; every name is checked in any case.
 
     Raises:
-        DataError: the archive is missing, damaged or too large, or a member's name leaves it.
+        DataError: the archive is missing, damaged or too large, or a path leads out of it.
     """
     total = 0
     try:
@@ -37,7 +38,7 @@ def members(
                     file = archive.extractfile(member)
                     yield member.name, file.read() if file else b""
             while archive.fileobj is not None and archive.fileobj.read(1 << 20):
-                pass  # to the end, so that a checksum that does not fit or a missing end is noticed
+                pass  # read to the end, to find a wrong checksum or a missing end
     except FileNotFoundError as error:
         raise DataError(f"there is no archive {path}") from error
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
@@ -53,7 +54,7 @@ def _check(path: Path, name: str, count: int, total: int) -> None:
         or "\0" in name
     ):
         raise DataError(
-            f"{path}: the member {name!r} would leave the archive's folder; the archive is not used"
+            f"{path}: the member {name!r} leads out of the folder; the archive is not used"
         )
     if count >= MAX_MEMBERS or total > MAX_BYTES:
         raise DataError(
@@ -62,10 +63,10 @@ def _check(path: Path, name: str, count: int, total: int) -> None:
 
 
 def find(folder: Path, names: tuple[str, ...]) -> Path:
-    """The first of `names` (files or folders) that is in `folder`, or `folder` itself where it has such a name.
+    """The first of `names` (files or folders) that is in `folder`, or `folder` if that is its name.
 
     Raises:
-        DataError: none is there.
+        DataError: there is none.
     """
     if folder.name in names and folder.exists():
         return folder

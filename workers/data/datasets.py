@@ -1,4 +1,4 @@
-"""The public data sets that `automl data fetch` knows: where they are, and what must arrive."""
+"""The public data sets that `automl data fetch` knows: their addresses and their hashes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ class Source:
     """One file to fetch.
 
     Args:
-        url: where it is; sha256: of the file, "" where only its members are known.
-        unpack: of a tar archive the members to write, by the last part of their name, each with its sha256.
+        url: address of the file.
+        sha256: of the file; "" if only the hashes of its members are known.
+        unpack: the members of a tar archive to write: the last part of the name, and the sha256.
     """
 
     url: str
@@ -29,8 +30,8 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Dataset:
-    """Files that belong together; `use` says which settings read them."""
+class PublicDataset:
+    """Files that belong together; `use` names the settings that read them."""
 
     summary: str
     use: str
@@ -40,7 +41,10 @@ class Dataset:
 _CONVE: Final = (
     "https://raw.githubusercontent.com/TimDettmers/ConvE/f3c0eb286025410fa5b4c04696c918264163d0ca"
 )
-_MULTI30K: Final = "https://raw.githubusercontent.com/multi30k/dataset/a3d2e0d26b56f3846f66a952536ffed4e401d05a/data/task1/raw"
+_MULTI30K: Final = (
+    "https://raw.githubusercontent.com/multi30k/dataset/"
+    "a3d2e0d26b56f3846f66a952536ffed4e401d05a/data/task1/raw"
+)
 _MULTI30K_FILES: Final = {
     "test_2016_flickr.de.gz": "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8",
     "test_2016_flickr.en.gz": "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9",
@@ -54,17 +58,17 @@ _MULTI30K_FILES: Final = {
 }
 
 
-def _single(summary: str, use: str, url: str, sha256: str) -> Dataset:
-    return Dataset(summary, use, (Source(url, sha256),))
+def _single(summary: str, use: str, url: str, sha256: str) -> PublicDataset:
+    return PublicDataset(summary, use, (Source(url, sha256),))
 
 
-def _graph(name: str, summary: str, train: str, valid: str, test: str) -> Dataset:
+def _graph(name: str, summary: str, train: str, valid: str, test: str) -> PublicDataset:
     unpack = {"train.txt": train, "valid.txt": valid, "test.txt": test}
     use = "workload graph_embedding, data.name=triples"
-    return Dataset(summary, use, (Source(f"{_CONVE}/{name}.tar.gz", unpack=unpack),))
+    return PublicDataset(summary, use, (Source(f"{_CONVE}/{name}.tar.gz", unpack=unpack),))
 
 
-DATASETS: Final[Mapping[str, Dataset]] = {
+DATASETS: Final[Mapping[str, PublicDataset]] = {
     "cifar10": _single(
         "CIFAR-10, binary version: 60,000 images in ten classes (170 MB)",
         "workload image_classification, data.name=cifar10",
@@ -110,7 +114,7 @@ DATASETS: Final[Mapping[str, Dataset]] = {
         "025c98f8a4891e2a6582ec5b40ee0d904031edad9c52554522f4b7904820c98e",
         "a7eb529a3d2810fcc96341ccc97c625a5e202f8389673aa6bd317eeebbb79014",
     ),
-    "multi30k": Dataset(
+    "multi30k": PublicDataset(
         "Multi30k task 1: 31,014 captions in English, German and French, and a test set (2 MB)",
         "workload translation, data.name=multi30k",
         tuple(Source(f"{_MULTI30K}/{name}", sha256) for name, sha256 in _MULTI30K_FILES.items()),

@@ -1,4 +1,4 @@
-"""Fetching public data sets from where their makers put them, with checksums, and going on after a broken transfer."""
+"""Fetching public data sets from their makers, with checksums and resumed transfers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from search_spaces.errors import AutomlError, DataError
 from search_spaces.plugins import nearest
 
 from .archives import members
-from .datasets import DATASETS, Dataset, Source
+from .datasets import DATASETS, PublicDataset, Source
 from .files import sha256
 
 ATTEMPTS = 5
@@ -26,27 +26,29 @@ Progress = Callable[[str, int, int], None]
 
 
 class FetchError(AutomlError):
-    """A file could not be fetched; what was received is kept, so that the next try goes on from there."""
+    """A file could not be fetched; the received part is kept, and the next call continues it."""
 
 
 def fetch(
     name: str,
     folder: Path,
     progress: Progress = lambda file, done, total: None,
-    datasets: Mapping[str, Dataset] | None = None,
+    datasets: Mapping[str, PublicDataset] | None = None,
 ) -> list[Path]:
-    """Fetch every file of a data set into a folder; files that are there already are checked and kept.
+    """Fetch every file of a data set into a folder; files that are there are checked and kept.
 
     Args:
-        progress: called with the file's name, the bytes that are there and the bytes in all (0 where not known).
-        datasets: what can be fetched; by default `workers.data.datasets.DATASETS`.
+        name: of the data set.
+        folder: to write to.
+        progress: called with the file's name, the received bytes and all bytes (0 if unknown).
+        datasets: by default `workers.data.datasets.DATASETS`.
 
     Returns:
         The files that a workload reads.
 
     Raises:
-        DataError: there is no such data set, or a file is not what it should be.
-        FetchError: a file could not be fetched whole.
+        DataError: there is no such data set, or a file has the wrong hash.
+        FetchError: a file could not be fetched completely.
     """
     known = DATASETS if datasets is None else datasets
     if name not in known:
@@ -55,13 +57,14 @@ def fetch(
     written: list[Path] = []
     for source in known[name].sources:
         targets = [folder / member for member in source.unpack] or [folder / source.name]
-        if not _there(source, targets):
+        if not _complete(source, targets):
             _fetch_one(source, folder, progress)
         written += targets
     return written
 
 
-def _there(source: Source, targets: list[Path]) -> bool:
+def _complete(source: Source, targets: list[Path]) -> bool:
+    """Whether all files are there with the right hashes."""
     hashes = list(source.unpack.values()) or [source.sha256]
     pairs = zip(targets, hashes, strict=True)
     return all(path.is_file() and bool(wanted) and sha256(path) == wanted for path, wanted in pairs)
@@ -74,11 +77,11 @@ def _fetch_one(source: Source, folder: Path, progress: Progress) -> None:
     if source.sha256 and sha256(part) != source.sha256:
         found = sha256(part)
         part.unlink()
-        if resumed:  # what was there before may have been of another file
+        if resumed:  # the part of an earlier call may be of another file
             _fetch_one(source, folder, progress)
             return
         raise DataError(
-            f"{source.url} has the sha256 {found}, {source.sha256} was expected; it was not kept"
+            f"{source.url} has the sha256 {found}, expected {source.sha256}; the file was deleted"
         )
     if source.unpack:
         _unpack(source, part, folder)
@@ -88,13 +91,13 @@ def _fetch_one(source: Source, folder: Path, progress: Progress) -> None:
 
 
 def _unpack(source: Source, archive: Path, folder: Path) -> None:
-    """Write the wanted members, each whole or not at all, once all have been checked."""
+    """Check all wanted members, then write each atomically."""
     found = {name.rsplit("/", 1)[-1]: content for name, content in members(archive)}
     for name, wanted in source.unpack.items():
         if name not in found or hashlib.sha256(found[name]).hexdigest() != wanted:
             archive.unlink()
             raise DataError(
-                f"{source.url}: its member {name} is missing or not what it should be; it was not kept"
+                f"{source.url}: member {name} is missing or has a wrong hash; the file was deleted"
             )
     for name in source.unpack:
         temporary = folder / f"{name}.{os.getpid()}"
@@ -103,12 +106,13 @@ def _unpack(source: Source, archive: Path, folder: Path) -> None:
 
 
 def download(url: str, target: Path, progress: Progress = lambda file, done, total: None) -> None:
-    """Fetch a file, going on from what `target` already holds, again and again while more of it arrives.
+    """Fetch a file, continuing the part in `target`, and try again as long as more of it arrives.
 
     Raises:
-        FetchError: the server refuses, or several tries in a row brought nothing.
+        FetchError: the server refuses, or several tries in a row received nothing.
     """
-    failures, problem = 0, ""
+    failures = 0
+    problem = ""
     while failures < ATTEMPTS:
         before = _size(target)
         try:
@@ -116,16 +120,13 @@ def download(url: str, target: Path, progress: Progress = lambda file, done, tot
                 return
             problem = "the transfer broke off"
         except urllib.error.HTTPError as error:
-            if (
-                error.code == 416 and before
-            ):  # nothing is left to send, or the file has become shorter
+            if error.code == 416 and before:  # the file is complete, or it became shorter
                 if before == _total(error.headers.get("Content-Range", "")):
                     return
                 target.unlink()
             elif error.code < 500 and error.code != 429:
-                raise FetchError(
-                    f"{url}: the server answers {error.code} {error.reason}"
-                ) from error
+                problem = f"{url}: the server answers {error.code} {error.reason}"
+                raise FetchError(problem) from error
             problem = f"the server answers {error.code}"
         except (OSError, HTTPException, ValueError) as error:
             problem = f"{type(error).__name__}: {error}"
@@ -133,12 +134,12 @@ def download(url: str, target: Path, progress: Progress = lambda file, done, tot
         if failures:
             time.sleep(min(0.05 * 4**failures, 10.0))
     raise FetchError(
-        f"{url}: {problem}; {_size(target)} bytes are kept in {target}, try again to go on from there"
+        f"{url}: {problem}; {_size(target)} bytes are kept in {target}; try again to continue"
     )
 
 
 def _transfer(url: str, target: Path, progress: Progress) -> bool:
-    """One request for what is missing; whether the file is whole now."""
+    """Send one request for the missing bytes; return whether the file is complete now."""
     have = _size(target)
     request = urllib.request.Request(
         url, headers={"User-Agent": "automl", "Accept-Encoding": "identity"}
@@ -150,7 +151,7 @@ def _transfer(url: str, target: Path, progress: Progress) -> bool:
     with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as response:
         partial = response.status == 206
         if partial and not response.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
-            raise ValueError("the server sends another range than was asked for")
+            raise ValueError("the server sends another range than the requested one")
         have = have if partial else 0
         length = response.headers.get("Content-Length")
         total = have + int(length) if length is not None else 0
@@ -163,7 +164,7 @@ def _transfer(url: str, target: Path, progress: Progress) -> bool:
 
 
 def _total(content_range: str) -> int:
-    """The whole length that `bytes */123` tells."""
+    """The whole length in a header like `bytes */123`; -1 if it has none."""
     length = content_range.rpartition("/")[2]
     return int(length) if length.isdigit() else -1
 

@@ -1,4 +1,4 @@
-"""Small things that are done to files: waiting until they are on disk, and their hash. Imports no torch."""
+"""Flushing files to disk and hashing them; imports no torch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def flush(path: Path) -> None:
-    """Wait until a file's or a folder's content is on disk; raises OSError where it cannot be."""
+    """Wait until the content of a file or a folder is on disk; raises OSError if that fails."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -17,8 +17,8 @@ def flush(path: Path) -> None:
 
 
 def sha256(path: Path) -> str:
-    """Of a file, in hexadecimal; raises OSError where there is no regular file."""
-    if not path.is_file():  # a pipe or a device in its place would be read for ever
+    """The sha256 of a file, in hexadecimal; raises OSError if it is no regular file."""
+    if not path.is_file():  # a pipe or a device may never end
         raise OSError(f"{path} is no regular file")
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,1 +1,1 @@
-"""One device: number formats, peak memory, profiles; knows no workload."""
+"""One device: number formats, peak memory and profiles; imports no workload."""

@@ -1,4 +1,4 @@
-"""Peak memory of a rank, measured: the CUDA allocator's, or on CPUs the resident set's high water above a baseline."""
+"""Measured peak memory of a rank: of the CUDA allocator, or on CPUs of the resident set."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _RESET = Path("/proc/self/clear_refs")
 
 
 class PeakMemory:
-    """Measures the peak from its construction on.
+    """Measures the peak above a baseline, from construction on.
 
-    On CPUs memory that an earlier trial left behind in this process is given back to the system first and the
-    kernel's high-water mark is reset, so that a reused worker measures the same as a fresh one. Where the kernel
-    does not allow the reset, only growth beyond the process's highest mark so far is seen.
+    On CPUs, memory of earlier trials is first returned to the system and the kernel's high-water
+    mark is reset, so that a reused worker measures the same as a new one. If the kernel refuses the
+    reset, only growth beyond the highest mark of the process is measured.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -34,7 +34,7 @@ class PeakMemory:
         self.restart()
 
     def restart(self) -> None:
-        """Measure from now on: what is there already is nobody's."""
+        """Measure from now on: memory in use now becomes the baseline."""
         gc.collect()
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
@@ -46,38 +46,32 @@ class PeakMemory:
             self._baseline = resident_bytes()
 
     def bytes(self) -> int:
-        """Peak so far above the baseline."""
+        """Peak so far above the baseline, in bytes."""
         if self.device.type == "cuda":
             return max(0, torch.cuda.max_memory_allocated(self.device) - self._baseline)
         return max(0, high_water_bytes() - self._baseline)
 
 
 class Contributions:
-    """Which modules hold how much: parameters, gradients, optimizer state, and activations kept for backward.
-
-    Args:
-        names: of the modules that may be named.
+    """Memory by module: parameters, gradients, optimizer state, and activations for backward.
 
     Use `recording` around the forward passes of one microbatch.
+
+    Args:
+        model: all of its modules are counted.
     """
 
-    def __init__(self, names: Mapping[nn.Module, str]) -> None:
-        self.names = names
+    def __init__(self, model: nn.Module) -> None:
+        self.names = {module: name for name, module in model.named_modules() if name}
         self.activations: dict[str, int] = {}
         self._stack: list[str] = []
         self._seen: set[int] = set()
-        self._ignored: set[int] = set()
-
-    @classmethod
-    def of(cls, model: nn.Module) -> Contributions:
-        """For every module of a model; its parameters are no activations."""
-        made = cls({module: name for name, module in model.named_modules() if name})
-        made._ignored = {_storage(tensor) for tensor in [*model.parameters(), *model.buffers()]}
-        return made
+        held = [*model.parameters(), *model.buffers()]
+        self._ignored = {_storage(tensor) for tensor in held}  # these are no activations
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
-        """Note what autograd keeps, and in which module."""
+        """Count the tensors that autograd saves, by module."""
         handles = [
             hooks.register_module_forward_pre_hook(lambda module, _: self._enter(module)),
             hooks.register_module_forward_hook(
@@ -96,10 +90,11 @@ class Contributions:
     def table(
         self, parameters: Mapping[str, Tensor], state: Callable[[Tensor], int]
     ) -> dict[str, int]:
-        """Bytes by module, the largest ten.
+        """The ten largest modules and their bytes.
 
         Args:
-            parameters: of this rank by name; `state` says how many bytes of optimizer state one has.
+            parameters: of this rank by name.
+            state: bytes of the optimizer state of a parameter.
         """
         total = dict(self.activations)
         for name, parameter in parameters.items():
@@ -121,14 +116,13 @@ class Contributions:
         if key not in self._seen and key not in self._ignored:
             self._seen.add(key)
             module = self._stack[-1] if self._stack else "loss"
-            self.activations[module] = (
-                self.activations.get(module, 0) + tensor.untyped_storage().nbytes()
-            )
+            size = tensor.untyped_storage().nbytes()
+            self.activations[module] = self.activations.get(module, 0) + size
         return tensor
 
 
 def nbytes(tensor: Tensor) -> int:
-    """Bytes of the part of a tensor that is here."""
+    """Bytes of the part of a tensor on this rank."""
     local: Any = tensor.to_local() if hasattr(tensor, "to_local") else tensor
     size: int = local.nbytes
     return size
@@ -139,19 +133,18 @@ def _storage(tensor: Tensor) -> int:
 
 
 def resident_bytes() -> int:
-    """Resident set of this process now."""
+    """Resident set of this process now, in bytes."""
     return _status("VmRSS") or high_water_bytes()
 
 
 def high_water_bytes() -> int:
-    """Highest resident set of this process since it began or was last reset."""
-    usage = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
-        1 if sys.platform == "darwin" else 1024
-    )
-    return _status("VmHWM") or usage
+    """Highest resident set of this process since its start or the last reset, in bytes."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return _status("VmHWM") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def _status(key: str) -> int:
+    """A value of /proc/self/status in bytes; 0 if the system has no such file."""
     try:
         lines = _STATUS.read_text().splitlines()
     except OSError:
@@ -160,20 +153,22 @@ def _status(key: str) -> int:
 
 
 def trim() -> None:
-    """Give memory that is free back to the system; takes some milliseconds."""
-    with contextlib.suppress(OSError, AttributeError):  # another C library keeps what it has
+    """Return free memory to the system; takes some milliseconds."""
+    with contextlib.suppress(OSError, AttributeError):  # only glibc has this function
         ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
 def allocate_by(threshold: int, kept: int) -> None:
-    """How the C library gets memory from the system and gives it back.
+    """Set how the C library takes memory from the system and returns it.
 
     Args:
-        threshold: blocks of at least so many bytes are mapped by themselves, and returned when they are freed. By
-            itself it grows with the blocks that are freed, up to 32 MB; smaller ones stay in pieces that the next
-            batch, of another shape, often cannot use.
-        kept: so many free bytes are kept at the end of the heap. Where it is less than what an update frees, each
-            update takes its memory anew, page by page: a sixth of the time of a small convolutional network.
+        threshold: blocks of at least so many bytes are mapped alone, and returned when they are
+            freed. glibc's own threshold grows with the freed blocks, up to 32 MB. Smaller blocks
+            remain in pieces that the next batch, of another shape, often cannot use.
+        kept: so many free bytes are kept at the end of the heap. If an update frees more, each
+            update
+            takes its memory anew, page by page: a sixth of the time of a small convolutional
+                network.
     """
     with contextlib.suppress(OSError, AttributeError):
         library = ctypes.CDLL("libc.so.6")
@@ -182,10 +177,11 @@ def allocate_by(threshold: int, kept: int) -> None:
 
 
 def keep_few_kernels(count: int = 128) -> None:
-    """Let oneDNN, and torch's layer over it, keep so many kernels where nothing else was asked for (1,024 each).
+    """Let oneDNN and torch's layer over it keep `count` kernels, unless the environment says so.
 
-    Each is about a megabyte for products of thousands of rows. Where most batches have a shape of their own they are
-    hardly met again, and would come to gigabytes. Both read it once, when the first kernel is made.
+    Their default is 1,024. A kernel takes about a megabyte for products of thousands of rows. If
+    most batches have a shape of their own, kernels are hardly used again and would take gigabytes.
+    Both libraries read the number once, at their first kernel.
     """
     for name in ("LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY"):
         os.environ.setdefault(name, str(count))

@@ -1,4 +1,4 @@
-"""Traces of where a trial's time goes, written by torch's profiler where TensorBoard and Perfetto can open them."""
+"""Traces of a trial's time, written by torch's profiler for TensorBoard and Perfetto."""
 
 from __future__ import annotations
 
@@ -7,39 +7,34 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-FOLDER = "profile"  # in the trial's own
+FOLDER = "profile"  # in the trial's folder
 
 
 @contextmanager
 def profiling(
     num_steps: int, folder: Path, rank: int = 0, *, memory: bool = True
 ) -> Iterator[Callable[[], None]]:
-    """Trace `num_steps` steps, after one that is left out and one to warm up; nothing for 0.
+    """Trace `num_steps` steps, after one step that is skipped and one to warm up; none for 0.
 
     Args:
+        num_steps: how many steps are traced.
         folder: the trial's; the trace is `profile/rank-R.pt.trace.json` in it.
+        rank: of this process.
         memory: whether allocations are traced as well.
 
     Yields:
-        What is to be called at the end of each step.
+        A function to call at the end of each step.
     """
     if num_steps < 1:
         yield lambda: None
         return
-    import torch
-    from torch.profiler import ProfilerActivity, profile, schedule
+    from torch.profiler import profile, schedule
 
     def keep(profiler: Any) -> None:
         path = folder / FOLDER / f"rank-{rank}.pt.trace.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         profiler.export_chrome_trace(str(path))
 
-    activities = [
-        ProfilerActivity.CPU,
-        *([ProfilerActivity.CUDA] if torch.cuda.is_available() else []),
-    ]
     plan = schedule(wait=1, warmup=1, active=num_steps, repeat=1)
-    with profile(
-        activities=activities, schedule=plan, on_trace_ready=keep, profile_memory=memory
-    ) as profiler:
+    with profile(schedule=plan, on_trace_ready=keep, profile_memory=memory) as profiler:
         yield profiler.step

@@ -1,1 +1,1 @@
-"""Peak memory of a rank: measured, and estimated before it is dispatched."""
+"""Peak memory of a trial, estimated before the trial is dispatched."""

@@ -1,13 +1,14 @@
-"""Peak memory of a configuration before it is dispatched: two updates on tensors that have shapes and no memory.
+"""Peak memory of a configuration before it is dispatched: two updates on fake tensors.
 
-What a strategy leaves on one rank is imitated on the model itself: narrower matrices for `tensor`, one stage for
-`pipeline`, the dense part for `embedding_server`, and for `fsdp` the shards and the layers that are gathered at a time.
+Fake tensors have shapes and no memory. The estimate imitates one rank on the model itself: the
+strategy cuts the model (`Strategy.imitate`), a `pipeline` axis of its mesh leaves one stage, and a
+`shard` axis leaves the shards and the layers that are gathered at a time.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
@@ -17,26 +18,29 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from search_spaces.knobs.parallelism import PARALLELISM
+from search_spaces.knobs.precision import PRECISION
 from workers.device.peak_memory import Contributions
 from workers.device.precision import Precision
+from workers.parallel import STRATEGIES
+from workers.parallel.mesh import Mesh
+from workers.parallel.strategies import pipeline
+from workers.parallel.strategies.fsdp import RESHARD_AFTER_FORWARD
 from workers.training.optimizers import build_optimizer, step
 from workers.training.settings import Settings, options
-from workers.training.torch_flags import recompute
+from workers.training.setup import recompute
 
-from . import shard as shrink
-from .fake_tensors import Ledger
+from .fake_tensors import LiveStorages
 
 if TYPE_CHECKING:
     from workers.workload import Batch, Trainable
 
-# On CPUs, measured by benchmarks/training/memory.py: libraries that are loaded and threads that are started by the first update,
-# oneDNN's kernels and reordered weights for half precisions, and what the allocator keeps in free pieces, as a share of
-# what is in use at the peak.
-CPU_BYTES = 20_000_000
-CPU_HALF_BYTES = 35_000_000
-CPU_RANKS_BYTES = 12_000_000
-CPU_SHARE = 0.02
-_LOOKED_AT = 50
+# On CPUs, measured by benchmarks/training/memory.py.
+CPU_BYTES = 20_000_000  # libraries and threads of the first update
+CPU_HALF_BYTES = 35_000_000  # oneDNN's kernels and reordered weights for half precisions
+CPU_RANKS_BYTES = 12_000_000  # the process group
+CPU_SHARE = 0.02  # free pieces in the allocator, as a share of the peak
+_MAX_BATCHES = 50  # the largest of so many batches stands for all
 
 
 @dataclass(frozen=True)
@@ -44,9 +48,10 @@ class Estimate:
     """Peak memory of the rank that needs most.
 
     Args:
-        peak_bytes: above what the process takes before the trial.
-        parts: of it, in bytes: `parameters`, `gradients`, `optimizer`, `activations` (and all else).
-        modules: the ten largest by dotted name, in bytes.
+        peak_bytes: above the memory of the process before the trial.
+        parts: of the peak, in bytes: `parameters`, `gradients`, `optimizer`, `activations` (the
+            rest).
+        modules: bytes of the ten largest modules, by dotted name.
     """
 
     peak_bytes: int
@@ -55,97 +60,92 @@ class Estimate:
 
 
 def estimate(workload: Trainable, num_ranks: int = 1, device: str = "cpu") -> Estimate:
-    """How much memory training needs, without allocating it; takes about as long as two updates of a small model.
+    """How much memory training needs, without allocating it.
 
-    On CPUs this is memory in use; with `compact_memory` off, the C library was seen to keep up to 2.4 times as much.
-    The largest of the first batches stands for all. Evaluation is not counted, except for the whole model that
-    rank 0 holds meanwhile where the strategy has it in parts.
+    It takes about as long as two updates of a small model. On CPUs it estimates the memory in use;
+    if `compact_memory` is off, the C library was seen to keep up to 2.4 times as much. The largest
+    of the first batches stands for all. Evaluation is not counted, except for the whole model that
+    rank 0 holds then if ranks hold parts of it.
+
+    Args:
+        workload: with its configuration.
+        num_ranks: of the trial.
+        device: "cpu", or "cuda" with or without an index.
 
     Raises:
-        UsageError: an option has no such value.
+        UsageError: an option has no such value, or the strategy cannot run on so many ranks.
     """
-    settings = Settings.of(workload)
-    rank = _Rank(workload, settings, num_ranks, _largest(workload), device.startswith("cpu"))
-    found = max((rank.simulate(part) for part in range(rank.num_parts)), key=lambda e: e.peak_bytes)
-    if not device.startswith("cpu"):
+    on_cpu = device.startswith("cpu")
+    rank = _Rank(workload, num_ranks, on_cpu)
+    stages = range(rank.mesh.pipeline)
+    found = max((rank.simulate(stage) for stage in stages), key=lambda e: e.peak_bytes)
+    if not on_cpu:
         return found
-    extra = (
-        CPU_BYTES + (CPU_RANKS_BYTES if num_ranks > 1 else 0) + int(found.peak_bytes * CPU_SHARE)
-    )
-    extra += CPU_HALF_BYTES if settings.precision in ("bf16", "fp16") else 0
+    extra = CPU_BYTES + int(found.peak_bytes * CPU_SHARE)
+    extra += CPU_RANKS_BYTES if num_ranks > 1 else 0
+    extra += CPU_HALF_BYTES if rank.precision.name in ("bf16", "fp16") else 0
     return Estimate(found.peak_bytes + extra, found.parts, found.modules)
 
 
 class _Rank:
-    """What one rank of a strategy computes."""
+    """One rank of a strategy."""
 
-    def __init__(
-        self, workload: Trainable, settings: Settings, num_ranks: int, batch: Batch, on_cpu: bool
-    ) -> None:
-        self.workload, self.settings, self.num_ranks, self.batch = (
-            workload,
-            settings,
-            num_ranks,
-            batch,
-        )
+    def __init__(self, workload: Trainable, num_ranks: int, on_cpu: bool) -> None:
+        self.workload = workload
         self.on_cpu = on_cpu
-        self.options = options(workload)
-        name = settings.parallelism.replace("-", "_")
-        inner = int(
-            self.options.get("tensor_degree" if name == "data_tensor" else "pipeline_degree", 2)
-        )
-        self.tensor = {"tensor": num_ranks, "data_tensor": inner}.get(name, 1)
-        self.stages = {"pipeline": num_ranks, "data_pipeline": inner}.get(name, 1)
-        self.shards = num_ranks if name == "fsdp" else 1
-        self.served = name == "embedding_server"
-        self.data = (
-            max(1, num_ranks - 1) if self.served else num_ranks // (self.tensor * self.stages)
-        )
-        self.num_parts = self.stages
+        settings = Settings.of(workload)
+        self.accumulation = settings.accumulation
+        count = min(_MAX_BATCHES, settings.max_updates or _MAX_BATCHES)
+        first = islice(workload.train_batches(0), count)
+        self.batch = max(first, key=lambda batch: sum(value.numel() for value in batch.values()))
+        self.values = options(workload)
+        precision = PRECISION.value(self.values)
+        # tf32 needs a GPU, and takes the memory of fp32.
+        self.precision = Precision(precision.replace("tf32", "fp32"), torch.device("cpu"))
+        self.strategy = STRATEGIES.get(PARALLELISM.value(self.values))
+        self.mesh = Mesh(0, num_ranks, **self.strategy.degrees(num_ranks, self.values))
 
-    def simulate(self, part: int) -> Estimate:
-        """Peak of pipeline stage `part` (0 without a pipeline)."""
+    def simulate(self, stage: int) -> Estimate:
+        """Peak of a pipeline stage (0 without a pipeline)."""
+        sharded = self.mesh.shard > 1
         rows = self._rows()
         weight = int(self.workload.weight(rows))
         with (
             FakeTensorMode(allow_non_fake_inputs=True) as mode,
-            Ledger(weight, self.on_cpu) as ledger,
+            LiveStorages(weight, self.on_cpu) as storages,
         ):
             fakes = {key: mode.from_tensor(value) for key, value in rows.items()}
             model = self.workload.build_model().train()
             whole = _bytes(model.parameters())
             plan = self.workload.plan(model)
-            recompute(model, plan.layers, self.settings.activation_checkpointing)
-            rest = shrink.tensor(model, plan, self.tensor)
-            if self.served:
-                shrink.served(model, plan)
-            compute = (
-                self._flow(model, part, fakes) if self.stages > 1 else self._whole(model, fakes)
-            )
+            recompute(model, plan.layers, self.values)
+            rest = self.strategy.imitate(model, plan, self.mesh)
+            compute = self._computation(model, stage, fakes)
             module = compute.module
             del model
-            ledger.restart()
-            optimizer = build_optimizer(module.parameters(), self.options)
-            contributions = Contributions.of(module)
-            gathered = _gathered(module, plan.layers, self.options) if self.shards > 1 else 0
+            storages.restart()
+            optimizer = build_optimizer(module.parameters(), self.values)
+            contributions = Contributions(module)
+            gathered = _gathered(module, plan.layers, self.values) if sharded else 0
             for update in range(2):
                 optimizer.zero_grad(set_to_none=True)
                 with contributions.recording() if update == 0 else nullcontext():
-                    compute.run(drop_gradients=self.shards > 1)
+                    compute.run(drop_gradients=sharded)
                 step(optimizer)
-            peak = ledger.peak
-            if self.shards > 1:  # their gradients vanished before the optimizer saw them
+            peak = storages.peak
+            if sharded:  # the gradients were dropped before the optimizer used them
                 for parameter in module.parameters():
                     parameter.grad = torch.empty_like(parameter)
                 step(optimizer)
             held = _bytes(module.parameters())
-            state = _bytes(
-                v for s in optimizer.state.values() for v in s.values() if isinstance(v, Tensor)
-            )
-        if rest:  # its shards are there besides; less of its optimizer state is
-            gone = int(rest * state / held * (1 - 1 / self.tensor))
-            peak += rest // self.tensor - gone
-            held, state = held - rest + rest // self.tensor, state - gone
+            values = [value for entry in optimizer.state.values() for value in entry.values()]
+            state = _bytes(value for value in values if isinstance(value, Tensor))
+        if rest:  # this rank also holds its shards of these, and less of their optimizer state
+            degree = self.mesh.tensor
+            gone = int(rest * state / held * (1 - 1 / degree))
+            peak += rest // degree - gone
+            held += rest // degree - rest
+            state -= gone
         return self._estimate(peak, held, state, whole, gathered, contributions, module)
 
     def _estimate(
@@ -160,13 +160,16 @@ class _Rank:
     ) -> Estimate:
         ratio = state / held if held else 0.0
         gradients = held
-        if self.shards > 1:
+        shards = self.mesh.shard
+        if shards > 1:
             activations = max(0, peak - held)
-            share = (held * 2 + state) // self.shards
-            unsynced = held if self.settings.accumulation > 1 else 0
-            peak = max(share + activations + gathered + unsynced, whole + whole // self.shards)
-            held, state, gradients = held // self.shards, state // self.shards, held // self.shards
-        if self.shards * self.tensor * self.stages > 1 or self.served:  # rank 0 collects the whole
+            share = (held * 2 + state) // shards
+            unsynced = held if self.accumulation > 1 else 0
+            peak = max(share + activations + gathered + unsynced, whole + whole // shards)
+            held //= shards
+            state //= shards
+            gradients = held
+        if not self.strategy.replicated and self.mesh.world_size > 1:  # rank 0 collects the whole
             peak = max(peak, held + state + 2 * whole, held + state + int(whole * (1 + ratio)))
         parts = {"parameters": held, "gradients": gradients, "optimizer": state}
         parts["activations"] = max(0, peak - held - gradients - state)
@@ -178,41 +181,38 @@ class _Rank:
     def _rows(self) -> Batch:
         """The rows of the largest share that is computed at a time."""
         total = len(next(iter(self.batch.values())))
-        share = math.ceil(total / self.data)
-        if self.stages == 1:
-            share = math.ceil(share / self.settings.accumulation)
+        share = math.ceil(total / self.strategy.batch_shares(self.mesh))
+        if self.mesh.pipeline == 1:
+            share = math.ceil(share / self.accumulation)
         return {key: value[:share] for key, value in self.batch.items()}
 
-    def _whole(self, module: nn.Module, batch: Batch) -> _Whole:
-        return _Whole(self.workload, self.settings, module, batch)
-
-    def _flow(self, model: nn.Module, part: int, batch: Batch) -> _Flow:
-        from workers.parallel.strategies.pipeline import cut
-
-        stages = cut(self.workload.plan(model).stages, model, self.stages)
-        count = min(int(self.options.get("num_microbatches", 4)), len(next(iter(batch.values()))))
-        if self.options.get("schedule", "1f1b") == "1f1b" and count >= self.stages:
-            flight = min(count, self.stages - part)
-        else:
-            flight = count
-        return _Flow(self.workload, self.settings, stages, part, batch, count, flight)
+    def _computation(self, model: nn.Module, stage: int, batch: Batch) -> _Whole | _Stage:
+        num_stages = self.mesh.pipeline
+        if num_stages == 1:
+            return _Whole(self.workload, self.precision, model, batch, self.accumulation)
+        stages = pipeline.cut(self.workload.plan(model).stages, model, num_stages)
+        rows = len(next(iter(batch.values())))
+        count = min(int(pipeline.NUM_MICROBATCHES.value(self.values)), rows)
+        in_flight = count
+        if pipeline.SCHEDULE.value(self.values) == "1f1b" and count >= num_stages:
+            in_flight = min(count, num_stages - stage)
+        return _Stage(self.workload, self.precision, stages, stage, batch, count, in_flight)
 
 
+@dataclass
 class _Whole:
     """Forward and backward of a whole model."""
 
-    def __init__(
-        self, workload: Trainable, settings: Settings, module: nn.Module, batch: Batch
-    ) -> None:
-        self.workload, self.settings, self.module, self.batch = workload, settings, module, batch
-        self.precision = Precision(
-            settings.precision if settings.precision != "tf32" else "fp32", torch.device("cpu")
-        )
+    workload: Trainable
+    precision: Precision
+    module: nn.Module
+    batch: Batch
+    accumulation: int
 
     def run(self, drop_gradients: bool) -> None:
-        """One update's gradients; two microbatches show what any number takes."""
+        """One update's gradients; two microbatches take as much memory as any number."""
         handles = _dropping(self.module) if drop_gradients else []
-        for _ in range(min(2, self.settings.accumulation)):
+        for _ in range(min(2, self.accumulation)):
             with self.precision.autocast():
                 loss = self.workload.loss(self.module, self.batch)
             (loss.float() / 2.0).backward()  # type: ignore[no-untyped-call]
@@ -221,54 +221,51 @@ class _Whole:
             handle.remove()
 
 
-class _Flow:
+class _Stage:
     """Forward and backward of one pipeline stage with several microbatches in flight."""
 
     def __init__(
-        self, workload: Trainable, settings: Settings, stages: list[nn.Module], part: int, batch: Batch, count: int,
-        flight: int,
-    ) -> None:  # fmt: skip
-        from workers.parallel.strategies.pipeline import as_tuple, boundaries, named, shadow
-
-        self.workload, self.module, self.flight = workload, stages[part], flight
-        self.last, self.count = part == len(stages) - 1, count
-        self.precision = Precision(settings.precision, torch.device("cpu"))
+        self,
+        workload: Trainable,
+        precision: Precision,
+        stages: list[nn.Module],
+        index: int,
+        batch: Batch,
+        count: int,
+        in_flight: int,
+    ) -> None:
+        self.workload = workload
+        self.module = stages[index]
+        self.in_flight = in_flight
+        self.last = index == len(stages) - 1
+        self.count = count
+        self.precision = precision
         rows = max(1, len(next(iter(batch.values()))) // count)
         self.batch = {key: value[:rows] for key, value in batch.items()}
-        between = [
-            [x.shape for x in row]
-            for row in boundaries([shadow(stage) for stage in stages], self.batch)
-        ]
-        self.received, self.returned = [[], *between][part], [*between, []][part]
+        shadows = [pipeline.shadow(stage) for stage in stages]
+        between = [[x.shape for x in row] for row in pipeline.boundaries(shadows, self.batch)]
+        self.received = [[], *between][index]
+        self.returned = [*between, []][index]
         self.kept: list[Any] = []
-        self.inputs = named(self.module, self.batch)
-        self.as_tuple: Callable[[Any], tuple[Tensor, ...]] = as_tuple
+        self.inputs = pipeline.named(self.module, self.batch)
 
     def run(self, drop_gradients: bool) -> None:
         """One update's gradients."""
-        from workers.parallel.strategies.pipeline import KEPT
-
-        inputs, gradients = (
-            self._buffers(self.received, grad=True),
-            self._buffers(self.returned, grad=False),
-        )
-        self.kept = [*self.kept, (inputs, gradients)][
-            -KEPT:
-        ]  # a schedule keeps them, and one of another shape too
+        inputs = self._buffers(self.received, grad=True)
+        gradients = self._buffers(self.returned, grad=False)
+        # Each schedule that the strategy keeps has buffers of its own.
+        self.kept = [*self.kept, (inputs, gradients)][-pipeline.MAX_SCHEDULES :]
         cache: list[tuple[tuple[Tensor, ...], list[Tensor] | None]] = []
         for index in range(self.count):
-            if len(cache) == self.flight:
+            if len(cache) == self.in_flight:
                 torch.autograd.backward(*cache.pop(0))
             with self.precision.autocast():
                 output = self.module(*inputs[index], **self.inputs)
-                result = (
-                    (self.workload.criterion(output, self.batch),)
-                    if self.last
-                    else self.as_tuple(output)
-                )
-            cache.append(
-                (tuple(x.float() for x in result), None if self.last else gradients[index])
-            )
+                if self.last:
+                    output = self.workload.criterion(output, self.batch)
+                result = pipeline.as_tuple(output)
+            gradient = None if self.last else gradients[index]
+            cache.append((tuple(x.float() for x in result), gradient))
             del output, result
         while cache:
             torch.autograd.backward(*cache.pop(0))
@@ -280,29 +277,24 @@ class _Flow:
 
 
 def _dropping(module: nn.Module) -> list[Any]:
-    """Have each gradient vanish when it is complete, as one that is reduced into a shard does."""
+    """Drop each gradient once it is complete, as if it were reduced into a shard."""
 
-    def forget(parameter: Tensor) -> None:
+    def drop(parameter: Tensor) -> None:
         parameter.grad = None
 
-    return [p.register_post_accumulate_grad_hook(forget) for p in module.parameters()]  # type: ignore[no-untyped-call]
+    parameters: list[Any] = list(module.parameters())
+    return [parameter.register_post_accumulate_grad_hook(drop) for parameter in parameters]
 
 
-def _gathered(module: nn.Module, layers: tuple[str, ...], given: Mapping[str, Any]) -> int:
+def _gathered(module: nn.Module, layers: tuple[str, ...], values: Mapping[str, Any]) -> int:
     """Bytes of whole parameters and gradients that a sharded rank holds at a time."""
     whole = _bytes(module.parameters())
     sizes = [_bytes(module.get_submodule(name).parameters()) for name in layers]
-    rest, largest = whole - sum(sizes), max(sizes, default=0)
-    kept = whole if not given.get("reshard_after_forward", True) else rest + 2 * largest
+    rest = whole - sum(sizes)
+    largest = max(sizes, default=0)
+    kept = rest + 2 * largest if RESHARD_AFTER_FORWARD.value(values) else whole
     return kept + 2 * max(largest, rest)  # a whole gradient and the buffer it is reduced from
 
 
 def _bytes(tensors: Any) -> int:
     return sum(tensor.nbytes for tensor in {id(t): t for t in tensors}.values())
-
-
-def _largest(workload: Trainable) -> Batch:
-    """The batch with most elements among the first ones, or among all that the trial will see."""
-    count = min(_LOOKED_AT, Settings.of(workload).max_updates or _LOOKED_AT)
-    found = islice(workload.train_batches(0), count)
-    return max(found, key=lambda batch: sum(value.numel() for value in batch.values()))

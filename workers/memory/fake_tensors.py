@@ -1,4 +1,4 @@
-"""A count of the memory that operations on fake tensors would hold."""
+"""Counting the memory that operations on fake tensors would take."""
 
 from __future__ import annotations
 
@@ -16,19 +16,21 @@ _BY_MASK[_ATEN.index_put_.default] = 1
 _SCALARS = {torch.bool: True, torch.float32: 1.0, torch.float64: 1.0}
 
 
-class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Sums the live storages and remembers the largest sum. Use around operations on fake tensors.
+class LiveStorages(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Sums the live storages and keeps the largest sum. Use it around operations on fake tensors.
 
     Args:
-        num_real: how many elements a mask of padding selects, which fake tensors cannot know.
-        on_cpu: count what convolutions copy meanwhile, too.
+        num_real: how many elements a mask of padding selects; fake tensors have no values.
+        on_cpu: whether to count the copies that convolutions make on CPUs.
     """
 
     def __init__(self, num_real: int, on_cpu: bool = False) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.num_real, self.on_cpu = num_real, on_cpu
+        self.num_real = num_real
+        self.on_cpu = on_cpu
         self.live: dict[int, int] = {}
-        self.now = self.peak = 0
+        self.now = 0
+        self.peak = 0
 
     def restart(self) -> None:
         """Forget the peak so far."""
@@ -54,6 +56,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
     def _by_number(self, indices: Any) -> list[Tensor | None]:
+        """Indices with each mask replaced by as many numbers as it selects."""
         numbered: list[Tensor | None] = []
         for index in indices:
             if index is not None and index.dtype in (torch.bool, torch.uint8):
@@ -82,9 +85,10 @@ class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def _copies(func: Any, args: Any, result: Any) -> int:
     """Bytes that oneDNN needs at the peak of a convolution, results included, or 0.
 
-    It computes on copies whose channels are in blocks of 16, unless the channels are last already: forward it holds the
-    input's and the output's, then the output's and the output; backward the output gradient's and the input's, beside
-    the input gradient. (Measured by the resident set around single convolutions.)
+    oneDNN computes on copies with channels in blocks of 16, unless the channels are last already.
+    In forward it holds a copy of the input and of the output, then the copy of the output and the
+    output. In backward it holds copies of the output gradient and of the input, and the input
+    gradient. (Measured by the resident set around single convolutions.)
     """
     if func is _ATEN.convolution.default:
         transposed = args[6]

@@ -1,8 +1,9 @@
-"""Estimates of peak memory for a controller, in a process of its own: `python -m workers.memory.server`.
+"""A process that estimates peak memory for a controller: `python -m workers.memory.server`.
 
-A line of JSON in, a line of JSON out. The first line says what is trained: `workload`, `data`, `fixed`, `device`; each
-later one is a configuration: `key`, `params`, `ranks`. It is answered by `key` and the fields of `Estimate`, or by
-`key` and `error`. The process ends with its standard input, and so with the controller.
+It reads lines of JSON and writes lines of JSON. The first line has the keys `workload`, `data`,
+`fixed` and `device`. Each later line is a configuration: `key`, `params`, `ranks`. The answer has
+`key` and the fields of `Estimate`, or `key` and `error`. The process ends with its standard input,
+and so with the controller.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any, TextIO
 def main() -> None:
     """Answer until standard input ends."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what libraries print is no answer
+    os.dup2(2, 1)  # libraries print to standard error
     os.nice(5)  # trials come first
     import torch
 
@@ -27,29 +28,27 @@ def main() -> None:
 
 
 def serve(questions: TextIO, answers: TextIO) -> None:
-    """Read what is trained, then answer one configuration after the other."""
+    """Read the workload, then answer one configuration after the other."""
     from workers.workloads import WORKLOADS
 
-    about: Mapping[str, Any] = json.loads(questions.readline() or "{}")
-    if not about:
+    header: Mapping[str, Any] = json.loads(questions.readline() or "{}")
+    if not header:
         return
-    kind = WORKLOADS.get(about["workload"])
+    kind = WORKLOADS.get(header["workload"])
     for line in questions:
-        asked = json.loads(line)
-        answer = _answer(kind, asked, about)
-        answers.write(json.dumps({"key": asked["key"], **answer}) + "\n")
+        question = json.loads(line)
+        answer = _answer(kind, question, header)
+        answers.write(json.dumps({"key": question["key"], **answer}) + "\n")
         answers.flush()
 
 
-def _answer(kind: Any, asked: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, Any]:
+def _answer(kind: Any, question: Mapping[str, Any], header: Mapping[str, Any]) -> dict[str, Any]:
     from .estimate import estimate
 
     try:
-        workload = kind(asked["params"], about["data"], about["fixed"])
-        found = asdict(estimate(workload, asked["ranks"], about["device"]))
-    except (
-        Exception
-    ) as error:  # a model may do what fake tensors cannot; the trial itself will tell
+        workload = kind(question["params"], header["data"], header["fixed"])
+        found = asdict(estimate(workload, question["ranks"], header["device"]))
+    except Exception as error:  # fake tensors cannot do all that a model may do
         return {"error": f"{type(error).__name__}: {error}"[:500]}
     return {**found, "parts": dict(found["parts"]), "modules": dict(found["modules"])}
 

@@ -1,4 +1,4 @@
-"""Cutting a row of layers into stages that cost as nearly the same as can be."""
+"""Cutting a row of layers into stages of balanced cost."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from search_spaces.errors import UsageError
 
 
 def balanced(costs: Sequence[float], num_stages: int) -> list[range]:
-    """The contiguous parts, none empty, whose dearest is as cheap as possible.
+    """The contiguous parts, none empty, whose largest cost is as small as possible.
 
     Args:
-        costs: of each layer, in order of execution; such as its number of parameters.
-        num_stages: how many parts.
+        costs: of each layer, in order of execution, such as its number of parameters.
+        num_stages: the number of parts.
 
     Raises:
         UsageError: there are fewer layers than stages.
     """
     if not 1 <= num_stages <= len(costs):
         raise UsageError(f"{len(costs)} layers cannot be cut into {num_stages} stages")
-    # best[k][n]: (dearest part, first layer of the last part) of the first n layers in k parts
+    # best[k, n]: (largest cost, first layer of the last part) of the first n layers in k parts
     best = {(1, n): (sum(costs[:n]), 0) for n in range(1, len(costs) + 1)}
     for parts in range(2, num_stages + 1):
         for n in range(parts, len(costs) + 1):

@@ -1,4 +1,4 @@
-"""Global batches from any point of any epoch on, prepared ahead in a thread where that is asked for."""
+"""Global batches from any position on, prepared ahead in a thread if the configuration says so."""
 
 from __future__ import annotations
 
@@ -15,36 +15,41 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a batch is: its epoch and its index in it, both from 0."""
+class BatchPosition:
+    """The epoch of a batch and its index in the epoch, both from 0."""
 
     epoch: int = 0
     index: int = 0
 
 
 def batches(
-    workload: Trainable, start: Place, max_epochs: int | None
-) -> Iterator[tuple[Place, Batch]]:
-    """Every batch from `start` on with its place.
+    workload: Trainable, start: BatchPosition, max_epochs: int | None
+) -> Iterator[tuple[BatchPosition, Batch]]:
+    """Every batch from `start` on, with its position.
 
     Raises:
         DataError: an epoch has no batch.
     """
-    epoch, skip = start.epoch, start.index
+    epoch = start.epoch
+    skip = start.index
     while max_epochs is None or epoch < max_epochs:
         index = 0
         for index, batch in enumerate(workload.train_batches_from(epoch, skip), skip + 1):
-            yield Place(epoch, index - 1), batch
+            yield BatchPosition(epoch, index - 1), batch
         if index == 0 and skip == 0:
             raise DataError(f"workload {workload.name!r} has no training batch in epoch {epoch}")
-        epoch, skip = epoch + 1, 0
+        epoch += 1
+        skip = 0
 
 
 class Prefetcher:
-    """An iterator that runs another one in a thread, at most `depth` items ahead; errors arrive where they would."""
+    """An iterator that runs another one in a thread, at most `depth` items ahead.
 
-    def __init__(self, source: Iterator[tuple[Place, Batch]], depth: int) -> None:
-        self._queue: queue.Queue[tuple[Place, Batch] | BaseException | None] = queue.Queue(
+    An error of the thread is raised by `next` at the position of the failed batch.
+    """
+
+    def __init__(self, source: Iterator[tuple[BatchPosition, Batch]], depth: int) -> None:
+        self._queue: queue.Queue[tuple[BatchPosition, Batch] | BaseException | None] = queue.Queue(
             max(1, depth)
         )
         self._closed = threading.Event()
@@ -53,14 +58,14 @@ class Prefetcher:
         )
         self._thread.start()
 
-    def __iter__(self) -> Iterator[tuple[Place, Batch]]:
+    def __iter__(self) -> Iterator[tuple[BatchPosition, Batch]]:
         return self
 
-    def __next__(self) -> tuple[Place, Batch]:
+    def __next__(self) -> tuple[BatchPosition, Batch]:
         item = self._queue.get()
         if isinstance(item, tuple):
             return item
-        self._put(item)  # a second call gets the same answer
+        self._put(item)  # so that a second call ends in the same way
         raise item if item is not None else StopIteration
 
     def close(self) -> None:
@@ -68,7 +73,7 @@ class Prefetcher:
         self._closed.set()
         self._thread.join()
 
-    def _fill(self, source: Iterator[tuple[Place, Batch]]) -> None:
+    def _fill(self, source: Iterator[tuple[BatchPosition, Batch]]) -> None:
         end: BaseException | None = None
         try:
             for item in source:
@@ -78,7 +83,7 @@ class Prefetcher:
             end = error
         self._put(end)
 
-    def _put(self, item: tuple[Place, Batch] | BaseException | None) -> bool:
+    def _put(self, item: tuple[BatchPosition, Batch] | BaseException | None) -> bool:
         while not self._closed.is_set():
             try:
                 self._queue.put(item, timeout=0.1)

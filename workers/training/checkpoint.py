@@ -1,14 +1,15 @@
-"""Checkpoints that any strategy can read: whole fp32 tensors in safetensors, and a JSON manifest with hashes.
+"""Checkpoints that any strategy can read: whole fp32 tensors and a JSON manifest with hashes.
 
-    <folder>/checkpoints/00000420/model.safetensors       parameters and buffers by canonical name
-    <folder>/checkpoints/00000420/optimizer.safetensors   "<parameter>|<key>", such as "decoder.norm.weight|exp_avg"
-    <folder>/checkpoints/00000420/manifest.json           progress, and sha256 of the files above
+    <folder>/checkpoints/00000420/model.safetensors       parameters and buffers by name
+    <folder>/checkpoints/00000420/optimizer.safetensors   state by "<parameter>|<key>"
+    <folder>/checkpoints/00000420/manifest.json           progress, and sha256 of the files
 
-A checkpoint is written beside its place, flushed to disk and renamed, so that one which is there is whole; the last
-two are kept, and one that does not match its hashes is passed over for the one before. Nothing is unpickled.
+A checkpoint is written to a temporary folder, flushed to disk and renamed, so that every checkpoint
+is complete. The last two are kept. One that does not match its hashes is skipped for the one
+before. Nothing is unpickled.
 
-One that is written because the trial was asked to end waits for no disk, which may take seconds: should the machine
-lose its power then, the hashes tell.
+If the trial is to end, `save` does not wait for the disk, which may take seconds. If the power
+fails then, the hashes show the damage.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,20 +33,28 @@ from workers.data.files import flush, sha256
 
 FORMAT = 1
 _DTYPES = {
-    torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
-    torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL",
-}  # fmt: skip
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.int16: "I16",
+    torch.int8: "I8",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
 _FILES = ("model.safetensors", "optimizer.safetensors")
 
 
 @dataclass
 class Checkpoint:
-    """The state of a training run.
+    """The state of a training run; its tensors are whole and on the CPU.
 
     Args:
-        model: parameters and buffers by canonical name, whole, on the CPU.
-        optimizer: for each parameter its state tensors by key, whole, on the CPU.
-        progress: counters and settings, JSON.
+        model: parameters and buffers by canonical name.
+        optimizer: state tensors by key (such as "exp_avg") and parameter.
+        progress: counters and settings, as JSON.
     """
 
     model: dict[str, Tensor]
@@ -60,21 +69,21 @@ def save(
 
     Args:
         folder: the trial's folder.
-        update: how many updates the run has made; it names the checkpoint.
-        wait: until it is on disk.
+        update: the number of updates so far; it names the checkpoint.
+        checkpoint: the state.
+        keep: how many checkpoints remain.
+        wait: until the files are on disk.
 
     Raises:
-        OSError: the folder cannot be written; what was there before still is.
+        OSError: the folder cannot be written; earlier checkpoints remain.
     """
     root = folder / "checkpoints"
-    final, temporary = root / f"{update:08d}", root / f".{update:08d}.{os.getpid()}"
+    final = root / f"{update:08d}"
+    temporary = root / f".{update:08d}.{os.getpid()}"
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
-    flat = {
-        f"{name}|{key}": t
-        for name, entries in checkpoint.optimizer.items()
-        for key, t in entries.items()
-    }
+    states = checkpoint.optimizer
+    flat = {f"{name}|{key}": t for key, tensors in states.items() for name, t in tensors.items()}
     written = zip(_FILES, (checkpoint.model, flat), strict=True)
     hashes = {file: {"sha256": _write(temporary / file, tensors)} for file, tensors in written}
     manifest = {
@@ -95,36 +104,39 @@ def save(
     return final
 
 
-def load(folder: Path, passed_over: list[str] | None = None) -> Checkpoint | None:
-    """The newest checkpoint of the trial that matches its hashes; None where there is none.
+def load(folder: Path, damaged: list[str] | None = None) -> Checkpoint | None:
+    """The newest checkpoint of the trial that matches its hashes; None if there is none.
 
     Args:
         folder: the trial's folder.
-        passed_over: gets the names of newer ones that are damaged.
+        damaged: receives the names of newer checkpoints that are damaged.
     """
     for path in _newest_first(folder):
-        manifest, tensors = _verified(path), None
+        manifest = _verified(path)
+        tensors = None
         if manifest is not None:
             with contextlib.suppress(OSError, SafetensorError):
                 tensors = [load_file(path / file) for file in _FILES]
         if manifest is None or tensors is None:
-            if passed_over is not None:
-                passed_over.append(path.name)
+            if damaged is not None:
+                damaged.append(path.name)
             continue
         model, flat = tensors
         optimizer: dict[str, dict[str, Tensor]] = {}
         for name, tensor in flat.items():
             parameter, _, key = name.rpartition("|")
-            optimizer.setdefault(parameter, {})[key] = tensor
+            optimizer.setdefault(key, {})[parameter] = tensor
         return Checkpoint(model, optimizer, manifest["progress"])
     return None
 
 
 def _write(path: Path, tensors: Mapping[str, Tensor]) -> str:
-    """Write a safetensors file tensor by tensor, which takes no memory beside theirs; return its sha256."""
-    header, end = {}, 0
+    """Write a safetensors file one tensor at a time, without a copy of all; return its sha256."""
+    header = {}
+    end = 0
     for name, tensor in tensors.items():
-        begin, end = end, end + tensor.nbytes
+        begin = end
+        end += tensor.nbytes
         header[name] = {
             "dtype": _DTYPES[tensor.dtype],
             "shape": list(tensor.shape),
@@ -145,21 +157,6 @@ def _write(path: Path, tensors: Mapping[str, Tensor]) -> str:
     return hashed.hexdigest()
 
 
-def by_key(
-    state: Mapping[str, Mapping[str, Tensor]],
-    convert: Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]],
-) -> dict[str, dict[str, Tensor]]:
-    """An optimizer's state, tensors by parameter and key, with the tensors of each key converted together."""
-    keys = sorted({key for entries in state.values() for key in entries})
-    result: dict[str, dict[str, Tensor]] = {}
-    for key in keys:
-        for name, tensor in convert(
-            {n: entries[key] for n, entries in state.items() if key in entries}
-        ).items():
-            result.setdefault(name, {})[key] = tensor
-    return result
-
-
 def _newest_first(folder: Path) -> Iterator[Path]:
     root = folder / "checkpoints"
     paths = [path for path in root.iterdir() if path.name.isdigit()] if root.is_dir() else []
@@ -167,6 +164,7 @@ def _newest_first(folder: Path) -> Iterator[Path]:
 
 
 def _verified(path: Path) -> dict[str, Any] | None:
+    """The manifest if the format and all hashes are right, else None."""
     try:
         if not (path / "manifest.json").is_file():
             return None

@@ -26,7 +26,8 @@ _MEMORY_SECONDS = 0.2
 class Orders:
     """What to do before the next update.
 
-    `loss` is the mean loss of the last one over all ranks, `scale` what the learning rate is multiplied by.
+    `loss` is the mean loss of the last one over all ranks, `scale` what the learning rate is
+    multiplied by.
     """
 
     halt: Halt | None = None

@@ -1,4 +1,4 @@
-"""Validation on rank 0, on the whole model, whatever parts it was trained in."""
+"""Validation on rank 0, on the whole model, under every strategy."""
 
 from __future__ import annotations
 
@@ -14,44 +14,45 @@ if TYPE_CHECKING:
     from workers.parallel.base import Strategy
     from workers.workload import Trainable
 
-_LOOK_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 
 
 class _Halted(Exception):
-    """The attempt was asked to end while it evaluated."""
+    """The attempt is to end while it evaluates."""
 
 
-class Evaluator:
-    """Calls the workload's `evaluate` and gives up within a second when the attempt is halted."""
+class ValidationRunner:
+    """Calls the workload's `evaluate`, and gives up within a second if the attempt is halted."""
 
     def __init__(
         self, workload: Trainable, context: Context, strategy: Strategy, precision: Precision
     ) -> None:
-        self.workload, self.context, self.strategy, self.precision = (
-            workload,
-            context,
-            strategy,
-            precision,
-        )
-        self._looked = 0.0
+        self.workload = workload
+        self.context = context
+        self.strategy = strategy
+        self.precision = precision
+        self._polled_at = 0.0
 
     def evaluate(self) -> dict[str, float] | None:
-        """Metrics on rank 0; empty on other ranks; None where it was halted. Called by all ranks."""
+        """Metrics on rank 0; empty on other ranks; None if it was halted. All ranks call it."""
         model = self.strategy.whole()
         if model is None:
             state = self.strategy.state()
-            model = self._filled(state) if self.context.rank == 0 else None
+            if self.context.rank == 0:
+                model = self.workload.build_model().to(self.strategy.device)
+                model.load_state_dict(state, strict=False)  # tied tensors have one of their names
         if self.context.rank != 0 or model is None:
             return {}
-        handles = [m.register_forward_pre_hook(self._look) for m in self._watched(model)]
+        # A long evaluation keeps calling the model, its parts or its layers.
+        layers = [model.get_submodule(name) for name in self.workload.plan(model).layers]
+        hooked = dict.fromkeys([model, *model.children(), *layers])
+        handles = [module.register_forward_pre_hook(self._poll) for module in hooked]
         training = model.training
         model.eval()
         try:
             with torch.no_grad(), self.precision.autocast():
-                return {
-                    key: float(value)
-                    for key, value in self.workload.evaluate(model, self.strategy.device).items()
-                }
+                found = self.workload.evaluate(model, self.strategy.device)
+            return {key: float(value) for key, value in found.items()}
         except _Halted:
             return None
         finally:
@@ -59,21 +60,9 @@ class Evaluator:
             for handle in handles:
                 handle.remove()
 
-    def _filled(self, state: dict[str, torch.Tensor]) -> nn.Module:
-        model = self.workload.build_model().to(self.strategy.device)
-        model.load_state_dict(
-            state, strict=False
-        )  # tied tensors are there under one of their names
-        return model
-
-    def _watched(self, model: nn.Module) -> list[nn.Module]:
-        """Modules that a long evaluation keeps calling: the whole, its parts and its layers."""
-        layers = [model.get_submodule(name) for name in self.workload.plan(model).layers]
-        return list({id(m): m for m in [model, *model.children(), *layers]}.values())
-
-    def _look(self, module: nn.Module, arguments: Any) -> None:
+    def _poll(self, module: nn.Module, arguments: Any) -> None:
         now = time.monotonic()
-        if now - self._looked >= _LOOK_SECONDS:
-            self._looked = now
+        if now - self._polled_at >= _POLL_SECONDS:
+            self._polled_at = now
             if self.context.halted() is not None:
                 raise _Halted

@@ -1,4 +1,4 @@
-"""Optimizers by name, in the implementation that the configuration asks for."""
+"""Optimizers by name, in the implementation that the configuration names."""
 
 from __future__ import annotations
 
@@ -10,42 +10,36 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from search_spaces.errors import UsageError
 from workers.parallel.base import is_sharded
 
 from .settings import OPTIMIZER_OPTIONS
 
-OPTIMIZERS = ("adamw", "adam", "sgd")
-IMPLEMENTATIONS = ("auto", "for-loop", "foreach", "fused")
-
 
 def build_optimizer(parameters: Iterable[nn.Parameter], options: Mapping[str, Any]) -> Optimizer:
-    """An optimizer over the parameters; weight decay spares vectors (biases, norms), as is usual.
+    """An optimizer over the parameters; vectors (biases, norms) get no weight decay, as is usual.
+
+    The trainer sets the learning rate before each update.
 
     Args:
         parameters: plain or DTensor.
-        options: `optimizer`, `optimizer_implementation`, `weight_decay`, `momentum` (sgd), `beta1`, `beta2`,
-            `epsilon` (adam, adamw); the learning rate is set by the trainer before each update.
+        options: of the trial; those of `OPTIMIZER_OPTIONS` are read.
 
     Raises:
-        UsageError: an unknown name.
+        UsageError: an option has no such value.
     """
-    settings = {**OPTIMIZER_OPTIONS, **options}
-    name, implementation = settings["optimizer"], settings["optimizer_implementation"]
-    if name not in OPTIMIZERS:
-        raise UsageError(f"optimizer is one of {', '.join(OPTIMIZERS)}, got {name!r}")
-    _spare_the_compiler()
+    settings = {option.name: option.value(options) for option in OPTIMIZER_OPTIONS}
+    name = settings["optimizer"]
+    _skip_compiler_import()
     trained = [p for p in parameters if p.requires_grad]
-    flags = _implementation(implementation, name, trained)
+    flags = _implementation(settings["optimizer_implementation"], name, trained)
     decay = float(settings["weight_decay"])
-    by_kind: dict[
-        tuple[bool, bool], list[nn.Parameter]
-    ] = {}  # one kernel does not take plain and sharded tensors
+    # By (has weight decay, is sharded): one kernel does not take plain and sharded tensors.
+    by_kind: dict[tuple[bool, bool], list[nn.Parameter]] = {}
     for parameter in trained:
         by_kind.setdefault((parameter.ndim > 1, is_sharded(parameter)), []).append(parameter)
     groups = [
-        {"params": found, "weight_decay": decay if kind[0] else 0.0}
-        for kind, found in by_kind.items()
+        {"params": found, "weight_decay": decay if decays else 0.0}
+        for (decays, _), found in by_kind.items()
     ]
     if name == "sgd":
         return torch.optim.SGD(groups, lr=0.0, momentum=float(settings["momentum"]), **flags)
@@ -55,30 +49,24 @@ def build_optimizer(parameters: Iterable[nn.Parameter], options: Mapping[str, An
 
 
 def _implementation(name: str, optimizer: str, parameters: list[nn.Parameter]) -> dict[str, bool]:
-    if name not in IMPLEMENTATIONS:
-        raise UsageError(
-            f"optimizer_implementation is one of {', '.join(IMPLEMENTATIONS)}, got {name!r}"
-        )
-    if name == "auto":
-        name = "fused"
     if name == "fused" and optimizer == "sgd" and any(is_sharded(p) for p in parameters):
-        name = (
-            "foreach"  # torch has no fused kernel for sharded tensors there; the update is the same
-        )
+        name = "foreach"  # torch has no fused kernel for sharded tensors; the update is the same
     return {"foreach": name == "foreach", "fused": name == "fused"}
 
 
 def step(optimizer: Optimizer) -> None:
-    """`optimizer.step()` without torch.compile's front end, whose import alone takes over a second and 70 MB."""
+    """`optimizer.step()` without the front end of torch.compile.
+
+    The import of that front end takes over a second and 70 MB.
+    """
     with torch.no_grad():
         inspect.unwrap(type(optimizer).step)(optimizer)
 
 
-def _spare_the_compiler() -> None:
-    """Let optimizers be built and cleared without that import; what they do is the same."""
+def _skip_compiler_import() -> None:
+    """Let optimizers be built and cleared without that import; their effect is the same."""
     for method in (Optimizer.add_param_group, Optimizer.zero_grad):
         plain = getattr(method, "__wrapped__", None)
         if plain is not None and not hasattr(plain, "__dynamo_disable"):
-            plain.__dynamo_disable = (
-                plain  # what torch._compile looks for before it imports the compiler
-            )
+            # torch._compile looks for this attribute before it imports the compiler.
+            plain.__dynamo_disable = plain

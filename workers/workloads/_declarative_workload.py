@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from search_spaces import Space
 from search_spaces.hardware import Hardware
-from search_spaces.knobs import Dropped
+from search_spaces.knobs import DroppedValue
 from search_spaces.parameters import Parameter
 from workers.workload import Workload
 
@@ -52,12 +52,12 @@ class DeclarativeWorkload(Workload):
     @classmethod
     def space(cls, hardware: Hardware) -> Space:
         """See `Workload`."""
-        return space_of(hardware, cls.own(hardware), cls.knobs(hardware), cls.constraints)
+        return space_of(cls, hardware, cls.own(hardware), cls.knobs(hardware), cls.constraints)
 
     @classmethod
-    def dropped(cls, hardware: Hardware) -> Sequence[Dropped]:
+    def dropped(cls, hardware: Hardware) -> Sequence[DroppedValue]:
         """See `Workload`."""
-        return dropped_of(hardware, cls.knobs(hardware))
+        return dropped_of(cls, hardware, cls.knobs(hardware))
 
     @classmethod
     def check(cls, data: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:

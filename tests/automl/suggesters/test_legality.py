@@ -16,10 +16,10 @@ from automl.suggesters.domain import Domain
 from search_spaces import Space
 from search_spaces.expressions import Expression
 from search_spaces.hardware import Hardware
-from workers.parallel import num_ranks, requirements, strategy_class
+from workers.parallel import STRATEGIES, num_ranks, requirements
 from workers.parallel.mesh import Mesh
 from workers.protocol import Params
-from workers.workloads.translation import options
+from workers.workloads.translation import Translation, options
 
 Judge = Callable[[Params], None]
 CORES = (2, 8)
@@ -29,7 +29,7 @@ def translation(cores: int) -> Space:
     hardware = Hardware(
         cores, 2**34, gpus=(), precisions=("fp32", "bf16"), backends=("gloo",), host="h"
     )
-    return options.space(hardware)
+    return Translation.space(hardware)
 
 
 def judge(space: Space, cores: int) -> Judge:
@@ -46,7 +46,7 @@ def judge(space: Space, cores: int) -> Judge:
         assert all(rule.evaluate({**whole, "ranks": ranks}) for rule in rules[name] if ranks > 1), (
             params
         )
-        Mesh(0, ranks, **strategy_class(name).degrees(ranks, params))
+        Mesh(0, ranks, **STRATEGIES.get(name).degrees(ranks, params))
         assert name != "embedding_server" or not whole["tied_embeddings"], params
         options.check({key: value for key, value in whole.items() if key in options.DEFAULTS})
         space.check(params)

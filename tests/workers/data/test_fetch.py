@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from automl.cli import cli
 from search_spaces.errors import DataError
-from workers.data.datasets import DATASETS, Dataset, Source
+from workers.data.datasets import DATASETS, PublicDataset, Source
 from workers.data.fetch import FetchError, fetch
 
 CONTENT = bytes(range(256)) * 4000
@@ -31,7 +31,7 @@ def tar(files: dict[str, bytes]) -> bytes:
 
 
 class Server(ThreadingHTTPServer):
-    """Serves `files`, breaks off after `limit` bytes a request, keeps the ranges that were asked for."""
+    """Serves `files`, ends after `limit` bytes a request, and keeps the requested ranges."""
 
     files: dict[str, bytes]
     limit: int | None = None
@@ -88,9 +88,11 @@ def server() -> Iterator[Server]:
     one.server_close()
 
 
-def dataset(server: Server, content: bytes = CONTENT, name: str = "set.bin") -> dict[str, Dataset]:
+def dataset(
+    server: Server, content: bytes = CONTENT, name: str = "set.bin"
+) -> dict[str, PublicDataset]:
     source = Source(f"{server.url}/{name}", hashlib.sha256(content).hexdigest())
-    return {"one": Dataset("a test", "nothing", (source,))}
+    return {"one": PublicDataset("a test", "nothing", (source,))}
 
 
 def test_fetches_checks_and_keeps(tmp_path: Path, server: Server) -> None:
@@ -184,7 +186,7 @@ def test_from_the_command_line(
 def test_members_are_checked_and_written_apart(tmp_path: Path, server: Server) -> None:
     server.files["g.tar.gz"] = tar({"G/train.txt": b"a\tr\tb\n", "G/other": b"?"})
     unpack = {"train.txt": hashlib.sha256(b"a\tr\tb\n").hexdigest()}
-    known = {"g": Dataset("", "", (Source(f"{server.url}/g.tar.gz", unpack=unpack),))}
+    known = {"g": PublicDataset("", "", (Source(f"{server.url}/g.tar.gz", unpack=unpack),))}
     (path,) = fetch("g", tmp_path, datasets=known)
     assert path.read_bytes() == b"a\tr\tb\n"
     assert [p.name for p in tmp_path.iterdir()] == ["train.txt"]

@@ -62,7 +62,7 @@ def test_an_unknown_option_is_named():
 TRAIN = """
 import sys, torch
 from workers.device.peak_memory import PeakMemory, allocate_by
-from workers.memory.fake_tensors import Ledger
+from workers.memory.fake_tensors import LiveStorages
 
 layout = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}[sys.argv[1]]
 layer = torch.nn.Conv2d(40, 72, 3, padding=1).to(memory_format=layout)
@@ -78,15 +78,16 @@ train(2)  # libraries are loaded
 before = PeakMemory(torch.device("cpu"))
 train(128)
 measured = before.bytes()
-with torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True), Ledger(1, on_cpu=True) as ledger:
+mode = torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True)
+with mode, LiveStorages(1, on_cpu=True) as found:
     train(128)
-print(ledger.peak, measured)
+print(found.peak, measured)
 """
 
 
 @pytest.mark.parametrize("memory_format", ["contiguous", "channels_last"])
 def test_a_convolution_is_estimated_with_what_it_copies(memory_format):
-    # In a process of its own: what earlier tests left free in the heap would be used, and not given back.
+    # In a process of its own: the heap of this one has free blocks of earlier tests.
     done = subprocess.run(
         [sys.executable, "-c", TRAIN, memory_format], capture_output=True, text=True, check=True
     )

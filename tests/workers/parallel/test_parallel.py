@@ -9,7 +9,7 @@ import torch
 from search_spaces.errors import UsageError
 from search_spaces.expressions import Expression
 from search_spaces.hardware import Hardware
-from workers.parallel import num_ranks, requirements, strategy_class
+from workers.parallel import STRATEGIES, num_ranks, requirements
 from workers.parallel.balance import balanced
 from workers.parallel.mesh import Mesh
 from workers.parallel.strategies.tensor import regrouped
@@ -82,7 +82,7 @@ def test_ten_thousand_suggestions_can_all_be_run(gpus, cpus):
     constraints = {
         name: [Expression(text) for text in need["constraints"]] for name, need in needs.items()
     }
-    strategies = {name: strategy_class(name) for name in needs}
+    strategies = {name: STRATEGIES.get(name) for name in needs}
     seen = set()
     for params in space.sample(np.random.default_rng(0), 10_000):
         name, ranks = params["parallelism"], num_ranks(params, {})

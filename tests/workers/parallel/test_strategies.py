@@ -1,31 +1,21 @@
-"""Every parallelism strategy computes the function of `single`, on real gloo ranks."""
+"""Every parallelism strategy computes the function of `single`, on real gloo ranks.
+
+The trials follow from the strategy classes: a new strategy is tested without a change here.
+"""
 
 from __future__ import annotations
 
 import pytest
 import torch
 from strategies import run_all
+from toy import Toy
 
+from search_spaces.hardware import Hardware
+from workers.memory.estimate import estimate
 from workers.parallel import STRATEGIES
 from workers.training import checkpoint
+from workers.workloads import WORKLOADS
 
-TWO = [
-    {"parallelism": "ddp"},
-    {"parallelism": "ddp", "static_graph": True},
-    {"parallelism": "fsdp", "reshard_after_forward": True},
-    {"parallelism": "fsdp", "reshard_after_forward": False},
-    {"parallelism": "tensor"},
-    {"parallelism": "tensor", "sequence_parallel": True},
-    {"parallelism": "pipeline", "schedule": "gpipe"},
-    {"parallelism": "pipeline", "schedule": "1f1b", "num_microbatches": 2},
-    {"parallelism": "pipeline", "tied": True},
-    {"parallelism": "embedding_server"},
-]
-FOUR = [
-    {"parallelism": "data_tensor"},
-    {"parallelism": "data_pipeline"},
-    {"parallelism": "pipeline"},
-]
 COMMON = {
     "max_updates": 8,
     "evaluate_updates": 1,
@@ -35,6 +25,34 @@ COMMON = {
 }
 BASES = [{}, {"tied": True}, {"precision": "bf16"}, {"accumulation": 2}, {"precision": "fp64"}]
 TOLERANCE = {"bf16": 2e-2, "fp64": 1e-12}
+PLUGIN = '''
+from search_spaces.knobs.parallelism import StrategyNeeds
+from workers.parallel.strategies.ddp import DDP
+
+__all__ = ["Mirror"]
+
+
+class Mirror(DDP):
+    """A strategy in one file."""
+
+    needs = StrategyNeeds("a mirror of ddp", backends=("gloo",))
+'''
+
+
+def names(ranks):
+    """The strategies whose smallest number of ranks is this one."""
+    found = [name for name in STRATEGIES.names() if name != "single"]
+    return [name for name in found if STRATEGIES.get(name).needs.min_ranks == ranks]
+
+
+def variants(name):
+    """A trial with the strategy's defaults, and one for each other value of its options."""
+    yield {"parallelism": name}
+    for option in STRATEGIES.get(name).options:
+        values = option.choices or ((True, False) if isinstance(option.default, bool) else ())
+        for value in values:
+            if value != option.default:
+                yield {"parallelism": name, option.name: value}
 
 
 @pytest.fixture(scope="module")
@@ -61,38 +79,34 @@ def check(alone, base, result, folder, tolerance=1e-5):
             torch.testing.assert_close(found[name], tensor, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(("ranks", "strategies"), [(2, TWO), (4, FOUR)])
-def test_losses_and_weights_are_those_of_single(tmp_path, alone, ranks, strategies):
-    results = run_all(tmp_path, [{**COMMON, **strategy} for strategy in strategies], ranks)
-    for index, (strategy, result) in enumerate(zip(strategies, results, strict=True)):
-        base = {key: value for key, value in strategy.items() if key == "tied"}
-        check(alone, base, result, tmp_path / str(index))
+def check_all(alone, folder, trials, ranks):
+    trials = list(trials)
+    folder.mkdir(exist_ok=True)
+    results = run_all(folder, [{**COMMON, **trial} for trial in trials], ranks)
+    for index, (trial, result) in enumerate(zip(trials, results, strict=True)):
+        base = {key: trial[key] for key in ("tied", "precision", "accumulation") if key in trial}
+        tolerance = TOLERANCE.get(base.get("precision"), 1e-5)
+        check(alone, base, result, folder / str(index), tolerance)
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_losses_and_weights_are_those_of_single(tmp_path, alone, ranks):
+    trials = [trial for name in names(ranks) for trial in variants(name)]
+    trials.append({"parallelism": "pipeline", **({"tied": True} if ranks == 2 else {})})
+    check_all(alone, tmp_path, trials, ranks)
 
 
 def test_accumulation_bf16_and_fp64_under_every_strategy(tmp_path, alone):
-    """In fp64, where rounding is out of the question, the curves are the same to the last digits."""
-    trials = [
-        {"parallelism": name, **base}
-        for name in sorted({s["parallelism"] for s in TWO})
-        for base in BASES[2:]
-    ]
-    results = run_all(tmp_path, [{**COMMON, **trial} for trial in trials], 2)
-    for index, (trial, result) in enumerate(zip(trials, results, strict=True)):
-        base = {key: value for key, value in trial.items() if key != "parallelism"}
-        check(
-            alone,
-            base,
-            result,
-            tmp_path / str(index),
-            tolerance=TOLERANCE.get(base.get("precision"), 1e-5),
-        )
+    """In fp64, which has no visible rounding, the curves are equal to the last digits."""
+    trials = [{"parallelism": name, **base} for name in names(2) for base in BASES[2:]]
+    check_all(alone, tmp_path, trials, 2)
 
 
-def test_a_run_goes_on_under_any_other_strategy(tmp_path):
-    """One run handed from strategy to strategy every two updates is the run of `single`."""
-    names = ["single", "ddp", "fsdp", "tensor", "pipeline", "embedding_server", "fsdp", "single"]
+def test_a_run_continues_under_any_other_strategy(tmp_path):
+    """A run that changes its strategy every two updates is the run of `single`."""
+    relay = ["single", *names(2), "single"]
     common = {"evaluate_updates": 1, "dropout": 0.0, "optimizer": "adamw"}
-    relay = [
+    trials = [
         {
             **common,
             "parallelism": name,
@@ -100,16 +114,31 @@ def test_a_run_goes_on_under_any_other_strategy(tmp_path):
             "resume": turn > 1,
             "folder": "relay",
         }
-        for turn, name in enumerate(names, 1)
+        for turn, name in enumerate(relay, 1)
     ]
-    results = run_all(tmp_path, [*relay, {**common, "max_updates": 2 * len(names)}], 2)
+    results = run_all(tmp_path, [*trials, {**common, "max_updates": 2 * len(relay)}], 2)
     for result in results:
         assert result["failure"] is None, f"{result['message']}\n{result['traceback']}"
     joined = {step: loss for result in results[:-1] for step, loss in result["train_loss"].items()}
     assert joined == pytest.approx(results[-1]["train_loss"], rel=1e-5)
-    assert len(joined) == 2 * len(names)
+    assert len(joined) == 2 * len(relay)
 
 
-def test_every_strategy_is_here():
-    tested = {"single", *(trial["parallelism"] for trial in TWO + FOUR)}
-    assert tested == {name.replace("-", "_") for name in STRATEGIES.names()}
+def test_a_strategy_is_one_file(tmp_path, alone, monkeypatch):
+    """A new strategy is proposed, estimated and trained, without a change anywhere else."""
+    (tmp_path / "mirror_strategy.py").write_text(PLUGIN)
+    (tmp_path / "mirror-1.dist-info").mkdir()
+    (tmp_path / "mirror-1.dist-info" / "entry_points.txt").write_text(
+        "[automl.strategies]\nmirror = mirror_strategy:Mirror\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    hardware = Hardware(2, 2**33, precisions=("fp32",), backends=("gloo",))
+    for workload in ("translation", "image_classification", "sentiment"):
+        assert "mirror" in WORKLOADS.get(workload).space(hardware).parameters["parallelism"].choices
+    sizes = {"width": 64, "vocabulary": 500, "rows": 64}
+    mirrored, ddp, single = (
+        estimate(Toy({**sizes, "parallelism": name}, {}, {}), ranks, "cuda").peak_bytes
+        for name, ranks in (("mirror", 2), ("ddp", 2), ("single", 1))
+    )
+    assert mirrored == ddp < single
+    check_all(alone, tmp_path / "trials", variants("mirror"), 2)

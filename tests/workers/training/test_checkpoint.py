@@ -11,7 +11,8 @@ from workers.training.checkpoint import Checkpoint
 
 def made(value: float) -> Checkpoint:
     model = {"a.weight": torch.full((3, 4), value), "b": torch.tensor([1, 2])}
-    optimizer = {"a.weight": {"exp_avg": torch.full((3, 4), 2 * value), "step": torch.tensor(5.0)}}
+    optimizer = {"exp_avg": {"a.weight": torch.full((3, 4), 2 * value)}}
+    optimizer["step"] = {"a.weight": torch.tensor(5.0)}
     return Checkpoint(model, optimizer, {"updates": int(value)})
 
 
@@ -21,13 +22,12 @@ def test_round_trip(tmp_path):
     found = checkpoint.load(tmp_path)
     assert found.progress == saved.progress
     assert all(torch.equal(found.model[key], value) for key, value in saved.model.items())
-    assert torch.equal(
-        found.optimizer["a.weight"]["exp_avg"], saved.optimizer["a.weight"]["exp_avg"]
-    )
-    assert found.optimizer["a.weight"]["step"].shape == ()
+    moments = saved.optimizer["exp_avg"]
+    assert torch.equal(found.optimizer["exp_avg"]["a.weight"], moments["a.weight"])
+    assert found.optimizer["step"]["a.weight"].shape == ()
 
 
-def test_one_that_is_written_at_a_request_to_end_waits_for_no_disk(tmp_path, monkeypatch):
+def test_a_checkpoint_at_a_stop_does_not_wait_for_the_disk(tmp_path, monkeypatch):
     def slow(path):
         raise AssertionError(f"waited for {path}")
 
@@ -38,7 +38,7 @@ def test_one_that_is_written_at_a_request_to_end_waits_for_no_disk(tmp_path, mon
         checkpoint.save(tmp_path, 2, made(2.0))
 
 
-def test_the_last_two_are_kept(tmp_path):
+def test_the_last_two_checkpoints_are_kept(tmp_path):
     for update in (5, 10, 20):
         checkpoint.save(tmp_path, update, made(update))
     assert sorted(p.name for p in (tmp_path / "checkpoints").iterdir()) == ["00000010", "00000020"]
@@ -46,7 +46,7 @@ def test_the_last_two_are_kept(tmp_path):
 
 @pytest.mark.parametrize("file", ["model.safetensors", "optimizer.safetensors", "manifest.json"])
 @pytest.mark.parametrize("harm", ["truncated", "flipped", "missing"])
-def test_a_damaged_one_is_passed_over(tmp_path, file, harm):
+def test_a_damaged_checkpoint_is_skipped(tmp_path, file, harm):
     checkpoint.save(tmp_path, 1, made(1.0))
     path = checkpoint.save(tmp_path, 2, made(2.0)) / file
     content = bytearray(path.read_bytes())
@@ -56,13 +56,13 @@ def test_a_damaged_one_is_passed_over(tmp_path, file, harm):
     assert checkpoint.load(tmp_path).progress == {"updates": 1}
 
 
-def test_no_sound_one_is_none(tmp_path):
+def test_no_sound_checkpoint_is_none(tmp_path):
     assert checkpoint.load(tmp_path) is None
     (checkpoint.save(tmp_path, 1, made(1.0)) / "manifest.json").write_text("[]")
     assert checkpoint.load(tmp_path) is None
 
 
-def test_one_that_was_not_finished_is_no_checkpoint(tmp_path, monkeypatch):
+def test_an_unfinished_checkpoint_does_not_count(tmp_path, monkeypatch):
     checkpoint.save(tmp_path, 1, made(1.0))
     monkeypatch.setattr(
         checkpoint, "flush", lambda path: (_ for _ in ()).throw(OSError("disk full"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,65 +17,61 @@ from torch.distributed.rendezvous import register_rendezvous_handler
 from torch.nn.parallel import DistributedDataParallel
 
 from search_spaces.errors import UsageError
+from search_spaces.knobs.parallelism import StrategyNeeds
 from workers.device.precision import wide
 from workers.parallel.base import Strategy, Tensors, collected
-from workers.parallel.mesh import PATIENCE, side_group, side_store
-from workers.parallel.needs import Needs
+from workers.parallel.mesh import WAIT_FOR_RANKS, side_group, side_store
 
-from .ddp import once
+from .ddp import buffers_left_alone
 
 if TYPE_CHECKING:
     from workers.device.precision import Precision
-    from workers.workload import Batch
+    from workers.parallel.mesh import Mesh
+    from workers.workload import Batch, ParallelPlan
 
 __all__ = ["EmbeddingServer"]
 
 rpc: Any = _rpc  # neither module is typed
 autograd: Any = _autograd
 
-_served: dict[str, nn.Embedding] = {}  # on the server: what trainers look up
+# RPC calls functions of a module, so the server keeps the embeddings of its one trial here.
+_served: dict[str, nn.Embedding] = {}
 _collecting = threading.Lock()
-_SCHEME = "automl-ranks"  # of the rendezvous that is already there
+_SCHEME = "automl-ranks"  # of the URL by which RPC finds the store of the ranks
 
 
 class EmbeddingServer(Strategy):
-    """The hybrid of RPC and data parallelism (Li et al. 2020, https://arxiv.org/abs/2006.15704; Dean et al. 2012).
+    """The hybrid of RPC and data parallelism.
 
-    The last rank serves the embeddings that the workload's plan names, in its CPU memory; the others look rows up
-    over RPC, share the batch out, and run backward through distributed autograd with the dense part under
-    DistributedDataParallel. Updates are synchronous: the server sums the gradients of all trainers and steps once, so
-    that what is computed is the same as on one rank.
+    Sources: Li et al. 2020 (https://arxiv.org/abs/2006.15704), Dean et al. 2012.
+
+    The last rank serves the embeddings that the workload's plan names, in its CPU memory. The
+    others
+    are trainers: they look rows up over RPC, share the batch out, and run backward through
+    distributed autograd, with the dense part under DistributedDataParallel. Updates are
+    synchronous: the server sums the gradients of all trainers and steps once, as one rank would.
     """
 
-    needs = Needs(
+    needs = StrategyNeeds(
         "large embeddings on a parameter server, the rest data-parallel",
         backends=("gloo",),
         plan=("embeddings",),
         rpc=True,
     )
     apart = True
-    spends_process = (
-        True  # RPC and distributed autograd remember ranks, and hang or refuse where these change
-    )
+    spends_process = True  # RPC and distributed autograd hang or refuse if the ranks change
 
     @classmethod
-    def degrees(cls, num_ranks: int, options: Mapping[str, Any]) -> dict[str, int]:
-        """All ranks on the data axis, of which the last serves."""
-        if num_ranks < 2:
-            raise UsageError(
-                f"an embedding server and a trainer take at least 2 ranks, got {num_ranks}"
-            )
-        return {"data": num_ranks}
+    def batch_shares(cls, mesh: Mesh) -> int:
+        """The number of trainers."""
+        return mesh.world_size - 1
 
-    @property
-    def batch_degree(self) -> int:
-        """Trainers."""
-        return self.mesh.world_size - 1
-
-    @property
-    def batch_rank(self) -> int:
-        """Which trainer this is."""
-        return self.mesh.rank
+    @classmethod
+    def imitate(cls, model: nn.Module, plan: ParallelPlan, mesh: Mesh) -> int:
+        """Leave no rows of the served embeddings; see `Strategy`."""
+        for name in plan.embeddings:
+            _replace(model, name, _ReceivedRows(_embedding(model, name).embedding_dim))
+        return 0
 
     @property
     def serves(self) -> bool:
@@ -97,53 +93,47 @@ class EmbeddingServer(Strategy):
         mine = [
             name for name, _ in model.named_parameters() if name.startswith(prefixes) == self.serves
         ]
-        self._parameters = {name: p for name, p in model.named_parameters() if name in mine}
+        self.held_parameters = {name: p for name, p in model.named_parameters() if name in mine}
         kept = model.state_dict()
-        self._buffers = {n: b for n, b in model.named_buffers() if n in kept and not self.serves}
+        buffers = [] if self.serves else model.named_buffers()
+        self.held_buffers = {name: buffer for name, buffer in buffers if name in kept}
         if self.serves:
             _served.update({name: _embedding(model, name).cpu() for name in names})
             return
         for name in names:
-            parent, _, child = name.rpartition(".")
-            embedding = _embedding(model, name)
-            remote = RemoteEmbedding(self.server, name, embedding)
-            setattr(model.get_submodule(parent) if parent else model, child, remote)
+            remote = RemoteEmbedding(self.server, name, _embedding(model, name))
+            _replace(model, name, remote)
         self.plain = model
         devices = [self.device] if self.device.type == "cuda" else None
         self.model = DistributedDataParallel(
-            model, device_ids=devices, process_group=trainers, **once()
+            model, device_ids=devices, process_group=trainers, **buffers_left_alone()
         )
 
     def _meet(self) -> None:
-        """Start RPC among all ranks, which meet where they met before.
+        """Start RPC among all ranks, through the store of the default process group.
 
-        RPC numbers what it does by process and by the names of its ranks. Warm workers have different pasts, so these
-        numbers begin anew and the names are new ones.
+        RPC counts its groups by process and names of ranks. Workers that ran other trials have
+        different counts, so the count begins anew and the names are new.
         """
         box = [uuid.uuid4().hex[:12]]
         dist.broadcast_object_list(box, src=0, group=side_group())
         rpc._init_counter = 0
-        with contextlib.suppress(RuntimeError):  # it was registered before
+        with contextlib.suppress(RuntimeError):  # already registered
             register_rendezvous_handler(_SCHEME, _rendezvous)  # type: ignore[no-untyped-call]
         options = rpc.TensorPipeRpcBackendOptions(
-            init_method=f"{_SCHEME}://{box[0]}", rpc_timeout=PATIENCE.total_seconds()
+            init_method=f"{_SCHEME}://{box[0]}", rpc_timeout=WAIT_FOR_RANKS.total_seconds()
         )
         rank, size = self.mesh.rank, self.mesh.world_size
         self.server = f"{box[0]}-{size - 1}"
         rpc.init_rpc(f"{box[0]}-{rank}", rank=rank, world_size=size, rpc_backend_options=options)
 
-    def parameters(self) -> dict[str, nn.Parameter]:
-        """The embeddings on the server, the rest on trainers."""
-        return self._parameters
-
-    def buffers(self) -> Tensors:
-        """Of the dense part."""
-        return self._buffers
-
     def gradients(
         self, batch: Batch, weight: float, precision: Precision, accumulation: int
     ) -> Tensor:
-        """Backward on trainers, which hand the server its gradients; the server waits for them in `grad_norm`."""
+        """Run backward on trainers and send the server its gradients.
+
+        The server waits for them in `grad_norm`.
+        """
         total = torch.zeros((), device=self.device)
         if self.serves:
             return total
@@ -154,53 +144,61 @@ class EmbeddingServer(Strategy):
                 mean = wide(loss) / weight if real else wide(loss) * 0.0
                 autograd.backward(context, [mean * (precision.scale * self.batch_degree)])
                 found = autograd.get_gradients(context)
-                for parameter in self._parameters.values():
+                for parameter in self.held_parameters.values():
                     if parameter in found:
                         grad = found[parameter]
-                        parameter.grad = (
-                            grad.clone() if parameter.grad is None else parameter.grad + grad
-                        )
-                # the trainers' losses are multiplied by their number, since DistributedDataParallel averages
+                        seen = parameter.grad
+                        parameter.grad = grad.clone() if seen is None else seen + grad
+                # DistributedDataParallel averages, so the losses are multiplied by the trainers.
                 rpc.rpc_sync(self.server, _collect, args=(context, 1 / self.batch_degree))
             total += mean.detach()
         return total
 
     def grad_norm(self) -> float:
-        """Of the whole model; every rank's gradients are there when it returns."""
+        """The norm over the whole model; every rank's gradients are complete when it returns."""
         dist.barrier(group=side_group())
         return super().grad_norm()
 
-    def whole(self) -> nn.Module | None:
-        """The model is in parts."""
-        return None
-
     def copies(self, name: str, parameter: nn.Parameter) -> int:
-        """One embedding, a dense parameter on each trainer."""
+        """1 for an embedding; a dense parameter is on each trainer."""
         return 1 if self.serves else self.batch_degree
 
     def merge(self, mine: Tensors) -> Tensors:
-        """Rank 0's and the server's, on rank 0."""
+        """The tensors of rank 0 and of the server, on rank 0."""
         return collected(mine if self.serves or self.mesh.rank == 0 else {})
 
     def close(self, failed: bool = False) -> None:
-        """Leave RPC; together, unless the attempt failed."""
+        """Leave RPC; wait for the other ranks unless the attempt failed."""
         _served.clear()
         if rpc._is_current_rpc_agent_set():
             rpc.shutdown(graceful=not failed)
 
 
 class RemoteEmbedding(nn.Module):
-    """Rows of an embedding that lies on another rank; gradients flow there in a distributed autograd context."""
+    """Rows of an embedding on another rank; distributed autograd sends their gradients there."""
 
     def __init__(self, server: str, name: str, like: nn.Embedding) -> None:
         super().__init__()
-        self.server, self.name = server, name
-        self.num_embeddings, self.embedding_dim = like.num_embeddings, like.embedding_dim
+        self.server = server
+        self.name = name
+        self.num_embeddings = like.num_embeddings
+        self.embedding_dim = like.embedding_dim
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Ids of any shape to vectors (..., width)."""
+        """Ids (...) to vectors (..., width)."""
         rows: Tensor = rpc.rpc_sync(self.server, _look_up, args=(self.name, ids.cpu()))
         return rows.to(ids.device)
+
+
+class _ReceivedRows(nn.Module):
+    """Stands for an embedding whose rows arrive over the network."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.embedding_dim = width
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return torch.empty(*ids.shape, self.embedding_dim, requires_grad=True)
 
 
 def _look_up(name: str, ids: Tensor) -> Tensor:
@@ -209,7 +207,7 @@ def _look_up(name: str, ids: Tensor) -> Tensor:
 
 
 def _collect(context: int, factor: float) -> None:
-    """On the server: add a trainer's gradients, which its backward left in the context."""
+    """On the server: add the gradients that a trainer's backward left in the context."""
     found = autograd.get_gradients(context)
     with _collecting:
         for embedding in _served.values():
@@ -226,6 +224,11 @@ def _embedding(model: nn.Module, name: str) -> nn.Embedding:
             f"an embedding server holds embeddings, {name!r} is a {type(module).__name__}"
         )
     return module
+
+
+def _replace(model: nn.Module, name: str, module: nn.Module) -> None:
+    parent, _, child = name.rpartition(".")
+    setattr(model.get_submodule(parent) if parent else model, child, module)
 
 
 def _rendezvous(url: str, **_: Any) -> Iterator[tuple[Any, int, int]]:

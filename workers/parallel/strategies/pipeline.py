@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 import importlib
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 import torch.distributed as dist
@@ -15,9 +15,11 @@ from torch import Tensor, nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 
 from search_spaces.errors import UsageError
+from search_spaces.knobs.option import COMPUTES_THE_SAME, Option
+from search_spaces.knobs.parallelism import StrategyNeeds
+from search_spaces.knobs.runtime import COMPILE
 from workers.device.precision import Precision, wide
 from workers.parallel.base import Strategy, Tensors, collected, contiguous
-from workers.parallel.needs import Needs
 
 if TYPE_CHECKING:
     from workers.workload import Batch, Trainable
@@ -26,42 +28,45 @@ __all__ = ["Pipeline"]
 
 _SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}
 _PREFIX = "batch_"  # the schedule has keywords of its own
-KEPT = 2  # schedules of different shapes: each keeps its receive buffers
+MAX_SCHEDULES = 2  # kept for different shapes: each keeps its receive buffers
+
+SCHEDULE = Option(
+    "schedule",
+    "order of forward and backward over the microbatches of a pipeline",
+    "1f1b",
+    ("1f1b", "gpipe"),
+    affects=COMPUTES_THE_SAME,
+)
+NUM_MICROBATCHES = Option(
+    "num_microbatches",
+    "microbatches of a pipeline, for each part of an accumulated batch",
+    4,
+    (2, 4, 8),
+    ordered=True,
+    affects=COMPUTES_THE_SAME,
+)
 
 
 class Pipeline(Strategy):
-    """torch's pipelining with the schedules GPipe (Huang et al. 2019, https://arxiv.org/abs/1811.06965) and 1F1B
-    (Narayanan et al. 2019, https://arxiv.org/abs/1806.03377).
+    """torch's pipelining with the schedules GPipe and 1F1B.
 
-    The workload's plan names the function that cuts the model. A stage takes what the stage before returned (a tensor
-    or several, nothing at the first) and by keyword those tensors of the batch, which every rank has, that its
-    forward names.
-    A parameter that several stages use is on each of them, and its gradient is summed over them.
+    Sources: Huang et al. 2019 (https://arxiv.org/abs/1811.06965), Narayanan et al. 2019
+    (https://arxiv.org/abs/1806.03377).
 
-    Options: `schedule` ("1f1b" or "gpipe") and `num_microbatches` (4), of each part of an accumulated batch.
+    The workload's plan names the function that cuts the model. A stage takes what the stage before
+    returned (a tensor or several, nothing at the first). By keyword it takes those tensors of the
+    batch that its forward names; every rank has the batch. A parameter that several stages use is
+    on each of them, and its gradient is summed over them.
     """
 
-    needs = Needs(
+    needs = StrategyNeeds(
         "layers shared out, microbatches flow from rank to rank",
         plan=("stages",),
-        parameters=(
-            {"type": "choice", "name": "schedule", "choices": ["1f1b", "gpipe"], "default": "1f1b"},
-            {
-                "type": "choice",
-                "name": "num_microbatches",
-                "choices": [2, 4, 8],
-                "ordered": True,
-                "default": 4,
-            },
-        ),
         constraints=("num_layers >= ranks",),
     )
+    options: ClassVar[tuple[Option, ...]] = (SCHEDULE, NUM_MICROBATCHES)
+    axis = "pipeline"
     apart = True
-
-    @classmethod
-    def degrees(cls, num_ranks: int, options: Mapping[str, Any]) -> dict[str, int]:
-        """All ranks on the pipeline axis."""
-        return {"pipeline": num_ranks}
 
     def wrap(self, model: nn.Module) -> None:
         """Cut the model and keep this rank's stage.
@@ -69,34 +74,34 @@ class Pipeline(Strategy):
         Raises:
             UsageError: the workload cannot be cut, or an option has no such value.
         """
-        name = str(self.options.get("schedule", "1f1b"))
-        if name not in _SCHEDULES:
-            raise UsageError(f"schedule is one of {', '.join(_SCHEDULES)}, got {name!r}")
         contiguous(model)
         axes = self.mesh.device_mesh(self.device)
-        self.group, self.data_group = axes["pipeline"].get_group(), axes["data"].get_group()
-        self.index, self.schedule = self.mesh.coordinate("pipeline"), _SCHEDULES[name]
+        self.group = axes["pipeline"].get_group()
+        self.data_group = axes["data"].get_group()
+        self.index = self.mesh.coordinate("pipeline")
+        self.schedule = _SCHEDULES[SCHEDULE.value(self.values)]
         stages = cut(self.workload.plan(model).stages, model, self.mesh.pipeline)
         names = {id(p): name for name, p in model.named_parameters()}
         names |= {id(b): name for name, b in model.named_buffers() if name in model.state_dict()}
-        self.schedules: dict[Any, Any] = {}  # the most recently used last
+        self.schedules: dict[Any, Any] = {}  # by shape, the most recently used last
         self.shadows = [shadow(stage) for stage in stages]
         held = [{names[id(p)] for p in stage.parameters()} for stage in stages]
         self.stage = _Stage(
             stages[self.index], self.workload, self.index == 0, self.index == self.mesh.pipeline - 1
         )
-        self._parameters = {names[id(p)]: p for p in stages[self.index].parameters()}
-        self._buffers = {names[id(b)]: b for b in stages[self.index].buffers() if id(b) in names}
-        self.holders = {n: sum(n in stage for stage in held) for n in self._parameters}
+        self.held_parameters = {names[id(p)]: p for p in stages[self.index].parameters()}
+        buffers = stages[self.index].buffers()
+        self.held_buffers = {names[id(b)]: b for b in buffers if id(b) in names}
+        self.holders = {n: sum(n in stage for stage in held) for n in self.held_parameters}
         self.shared = self._shared_groups(held)
-        mode = self.options.get("compile", "off")
+        mode = COMPILE.value(self.values)
         if mode != "off":
             self.stage.body.compile(mode=mode)
 
     def _shared_groups(
         self, held: list[set[str]]
     ) -> list[tuple[dist.ProcessGroup, list[nn.Parameter]]]:
-        """A group of ranks for each set of stages that share parameters, and these parameters of this rank."""
+        """The process group and this rank's parameters of each set of stages that share some."""
         by_stages: dict[tuple[int, ...], list[str]] = {}
         for name in sorted(set().union(*held)):
             stages = tuple(index for index, names in enumerate(held) if name in names)
@@ -104,20 +109,12 @@ class Pipeline(Strategy):
                 by_stages.setdefault(stages, []).append(name)
         mine = []
         for stages, names in sorted(by_stages.items()):
-            for data in range(self.mesh.data):  # every rank takes part in making every group
+            for data in range(self.mesh.data):  # every rank must take part in making every group
                 ranks = [data * self.mesh.pipeline + stage for stage in stages]
                 group = dist.new_group(ranks)
                 if self.mesh.rank in ranks:
-                    mine.append((group, [self._parameters[name] for name in names]))
+                    mine.append((group, [self.held_parameters[name] for name in names]))
         return mine
-
-    def parameters(self) -> dict[str, nn.Parameter]:
-        """Of this rank's stage."""
-        return self._parameters
-
-    def buffers(self) -> Tensors:
-        """Of this rank's stage."""
-        return self._buffers
 
     def gradients(
         self, batch: Batch, weight: float, precision: Precision, accumulation: int
@@ -128,64 +125,65 @@ class Pipeline(Strategy):
             for rows, count in self._even(part):
                 self.stage.factor = precision.scale / weight if real else 0.0
                 losses = self._flow(rows, count, precision)
-                total += (
-                    sum((loss.detach() for loss in losses), torch.zeros_like(total))
-                    / precision.scale
-                )
+                summed = sum((loss.detach() for loss in losses), torch.zeros_like(total))
+                total += summed / precision.scale
         for group, parameters in self.shared:
             for parameter in parameters:
                 if parameter.grad is None:
                     parameter.grad = torch.zeros_like(parameter)
                 dist.all_reduce(parameter.grad, group=group)
         if self.mesh.data > 1:
-            grads = [p.grad for p in self._parameters.values() if p.grad is not None]
-            for work in [
-                dist.all_reduce(grad, group=self.data_group, async_op=True) for grad in grads
-            ]:
+            grads = [p.grad for p in self.held_parameters.values() if p.grad is not None]
+            group = self.data_group
+            for work in [dist.all_reduce(grad, group=group, async_op=True) for grad in grads]:
                 work.wait()
         return total
 
     def _even(self, batch: Batch) -> Iterator[tuple[Batch, int]]:
-        """The rows in microbatches of one size, and the few that are left over, each with how many microbatches.
+        """The rows in microbatches of one size, and the few left over, each with a count.
 
         Stages exchange tensors of a fixed shape.
         """
         total = len(next(iter(batch.values())))
-        count = min(int(self.options.get("num_microbatches", 4)), total)
+        count = min(int(NUM_MICROBATCHES.value(self.values)), total)
         even = total - total % count
         yield {key: value[:even] for key, value in batch.items()}, count
         if even < total:
             yield {key: value[even:] for key, value in batch.items()}, 1
 
     def _flow(self, batch: Batch, count: int, precision: Precision) -> list[Tensor]:
-        """One schedule over `count` equal microbatches; the scaled losses of each on the last stage."""
+        """Run `count` equal microbatches; returns their scaled losses on the last stage."""
         self.stage.precision = precision
         one = {key: value[: len(value) // count] for key, value in batch.items()}
         key = (count, *(value.shape for value in one.values()))
         schedule = self.schedules.pop(key, None)
         if schedule is None:
-            while len(self.schedules) >= KEPT:
+            while len(self.schedules) >= MAX_SCHEDULES:
                 del self.schedules[next(iter(self.schedules))]
             schedule = self._schedule(one, count)
         self.schedules[key] = schedule
         losses: list[Tensor] = []
-        settings: dict[str, Any] = {"target": torch.zeros(count), "return_outputs": False}
-        settings |= {_PREFIX + key: value for key, value in batch.items()}
+        arguments: dict[str, Any] = {"target": torch.zeros(count), "return_outputs": False}
+        arguments |= {_PREFIX + key: value for key, value in batch.items()}
         if self.index == self.mesh.pipeline - 1:
-            settings["losses"] = losses
-        schedule.step(*(self.workload.inputs(batch) if self.index == 0 else ()), **settings)
+            arguments["losses"] = losses
+        schedule.step(*(self.workload.inputs(batch) if self.index == 0 else ()), **arguments)
         return losses
 
     def _schedule(self, batch: Batch, count: int) -> Any:
-        """A schedule for microbatches of this shape, none of which is computed to learn the shapes in between."""
-        first, last = self.index == 0, self.index == self.mesh.pipeline - 1
-        shapes, inputs = boundaries(self.shadows, batch), self.workload.inputs(batch)
+        """A schedule for microbatches of this shape; its stages learn shapes from meta tensors."""
+        first = self.index == 0
+        last = self.index == self.mesh.pipeline - 1
+        shapes = boundaries(self.shadows, batch)
+        inputs = self.workload.inputs(batch)
         stage = PipelineStage(
             self.stage,
             self.index,
             self.mesh.pipeline,
             self.device,
-            input_args=tuple(meta_of(x) for x in inputs) if first else shapes[self.index - 1],
+            input_args=tuple(torch.empty_like(x, device="meta") for x in inputs)
+            if first
+            else shapes[self.index - 1],
             output_args=(torch.empty((), device="meta", requires_grad=True),)
             if last
             else shapes[self.index],
@@ -194,12 +192,8 @@ class Pipeline(Strategy):
         kind = self.schedule if count >= self.mesh.pipeline else ScheduleGPipe
         return kind(stage, count, loss_fn=lambda output, target: output, scale_grads=False)
 
-    def whole(self) -> nn.Module | None:
-        """The model is in parts."""
-        return None
-
     def copies(self, name: str, parameter: nn.Parameter) -> int:
-        """Stages that share it, times replicas."""
+        """The stages that share the parameter, times the replicas."""
         return self.holders[name] * self.mesh.data
 
     def merge(self, mine: Tensors) -> Tensors:
@@ -212,12 +206,20 @@ class _Stage(nn.Module):
 
     def __init__(self, body: nn.Module, workload: Trainable, first: bool, last: bool) -> None:
         super().__init__()
-        self.body, self.workload, self.first, self.last = body, workload, first, last
+        self.body = body
+        self.workload = workload
+        self.first = first
+        self.last = last
         self.factor = 1.0
         self.precision: Precision | None = None
 
     def forward(self, *arguments: Tensor, **batch: Tensor) -> Any:
-        """Activations of the stage before (the model's inputs at the first), and the microbatch by prefixed name."""
+        """The output of this stage, or the loss at the last one.
+
+        Args:
+            arguments: activations of the stage before; the model's inputs at the first.
+            batch: the microbatch by prefixed names.
+        """
         batch = {key.removeprefix(_PREFIX): value for key, value in batch.items()}
         with self.precision.autocast() if self.precision else nullcontext():
             output = self.body(*(() if self.first else arguments), **named(self.body, batch))
@@ -227,10 +229,10 @@ class _Stage(nn.Module):
 
 
 def cut(stages: str | None, model: nn.Module, num_stages: int) -> list[nn.Module]:
-    """The stages of a model by the function "module:function" of its plan.
+    """The stages of a model, cut by the function "module:function" of its plan.
 
     Raises:
-        UsageError: there is none, or it gives another number of stages.
+        UsageError: the plan names no function, or it returns another number of stages.
     """
     if stages is None:
         raise UsageError("this workload's plan does not say how the model is cut into stages")
@@ -240,12 +242,12 @@ def cut(stages: str | None, model: nn.Module, num_stages: int) -> list[nn.Module
     )
     parts = split(model, num_stages)
     if len(parts) != num_stages:
-        raise UsageError(f"{stages} was asked for {num_stages} stages and gave {len(parts)}")
+        raise UsageError(f"{stages} must return {num_stages} stages, it returned {len(parts)}")
     return parts
 
 
 def shadow(module: nn.Module) -> nn.Module:
-    """A copy without memory, to learn shapes from."""
+    """A copy on the meta device, which has shapes and no memory."""
     tensors = [*module.parameters(), *module.buffers()]
     memo: dict[int, Any] = {id(t): t.detach().to("meta") for t in tensors}
     memo |= {id(p): nn.Parameter(memo[id(p)], p.requires_grad) for p in module.parameters()}
@@ -259,19 +261,14 @@ def named(stage: nn.Module, batch: Batch) -> dict[str, Tensor]:
 
 
 def boundaries(shadows: list[nn.Module], batch: Batch) -> list[tuple[Tensor, ...]]:
-    """What each stage but the last returns for such a batch, as meta tensors."""
-    metas = {key: meta_of(value) for key, value in batch.items()}
+    """The outputs of each stage but the last for such a batch, as meta tensors."""
+    metas = {key: torch.empty_like(value, device="meta") for key, value in batch.items()}
     found: list[tuple[Tensor, ...]] = []
     with torch.no_grad():
         for stage in shadows[:-1]:
             output = stage(*(found[-1] if found else ()), **named(stage, metas))
             found.append(tuple(wide(x).requires_grad_() for x in as_tuple(output)))
     return found
-
-
-def meta_of(tensor: Tensor) -> Tensor:
-    """The same without memory."""
-    return torch.empty_like(tensor, device="meta")
 
 
 def as_tuple(output: Any) -> tuple[Tensor, ...]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
@@ -19,59 +19,79 @@ from torch.distributed.tensor.parallel import (
 )
 
 from search_spaces.errors import UsageError
-from workers.parallel.base import ModuleStrategy, contiguous, is_sharded, local
-from workers.parallel.needs import Needs
+from search_spaces.knobs import Option
+from search_spaces.knobs.parallelism import StrategyNeeds
+from workers.parallel.base import contiguous, is_sharded, local
+from workers.parallel.module import ModuleStrategy
+
+if TYPE_CHECKING:
+    from workers.parallel.mesh import Mesh
+    from workers.workload import ParallelPlan
 
 __all__ = ["TensorParallel"]
+
+SEQUENCE_PARALLEL = Option(
+    "sequence_parallel", "whether each rank computes the norms of some positions", False
+)
+_SPLIT_DIMENSIONS = {"column": 0, "row": 1, "vocabulary": 0}
 
 
 class TensorParallel(ModuleStrategy):
     """Column- and row-wise products after Shoeybi et al. 2019 (https://arxiv.org/abs/1909.08053).
 
-    The workload's plan says what becomes of each module: "column" (rows of the weight are shared out; "column:3"
-    where they are three matrices on top of each other, each of which is shared out), "row", "vocabulary" (an
-    embedding by its rows), or "sequence" (a norm computed by positions where option `sequence_parallel` says so:
-    Korthikanti et al. 2022, https://arxiv.org/abs/2205.05198). What the plan leaves out is computed on every rank;
-    between updates its parameters and their optimizer state are shared out, as `fsdp` does with all of them.
+    The workload's plan names modules, each with one of these kinds:
+
+    - "column": the rows of the weight are shared out; "column:3" if three matrices lie on top of
+      each other, each of which is shared out.
+    - "row": the columns of the weight are shared out.
+    - "vocabulary": the rows of an embedding are shared out.
+    - "sequence": a norm, computed by positions if option `sequence_parallel` is set
+      (Korthikanti et al. 2022, https://arxiv.org/abs/2205.05198).
+
+    Every rank computes the modules that the plan does not name. Between updates, their parameters
+    and optimizer state are sharded, as `fsdp` does with all of them.
     """
 
-    needs = Needs(
+    needs = StrategyNeeds(
         "heads and hidden units of each layer shared out, every rank sees the whole batch",
         constraints=("num_heads % ranks == 0",),
         plan=("tensor",),
     )
+    options: ClassVar[tuple[Option, ...]] = (SEQUENCE_PARALLEL,)
+    axis = "tensor"
 
     @classmethod
-    def degrees(cls, num_ranks: int, options: Mapping[str, Any]) -> dict[str, int]:
-        """All ranks on the tensor axis."""
-        return {"tensor": num_ranks}
+    def imitate(cls, model: nn.Module, plan: ParallelPlan, mesh: Mesh) -> int:
+        """Narrow each planned matrix; see `Strategy`."""
+        planned: set[int] = set()
+        for name, kind in planned_modules(model, plan).items():
+            module = model.get_submodule(name)
+            _narrow(module, kind.partition(":")[0], mesh.tensor)
+            planned |= {id(parameter) for parameter in module.parameters()}
+        return sum(p.nbytes for p in model.parameters() if id(p) not in planned)
 
     def wrap(self, model: nn.Module) -> None:
         """Replace the planned parameters by their parts.
 
         Raises:
-            UsageError: the tensor degree does not divide the number of heads, or the plan names no such module.
+            UsageError: the tensor degree does not divide the number of heads, or the model has no
+                module of a planned name.
         """
-        plan, degree = self.workload.plan(model), self.mesh.tensor
+        plan = self.workload.plan(model)
+        degree = self.mesh.tensor
         if not plan.tensor or plan.num_heads % degree:
             raise UsageError(
-                f"a tensor degree of {degree} must divide the attention heads, the workload has {plan.num_heads}"
+                f"a tensor degree of {degree} must divide the attention heads, "
+                f"the workload has {plan.num_heads}"
             )
         self.axes = self.mesh.device_mesh(self.device)
         self.groups: dict[str, int] = {}  # parameters whose rows are several matrices
-        styles: dict[str, ParallelStyle] = {}
-        for pattern, kind in plan.tensor.items():
-            if kind == "sequence" and not self.options.get("sequence_parallel", False):
-                continue
-            names = [
-                name for name, _ in model.named_modules() if fnmatch.fnmatchcase(name, pattern)
-            ]
-            if not names:
-                raise UsageError(
-                    f"the plan for tensor parallelism names {pattern!r}, which the model has not"
-                )
-            for name in names:
-                styles[name] = self._style(model.get_submodule(name), name, kind)
+        by_sequence = bool(SEQUENCE_PARALLEL.value(self.values))
+        styles = {
+            name: self._style(model.get_submodule(name), name, kind)
+            for name, kind in planned_modules(model, plan).items()
+            if kind != "sequence" or by_sequence
+        }
         parallelize_module(model, self.axes["tensor"], styles)
         for name, style in styles.items():
             if isinstance(style, ColwiseParallel):
@@ -80,7 +100,8 @@ class TensorParallel(ModuleStrategy):
         if planned != set(model.parameters()):
             contiguous(model)
             fully_shard(model, mesh=self.axes["tensor"], ignored_params=planned)
-        self.model = self.plain = model
+        self.plain = model
+        self.model = model
 
     def _style(self, module: nn.Module, name: str, kind: str) -> ParallelStyle:
         kind, _, count = kind.partition(":")
@@ -88,28 +109,27 @@ class TensorParallel(ModuleStrategy):
             for key, parameter in module.named_parameters():
                 self.groups[f"{name}.{key}"] = int(count)
                 parameter.data = regrouped(parameter.data, int(count), self.mesh.tensor)
-        if kind == "column":
-            return ColwiseParallel()
-        if kind == "row":
-            return RowwiseParallel()
-        if kind == "vocabulary":
-            return RowwiseParallel(input_layouts=Replicate(), output_layouts=Replicate())
-        if kind == "sequence":
-            return _SequenceNorm()
-        raise UsageError(
-            f"a module is planned as column, row, vocabulary or sequence, got {kind!r}"
-        )
+        styles = {
+            "column": ColwiseParallel(),
+            "row": RowwiseParallel(),
+            "vocabulary": RowwiseParallel(input_layouts=Replicate(), output_layouts=Replicate()),
+            "sequence": _SequenceNorm(),
+        }
+        if kind not in styles:
+            raise UsageError(f"a module is planned as {', '.join(styles)}, got {kind!r}")
+        return styles[kind]
 
     def mean_over(self) -> int:
-        """Gradients of data-parallel replicas are summed."""
+        """1: gradients of data-parallel replicas are summed."""
         return 1
 
-    def settle(self) -> None:
-        """Finish gradients that DTensor left as partial sums, and sum over data-parallel replicas."""
+    def finish_gradients(self) -> None:
+        """Reduce the partial sums that DTensor left, and sum over data-parallel replicas."""
         for parameter in self.plain.parameters():
             grad = parameter.grad
-            if isinstance(grad, DTensor) and grad.placements != parameter.placements:  # type: ignore[attr-defined]
-                parameter.grad = grad.redistribute(placements=parameter.placements)  # type: ignore[attr-defined]
+            placements: Any = getattr(parameter, "placements", None)
+            if isinstance(grad, DTensor) and grad.placements != placements:
+                parameter.grad = grad.redistribute(placements=placements)
         if self.mesh.data > 1:
             group = self.axes["data"].get_group()
             grads = [local(p.grad) for p in self.plain.parameters() if p.grad is not None]
@@ -117,7 +137,7 @@ class TensorParallel(ModuleStrategy):
                 work.wait()
 
     def gather(self, tensor: Tensor, name: str) -> Tensor:
-        """Whole, its rows in their canonical order."""
+        """The whole, with its rows in their canonical order."""
         whole = super().gather(tensor, name)
         count = self.groups.get(name)
         return regrouped(whole, self.mesh.tensor, count) if count and whole.ndim else whole
@@ -125,29 +145,60 @@ class TensorParallel(ModuleStrategy):
     def scatter(self, whole: Tensor, like: Tensor, name: str) -> Tensor:
         """This rank's rows of each matrix."""
         count = self.groups.get(name)
-        return super().scatter(
-            regrouped(whole, count, self.mesh.tensor) if count else whole, like, name
-        )
+        ordered = regrouped(whole, count, self.mesh.tensor) if count else whole
+        return super().scatter(ordered, like, name)
+
+
+def planned_modules(model: nn.Module, plan: ParallelPlan) -> dict[str, str]:
+    """The kind of each module that the plan for tensor parallelism names, by its dotted name.
+
+    Raises:
+        UsageError: the model has no module of a planned name.
+    """
+    found: dict[str, str] = {}
+    for pattern, kind in plan.tensor.items():
+        names = [name for name, _ in model.named_modules() if fnmatch.fnmatchcase(name, pattern)]
+        if not names:
+            raise UsageError(
+                f"the plan for tensor parallelism names {pattern!r}, which the model has not"
+            )
+        found |= dict.fromkeys(names, kind)
+    return found
 
 
 def regrouped(tensor: Tensor, outer: int, inner: int) -> Tensor:
-    """Rows in the order (outer, inner, ...) put into the order (inner, outer, ...); its own inverse with both swapped.
+    """Rows in the order (outer, inner, ...) put into the order (inner, outer, ...).
 
-    Three matrices (3, ranks, rows) on top of each other become, rank after rank, that rank's part of each.
+    Three matrices (3, ranks, rows) on top of each other become, rank after rank, that rank's part
+    of each. The function is its own inverse if `outer` and `inner` are swapped.
     """
     parts = tensor.view(outer, inner, -1, *tensor.shape[1:])
     return parts.transpose(0, 1).flatten(0, 2).contiguous()
+
+
+def _narrow(module: nn.Module, kind: str, degree: int) -> None:
+    """Leave a degree-th of the rows or columns of the weight, rounded up."""
+    dim = _SPLIT_DIMENSIONS.get(kind)
+    weight = getattr(module, "weight", None)
+    if dim is None or not isinstance(weight, Tensor):
+        return
+    shape = list(weight.shape)
+    shape[dim] = -(-shape[dim] // degree)
+    module.weight = nn.Parameter(torch.empty(shape))
+    if kind == "column" and isinstance(getattr(module, "bias", None), Tensor):
+        module.bias = nn.Parameter(torch.empty(shape[0]))
 
 
 class _SequenceNorm(ParallelStyle):
     """Each rank normalises some positions (dim 1); input and output are whole on every rank."""
 
     def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
-        return distribute_module(module, device_mesh, None, _share_positions, _join_positions)  # type: ignore[arg-type]
+        share: Any = _share_positions
+        return distribute_module(module, device_mesh, None, share, _join_positions)
 
 
 def _own(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
-    """A copy: models may change what a layer returns in place, which torch forbids for views of a DTensor."""
+    """A copy: a model may change an output in place, which torch forbids for views of a DTensor."""
     return output.clone()
 
 

@@ -122,7 +122,7 @@ class GraphEmbedding(DeclarativeWorkload):
         return {
             "precision": {"precision": ["fp32", "bf16"]},
             "parallelism": {"strategies": needs},
-            "runtime": {"tune": ["matmul_precision"], "matmul_precision": {"default": "medium"}},
+            "runtime": {"tune": ["matmul_precision"]},
         }
 
     @classmethod

@@ -14,7 +14,7 @@ from search_spaces.parameters import Parameter
 from workers.workload import ParallelPlan
 from workers.workloads._classifier import SCHEDULES, Classifier
 from workers.workloads._data import IntArray
-from workers.workloads._knobs import Options, strategies
+from workers.workloads._knobs import Options
 
 if TYPE_CHECKING:
     import torch
@@ -96,9 +96,6 @@ class ImageClassification(Classifier):
             "precision": {},
             "batch": {"unit": "items"},
             "parallelism": {
-                "strategies": strategies(
-                    "single", "ddp", "fsdp", "tensor", "pipeline", "data_tensor", "data_pipeline"
-                ),
                 "plan": ("layers", "tensor", "stages"),
                 "values": {"num_layers": 3, "num_heads": 0},
             },

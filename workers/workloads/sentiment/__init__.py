@@ -14,7 +14,7 @@ from search_spaces.parameters import Parameter
 from workers.workload import ParallelPlan
 from workers.workloads._classifier import SCHEDULES, Classifier
 from workers.workloads._data import IntArray
-from workers.workloads._knobs import Options, strategies
+from workers.workloads._knobs import Options
 
 if TYPE_CHECKING:
     import torch
@@ -106,10 +106,7 @@ class Sentiment(Classifier):
         return {
             "precision": {},
             "batch": {"unit": "items"},
-            "parallelism": {
-                "strategies": strategies("single", "ddp", "embedding_server"),
-                "plan": ("embeddings",),
-            },
+            "parallelism": {"plan": ("embeddings",)},
             "runtime": {"tune": tuned},
         }
 

@@ -9,7 +9,7 @@ Subwords: `vocabulary`. Batches: `batches`. The model: `model`, `attention`, `at
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -21,6 +21,7 @@ from workers.protocol import Metric
 from workers.training.metrics import TRAINING_METRICS
 from workers.workload import ParallelPlan
 from workers.workloads._data import folder_of
+from workers.workloads._knobs import dropped_of, space_of
 from workers.workloads._trained_workload import TrainedWorkload
 
 from . import data as _data
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-    from search_spaces.knobs import Dropped
+    from search_spaces.knobs import DroppedValue
     from workers.context import Context
     from workers.workload import Batch
 
@@ -78,13 +79,13 @@ class Translation(TrainedWorkload):
 
     @classmethod
     def space(cls, hardware: Hardware) -> Space:
-        """The space: optimizer, batch, architecture, precision, parallelism, runtime switches."""
-        return options.space(hardware)
+        """Optimizer, batch, architecture, precision, attention layout, parallelism and switches of the run time."""
+        return space_of(cls, hardware, (), options.KNOBS)
 
     @classmethod
-    def dropped(cls, hardware: Hardware) -> Sequence[Dropped]:
-        """The values that `space` omits on this hardware."""
-        return options.declare(hardware).dropped
+    def dropped(cls, hardware: Hardware) -> Sequence[DroppedValue]:
+        """The values that `space` leaves out on this hardware."""
+        return dropped_of(cls, hardware, options.KNOBS)
 
     @classmethod
     def check(cls, data: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:
@@ -95,6 +96,13 @@ class Translation(TrainedWorkload):
             from .shards import Shards
 
             Shards.open(folder_of(data))
+
+    @classmethod
+    def commands(cls) -> Mapping[str, Callable[[Sequence[str]], None]]:
+        """`translate` and `convert`."""
+        from . import cli
+
+        return {"translate": cli.translate, "convert": cli.convert}
 
     def run(self, context: Context) -> Mapping[str, float]:
         """Train; the trial's folder holds the caches and the output."""

@@ -23,7 +23,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-LAYOUTS = ("interleaved", "separate", "packed")
 KERNELS = ("auto", "sdpa", "math", "fused")
 Projected = tuple[Tensor, Tensor, Tensor]
 

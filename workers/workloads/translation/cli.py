@@ -1,7 +1,7 @@
-"""The command line of translation.
+"""Two more commands of `python -m workers translation`.
 
-`train KEY=VALUE ...` trains one configuration; `translate --model DIR < TEXT` translates; `convert
---model DIR --to FORMAT --out NEW` writes a model in another format.
+`translate --model DIR < TEXT` translates; `convert --model DIR --to FORM --out NEW` writes a model
+in another form.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,34 +23,12 @@ if TYPE_CHECKING:
 _CHUNK = 4096  # lines read at once, so that memory does not grow with the text
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command.
+def translate(arguments: Sequence[str]) -> None:
+    """Translate standard input to standard output.
 
-    Returns:
-        The exit status: 0 done, 1 failed, 2 wrong usage or data, 130 interrupted.
+    Raises:
+        UsageError: the model cannot be read, or standard input is not UTF-8.
     """
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    commands = {"translate": _translate, "convert": _convert}
-    if given and given[0] in commands:
-        return _reporting(commands[given[0]], given[1:])
-    from workers.standalone import main as train
-
-    return train("translation", given[1:] if given[:1] == ["train"] else given)
-
-
-def _reporting(command: Callable[[Sequence[str]], None], arguments: Sequence[str]) -> int:
-    try:
-        command(arguments)
-    except UsageError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except UnicodeDecodeError as error:
-        print(f"error: standard input is not UTF-8: {error}", file=sys.stderr)
-        return 2
-    return 0
-
-
-def _translate(arguments: Sequence[str]) -> None:
     parser = _parser("translate", "Translate standard input, one sentence per line.")
     parser.add_argument(
         "--beam", type=int, default=5, help="hypotheses per sentence (default: %(default)s)"
@@ -104,7 +82,7 @@ def _translate(arguments: Sequence[str]) -> None:
         length_base=given.length_base,
     )
     lines = iter(sys.stdin.buffer)
-    while chunk := [line.decode().rstrip("\r\n") for line in islice(lines, _CHUNK)]:
+    while chunk := [_text(line) for line in islice(lines, _CHUNK)]:
         if given.nbest and isinstance(translator, Translator):
             texts = [
                 json.dumps(found, ensure_ascii=False) for found in translator.nbest(chunk, search)
@@ -113,6 +91,13 @@ def _translate(arguments: Sequence[str]) -> None:
             texts = translator.translate(chunk, search)
         for text in texts:
             print(text, flush=False)
+
+
+def _text(line: bytes) -> str:
+    try:
+        return line.decode().rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"standard input is not UTF-8: {error}") from error
 
 
 def _load(
@@ -132,7 +117,8 @@ def _load(
     return Translator.load(folder, quantisation, shortlist)
 
 
-def _convert(arguments: Sequence[str]) -> None:
+def convert(arguments: Sequence[str]) -> None:
+    """Write an exported model in another format; raises UsageError if that is not possible."""
     parser = _parser("convert", "Write an exported model in another format.")
     parser.add_argument("--to", required=True, choices=["ctranslate2"], help="format")
     parser.add_argument("--out", required=True, type=Path, help="new folder to create")
@@ -144,16 +130,16 @@ def _convert(arguments: Sequence[str]) -> None:
         parser.error("--shortlist must be at least 1")
     if given.out.exists():
         raise UsageError(f"{given.out} already exists; name a new folder")
-    from .ct2 import convert
+    from . import ct2
 
     quantisation = None if given.quantisation == "none" else given.quantisation
-    convert(given.model, given.out, quantisation, given.shortlist)
+    ct2.convert(given.model, given.out, quantisation, given.shortlist)
 
 
 def _parser(command: str, description: str) -> argparse.ArgumentParser:
     """A parser with the options that both commands share."""
     parser = argparse.ArgumentParser(
-        prog=f"python -m workers.workloads.translation {command}", description=description
+        prog=f"python -m workers translation {command}", description=description
     )
     parser.add_argument(
         "--model", required=True, type=Path, help="folder that training or a sweep exported"

@@ -5,38 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from search_spaces import Space
 from search_spaces.errors import UsageError
-from search_spaces.hardware import Hardware
-from search_spaces.knobs import KNOBS
-from search_spaces.knobs.base import Declared
+from search_spaces.knobs.architecture import DROPOUT, LABEL_SMOOTHING, NUM_HEADS
+from search_spaces.knobs.attention import ATTENTION_LAYOUT
+from search_spaces.knobs.optimizer import LEARNING_RATE
 
-TUNED: Final[
-    Mapping[str, Mapping[str, Any]]
-] = {  # knob -> its options; a default is that of trial 0
+KNOBS: Final[dict[str, dict[str, Any]]] = {
     "optimizer": {
         "optimizer": False,
-        "learning_rate": {"low": 1e-4, "high": 2e-2, "default": 1e-3},
-        "warmup_updates": {"low": 10, "high": 1000, "default": 100},
+        "learning_rate": {"low": 1e-4, "high": 2e-2},
+        "warmup_updates": {"low": 10, "high": 1000},
         "weight_decay": False,
     },
-    "batch": {
-        "unit": "tokens",
-        "batch_tokens": {"choices": [512, 1024, 2048, 4096], "default": 1024},
-    },
+    "batch": {"unit": "tokens", "batch_tokens": [512, 1024, 2048, 4096]},
     "architecture": {
-        "num_layers": {"low": 1, "high": 6, "default": 2},
-        "width": {"choices": [64, 96, 128, 192, 256, 384, 512], "default": 128},
-        "num_heads": {"default": 4},
-        "dropout": {"low": 0.0, "high": 0.4, "default": 0.1},
-        "label_smoothing": {"low": 0.0, "high": 0.3, "default": 0.1},
+        "width": [64, 96, 128, 192, 256, 384, 512],
+        "dropout": {"low": 0.0, "high": 0.4},
     },
     "precision": {},
-    "attention": {
-        "attention_layout": {
-            "choices": ["interleaved", "separate", "packed"],
-            "default": "interleaved",
-        }
+    "attention": {},
+    "parallelism": {"plan": ("layers", "tensor", "num_heads", "stages")},
+    "runtime": {
+        "tune": ["matmul_precision", "activation_checkpointing", "compile"],
+        "matmul_precision": {"when": {"precision": "fp32"}},
     },
 }
 """The knobs of the workload and how they differ from what the knobs declare themselves."""
@@ -50,34 +41,24 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "num_layers": 2,
     "num_decoder_layers": None,  # as num_layers
     "width": 128,
-    "num_heads": 4,
+    "num_heads": NUM_HEADS.default,
     "feed_forward_ratio": 4,
-    "dropout": 0.1,
-    "attention_layout": "interleaved",
+    "dropout": DROPOUT.default,
+    "attention_layout": ATTENTION_LAYOUT.default,
     "inference_layout": None,  # as attention_layout
     "attention_kernel": "auto",
     "positions": "sinusoidal",
     "tied_embeddings": True,  # "all"; False is "source_target"
     "softmax": "full",
-    "softmax_cutoffs": None,  # of the adaptive softmax; None for a tenth and a half of the vocabulary
-    # training; more is read by workers.training.settings and workers.training.optimizers
-    "label_smoothing": 0.1,
+    "softmax_cutoffs": None,  # of the adaptive softmax; None: 1/10 and 1/2 of the vocabulary
+    # training; workers.training.settings has further options
+    "label_smoothing": LABEL_SMOOTHING.default,
     "batch_tokens": 1024,
-    "learning_rate": 1e-3,
+    "learning_rate": LEARNING_RATE.default,
     "warmup_updates": 100,
     "optimizer": "adam",
-    "weight_decay": 0.0,
-    "clip_norm": 1.0,
-    "accumulation": 1,
-    "precision": "fp32",
-    "matmul_precision": None,
-    "parallelism": "single",
     "max_epochs": 30,
-    "max_updates": None,
-    "train_seconds": None,
     "evaluate_seconds": 8.0,
-    "evaluate_updates": None,
-    "checkpoint_seconds": 60.0,
     # evaluation
     "eval_sentences": 400,
     "beam": 1,
@@ -85,11 +66,10 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "coverage_penalty": 0.0,
 }
 
-_PLAN = ("layers", "tensor", "num_heads", "stages")
 _WORDS = {
     "vocabulary_kind": ("bpe", "unigram", "word"),
     "attention_kernel": ("auto", "sdpa", "math", "fused"),
-    "attention_layout": ("interleaved", "separate", "packed"),
+    "attention_layout": ATTENTION_LAYOUT.choices,
     "inference_layout": (None, "interleaved", "separate"),
     "softmax": ("full", "adaptive"),
     "positions": ("sinusoidal", "learned"),
@@ -100,30 +80,6 @@ _COUNTS = (
     *("feed_forward_ratio", "batch_tokens", "warmup_updates", "eval_sentences", "beam"),
 )
 _SHARES = ("dropout", "label_smoothing")
-
-
-def declare(hardware: Hardware) -> Declared:
-    """Every parameter that can be tuned, as far as this hardware can run it, and what was left out."""
-    from workers.parallel import requirements
-
-    knobs = {**TUNED, "parallelism": {"strategies": requirements(), "plan": _PLAN}}
-    knobs["runtime"] = {
-        "tune": ["matmul_precision", "activation_checkpointing", "compile"],
-        "matmul_precision": {"when": {"precision": "fp32"}},
-    }
-    whole = Declared()
-    for name, options in knobs.items():
-        declared = KNOBS.get(name)().resolve(hardware, options)
-        whole.parameters += declared.parameters
-        whole.dropped += declared.dropped
-        whole.constraints += declared.constraints
-    return whole
-
-
-def space(hardware: Hardware) -> Space:
-    """The space of what `declare` gives."""
-    declared = declare(hardware)
-    return Space(*declared.parameters, constraints=declared.constraints)
 
 
 def check(given: Mapping[str, Any]) -> None:
@@ -150,7 +106,8 @@ def check(given: Mapping[str, Any]) -> None:
     width, heads = (given.get(name, DEFAULTS[name]) for name in ("width", "num_heads"))
     if width % heads or width % 2:
         raise UsageError(
-            f"width must be even and a multiple of num_heads, got width {width} and num_heads {heads}"
+            "width must be even and a multiple of num_heads, "
+            f"got width {width} and num_heads {heads}"
         )
 
 

@@ -11,9 +11,9 @@ import torch
 from safetensors.torch import save_file
 
 from search_spaces.errors import DataError, UsageError
+from workers.__main__ import main
 from workers.workloads.translation import attention_layouts
 from workers.workloads.translation.beam_search import SearchOptions, translate
-from workers.workloads.translation.cli import main
 from workers.workloads.translation.shortlist import Shortlist
 from workers.workloads.translation.translator import Translator
 from workers.workloads.translation.vocabulary import BOS, EOS, save
@@ -61,6 +61,7 @@ def test_ctranslate2_translates_the_same(folder, corpus, tmp_path):
     assert (
         main(
             [
+                "translation",
                 "convert",
                 "--model",
                 str(folder),
@@ -103,10 +104,10 @@ def test_a_shortlist_of_another_vocabulary_is_refused(listed, capsys):
     Shortlist(torch.zeros(50, 3, dtype=torch.int32), torch.tensor([7], dtype=torch.int32)).save(
         listed
     )
-    assert main(["translate", "--model", str(listed), "--shortlist", "3"]) == 2
+    assert main(["translation", "translate", "--model", str(listed), "--shortlist", "3"]) == 2
     assert "does not fit the model's vocabulary" in capsys.readouterr().err
     (listed / "shortlist.safetensors").unlink()
-    assert main(["translate", "--model", str(listed), "--shortlist", "3"]) == 2
+    assert main(["translation", "translate", "--model", str(listed), "--shortlist", "3"]) == 2
     assert "has no shortlist" in capsys.readouterr().err
 
 
@@ -157,12 +158,24 @@ def test_a_damaged_folder_is_named(folder, vocabulary, capsys, damage):
         return
     with pytest.raises(DataError, match=str(folder)):
         Translator.load(folder)
-    assert main(["translate", "--model", str(folder)]) == 2
+    assert main(["translation", "translate", "--model", str(folder)]) == 2
     assert capsys.readouterr().err.startswith("error: ")
 
 
 def test_a_form_is_not_written_over_what_is_there(folder):
     assert (
-        main(["convert", "--model", str(folder), "--to", "ctranslate2", "--out", str(folder)]) == 2
+        main(
+            [
+                "translation",
+                "convert",
+                "--model",
+                str(folder),
+                "--to",
+                "ctranslate2",
+                "--out",
+                str(folder),
+            ]
+        )
+        == 2
     )
     assert issubclass(DataError, UsageError)

@@ -13,13 +13,14 @@ import pytest
 
 from search_spaces.errors import UsageError
 from search_spaces.hardware import Hardware
+from workers.__main__ import main
 from workers.context import Context
 from workers.protocol import Assignment, Ending, Outcome
 from workers.run import run
 from workers.runtime.processes import run_gang
+from workers.training.settings import trainer_options
 from workers.workloads.translation import Translation
 from workers.workloads.translation.builtin import splits
-from workers.workloads.translation.cli import main
 from workers.workloads.translation.inference import Stepper
 
 SMALL = {
@@ -123,7 +124,7 @@ def test_export_and_translate(trained, tmp_path, capsysbinary, monkeypatch):
     text = "\n".join([*sources[:20], "", *sources[20:]]) + "\n"
     command = ["translate", "--model", str(tmp_path / "model"), "--beam", "1"]
     printed = subprocess.run(
-        [sys.executable, "-m", "workers.workloads.translation", *command],
+        [sys.executable, "-m", "workers", "translation", *command],
         input=text.encode(),
         capture_output=True,
     )
@@ -131,7 +132,7 @@ def test_export_and_translate(trained, tmp_path, capsysbinary, monkeypatch):
     expected = (folder / "hypotheses.valid.txt").read_text().split("\n")
     assert lines == [*expected[:20], "", *expected[20:]]
     (tmp_path / "model" / "model.safetensors").write_bytes(b"truncated")
-    assert main(command) == 2
+    assert main(["translation", *command]) == 2
     assert b"does not hold an exported model" in capsysbinary.readouterr().err
 
 
@@ -172,7 +173,8 @@ def test_the_space_has_a_default_and_a_reason_for_what_it_lacks():
         *("label_smoothing", "num_layers", "width", "num_heads"),
     }
     assert issue <= space.parameters.keys()
-    assert all(default[name] == Translation.defaults[name] for name in issue)
+    unset = {**trainer_options(), **Translation.defaults}
+    assert all(default[name] == unset[name] for name in issue)
     assert "tf32" in {
         d.value for d in Translation.dropped(Hardware(num_cpus=2, memory_bytes=2**33))
     }

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from search_spaces.errors import UsageError
+from workers.__main__ import main
 from workers.export import export
-from workers.standalone import main
 from workers.workloads.image_classification import ImageClassification
 
 SMALL = ["data.train=120", "data.test=40", "max_epochs=1", "filters=16", "dense_units=128"]
@@ -19,7 +19,7 @@ SMALL = ["data.train=120", "data.test=40", "max_epochs=1", "filters=16", "dense_
 
 def test_trains_and_exports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, target = tmp_path / "out", tmp_path / "export"
-    assert main("image_classification", [*SMALL, "--out", str(out), "--export", str(target)]) == 0
+    assert main(["image_classification", *SMALL, "--out", str(out), "--export", str(target)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("step 2 after")
     ending = next(json.loads(line) for line in lines if line.startswith("{"))
@@ -37,7 +37,7 @@ def test_wrong_settings_create_nothing(
     tmp_path: Path, setting: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
-    assert main("image_classification", [setting, "--out", str(out)]) == 2
+    assert main(["image_classification", setting, "--out", str(out)]) == 2
     assert capsys.readouterr().err.startswith("error: ")
     assert not out.exists()
 
@@ -46,7 +46,8 @@ def test_an_interrupt_pauses_and_resume_goes_on(tmp_path: Path) -> None:
     command = [
         sys.executable,
         "-m",
-        "workers.workloads.graph_embedding",
+        "workers",
+        "graph_embedding",
         "data.families=30",
         "dimension=32",
     ]
@@ -70,6 +71,18 @@ def test_an_interrupt_pauses_and_resume_goes_on(tmp_path: Path) -> None:
     assert "step 1 " not in result.stdout
 
 
+def test_names_and_commands_of_workloads(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    assert "sentiment, translation" in capsys.readouterr().out
+    assert main([]) == 2
+    assert main(["sentimental"]) == 2
+    assert "did you mean 'sentiment'?" in capsys.readouterr().err
+    assert main(["translation", "translate", "--model", "/no/such/folder"]) == 2
+    assert capsys.readouterr().err.startswith("error: ")
+    assert main(["translation", "train", "width=3"]) == 2
+    assert "width must be one of" in capsys.readouterr().err
+
+
 def test_export_refuses_a_full_folder_and_an_empty_trial(tmp_path: Path) -> None:
     workload = ImageClassification({}, {}, {})
     (tmp_path / "full").mkdir()
@@ -84,5 +97,5 @@ def test_onnx_computes_the_same(tmp_path: Path) -> None:
     pytest.importorskip("onnxscript")
     pytest.importorskip("onnxruntime")
     out, target = tmp_path / "out", tmp_path / "export"
-    assert main("image_classification", [*SMALL, "--out", str(out), "--export", str(target)]) == 0
+    assert main(["image_classification", *SMALL, "--out", str(out), "--export", str(target)]) == 0
     assert "in onnxruntime its outputs differ by at most" in (target / "README.md").read_text()

@@ -1,4 +1,4 @@
-"""Knobs that change how a model is trained and not what: each computes what the plain way computes."""
+"""Knobs that change the speed or the memory of training: each computes the same numbers."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from workers.device.precision import LossScaler
 from workers.protocol import Assignment, Halt
 from workers.run import run
 from workers.training import checkpoint
-from workers.training.settings import Settings
-from workers.training.torch_flags import switches
+from workers.training.setup import switches
 
 
 @pytest.mark.parametrize("precision", ["high", "medium"])
@@ -68,7 +67,8 @@ def test_a_compiled_model_computes_the_same(tmp_path):
 
 def test_switches_are_set_and_put_back():
     before = torch.get_num_threads(), torch.backends.cudnn.benchmark
-    with switches(Settings(threads=2, cudnn_autotune=True, compact_memory=True), threads=1):
+    values = {"threads": 2, "cudnn_autotune": True, "compact_memory": True}
+    with switches(values, threads=1):
         assert (torch.get_num_threads(), torch.backends.cudnn.benchmark) == (2, True)
     assert (torch.get_num_threads(), torch.backends.cudnn.benchmark) == before
 
@@ -95,7 +95,7 @@ def test_the_scale_of_the_loss_survives_a_pause(runner, monkeypatch):
 
 
 class Spare(Toy):
-    """Has a layer that some updates do not reach, and says how many all-reduces its training took."""
+    """Has a layer that some updates do not reach, and counts the all-reduces of its training."""
 
     def build_model(self):
         model = super().build_model()

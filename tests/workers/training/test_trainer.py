@@ -43,7 +43,7 @@ def test_resuming_a_finished_run_trains_no_more(runner):
     assert second.metrics["loss"] == first.metrics["loss"]
 
 
-def test_a_damaged_checkpoint_is_passed_over_for_the_one_before_and_it_is_told(runner):
+def test_a_damaged_checkpoint_is_skipped_and_reported(runner):
     runner(max_updates=6, evaluate_updates=1)
     whole = runner.losses()
     runner.folder /= "second"

@@ -1,0 +1,191 @@
+"""Every knob: its parameters, the values that hardware cannot run, and its adjustments."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from resolved import CPU, NEW, OLD, by_name, choices, resolve
+
+from search_spaces import Float, Int, Space, SpaceError
+from search_spaces.hardware import Hardware
+from search_spaces.knobs import KNOBS, Knob
+
+
+@pytest.mark.parametrize("name", KNOBS.names())
+@pytest.mark.parametrize("hardware", [CPU, OLD, NEW])
+def test_every_knob(name: str, hardware: Hardware) -> None:
+    knob = KNOBS.get(name)()
+    assert isinstance(knob, Knob)
+    assert knob.name == name
+    assert knob.summary
+    found = knob.resolve(hardware)
+    space = Space(*found.parameters, constraints=found.constraints)
+    default = space.default()
+    assert default is not None
+    space.check(default)
+    for params in space.sample(np.random.default_rng(0), 50):
+        space.check(params)
+    for dropped in found.dropped:
+        assert dropped.reason
+        parameter = space.parameters.get(dropped.parameter)
+        assert parameter is None or not parameter.legal(dropped.value)
+    with pytest.raises(SpaceError, match=f"knob '{name}' has no option 'chioces'"):
+        knob.resolve(hardware, {"chioces": []})
+
+
+def test_all_knobs_make_one_space() -> None:
+    declared = [KNOBS.get(name)().resolve(NEW) for name in KNOBS.names()]
+    space = Space(
+        *(p for d in declared for p in d.parameters),
+        constraints=[text for d in declared for text in d.constraints],
+    )
+    assert space.default() is not None
+    same = {
+        "attention_layout",
+        "parallelism",
+        "ranks",
+        "matmul_precision",
+        "compile",
+        "activation_checkpointing",
+    }
+    same |= {
+        "accumulation",
+        "optimizer_implementation",
+        "loader_workers",
+        "prefetch",
+        "cudnn_autotune",
+    }
+    result = {
+        "learning_rate",
+        "warmup_updates",
+        "weight_decay",
+        "momentum",
+        "dropout",
+        "label_smoothing",
+    }
+    for name, parameter in space.parameters.items():
+        expected = {"speed", "memory"} if name in same else {"quality"} if name in result else None
+        assert parameter.affects == (expected or {"quality", "speed", "memory"}), name
+
+
+def test_precision() -> None:
+    on_cpu = resolve("precision")
+    assert choices(on_cpu, "precision") == ["fp32", "bf16"]
+    assert [str(dropped) for dropped in on_cpu.dropped] == [
+        "precision 'tf32': needs a CUDA GPU of capability 8.0 or later; "
+        "this machine has no CUDA GPU",
+        "precision 'fp16': emulated",
+    ]
+    assert choices(resolve("precision", precision=["fp32", "fp16"]), "precision") == [
+        "fp32",
+        "fp16",
+    ]
+    assert choices(resolve("precision", OLD), "precision") == ["fp32", "fp16"]
+    assert choices(resolve("precision", NEW), "precision") == ["fp32", "tf32", "bf16", "fp16"]
+    with pytest.raises(
+        SpaceError, match="no value left that this machine can run: precision 'tf32'"
+    ):
+        resolve("precision", precision=["tf32"])
+
+
+def test_batch() -> None:
+    tokens = by_name(resolve("batch", batch_tokens=[1024, 4096], accumulation=False))
+    assert list(tokens) == ["batch_tokens"]
+    assert tokens["batch_tokens"].default == 1024
+    ranged = by_name(resolve("batch", batch_size={"low": 8, "high": 32}))
+    assert repr(ranged["batch_size"]) == "Int('batch_size', 8, 32, log=True, default=32)"
+    assert resolve("batch").constraints == ["batch_size >= accumulation"]
+    with pytest.raises(SpaceError, match="unit of knob 'batch' is one of"):
+        resolve("batch", unit="bytes")
+
+
+def test_optimizer() -> None:
+    assert by_name(resolve("optimizer"))["momentum"].when == {"optimizer": ("sgd",)}
+    assert "momentum" not in by_name(resolve("optimizer", optimizer=["adam", "adamw"]))
+    assert "momentum" not in by_name(resolve("optimizer", optimizer=False))
+    alone = by_name(
+        resolve("optimizer", optimizer=False, momentum=True, learning_rate={"high": 1e-4})
+    )
+    assert alone["momentum"].when == {}
+    rate = alone["learning_rate"]
+    assert isinstance(rate, Float)
+    assert (rate.low, rate.high, rate.default) == (1e-5, 1e-4, 1e-4)
+
+
+def test_architecture() -> None:
+    declared = resolve(
+        "architecture",
+        width=[96, 192],
+        num_layers={"low": 2, "high": 4, "default": 2},
+        dropout=False,
+    )
+    assert set(by_name(declared)) == {"num_layers", "width", "num_heads", "label_smoothing"}
+    assert by_name(declared)["num_layers"] == Int("num_layers", 2, 4, default=2)
+    assert declared.constraints == ["width % num_heads == 0"]
+
+
+@pytest.mark.parametrize("adjustment", [3, "auto", {"hihg": 3}])
+def test_malformed_adjustments_are_refused(adjustment: Any) -> None:
+    with pytest.raises(SpaceError, match="dropout"):
+        resolve("architecture", dropout=adjustment)
+
+
+def test_runtime_on_cpu_and_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", sys.executable)  # something that is there
+    on_cpu, on_gpu = resolve("runtime", cpus=2), resolve("runtime", NEW)
+    assert choices(on_cpu, "threads") == [1, 2]
+    assert by_name(on_cpu)["threads"].default == 2
+    assert by_name(on_cpu)["threads"].affects == {"speed"}
+    assert "threads" not in by_name(on_gpu)
+    assert "cudnn_autotune" not in by_name(on_cpu)
+    assert "reduce-overhead" in choices(on_gpu, "compile")
+    assert "memory_format" not in by_name(on_gpu)
+    assert "memory_format" in by_name(resolve("runtime", NEW, memory_format=True))
+    assert {
+        str(d.value) for d in resolve("runtime", OLD).dropped if d.parameter == "matmul_precision"
+    } == {
+        "high",
+        "medium",
+    }
+    assert (
+        next(
+            d.value
+            for d in on_cpu.dropped
+            if d.parameter == "compile" and "CUDA graphs" in d.reason
+        ),
+        next(d.value for d in on_cpu.dropped if d.parameter == "cudnn_autotune"),
+    ) == ("reduce-overhead", True)
+
+
+def test_runtime_takes_what_is_asked_for() -> None:
+    tuned = resolve(
+        "runtime",
+        tune=["matmul_precision", "prefetch"],
+        matmul_precision={"when": {"precision": "fp32"}},
+    )
+    assert list(by_name(tuned)) == ["matmul_precision", "prefetch"]
+    assert by_name(tuned)["matmul_precision"].when == {"precision": ("fp32",)}
+    assert by_name(tuned)["prefetch"].when == {}
+    assert [
+        d.value
+        for d in resolve("runtime", cpus=2, threads=[1, 2, 4]).dropped
+        if d.parameter == "threads"
+    ] == [4]
+    assert by_name(resolve("runtime"))["prefetch"].when == {"loader_workers": (1,)}
+    assert by_name(resolve("runtime", loader_workers=[0, 2, 4]))["prefetch"].when == {
+        "loader_workers": (2, 4)
+    }
+    assert by_name(resolve("runtime", loader_workers=False))["prefetch"].when == {}
+    with pytest.raises(SpaceError, match="knob 'runtime' can tune"):
+        resolve("runtime", tune=["matmul"])
+
+
+def test_no_compiler_no_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CXX", raising=False)
+    declared = resolve("runtime")
+    assert "compile" not in by_name(declared)
+    assert any("needs a C++ compiler" in dropped.reason for dropped in declared.dropped)

@@ -1,0 +1,77 @@
+"""An option is declared once: code, docs and workloads agree with its declaration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from resolved import CPU
+
+from search_spaces.errors import SpaceError, UsageError
+from search_spaces.hardware import detect
+from search_spaces.knobs import KNOBS, Option
+from search_spaces.parameters import Choice, Float, Int
+from workers.workload import Workload
+from workers.workloads import WORKLOADS
+
+DOCS = Path(__file__).parents[3] / "docs" / "knobs.md"
+SIZE = Option("size", "of a test", 64, (16, 64, 256), ordered=True, log=True)
+
+
+def shown(option: Option) -> str:
+    """The tuned values of an option, as the docs write them."""
+    if option.choices:
+        return ", ".join(str(c).lower() if isinstance(c, bool) else str(c) for c in option.choices)
+    if option.low is None:
+        return "as the machine allows"
+    return f"{option.low:g} to {option.high:g}" + (", log" if option.log else "")
+
+
+def row(name: str, option: Option) -> str:
+    aspects = ", ".join(a for a in ("quality", "speed", "memory") if a in option.affects)
+    affects = "everything" if len(option.affects) == 3 else aspects
+    return f"| `{option.name}` | {name} | {shown(option)} | {option.help} | {affects} |"
+
+
+def test_the_docs_list_every_option() -> None:
+    rows = [row(name, option) for name in KNOBS.names() for option in KNOBS.get(name).options]
+    listed = [line for line in DOCS.read_text().splitlines() if line in rows]
+    assert listed == rows, "docs/knobs.md must have these lines:\n" + "\n".join(rows)
+
+
+def test_an_option_is_declared_by_one_knob() -> None:
+    names = [option.name for name in KNOBS.names() for option in KNOBS.get(name).options]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("name", WORKLOADS.names())
+def test_trial_0_has_the_defaults_of_its_workload(name: str) -> None:
+    kind: type[Workload] = WORKLOADS.get(name)
+    for parameter in kind.space(detect()).parameters.values():
+        declared = kind.defaults.get(parameter.name)
+        assert declared is None or parameter.default == declared
+
+
+def test_a_choice_a_range_or_nothing() -> None:
+    assert SIZE.build({}) == Choice("size", [16, 64, 256], ordered=True, default=64)
+    assert SIZE.build({"size": {"low": 8, "high": 32}}) == Int("size", 8, 32, log=True, default=32)
+    assert SIZE.build({"size": [1, 2]}) == Choice("size", [1, 2], ordered=True, default=2)
+    assert SIZE.build({"size": False}) is None
+    share = Option("share", "of a test", 0.5, low=0.0, high=1.0)
+    assert share.build({"share": {"low": 0.7}}) == Float("share", 0.7, 1.0, default=0.7)
+    with pytest.raises(SpaceError, match="size is adjusted by False, a list"):
+        SIZE.build({"size": "big"})
+
+
+def test_the_default_of_a_workload_replaces_that_of_the_option() -> None:
+    found = KNOBS.get("batch")().resolve(CPU, {"defaults": {"batch_size": 32}})
+    assert found.parameters[0].default == 32
+
+
+def test_values_of_an_option() -> None:
+    mode = Option("mode", "of a test", "fast", ("fast", "slow"), untuned=("exact",), unset="slow")
+    assert mode.value({}) == "slow"
+    assert mode.value({"mode": "exact"}) == "exact"
+    assert SIZE.value({"size": 3}) == 3
+    with pytest.raises(UsageError, match="mode is one of fast, slow, exact, got 'fats'"):
+        mode.value({"mode": "fats"})

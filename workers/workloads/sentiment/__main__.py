@@ -1,8 +1,0 @@
-"""Training from a shell: `python -m workers.workloads.sentiment --help`."""
-
-from __future__ import annotations
-
-from workers.standalone import main
-
-if __name__ == "__main__":
-    raise SystemExit(main("sentiment"))

@@ -1,8 +1,0 @@
-"""`python -m workers.workloads.translation train|translate`, without Ray."""
-
-from __future__ import annotations
-
-from .cli import main
-
-if __name__ == "__main__":
-    raise SystemExit(main())
