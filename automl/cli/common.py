@@ -59,7 +59,7 @@ def refuse_password(store: str) -> None:
         return
     from sqlalchemy.exc import ArgumentError
 
-    from automl.ledger.sql import has_password
+    from automl.ledger.database import has_password
 
     try:
         found = has_password(store)

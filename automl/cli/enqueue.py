@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from automl.core.events import Wished
+from automl.core.events import Command
 from search_spaces import Space
 from search_spaces.parameters import Value
 
@@ -37,7 +37,7 @@ def command(sweep: str, settings: tuple[str, ...], store: str) -> None:
         told = "  ".join(f"{k}={v}" for k, v in params.items())
         if snapshot.state == "running":
             spec.space.check(params)
-            ledger.wish(sweep, Wished("enqueue", params, at=snapshot.seconds))
+            ledger.send(sweep, Command("enqueue", params, at=snapshot.seconds))
             click.echo(f"{sweep} tries next: {told}")
             return
         enqueue(ledger, sweep, [params])

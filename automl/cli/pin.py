@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from automl.core.events import Wished
+from automl.core.events import Command
 from automl.errors import UsageError
 
 from .common import emit, json_option, opened, store_option, sweep_argument
@@ -42,17 +42,17 @@ def command(
 
     with opened(store, write=bool(settings or release)) as ledger:
         spec, snapshot = ledger.spec(sweep), ledger.snapshot(sweep)
-        limits = fold(wish for wish in ledger.wishes(sweep) if wish.kind == "limits")
+        limits = fold(wish for wish in ledger.commands(sweep) if wish.kind == "limits")
         asked = dict(read(text, spec.space) for text in settings)
         for name in release:
             if name not in limits:
                 raise UsageError(f"{name} is not pinned or narrowed in {sweep}")
         if asked or release:
             content: dict[str, Any] = {name: limit.to_dict() for name, limit in asked.items()}
-            wish = Wished("limits", {**dict.fromkeys(release), **content}, at=snapshot.seconds)
+            wish = Command("limits", {**dict.fromkeys(release), **content}, at=snapshot.seconds)
             limits = fold([wish], limits)
             narrowed(spec.space, limits)
-            ledger.wish(sweep, wish)
+            ledger.send(sweep, wish)
     if as_json:
         emit({"sweep": sweep, "limits": {name: limit.to_dict() for name, limit in limits.items()}})
     else:

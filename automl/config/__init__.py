@@ -6,6 +6,5 @@ from .loading import Config, load
 from .nodes import shown
 from .overrides import Override
 from .resolution import Dropped
-from .schema import check_name
 
-__all__ = ["Config", "Dropped", "Override", "check_name", "load", "shown"]
+__all__ = ["Config", "Dropped", "Override", "load", "shown"]

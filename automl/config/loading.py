@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from automl.core.goals import Constraint, Goal, parse_constraints, parse_goals
+from automl.core.names import NAME
 from automl.core.spec import SweepSpec
 from automl.errors import AutomlError, DataError, UsageError
 from automl.stopping import STOPPERS
@@ -23,7 +24,7 @@ from .declaration import Declaration
 from .nodes import Location, Node, Problems, shown
 from .overrides import Override, apply
 from .resolution import Dropped, Resolution, split_constraints
-from .schema import NAME, Document, validate
+from .schema import Document, validate
 from .strict_yaml import read_file
 
 if TYPE_CHECKING:

@@ -18,27 +18,15 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from automl.core.goals import Goal, parse_duration
+from automl.core.names import check_name
 from automl.core.spec import Budget, Resources
 from automl.errors import UsageError
 from search_spaces.plugins import nearest
 
 from .nodes import Location, Node, Problems, shown
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kKMGT]B)")
 _UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-
-
-def check_name(name: str) -> str:
-    """The name of a sweep itself.
-
-    Raises:
-        UsageError: it has another form.
-    """
-    if not NAME.fullmatch(name):
-        rule = "a name has 1 to 64 of A-Z a-z 0-9 _ . - and begins with a letter or digit"
-        raise UsageError(f"{rule}, got {shown(name)}")
-    return name
 
 
 def _whole(value: Any) -> Any:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+from automl.core.names import NAME
 from automl.errors import UsageError
 from search_spaces import Choice, Float, Int
 from search_spaces.hardware import Hardware, detect
 from search_spaces.parameters import Parameter, Value
 
 from .scalars import plain_scalar
-from .schema import NAME
 
 HEAD = """\
 # {summary}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from automl.core.events import Proposed, Wished
+from automl.core.events import Command, Proposed
 from automl.errors import AutomlError
 from automl.suggesters.domain import Limit, fold, narrowed
 from automl.suggesters.queue import Suggestions
@@ -38,7 +38,7 @@ class Wishes:
             if wish.kind == "enqueue":
                 self._enqueue(identity, dict(wish.content))
 
-    def _limit(self, wishes: list[Wished]) -> None:
+    def _limit(self, wishes: list[Command]) -> None:
         limits = fold(wishes, self._limits)
         try:
             narrow = narrowed(self._journal.spec.space, limits)
@@ -55,5 +55,5 @@ class Wishes:
         if identity not in self._fulfilled and journal.spec.space.legal(params):
             self._fulfilled.add(identity)
             journal.apply(
-                Proposed(len(journal.trials), params, "enqueued", journal.now, wish=identity)
+                Proposed(len(journal.trials), params, "enqueued", journal.now, command=identity)
             )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from automl.core import text
-from automl.core.events import Begun, Ended, Moved, Noted, Proposed, SweepEvent, Wished
+from automl.core.events import Begun, Command, Ended, Moved, Noted, Proposed, SweepEvent
 from automl.core.goals import Goal
 from automl.core.snapshot import Snapshot
 from automl.core.spec import SweepSpec
@@ -171,7 +171,7 @@ def _limits(events: Iterable[SweepEvent]) -> list[tuple[int, str]]:
     proposed, found = 0, []
     for event in events:
         proposed += isinstance(event, Proposed)
-        if isinstance(event, Wished) and event.kind == "limits":
+        if isinstance(event, Command) and event.kind == "limits":
             for name, data in event.content.items():
                 limit = "as declared again" if data is None else str(Limit.from_dict(data))
                 found.append((proposed, f"{name} {limit}"))

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from automl.core.goals import Constraint, Goal
+from automl.core.ranking import dominates
 from automl.core.trial import ReportPoint, Trial
 from workers.protocol import Metrics
 
@@ -51,11 +52,9 @@ def _least(metrics: Sequence[Metrics], goal: Goal) -> float:
     return min((loss for loss in found if math.isfinite(loss)), default=math.inf)
 
 
-def dominates(one: Merit, other: Merit) -> bool:
-    """Whether `one` is at least as good in everything and better in something; feasibility comes first."""
-    if one[0] != other[0]:
-        return one[0] < other[0]
-    return one != other and all(a <= b for a, b in zip(one[1:], other[1:], strict=True))
+def _precedes(one: Merit, other: Merit) -> bool:
+    """Whether `one` is closer to feasible or, if both are equally close, dominates `other`."""
+    return one[0] < other[0] if one[0] != other[0] else dominates(one[1:], other[1:])
 
 
 def ranked(merits: Sequence[Merit]) -> list[int]:
@@ -72,7 +71,7 @@ def ranked(merits: Sequence[Merit]) -> list[int]:
     order: list[int] = []
     left = sorted(range(len(merits)), key=lambda i: (places[i], i))
     while left:
-        front = [i for i in left if not any(dominates(merits[j], merits[i]) for j in left)]
+        front = [i for i in left if not any(_precedes(merits[j], merits[i]) for j in left)]
         order += front
         chosen = set(front)
         left = [i for i in left if i not in chosen]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from automl.core.events import Wished
+from automl.core.events import Command
 from automl.errors import SpaceError, UsageError
 from search_spaces import Choice, Float, Int, Space
 from search_spaces.parameters import Parameter, Value, parameter_from_dict
@@ -146,7 +146,7 @@ def _within(
     return parameter_from_dict({**data, "default": min(max(default, data["low"]), data["high"])})
 
 
-def fold(wishes: Iterable[Wished], before: Limits | None = None) -> dict[str, Limit]:
+def fold(wishes: Iterable[Command], before: Limits | None = None) -> dict[str, Limit]:
     """The limits that hold after these wishes of the kind "limits", by parameter."""
     found = dict(before or {})
     for wish in wishes:

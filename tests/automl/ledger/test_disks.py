@@ -21,7 +21,7 @@ from automl.core.events import Begun, Noted, Proposed
 from automl.core.trial import TrialState
 from automl.errors import StoreError, UsageError
 from automl.ledger import Ledger, backup
-from automl.ledger.sql import FILE_NAME
+from automl.ledger.database import FILE_NAME
 from workers.protocol import Report
 
 ROOT = Path(__file__).parents[3]

@@ -16,7 +16,7 @@ from automl.core.spec import Budget, Resources, SweepSpec
 from automl.core.trial import Trial, TrialState
 from automl.errors import StoreError, UsageError
 from automl.ledger import Ledger
-from automl.ledger.sql import FILE_NAME
+from automl.ledger.database import FILE_NAME
 from search_spaces import Choice, Float, Space
 from workers.protocol import Ending, Outcome, Report, Started
 
@@ -138,7 +138,7 @@ def test_a_name_in_use_gets_a_number_or_is_refused(ledger: Ledger) -> None:
     "name", ["", "../x", "a/b", "-a", "a\n", "a\0", ".a", "x" * 65, "a b", "‮abc", "ä"]
 )
 def test_a_name_that_could_leave_its_folder_is_refused(ledger: Ledger, name: str) -> None:
-    with pytest.raises(UsageError, match="a sweep's name is"):
+    with pytest.raises(UsageError, match="a name has 1 to 64 of"):
         ledger.create_sweep(make_spec(name))
 
 
@@ -283,9 +283,9 @@ def test_a_folder_that_cannot_be_made_is_a_store_error(tmp_path: Path) -> None:
 
 
 def test_a_file_that_another_process_locks_is_a_store_error(tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    from automl.ledger import trouble
+    from automl.ledger import store_errors
 
-    monkeypatch.setattr(trouble, "BUSY_SECONDS", 0.1)
+    monkeypatch.setattr(store_errors, "BUSY_SECONDS", 0.1)
     ledger = Ledger.open(tmp_path, create=True)
     ledger.create_sweep(make_spec())
     recorder = ledger.acquire("nmt")

@@ -17,12 +17,11 @@ import sqlalchemy as sa
 from objectives import loss_of, make_spec, quick
 
 from automl import sweeps
-from automl.core.events import Begun, Noted, Proposed, Wished
+from automl.core.events import Begun, Command, Noted, Proposed
 from automl.core.trial import TrialState
 from automl.errors import StoreError
-from automl.ledger import Ledger
+from automl.ledger import Ledger, database
 from automl.ledger import ledger as ledger_module
-from automl.ledger import sql as store
 from automl.ledger.recorder import Recorder
 from automl.ledger.schema import HOLDERS
 from workers.context import Context
@@ -72,10 +71,10 @@ def test_text_that_a_database_refuses_is_written_out(url: str) -> None:
 
 
 def test_a_database_without_a_ledger_is_left_alone_until_something_is_created(url: str) -> None:
-    assert not store.is_ledger(url)
+    assert not database.is_ledger(url)
     with pytest.raises(StoreError, match="is no ledger of automl"):
         Ledger.open(url)
-    assert not store.is_ledger(url)
+    assert not database.is_ledger(url)
 
 
 def test_a_server_that_is_not_there_is_a_store_error(url: str) -> None:
@@ -263,10 +262,10 @@ def test_a_server_that_is_restarted_again_and_again_costs_a_sweep_nothing(
 
 
 READS: dict[str, Callable[[Ledger, Recorder], Any]] = {
-    "wishes": lambda ledger, recorder: (
-        [wish.kind for _, wish in recorder.wishes(look=True)] == ["enqueue"]
+    "new_commands": lambda ledger, recorder: (
+        [command.kind for _, command in recorder.new_commands(refresh=True)] == ["enqueue"]
     ),
-    "fulfilled": lambda ledger, recorder: recorder.fulfilled() == set(),
+    "executed_commands": lambda ledger, recorder: recorder.executed_commands() == set(),
     "begun": lambda ledger, recorder: recorder.begun(recorder.trials[0]) > 0,
     "snapshot": lambda ledger, recorder: ledger.snapshot("test").state == "running",
     "events": lambda ledger, recorder: any(
@@ -283,8 +282,8 @@ def test_what_a_sweep_reads_while_its_server_is_away_is_waited_for(
     ledger.create_sweep(make_spec())
     recorder = ledger.acquire("test")
     ledger.record("test", Proposed(0, {"lr": 0.1}, "bayes"), Begun(0, 1, time.time()))
-    recorder.wishes()
-    Ledger.open(url).wish("test", Wished("enqueue", {"lr": 0.5}))
+    recorder.new_commands()
+    Ledger.open(url).send("test", Command("enqueue", {"lr": 0.5}))
     server.stop()
     again = threading.Timer(0.3, server.start)
     again.start()
@@ -354,9 +353,11 @@ def test_a_running_sweep_takes_up_what_another_process_asks(url: str) -> None:
     ledger.create_sweep(spec)
 
     def ask(snapshot: Any) -> None:
-        if sum(trial.state.finished for trial in snapshot.trials) == 2 and not other.wishes("test"):
-            other.wish("test", Wished("limits", {"optimizer": {"choices": ["adam"]}}))
-            other.wish("test", Wished("enqueue", {"lr": 0.05, "optimizer": "sgd"}))
+        if sum(trial.state.finished for trial in snapshot.trials) == 2 and not other.commands(
+            "test"
+        ):
+            other.send("test", Command("limits", {"optimizer": {"choices": ["adam"]}}))
+            other.send("test", Command("enqueue", {"lr": 0.05, "optimizer": "sgd"}))
 
     snapshot = sweeps.run(spec, ledger=ledger, objective=quick, dispatcher="inline", on_change=ask)
     assert [trial.params["lr"] for trial in snapshot.trials if trial.source == "enqueued"] == [0.05]

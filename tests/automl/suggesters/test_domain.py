@@ -11,7 +11,7 @@ from objectives import make_spec
 
 from automl import sweeps
 from automl.cli import cli
-from automl.core.events import Wished
+from automl.core.events import Command
 from automl.core.snapshot import Snapshot
 from automl.core.trial import Trial, TrialState
 from automl.errors import UsageError
@@ -69,7 +69,7 @@ def test_what_can_no_longer_be_active_is_left_out() -> None:
 
 
 def test_a_release_ends_a_limit() -> None:
-    wishes = [Wished("limits", {"lr": {"low": 1e-4, "high": 1e-3}}), Wished("limits", {"lr": None})]
+    wishes = [Command("limits", {"lr": {"low": 1e-4, "high": 1e-3}}), Command("limits", {"lr": None})]
     assert fold(wishes[:1]) == {"lr": LIMITS["lr"]}
     assert fold(wishes) == {}
 
