@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from automl.errors import AutomlError
-from automl.workflows.confirm import read
+from automl.report.confirmations import read
 
 from . import NO_SUCCESS
 from .common import best_object, emit, json_option, opened, store_option, sweep_argument

@@ -44,27 +44,28 @@ def command(
       automl confirm nmt
       automl confirm nmt --seeds 5 --top 2
     """
-    from automl.workflows import confirm as confirmation
+    from automl.report import confirmations
+    from automl.workflows.confirm import missing
     from automl.workflows.retrain import derived, prepare
 
     target = where.pop("objective")
     with opened(store, write=True) as ledger:
         spec, snapshot = ledger.spec(sweep), ledger.snapshot(sweep)
-        chosen = confirmation.candidates(snapshot, spec.space, top)
+        chosen = confirmations.candidates(snapshot, spec.space, top)
         if not chosen:
             raise AutomlError(f"no trial of {sweep} has succeeded: there is nothing to confirm")
-        wanted = confirmation.missing(ledger, sweep, chosen, seeds)
+        wanted = missing(ledger, sweep, chosen, seeds)
         if wanted:
             check_runnable(spec, target)
             objective = load_objective(target) if target else None
             again = prepare(
                 ledger,
-                derived(spec, confirmation.KIND, len(wanted)),
+                derived(spec, confirmations.KIND, len(wanted)),
                 [trial.params for trial in wanted],
             )
             if status := run_quietly(again, ledger, store, objective, as_json, **where):
                 ctx.exit(status)
-        found = confirmation.read(ledger, sweep)
+        found = confirmations.read(ledger, sweep)
     if found is None:
         raise AutomlError(f"the best of {sweep} has changed meanwhile: confirm it again")
     emit({"sweep": sweep, **found.to_dict()}) if as_json else _print(found)

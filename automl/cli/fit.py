@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from automl.core.goals import parse_duration
+from automl.core.names import companion
 from automl.errors import UsageError
 
 from .common import opened, store_option, sweep_argument
@@ -47,7 +48,7 @@ def command(ctx: click.Context, /, sweep: str, store: str, **options: Any) -> No
       automl fit nmt --train-time 10m -o models/nmt
     """
     from automl.workflows.export import chosen, export
-    from automl.workflows.retrain import companion, exists, prepare
+    from automl.workflows.retrain import prepare
 
     target = Path(options["output"] or f"{sweep}-fit")
     if target.exists() and any(target.iterdir()):
@@ -57,7 +58,7 @@ def command(ctx: click.Context, /, sweep: str, store: str, **options: Any) -> No
         check_runnable(source, options["objective"])
         objective = load_objective(options["objective"]) if options["objective"] else None
         best, spec = chosen(ledger, sweep, options["trial"]), fitted(source, options["train_time"])
-        if exists(ledger, companion(sweep, KIND)):
+        if ledger.exists(companion(sweep, KIND)):
             ledger.delete(companion(sweep, KIND))
         spec = prepare(ledger, spec, [best.params])
         where = {key: options[key] for key in ("dispatcher", "ray_address")}

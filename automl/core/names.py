@@ -1,4 +1,4 @@
-"""The rule for names of sweeps, which are also the names of their folders."""
+"""Names of sweeps, which are also the names of their folders."""
 
 from __future__ import annotations
 
@@ -23,3 +23,8 @@ def check_name(name: str) -> str:
             f"got {name!r}"
         )
     return name
+
+
+def companion(sweep: str, kind: str) -> str:
+    """Name of a sweep that belongs to another one, such as `nmt.confirm`."""
+    return f"{sweep[: MAX_NAME - 1 - len(kind)]}.{kind}"

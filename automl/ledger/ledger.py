@@ -10,7 +10,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +27,7 @@ from . import database, rows
 from .backup import Backups
 from .lease import find_holder, holder_alive, take
 from .lock import lock_of
-from .reader import Reader
+from .reader import Reader, SweepInfo
 from .recorder import Recorder
 from .schema import (
     ATTEMPTS,
@@ -42,17 +42,6 @@ from .schema import (
 from .store_errors import translate_decoding_errors, translate_errors
 
 WATCH_SECONDS: Final = 5.0
-
-
-@dataclass(frozen=True)
-class SweepInfo:
-    """A line of `automl list`: `created` in seconds since 1970, `state` as in `Snapshot`."""
-
-    name: str
-    state: str
-    created: float
-    seconds: float
-    num_trials: int
 
 
 class Ledger:
@@ -102,18 +91,11 @@ class Ledger:
 
     def sweeps(self) -> list[SweepInfo]:
         """Every sweep, the newest one last."""
-        count = sa.select(sa.func.count()).where(TRIALS.c.sweep == SWEEPS.c.id).scalar_subquery()
-        query = sa.select(SWEEPS, count.label("num_trials")).order_by(SWEEPS.c.id)
-        return [
-            SweepInfo(
-                row["name"],
-                self._reader.state(row),
-                row["created"],
-                row["seconds"],
-                row["num_trials"],
-            )
-            for row in self._reader.rows(query)
-        ]
+        return self._reader.sweeps()
+
+    def exists(self, sweep: str) -> bool:
+        """Whether there is a sweep of that name."""
+        return any(info.name == sweep for info in self.sweeps())
 
     def create_sweep(
         self, spec: SweepSpec, environment: Mapping[str, Any] | None = None, *, rename: bool = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -16,6 +17,17 @@ from . import rows
 from .lease import find_holder, holder_alive
 from .schema import REPORTS, SWEEPS, TRIALS
 from .store_errors import read_with_retry, translate_decoding_errors
+
+
+@dataclass(frozen=True)
+class SweepInfo:
+    """A line of `automl list`: `created` in seconds since 1970, `state` as in `Snapshot`."""
+
+    name: str
+    state: str
+    created: float
+    seconds: float
+    num_trials: int
 
 
 class Reader:
@@ -35,6 +47,17 @@ class Reader:
             self._engine, self._name, lambda connection: connection.execute(query).mappings().all()
         )
         return [dict(row) for row in found]
+
+    def sweeps(self) -> list[SweepInfo]:
+        """Every sweep, the newest one last."""
+        count = sa.select(sa.func.count()).where(TRIALS.c.sweep == SWEEPS.c.id).scalar_subquery()
+        query = sa.select(SWEEPS, count.label("num_trials")).order_by(SWEEPS.c.id)
+        return [
+            SweepInfo(
+                row["name"], self.state(row), row["created"], row["seconds"], row["num_trials"]
+            )
+            for row in self.rows(query)
+        ]
 
     def sweep(self, name: str) -> Mapping[str, Any]:
         """The row of a sweep.

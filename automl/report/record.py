@@ -14,9 +14,10 @@ from automl.core.spec import SweepSpec
 from automl.core.trial import Trial, TrialState
 from automl.errors import AutomlError, StoreError
 from automl.suggesters.domain import Limit
-from automl.workflows import confirm as confirmation
-from automl.workflows.confirm import Confirmation
 from search_spaces import Choice, Space
+
+from . import confirmations
+from .confirmations import Confirmation
 
 if TYPE_CHECKING:
     from automl.ledger import Ledger
@@ -75,7 +76,7 @@ class Record:
             environment,
             attempts,
             notes,
-            confirmation.read(ledger, sweep),
+            confirmations.read(ledger, sweep),
             _limits(events),
         )
 

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from automl.cli import cli
 from automl.core.goals import Goal
 from automl.ledger import Ledger
-from automl.workflows.confirm import Confirmation, Repeats
+from automl.report.confirmations import Confirmation, Repeats
 
 OBJECTIVE = """\
 import random
