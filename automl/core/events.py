@@ -160,7 +160,7 @@ def fold(trial: Trial | None, event: SweepEvent) -> Trial | None:
 
 
 def lineage(points: tuple[ReportPoint, ...], point: ReportPoint) -> tuple[ReportPoint, ...]:
-    """The reports with one more, in order of attempt and sequence; the same tuple if it is a duplicate.
+    """Add a report, in order of attempt and sequence; the same tuple if it is a duplicate.
 
     The first report of a later attempt removes earlier reports from that step on: they were made
     after the checkpoint from which the attempt resumed.
@@ -184,7 +184,7 @@ def reported(points: tuple[ReportPoint, ...]) -> dict[str, float]:
 
 
 def final_metrics(trial: Trial, outcome: Outcome) -> Metrics:
-    """The reported metrics updated by the returned ones, with the controller's own if they are missing."""
+    """Reported metrics updated by returned ones; the controller adds its own if they are missing."""
     metrics = {**reported(trial.reports), **outcome.metrics}
     metrics.setdefault("seconds", trial.seconds + outcome.seconds)
     peak = _peak(trial, outcome)

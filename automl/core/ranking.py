@@ -18,7 +18,7 @@ def value(
     *,
     last_report_counts: bool = False,
 ) -> float | None:
-    """The value of a trial for a goal: its best report or final metric that satisfies the constraints.
+    """The value of a trial for a goal: the best report or final metric within the constraints.
 
     Args:
         last_report_counts: use the final metrics only, of a trial that has ended.
@@ -47,7 +47,7 @@ def best(
     *,
     last_report_counts: bool = False,
 ) -> Trial | None:
-    """The trial with the best value of the first goal, the earliest of equals; None if there is none."""
+    """The best trial by the first goal, the earlier of equals; None if no trial has a value."""
     found, least = None, math.inf
     for trial in trials:
         worth = value(trial, goals[0], constraints, last_report_counts=last_report_counts)

@@ -177,7 +177,7 @@ def _open_file(file: Path, *, create: bool, readonly: bool) -> sa.Engine:
 
 
 def _mode(file: Path, readonly: bool) -> str:
-    """URL options that open a file. A file in a folder that is read-only cannot change: immutable."""
+    """URL options to open a file. In a read-only folder without a log, the file cannot change."""
     if os.access(file.parent, os.W_OK) and os.access(file, os.W_OK):
         return "mode=rw&" if not readonly else "mode=ro&"
     return "mode=ro&" if Path(f"{file}-wal").exists() else "mode=ro&immutable=1&"

@@ -26,7 +26,7 @@ FUTURE_SECONDS: Final = 5.0
 
 
 def process_started(pid: int) -> float | None:
-    """Start of a process on a scale that no clock change moves; None if there is no such process."""
+    """Start of a process, independent of clock changes; None if there is no such process."""
     try:
         return float(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
     except (OSError, IndexError, ValueError):

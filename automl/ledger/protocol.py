@@ -1,4 +1,4 @@
-"""What a controller needs of a ledger. `Ledger` uses a database, `MemoryLedger` keeps it in memory."""
+"""The ledger as a controller sees it. `Ledger` is in a database, `MemoryLedger` in memory."""
 
 from __future__ import annotations
 

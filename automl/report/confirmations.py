@@ -1,4 +1,4 @@
-"""What training the best configurations again has shown: their spread, and whether the best leads."""
+"""New runs of the best configurations: their spread, and whether the best one really leads."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Confirmation:
         return math.sqrt(squares / degrees) if degrees else math.nan
 
     def lead(self, other: Repeats) -> tuple[float, float, float]:
-        """Mean lead of the winner over another configuration (positive is better), and its 95% interval.
+        """Mean lead of the winner over another one (positive is better), and its 95% interval.
 
         It is a two-sample t interval with the deviation pooled over all configurations.
         """
@@ -133,7 +133,10 @@ class Confirmation:
                 f"{size} ({interval})."
             )
         size = "exceeds" if self.exceeds_noise else "is within"
-        return f"{text} Its lead over trial {closest.trial} of {number(lead)} {size} the noise ({interval})."
+        return (
+            f"{text} Its lead over trial {closest.trial} of {number(lead)} {size} the noise "
+            f"({interval})."
+        )
 
 
 def candidates(snapshot: Snapshot, space: Any, count: int) -> list[Trial]:

@@ -1,4 +1,4 @@
-"""Trains configurations of a sweep again, in a second sweep whose trials are given, not suggested."""
+"""Trains configurations of a sweep again, in a second sweep whose trials are given."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ANOTHER_SEED: Final = 7919  # a trial of the same number must get another seed
 
 
 def derived(spec: SweepSpec, kind: str, num_trials: int, **changes: Any) -> SweepSpec:
-    """The spec of a sweep that trains given configurations of another one, without early stopping."""
+    """The spec of a sweep that trains configurations of another one, without early stopping."""
     budget, seed = Budget(trials=num_trials), (spec.seed + ANOTHER_SEED) % 2**32
     name = companion(spec.name, kind)
     return replace(

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from automl.config.declaration import Declaration
-from automl.config.nodes import Problems
+from automl.config.nodes import ConfigProblems
 from automl.config.overrides import apply
 from automl.config.resolution import Resolution, split_constraints
 from automl.config.schema import validate
@@ -42,7 +42,7 @@ TOY = Declaration(
 
 
 def resolve(text: str, *overrides: str, declaration: Declaration = TOY) -> tuple[Space, Resolution]:
-    problems = Problems()
+    problems = ConfigProblems()
     root = read_text(text, "f.yaml", problems)
     assert root is not None
     apply(root, overrides, problems)
