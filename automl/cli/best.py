@@ -1,4 +1,4 @@
-"""`automl best SWEEP`: the best configuration."""
+"""`automl best SWEEP`: show the best configuration."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from .common import best_object, emit, json_option, opened, store_option, sweep_
 def command(ctx: click.Context, sweep: str, store: str, as_json: bool) -> None:
     """Show the best configuration beside the default one.
 
-    A goal takes the best report of a trial (`goal_values` in the JSON), `metrics` are those of its last report.
+    A goal takes the best report of a trial (`goal_values` in the JSON). `metrics` are those of its
+    last report.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""What several verbs share: options, opening a store, JSON."""
+"""Options, opening of the store and JSON output that several verbs share."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def sweep_argument(command: F) -> F:
-    """The name of a sweep."""
+    """Argument SWEEP, with shell completion."""
     return click.argument("sweep", shell_complete=_complete_sweep)(command)
 
 
 def store_option(command: F) -> F:
-    """Where the sweeps are."""
+    """Option `--store`."""
     text = "Folder or database URL of the sweeps."
     return click.option("--store", default=STORE, show_default=True, metavar="URL", help=text)(
         command
@@ -34,15 +34,52 @@ def store_option(command: F) -> F:
 
 
 def json_option(command: F) -> F:
-    """Whether a program reads the output."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")(
-        command
+    """Option `--json`."""
+    text = "Print JSON and nothing else."
+    return click.option("--json", "as_json", is_flag=True, help=text)(command)
+
+
+def output_option(default: str, metavar: str = "DIR", help: str = "A new folder.") -> Any:
+    """Option `--output`."""
+    text = f"{help}  [default: {default}]"
+    return click.option("--output", "-o", metavar=metavar, help=text)
+
+
+def trial_option(command: F) -> F:
+    """Option `--trial`."""
+    text = "Number of a trial.  [default: the best one]"
+    return click.option("--trial", type=int, metavar="N", help=text)(command)
+
+
+def budget_options(command: F) -> F:
+    """Options `--trials` and `--budget`."""
+    text = "End after so much time, including earlier runs, such as 10m or 1h30m."
+    time = click.option("--budget", metavar="TIME", help=text)
+    text = "End after so many trials, including failed ones and those of earlier runs."
+    return click.option("--trials", metavar="N", help=text)(time(command))
+
+
+def objective_option(command: F) -> F:
+    """Option `--objective`."""
+    text = "Function of your own to tune instead of a workload, such as train.py:objective."
+    return click.option("--objective", metavar="FILE:NAME", help=text)(command)
+
+
+def ray_options(command: F) -> F:
+    """Options `--dispatcher` and `--ray-address`."""
+    text = "Ray cluster to use, 'auto' to find it."
+    address = click.option("--ray-address", metavar="ADDR", help=text)
+    kinds = click.Choice(["ray", "inline"])
+    text = "Run trials on Ray workers, or in this process for debugging."
+    dispatcher = click.option(
+        "--dispatcher", type=kinds, default="ray", show_default=True, help=text
     )
+    return address(dispatcher(command))
 
 
 @contextmanager
 def opened(store: str, *, write: bool = False) -> Iterator[Ledger]:
-    """The store, which must exist."""
+    """Open a store that exists, and close it at the end."""
     from automl.ledger import Ledger
 
     refuse_password(store)
@@ -54,7 +91,11 @@ def opened(store: str, *, write: bool = False) -> Iterator[Ledger]:
 
 
 def refuse_password(store: str) -> None:
-    """Raise StoreError where a URL holds a password: it would show in `ps` and in the shell's history."""
+    """Refuse a password in a URL: it would be visible in `ps` and in the shell's history.
+
+    Raises:
+        StoreError: the URL holds a password, or is malformed.
+    """
     if "://" not in store:
         return
     from sqlalchemy.exc import ArgumentError
@@ -75,12 +116,12 @@ def refuse_password(store: str) -> None:
 
 
 def emit(data: Any) -> None:
-    """Print JSON; numbers that are not finite become the texts "nan", "inf" and "-inf", as JSON has none."""
+    """Print JSON. Numbers that are not finite become the texts "nan", "inf" and "-inf"."""
     click.echo(json.dumps(_finite(data), indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def goal_values(snapshot: Snapshot, trial: Trial) -> dict[str, float | None]:
-    """What a trial is worth for each goal: its best report, where `metrics` hold the last one."""
+    """Value of a trial for each goal: its best report (`metrics` are the last report)."""
     from automl.core.text import goal_value
 
     return {
@@ -88,23 +129,18 @@ def goal_values(snapshot: Snapshot, trial: Trial) -> dict[str, float | None]:
     }
 
 
-def trial_object(trial: Trial) -> dict[str, Any]:
-    """A trial as `automl trials --json` prints it."""
-    return trial.summary()
-
-
 def best_object(snapshot: Snapshot, trial: Trial) -> dict[str, Any]:
-    """What `automl best --json` prints."""
+    """The JSON object of `automl best`."""
     found = {
-        **trial_object(trial),
+        **trial.summary(),
         "sweep": snapshot.sweep,
         "goals": [str(goal) for goal in snapshot.goals],
         "goal_values": goal_values(snapshot, trial),
-        "baseline": trial_object(snapshot.trials[0]),
+        "baseline": snapshot.trials[0].summary(),
         "baseline_goal_values": goal_values(snapshot, snapshot.trials[0]),
     }
     if len(snapshot.goals) > 1:
-        found["pareto"] = [trial_object(other) for other in snapshot.pareto]
+        found["pareto"] = [other.summary() for other in snapshot.pareto]
     return found
 
 

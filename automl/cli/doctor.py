@@ -1,4 +1,4 @@
-"""`automl doctor`: what this machine can run."""
+"""`automl doctor`: show what this machine can run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .common import STORE, emit, json_option, refuse_password
 )
 @json_option
 def command(store: str, as_json: bool) -> None:
-    """Show hardware, packages and backends, and what each precision and parallelism strategy needs.
+    """Show hardware, packages and backends, and what precisions and strategies need.
 
     \b
     Example:

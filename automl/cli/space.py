@@ -1,4 +1,4 @@
-"""`automl space CONFIG`: what is tuned on this hardware."""
+"""`automl space CONFIG`: show the search space on this hardware."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from search_spaces.parameters import Parameter
 
 
-@click.command("space", short_help="Show what is tuned on this hardware.")
+@click.command("space", short_help="Show the search space on this hardware.")
 @click.argument("config", type=click.Path())
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @json_option
 def command(config: str, overrides: tuple[str, ...], as_json: bool) -> None:
-    """Show the search space of a configuration as this hardware allows it, and what it leaves out and why.
+    """Show the search space of a configuration, and what this hardware leaves out and why.
 
     \b
     Examples:
@@ -46,7 +46,7 @@ def _object(config: Config) -> dict[str, Any]:
 
 
 def show_space(config: Config) -> None:
-    """Print the space for a person."""
+    """Print the space as tables."""
     from automl.core.text import number
     from automl.report.console import console, table
 
@@ -82,4 +82,5 @@ def _domain(parameter: Parameter) -> str:
         return ", ".join(number(choice) for choice in parameter.choices)
     assert isinstance(parameter, Float | Int)
     kind = "whole numbers " if isinstance(parameter, Int) else ""
-    return f"{kind}{number(parameter.low)} to {number(parameter.high)}{' on a log scale' if parameter.log else ''}"
+    scale = " on a log scale" if parameter.log else ""
+    return f"{kind}{number(parameter.low)} to {number(parameter.high)}{scale}"

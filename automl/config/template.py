@@ -98,7 +98,7 @@ def for_objective(target: str, config: str) -> str:
         HEAD.format(summary=f"Tune {function} of {file}", name=name, file=config, option=option),
         "\n# One of the metrics that the function returns or reports.\n",
         f"goals: minimize {metrics[0]}\n",
-        "\n# The parameters that it reads from trial.params. Give each a list of choices or a range",
+        "\n# The parameters that it reads from trial.params. Give each a list, or a range",
         "\n# {low, high}, with log: true, type: int or default: VALUE if needed.\nspace:\n",
         entries + "\n",
     ]

@@ -184,7 +184,7 @@ def reported(points: tuple[ReportPoint, ...]) -> dict[str, float]:
 
 
 def final_metrics(trial: Trial, outcome: Outcome) -> Metrics:
-    """Reported metrics updated by returned ones; the controller adds its own if they are missing."""
+    """Reported metrics updated by returned ones, and the controller's own if they are missing."""
     metrics = {**reported(trial.reports), **outcome.metrics}
     metrics.setdefault("seconds", trial.seconds + outcome.seconds)
     peak = _peak(trial, outcome)

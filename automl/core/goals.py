@@ -81,7 +81,7 @@ class Constraint:
         return cls(match[1], bound, match[2] == "<=")
 
     def excess(self, value: float) -> float:
-        """How far `value` is beyond the bound; at most 0 where the constraint holds."""
+        """How far `value` is beyond the bound; at most 0 if the constraint holds."""
         return value - self.bound if self.upper else self.bound - value
 
     def holds(self, metrics: Mapping[str, float]) -> bool:

@@ -95,7 +95,7 @@ def reasons(failed: Iterable[Trial]) -> str:
 
 
 def best_so_far(snapshot: Snapshot) -> list[float]:
-    """Best value of the first goal after each finished trial, in order of end, from the first value."""
+    """Best value of the first goal after each finished trial, in the order in which they ended."""
     goal = snapshot.goals[0]
     finished = [trial for trial in snapshot.trials if trial.state.finished]
     found: list[float] = []

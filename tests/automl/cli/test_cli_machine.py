@@ -124,7 +124,7 @@ def test_init_writes_a_configuration_that_tunes_all_that_a_workload_declares(
     assert (written.workload, written.goals) == (workload, declared.goals)
     again = automl("init", workload)
     assert again.exit_code == 2
-    assert "is there already" in again.stderr
+    assert "exists already" in again.stderr
 
 
 def test_init_reads_an_objective_without_running_it(
