@@ -76,12 +76,9 @@ class Commands(click.Group):
         """Run the verb."""
         try:
             return super().invoke(ctx)
-        except StoreFailure as error:
-            raise Failure(str(error), FAILED) from error
-        except UsageError as error:
-            raise Failure(str(error), USAGE) from error
         except AutomlError as error:
-            raise Failure(str(error), FAILED) from error
+            usage = isinstance(error, UsageError) and not isinstance(error, StoreFailure)
+            raise Failure(str(error), USAGE if usage else FAILED) from error
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             ctx.exit(INTERRUPTED)

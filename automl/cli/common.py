@@ -39,7 +39,9 @@ def json_option(command: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help=text)(command)
 
 
-def output_option(default: str, metavar: str = "DIR", help: str = "A new folder.") -> Any:
+def output_option(
+    default: str, metavar: str = "DIR", help: str = "A new folder."
+) -> Callable[[F], F]:
     """Option `--output`."""
     text = f"{help}  [default: {default}]"
     return click.option("--output", "-o", metavar=metavar, help=text)
@@ -81,6 +83,7 @@ def ray_options(command: F) -> F:
 def opened(store: str, *, write: bool = False) -> Iterator[Ledger]:
     """Open a store that exists, and close it at the end."""
     from automl.ledger import Ledger
+    from automl.ledger.database import refuse_password
 
     refuse_password(store)
     ledger = Ledger.open(store, readonly=not write)
@@ -88,31 +91,6 @@ def opened(store: str, *, write: bool = False) -> Iterator[Ledger]:
         yield ledger
     finally:
         ledger.close()
-
-
-def refuse_password(store: str) -> None:
-    """Refuse a password in a URL: it would be visible in `ps` and in the shell's history.
-
-    Raises:
-        StoreError: the URL holds a password, or is malformed.
-    """
-    if "://" not in store:
-        return
-    from sqlalchemy.exc import ArgumentError
-
-    from automl.ledger.database import has_password
-
-    try:
-        found = has_password(store)
-    except (ArgumentError, ValueError) as error:
-        raise StoreError(
-            "the store must be a folder or a database URL such as postgresql://host/name"
-        ) from error
-    if found:
-        raise StoreError(
-            "a store's URL must not hold a password, which everybody on this machine could read: "
-            "put it into the environment variable PGPASSWORD or into ~/.pgpass"
-        )
 
 
 def emit(data: Any) -> None:

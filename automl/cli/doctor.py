@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from .common import STORE, emit, json_option, refuse_password
+from .common import STORE, emit, json_option
 
 
 @click.command("doctor", short_help="Show what this machine can run.")
@@ -19,6 +19,7 @@ def command(store: str, as_json: bool) -> None:
     Example:
       automl doctor
     """
+    from automl.ledger.database import refuse_password
     from automl.workflows.doctor import examine
 
     refuse_password(store)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-from pathlib import Path
 
 import click
 
@@ -46,15 +45,8 @@ def command(sweep: str, trial: int, rank: int, attempt: int | None, store: str) 
         )
     log = folder / f"attempt-{attempt or max(trials[trial].attempts, 1)}-rank-{rank}.log"
     if not log.is_file():
-        raise UsageError(f"trial {trial} has no log at {log}; {_others(folder)}")
+        names = ", ".join(sorted(path.name for path in folder.glob("*.log")))
+        hint = f"there are {names}" if names else "it may have run inline or on another machine"
+        raise UsageError(f"trial {trial} has no log at {log}; {hint}")
     with log.open(encoding="utf-8", errors="replace") as file:
         shutil.copyfileobj(file, sys.stdout)
-
-
-def _others(folder: Path) -> str:
-    names = sorted(path.name for path in folder.glob("*.log"))
-    return (
-        f"there are {', '.join(names)}"
-        if names
-        else "a trial that ran inline or on another machine has no log here"
-    )

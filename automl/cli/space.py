@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
+
+from automl.core.text import number
+from search_spaces import Choice, Float, Int
 
 from .common import emit, json_option
 
@@ -29,25 +32,21 @@ def command(config: str, overrides: tuple[str, ...], as_json: bool) -> None:
 
     loaded = load(config, overrides, objective=None)
     if as_json:
-        emit(_object(loaded))
+        found = {
+            "workload": loaded.spec.workload,
+            **loaded.spec.space.to_dict(),
+            "default": loaded.spec.space.default(),
+            "size": loaded.spec.space.size,
+            "fixed": dict(loaded.spec.fixed),
+            "dropped": [vars(item) for item in loaded.dropped],
+        }
+        emit(found)
     else:
         show_space(loaded)
 
 
-def _object(config: Config) -> dict[str, Any]:
-    return {
-        "workload": config.spec.workload,
-        **config.spec.space.to_dict(),
-        "default": config.spec.space.default(),
-        "size": config.spec.space.size,
-        "fixed": dict(config.spec.fixed),
-        "dropped": [vars(item) for item in config.dropped],
-    }
-
-
 def show_space(config: Config) -> None:
     """Print the space as tables."""
-    from automl.core.text import number
     from automl.report.console import console, table
 
     space, out = config.spec.space, console()
@@ -75,9 +74,6 @@ def show_space(config: Config) -> None:
 
 
 def _domain(parameter: Parameter) -> str:
-    from automl.core.text import number
-    from search_spaces import Choice, Float, Int
-
     if isinstance(parameter, Choice):
         return ", ".join(number(choice) for choice in parameter.choices)
     assert isinstance(parameter, Float | Int)

@@ -15,7 +15,6 @@ from .common import (
     json_option,
     objective_option,
     ray_options,
-    refuse_password,
 )
 from .objective import load_objective
 from .running import run_sweep
@@ -148,6 +147,7 @@ def _load(config: str, overrides: tuple[str, ...], options: dict[str, Any]) -> C
     """The configuration, after all checks that need nothing to be created."""
     from automl.config import Override, load
     from automl.control.preflight import check_store, existing_sweeps
+    from automl.ledger.database import refuse_password
 
     given = [
         Override(key, options[name], f"--{name}")

@@ -207,9 +207,8 @@ class Resolution:
                     self._never_active(name, parameter)
                     changed = True
                 elif when != parameter.when:
-                    self.tuned[name] = parameter_from_dict(
-                        {**parameter.to_dict(), "when": _lists(when)}
-                    )
+                    allowed = {parent: list(values) for parent, values in when.items()}
+                    self.tuned[name] = parameter_from_dict({**parameter.to_dict(), "when": allowed})
                     changed = True
 
     def _conditions(self, parameter: Parameter) -> dict[str, tuple[Value, ...]] | None:
@@ -332,7 +331,3 @@ def _among(value: Any, values: Iterable[Value]) -> bool:
     return any(
         value == item and isinstance(value, bool) is isinstance(item, bool) for item in values
     )
-
-
-def _lists(when: Mapping[str, tuple[Value, ...]]) -> dict[str, list[Value]]:
-    return {parent: list(values) for parent, values in when.items()}

@@ -66,7 +66,8 @@ def read_text(text: str, origin: str, problems: ConfigProblems) -> Node | None:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
-        problems.found.append(ConfigProblem(origin, line, "", f"not YAML: {_reason(error)}"))
+        reason = ", ".join(part for part in (error.context, error.problem) if part)
+        problems.found.append(ConfigProblem(origin, line, "", f"not YAML: {reason}"))
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         problems.found.append(
@@ -173,7 +174,3 @@ class _Reader:
             self.node(event, location)
         self.problems.at(node, location, "a key must be a plain name")
         return None
-
-
-def _reason(error: yaml.MarkedYAMLError) -> str:
-    return ", ".join(part for part in (error.context, error.problem) if part)

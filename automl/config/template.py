@@ -116,17 +116,12 @@ def _parameters(function: ast.FunctionDef) -> list[str]:
     read = [
         node
         for node in ast.walk(function)
-        if isinstance(node, ast.Subscript) and _is_params(node.value)
+        if isinstance(node, ast.Subscript)
+        and "params" in (getattr(node.value, "attr", None), getattr(node.value, "id", None))
     ]
     read.sort(key=lambda node: (node.lineno, node.col_offset))
     keys = [node.slice.value for node in read if isinstance(node.slice, ast.Constant)]
     return [key for key in dict.fromkeys(keys) if isinstance(key, str) and key.isidentifier()]
-
-
-def _is_params(node: ast.expr) -> bool:
-    return (isinstance(node, ast.Attribute) and node.attr == "params") or (
-        isinstance(node, ast.Name) and node.id == "params"
-    )
 
 
 def _metrics(function: ast.FunctionDef) -> list[str]:

@@ -15,9 +15,7 @@ BLOCKS = "▁▂▃▄▅▆▇█"
 
 def number(value: Any) -> str:
     """A value with 4 significant digits."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return str(value)
-    if isinstance(value, int):
+    if not isinstance(value, float):
         return str(value)
     if value != 0 and (abs(value) < 1e-3 or abs(value) >= 1e7):
         mantissa, _, exponent = f"{value:.3g}".partition("e")

@@ -25,15 +25,13 @@ class RayMetrics:
 
         def gauge(name: str, description: str, *tags: str) -> Any:
             made = Gauge(f"automl_{name}", description=description, tag_keys=("sweep", *tags))
-            made.set_default_tags({"sweep": sweep})
-            return made
+            return made.set_default_tags({"sweep": sweep})
 
         def histogram(name: str, description: str, boundaries: tuple[float, ...]) -> Any:
             made = Histogram(
                 f"automl_{name}", description, boundaries=list(boundaries), tag_keys=("sweep",)
             )
-            made.set_default_tags({"sweep": sweep})
-            return made
+            return made.set_default_tags({"sweep": sweep})
 
         self.trials = gauge("trials", "Trials by state.", "state")
         self.failed = gauge("failed_trials", "Failed trials by kind of failure.", "kind")

@@ -7,6 +7,7 @@ empty, damaged or of a newer schema is refused, because it may hold somebody's r
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import uuid
 from contextlib import closing
@@ -26,6 +27,7 @@ from .store_errors import damaged, translate_errors
 
 IN_MEMORY: Final = "sqlite://"
 FILE_NAME: Final = "ledger.sqlite3"
+_PASSWORD: Final = re.compile("password|passwd", re.IGNORECASE)
 _CREATION: Final = 0x6175746F6D6C  # advisory lock for creating the tables of a server
 
 
@@ -39,7 +41,7 @@ def locate(store: str | os.PathLike[str]) -> tuple[str, Path | None, Path | None
     if "://" not in text:
         file = Path(text).absolute() / FILE_NAME
         return f"sqlite:///{file}", file, file.parent
-    url = sa.make_url(text)
+    url = _parsed(text)
     if url.get_backend_name() == "sqlite":
         if not url.database:
             raise StoreError(f"a SQLite store is a folder or sqlite:///FILE, got {text!r}")
@@ -52,17 +54,30 @@ def locate(store: str | os.PathLike[str]) -> tuple[str, Path | None, Path | None
 
 def shown(url: str | os.PathLike[str]) -> str:
     """URL of a server without its password, and without its options, which may hold one."""
-    return sa.make_url(os.fspath(url)).set(query={}).render_as_string(hide_password=True)
+    return _parsed(os.fspath(url)).set(query={}).render_as_string(hide_password=True)
 
 
-def has_password(store: str) -> bool:
-    """Whether a URL holds a password, before its host or among its options."""
-    if "://" not in store:
-        return False
-    url = sa.make_url(store)
-    return url.password is not None or any(
-        "password" in key.lower() or "passwd" in key.lower() for key in url.query
-    )
+def refuse_password(store: str) -> None:
+    """Refuse a URL with a password: it would be visible in `ps` and in the shell's history.
+
+    Raises:
+        StoreError: there is a password before the host or in the options, or the URL is malformed.
+    """
+    url = _parsed(store) if "://" in store else None
+    if url and (url.password is not None or any(_PASSWORD.search(key) for key in url.query)):
+        raise StoreError(
+            "a store's URL must not hold a password, which everybody on this machine could read: "
+            "put it into the environment variable PGPASSWORD or into ~/.pgpass"
+        )
+
+
+def _parsed(url: str) -> sa.URL:
+    try:
+        return sa.make_url(url)
+    except (sa.exc.ArgumentError, ValueError) as error:  # its message may hold a password
+        raise StoreError(
+            "the store must be a folder or a database URL such as postgresql://host/name"
+        ) from error
 
 
 def open_engine(store: str | os.PathLike[str], *, create: bool, readonly: bool) -> sa.Engine:
@@ -71,15 +86,8 @@ def open_engine(store: str | os.PathLike[str], *, create: bool, readonly: bool) 
     Raises:
         StoreError: the store is missing, damaged, of a newer schema, or cannot be reached.
     """
-    try:
-        url, file, _ = locate(store)
-        name = str(file) if file else shown(store)
-    except (sa.exc.ArgumentError, ValueError) as error:
-        if isinstance(error, StoreError):
-            raise
-        raise StoreError(
-            "the store must be a folder or a database URL such as postgresql://host/name"
-        ) from error
+    url, file, _ = locate(store)
+    name = str(file) if file else shown(store)
     with translate_errors(name):
         if file is not None:
             return _open_file(file, create=create, readonly=readonly)

@@ -267,13 +267,6 @@ class Ledger:
         with translate_errors(self.name), contextlib.suppress(FileNotFoundError):
             shutil.rmtree(self.folder(sweep))
 
-    def record(self, sweep: str, *events: SweepEvent) -> None:
-        """Apply events to a held sweep and commit them together."""
-        recorder = self._held[sweep]
-        for event in events:
-            recorder.apply(event)
-        recorder.commit()
-
     def _wait_until_free(self, sweep: str, sweep_id: int) -> tuple[int, int]:
         """Check that no controller holds a sweep of a server.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from alembic.operations import Operations
 
 WAIT_SECONDS: Final = 30.0
+_RUNNING: Final = (
+    "SELECT host, pid, process_started, heartbeat FROM holders "
+    "JOIN sweeps ON sweeps.id = holders.sweep WHERE held = 1 AND sweeps.state = 'running'"
+)
 
 
 def _to_2(op: Operations) -> None:
@@ -69,7 +73,7 @@ def upgrade_file(file: Path, version: int) -> None:
             query = "SELECT value FROM meta WHERE key = 'schema_version'"
             if int(old.execute(query).fetchone()[0]) != version:
                 return  # another process was faster
-            _refuse_users(old, file)
+            _refuse_users(old.execute(_RUNNING), str(file))
             # This succeeds only if nobody else has the file open. Then the file is complete.
             mode = old.execute("PRAGMA journal_mode=DELETE").fetchone()[0]
             if mode != "delete":
@@ -95,11 +99,7 @@ def upgrade_server(engine: sa.Engine, name: str) -> None:
         if version >= VERSION:
             return
         columns = (HOLDERS.c.host, HOLDERS.c.pid, HOLDERS.c.process_started, HOLDERS.c.heartbeat)
-        for host, pid, started, beat in connection.execute(
-            sa.select(*columns).where(HOLDERS.c.held == 1)
-        ):
-            if alive(host, pid, started, time.time() - beat):
-                raise StoreError(_in_use(name, host, pid))
+        _refuse_users(connection.execute(sa.select(*columns).where(HOLDERS.c.held == 1)), name)
         upgrade(connection, version)
 
 
@@ -125,21 +125,14 @@ def _wait_for(lock: FileLock, file: Path) -> None:
         time.sleep(0.05)
 
 
-def _refuse_users(connection: sqlite3.Connection, file: Path) -> None:
-    query = (
-        "SELECT host, pid, process_started, heartbeat FROM holders "
-        "JOIN sweeps ON sweeps.id = holders.sweep WHERE held = 1 AND sweeps.state = 'running'"
-    )
-    for host, pid, started, beat in connection.execute(query):
-        if alive(host, pid, started, time.time() - beat):
-            raise StoreError(_in_use(str(file), host, pid))
-
-
-def _in_use(name: str, host: str, pid: int) -> str:
-    return (
-        f"{name}: its schema is older, and process {pid} on {host} still runs a sweep in it; "
-        "end that one first"
-    )
+def _refuse_users(holders: Iterable[Any], name: str) -> None:
+    """Raise StoreError if a holder is alive: host, pid, start of its process and heartbeat."""
+    for host, pid, started, heartbeat in holders:
+        if alive(host, pid, started, time.time() - heartbeat):
+            raise StoreError(
+                f"{name}: its schema is older, and process {pid} on {host} still runs a sweep in "
+                "it; end that one first"
+            )
 
 
 def _replace(file: Path, version: int) -> None:

@@ -198,21 +198,17 @@ class Recorder:
         others = [event for event in events if not isinstance(event, Report)]
         now = time.time()
         _insert(connection, EVENTS, [rows.event_row(sweep, event, now) for event in others])
-        begun = [self._begun_row(event) for event in others if isinstance(event, Begun)]
+        begun = [
+            {"sweep": sweep, "trial": event.trial, "attempt": event.attempt, "begun": event.at}
+            for event in others
+            if isinstance(event, Begun)
+        ]
         _insert(connection, ATTEMPTS, begun)
         kinds = ((Started, self._started_row), (Ended, self._ended_row), (Moved, self._moved_row))
         for kind, row_of in kinds:
             attempts = [row_of(event) for event in others if isinstance(event, kind)]
             key = ("sweep", "trial", "attempt")
             _update(connection, ATTEMPTS, key, [row for row in attempts if row])
-
-    def _begun_row(self, event: Begun) -> rows.Row:
-        return {
-            "sweep": self._lease.sweep,
-            "trial": event.trial,
-            "attempt": event.attempt,
-            "begun": event.at,
-        }
 
     def _started_row(self, event: Any) -> rows.Row:
         return {

@@ -14,7 +14,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from objectives import make_spec, quick
+from objectives import make_spec, quick, record
 
 from automl import sweeps
 from automl.core.events import Begun, Noted, Proposed
@@ -31,7 +31,7 @@ import os, pathlib, subprocess, sys
 from automl.errors import StoreError
 from automl.core.events import Noted, Proposed
 from automl.ledger import Ledger
-from objectives import make_spec, quick
+from objectives import make_spec, quick, record
 folder = pathlib.Path(sys.argv[1])
 
 def mount(*options):
@@ -75,7 +75,7 @@ def test_a_full_disk_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None
         known = 0
         try:
             while known < 10_000:
-                ledger.record("test", Noted("note", "x" * 1000, None, float(known)))
+                record(ledger, "test", Noted("note", "x" * 1000, None, float(known)))
                 known += 1
         except StoreError as error:
             print(error)
@@ -146,7 +146,7 @@ def test_a_read_only_disk_is_read_and_refused_for_writing(tmp_path: Path) -> Non
         ledger = Ledger.open(folder, create=True)
         ledger.create_sweep(make_spec())
         ledger.acquire("test")
-        ledger.record("test", Proposed(0, {"lr": 0.1}, "bayes"))
+        record(ledger, "test", Proposed(0, {"lr": 0.1}, "bayes"))
         ledger.close()
         subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
         assert len(Ledger.open(folder, readonly=True).trials("test")) == 1
@@ -207,7 +207,7 @@ def test_a_sweep_that_runs_is_backed_up(tmp_path: Path, monkeypatch: pytest.Monk
     ledger.create_sweep(make_spec())
     recorder = ledger.acquire("test")
     for number in range(20):
-        ledger.record("test", Proposed(number, {"lr": 0.1}, "bayes"))
+        record(ledger, "test", Proposed(number, {"lr": 0.1}, "bayes"))
     recorder._backups._thread.join()  # type: ignore[union-attr]
     with closing(sqlite3.connect(tmp_path / "backup" / FILE_NAME)) as kept:
         assert 1 <= kept.execute("SELECT count(*) FROM trials").fetchone()[0] <= 20
@@ -332,10 +332,14 @@ def test_text_and_numbers_that_a_database_refuses(tmp_path: Path) -> None:
     ledger = Ledger.open(tmp_path, create=True)
     ledger.create_sweep(make_spec())
     ledger.acquire("test")
-    ledger.record(
-        "test", Proposed(0, {"lr": 0.1}, "a\0b\udcff"), Begun(0, 1), Noted("note", "\0\udcff", 0)
+    record(
+        ledger,
+        "test",
+        Proposed(0, {"lr": 0.1}, "a\0b\udcff"),
+        Begun(0, 1),
+        Noted("note", "\0\udcff", 0),
     )
-    ledger.record("test", Report(0, 1, 0, 2**63 - 1, {"\0\udcff": 1.0}, 0.0))
+    record(ledger, "test", Report(0, 1, 0, 2**63 - 1, {"\0\udcff": 1.0}, 0.0))
     kept = ledger.trials("test")[0]
     assert (kept.source, kept.state, kept.reports[0].step) == (
         "a\\x00b\\udcff",

@@ -14,7 +14,7 @@ from typing import Any
 import postgres
 import pytest
 import sqlalchemy as sa
-from objectives import loss_of, make_spec, quick
+from objectives import loss_of, make_spec, quick, record
 
 from automl import sweeps
 from automl.core.events import Begun, Command, Noted, Proposed
@@ -66,7 +66,7 @@ def test_text_that_a_database_refuses_is_written_out(url: str) -> None:
     ledger = Ledger.open(url, create=True)
     ledger.create_sweep(make_spec())
     ledger.acquire("test")
-    ledger.record("test", Proposed(0, {"lr": 0.1}, "a\0b\udcff"), Noted("note", "\0\udcff", 0))
+    record(ledger, "test", Proposed(0, {"lr": 0.1}, "a\0b\udcff"), Noted("note", "\0\udcff", 0))
     assert ledger.trials("test")[0].source == "a\\x00b\\udcff"
 
 
@@ -151,7 +151,7 @@ def test_a_lease_that_ran_out_is_taken_and_the_old_holder_is_fenced_off(
     first, second = Ledger.open(url, create=True), Ledger.open(url)
     first.create_sweep(make_spec())
     old = first.acquire("test")
-    first.record("test", Proposed(0, {"lr": 0.1}, "bayes"))
+    record(first, "test", Proposed(0, {"lr": 0.1}, "bayes"))
     change_holder(url, host="elsewhere")
     with pytest.raises(StoreError, match="held by process"):
         second.acquire("test")  # it gave a sign of life a moment ago
@@ -281,7 +281,7 @@ def test_what_a_sweep_reads_while_its_server_is_away_is_waited_for(
     ledger = Ledger.open(url, create=True)
     ledger.create_sweep(make_spec())
     recorder = ledger.acquire("test")
-    ledger.record("test", Proposed(0, {"lr": 0.1}, "bayes"), Begun(0, 1, time.time()))
+    record(ledger, "test", Proposed(0, {"lr": 0.1}, "bayes"), Begun(0, 1, time.time()))
     recorder.new_commands()
     Ledger.open(url).send("test", Command("enqueue", {"lr": 0.5}))
     server.stop()
@@ -328,7 +328,7 @@ def test_an_older_schema_is_migrated_in_place(url: str) -> None:
     ledger = Ledger.open(url, create=True)
     ledger.create_sweep(make_spec())
     recorder = ledger.acquire("test")
-    ledger.record("test", Proposed(0, {"lr": 0.1}, "bayes"))
+    record(ledger, "test", Proposed(0, {"lr": 0.1}, "bayes"))
     engine = sa.create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
     assert recorder.commit() is False
     recorder._connection.close()

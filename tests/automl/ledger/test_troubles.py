@@ -6,7 +6,7 @@ import re
 import sqlite3
 import threading
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 import pytest
@@ -54,8 +54,10 @@ def test_a_store_is_a_folder_a_file_a_server_or_memory(
         ("postgresql://h/d?passfile=x", False),
     ],
 )
-def test_a_password_in_a_url_is_seen_and_never_shown(url: str, found: bool) -> None:
-    assert database.has_password(url) is found
+def test_a_password_in_a_url_is_refused_and_never_shown(url: str, found: bool) -> None:
+    refusal = pytest.raises(StoreError, match="PGPASSWORD") if found else nullcontext()
+    with refusal:
+        database.refuse_password(url)
     if "://" in url:
         assert database.shown(url) == "postgresql://u:***@h/d".replace(
             "u:***@", url[13:].split("h/d")[0].replace(":p", ":***")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from objectives import make_spec
+from objectives import make_spec, record
 
 from automl.core.events import Begun, Command, Proposed
 from automl.core.spec import Budget
@@ -26,7 +26,8 @@ def ledger(tmp_path: Path) -> Ledger:
     for name in ("one", "two"):
         kept.create_sweep(replace(make_spec(), name=name))
         recorder = kept.acquire(name)
-        kept.record(
+        record(
+            kept,
             name,
             Proposed(0, {"lr": 0.1}, "bayes"),
             Begun(0, 1, 4.0),
@@ -101,7 +102,7 @@ def test_commands_reach_their_sweep_once_and_in_order(ledger: Ledger) -> None:
     assert two.new_commands(refresh=True) == []
     assert one.executed_commands() == set()
     number = found[1][0]
-    ledger.record("one", Proposed(1, {"lr": 0.5}, "enqueued", command=number))
+    record(ledger, "one", Proposed(1, {"lr": 0.5}, "enqueued", command=number))
     assert one.executed_commands() == {number}
     assert two.executed_commands() == set()
 

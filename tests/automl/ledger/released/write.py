@@ -18,11 +18,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from automl.core.events import Begun, Command, Ended, Moved, Noted, Proposed
+from automl.core.events import Begun, Command, Ended, Moved, Noted, Proposed, SweepEvent
 from automl.core.goals import Constraint, Goal
 from automl.core.spec import Budget, SweepSpec
 from automl.core.trial import Trial, TrialState
-from automl.ledger import Ledger
+from automl.ledger import Ledger, Recorder
 from automl.ledger.database import FILE_NAME
 from automl.ledger.rows import dumps, trial_row
 from search_spaces import Choice, Float, Int, Space
@@ -43,6 +43,12 @@ def spec(name: str) -> SweepSpec:
     constraints = (Constraint.parse("peak_memory_bytes <= 8e9"),)
     budget, beliefs = Budget(trials=12, time=600.0), {"lr": {"at": 1e-3, "spread": 0.2}}
     return SweepSpec(name, SPACE, goals, constraints, budget=budget, seed=7, beliefs=beliefs)
+
+
+def record(recorder: Recorder, *events: SweepEvent) -> None:
+    for event in events:
+        recorder.apply(event)
+    recorder.commit()
 
 
 def write(folder: Path) -> None:
@@ -68,8 +74,8 @@ def write(folder: Path) -> None:
             2**40,
             {"traceback": "...", "n": [1]},
         )
-        ledger.record(
-            "nmt",
+        record(
+            recorder,
             Proposed(number, params, "bayes" if number else "default", 1.0),
             Begun(number, 1, 1.5),
             Started(number, 1, "host:7"),
@@ -77,10 +83,10 @@ def write(folder: Path) -> None:
             Report(number, 1, 1, 20, {"loss": -math.inf, "bleu": 2.5}, 1.0),
             Ended(outcome, state, failure, "", 3.5),
         )
-    ledger.record("nmt", Proposed(4, params, "sobol", 4.0), Begun(4, 1, 4.5))
-    ledger.record("nmt", Moved(4, TrialState.INTERRUPTED, "its controller was lost", 5.0, 0.5))
-    ledger.record(
-        "nmt",
+    record(recorder, Proposed(4, params, "sobol", 4.0), Begun(4, 1, 4.5))
+    record(recorder, Moved(4, TrialState.INTERRUPTED, "its controller was lost", 5.0, 0.5))
+    record(
+        recorder,
         Noted("fallback", "the suggester failed", None, 5.5),
         Proposed(5, params, "bayes", 6.0),
     )
@@ -88,7 +94,7 @@ def write(folder: Path) -> None:
     limits = Command("limits", {"batch_size": {"low": 16, "high": 64}}, at=6.0)
     ledger.send("nmt", limits, enqueued)
     [_, (identity, _)] = recorder.new_commands(refresh=True)
-    ledger.record("nmt", Proposed(6, enqueued.content, "enqueued", 6.2, command=identity))
+    record(recorder, Proposed(6, enqueued.content, "enqueued", 6.2, command=identity))
     ledger.send("nmt", Command("enqueue", {**params, "batch_size": 256}, at=6.3))
     recorder.commit(6.5, state="interrupted", status={"num_slots": 2})
     ledger.close()
