@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from automl.core.text import goal_value, json_data
 from automl.core.trial import Trial
 from automl.errors import StoreError
 
@@ -95,13 +96,11 @@ def opened(store: str, *, write: bool = False) -> Iterator[Ledger]:
 
 def emit(data: Any) -> None:
     """Print JSON. Numbers that are not finite become the texts "nan", "inf" and "-inf"."""
-    click.echo(json.dumps(_finite(data), indent=2, ensure_ascii=False, allow_nan=False))
+    click.echo(json.dumps(json_data(data), indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def goal_values(snapshot: Snapshot, trial: Trial) -> dict[str, float | None]:
     """Value of a trial for each goal: its best report (`metrics` are the last report)."""
-    from automl.core.text import goal_value
-
     return {
         goal.metric: goal_value(trial, snapshot, index) for index, goal in enumerate(snapshot.goals)
     }
@@ -120,16 +119,6 @@ def best_object(snapshot: Snapshot, trial: Trial) -> dict[str, Any]:
     if len(snapshot.goals) > 1:
         found["pareto"] = [other.summary() for other in snapshot.pareto]
     return found
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return repr(value)
-    if isinstance(value, Mapping):
-        return {str(key): _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return value
 
 
 def _complete_sweep(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

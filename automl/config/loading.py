@@ -40,13 +40,11 @@ class Config:
     Args:
         spec: of the sweep; store: folder or URL of its ledger.
         dropped: parameters and values that are not tried, with the reason.
-        hardware: of one worker slot.
     """
 
     spec: SweepSpec
     store: str = STORE
     dropped: tuple[Exclusion, ...] = ()
-    hardware: Hardware | None = None
 
 
 def load(
@@ -126,7 +124,7 @@ class _Checker:
             beliefs=beliefs,
             **document.settings(),
         )
-        return Config(spec, document.store or STORE, tuple(resolution.dropped), self.hardware)
+        return Config(spec, document.store or STORE, tuple(resolution.dropped))
 
     def _space(self, resolution: Resolution) -> Any:
         """The space with its constraints. Constraints on metrics go to `_constraints`."""

@@ -1,7 +1,8 @@
-"""Formats values for the live view, the summary and the tables."""
+"""Formats values for the live view, the summary, tables and JSON."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -11,6 +12,19 @@ from .snapshot import Snapshot
 from .trial import Trial, TrialState
 
 BLOCKS = "▁▂▃▄▅▆▇█"
+
+
+def json_data(value: Any) -> Any:
+    """Plain JSON data; numbers that are not finite become the texts "nan", "inf" and "-inf"."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return repr(value)
+    if isinstance(value, Mapping):
+        return {str(key): json_data(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [json_data(item) for item in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return str(value)
 
 
 def number(value: Any) -> str:

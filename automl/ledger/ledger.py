@@ -303,9 +303,6 @@ class Ledger:
         }
         try:
             with translate_errors(self.name), self._write() as connection:
-                taken = sa.select(SWEEPS.c.id).where(SWEEPS.c.name == spec.name)
-                if connection.scalar(taken) is not None:
-                    return False
                 connection.execute(SWEEPS.insert(), row)
         except StoreError as error:
             if isinstance(error.__cause__, sa.exc.IntegrityError):

@@ -15,7 +15,7 @@ from automl.core.spec import SweepSpec
 from automl.core.trial import Trial
 from workers.protocol import Report
 
-from .pending import PendingEvents
+from . import pending
 
 
 class MemoryRecorder:
@@ -26,17 +26,17 @@ class MemoryRecorder:
         self.log: list[SweepEvent] = []
         self.state = "interrupted"
         self.seconds = 0.0
-        self._pending = PendingEvents(self.trials)
+        self._events: list[SweepEvent] = []
         self._begun: dict[int, float] = {}
 
     @property
     def uncommitted(self) -> int:
         """Number of events that wait for a commit."""
-        return len(self._pending.events)
+        return len(self._events)
 
     def apply(self, event: SweepEvent) -> Trial | None:
         """The trial after the event; None if the event changes nothing."""
-        return self._pending.apply(event)
+        return pending.apply(event, self.trials, self._events)
 
     def commit(
         self,
@@ -46,12 +46,12 @@ class MemoryRecorder:
         status: Mapping[str, Any] | None = None,
     ) -> bool:
         """Keep the applied events, except reports (the trials have them); never asks to stop."""
-        for event in self._pending.events:
+        for event in self._events:
             if isinstance(event, Begun):
                 self._begun[event.trial] = event.at
             if not isinstance(event, Report):
                 self.log.append(event)
-        self._pending.events.clear()
+        self._events.clear()
         self.seconds = self.seconds if seconds is None else seconds
         self.state = state or self.state
         return False

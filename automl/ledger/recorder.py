@@ -15,11 +15,10 @@ from automl.core.trial import Trial, TrialState
 from automl.errors import StoreError
 from workers.protocol import Report, Started
 
-from . import rows
+from . import pending, rows
 from .backup import Backups
 from .lease import Lease
 from .lock import FileLock
-from .pending import PendingEvents
 from .schema import ATTEMPTS, EVENTS, NEW_COMMANDS, REPORTS, STOP_REQUESTED, SWEEPS, TRIALS
 from .store_errors import read_with_retry, retry, translate_errors
 
@@ -52,7 +51,7 @@ class Recorder:
         self._lease = lease
         self._lock = lock
         self._backups = backups
-        self._pending = PendingEvents(trials)
+        self._events: list[SweepEvent] = []
         self._commits = 0
         self._has_new_commands = True
         self._seen_commands: set[int] = set()
@@ -63,7 +62,7 @@ class Recorder:
 
     def apply(self, event: SweepEvent) -> Trial | None:
         """The trial after the event; None if the event changes nothing (a duplicate, or late)."""
-        return self._pending.apply(event)
+        return pending.apply(event, self.trials, self._events)
 
     def commit(
         self,
@@ -91,7 +90,7 @@ class Recorder:
             stop = retry(lambda: self._commit_once(values, status))
         self._commits += 1
         self._stored = len(self.trials)
-        self._pending.events.clear()
+        self._events.clear()
         if self._backups:
             self._backups.tick()
         return stop
@@ -99,7 +98,7 @@ class Recorder:
     @property
     def uncommitted(self) -> int:
         """Number of events that wait for a commit."""
-        return len(self._pending.events)
+        return len(self._events)
 
     def begun(self, trial: Trial) -> float:
         """When the trial's last attempt began, as committed; 0 if it is not."""
@@ -183,7 +182,7 @@ class Recorder:
             return bool(flags & STOP_REQUESTED)
 
     def _write_events(self, connection: sa.Connection) -> None:
-        events, sweep = self._pending.events, self._lease.sweep
+        events, sweep = self._events, self._lease.sweep
         numbers = {
             event.trial
             for event in events

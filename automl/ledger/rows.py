@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from collections.abc import Mapping
 from typing import Any, Final
 
 from automl.core.events import Begun, Command, Ended, Moved, Noted, Proposed, SweepEvent
+from automl.core.text import json_data
 from automl.core.trial import ReportPoint, Trial, TrialState
 from workers.protocol import Ending, Metrics, Outcome, Report, Started
 
@@ -35,19 +35,7 @@ def dumps(value: Any) -> str:
     try:
         return json.dumps(value, allow_nan=False, separators=(",", ":"))
     except (ValueError, TypeError):
-        return json.dumps(_plain(value), allow_nan=False, separators=(",", ":"))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return repr(value)
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(item) for item in value]
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    return str(value)
+        return json.dumps(json_data(value), allow_nan=False, separators=(",", ":"))
 
 
 def storable(text: str) -> str:

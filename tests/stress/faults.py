@@ -71,7 +71,7 @@ def _commits(killer: Killer) -> None:
     commit = Recorder.commit
 
     def wrapped(self: Recorder, *args: Any, **kwargs: Any) -> bool:
-        events = list(self._pending.events)
+        events = list(self._events)
         stop = commit(self, *args, **kwargs)
         if any(isinstance(event, Proposed) for event in events):
             killer.passed("recorded")
