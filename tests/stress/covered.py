@@ -22,7 +22,7 @@ WANTED = 95.0
 TESTS = [
     "tests/automl/ledger/test_ledger.py",
     "tests/automl/ledger/test_migrations.py",
-    "tests/automl/ledger/test_troubles.py",
+    "tests/automl/ledger/test_store_errors.py",
     "tests/automl/ledger/test_disks.py",
     "tests/automl/ledger/test_postgres.py",
     "tests/automl/core/test_events.py",

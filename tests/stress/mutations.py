@@ -43,14 +43,14 @@ TARGETS = [
 TESTS = [
     "tests/automl/core/test_events.py",
     "tests/automl/ledger/test_rows.py",
-    "tests/automl/ledger/test_holder.py",
+    "tests/automl/ledger/test_acquire.py",
     "tests/automl/ledger/test_lease.py",
     "tests/automl/ledger/test_memory.py",
     "tests/automl/ledger/test_recorder.py",
-    "tests/automl/ledger/test_verbs.py",
+    "tests/automl/ledger/test_commands_and_deletion.py",
     "tests/automl/ledger/test_ledger.py",
     "tests/automl/ledger/test_migrations.py",
-    "tests/automl/ledger/test_troubles.py",
+    "tests/automl/ledger/test_store_errors.py",
     "tests/automl/ledger/test_disks.py",
 ]
 SLOW = 3.0  # seconds of a test that is left out

@@ -131,7 +131,10 @@ def test_init_reads_an_objective_without_running_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    source = "raise SystemExit\ndef f(trial):\n    p = trial.params['depth'] * trial.params['lr']\n    return {'error': p}\n"
+    source = (
+        "raise SystemExit\ndef f(trial):\n    p = trial.params['depth'] * trial.params['lr']\n"
+        "    return {'error': p}\n"
+    )
     Path("train.py").write_text(source)
     assert automl("init", "--objective", "train.py:f", "--output", "mine.yaml").exit_code == 0
     spec = load("mine.yaml", objective=True).spec

@@ -186,7 +186,10 @@ def _encoded(parts: list[str]) -> bytes:
     return "".join(parts).encode("utf-8", "surrogatepass")
 
 
-WORDS = "name: x|space:|goals: |budget: |- |  |\n|: |[|]|{|}|auto|low: |1e-3|minimize loss|when: |choices: |&a|*a|!t |'|---"
+WORDS = (
+    "name: x|space:|goals: |budget: |- |  |\n|: |[|]|{|}|auto|low: |1e-3|minimize loss|when: |"
+    "choices: |&a|*a|!t |'|---"
+)
 PIECES = st.sampled_from(WORDS.split("|"))
 
 

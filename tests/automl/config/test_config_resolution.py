@@ -243,7 +243,8 @@ def test_a_wrong_entry_is_told_with_its_path(text: str, message: str) -> None:
 def test_all_wrong_entries_are_told_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         resolve(
-            "space:\n  a: auto\n  width: {low: 9, high: 3}\n  precision: [fp17]\n  ranks: x\nseed: -1\n"
+            "space:\n  a: auto\n  width: {low: 9, high: 3}\n  precision: [fp17]\n"
+            "  ranks: x\nseed: -1\n"
         )
     assert len(str(caught.value).splitlines()) == 6
 

@@ -1,4 +1,4 @@
-"""Disks that are full or read-only (real file systems of a few hundred KiB), damaged files, and the way back."""
+"""Full and read-only disks (real file systems of a few hundred KiB), damaged files, backups."""
 
 from __future__ import annotations
 
@@ -101,17 +101,19 @@ def test_a_full_disk_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None
 
 
 def test_a_sweep_on_a_full_disk_ends_with_the_cause_and_can_be_resumed(tmp_path: Path) -> None:
-    """With the program itself: exit status 1, no traceback, and every trial that was told as done is kept."""
+    """The program ends with status 1 and no traceback, and keeps every completed trial."""
     printed = in_a_mount(
         tmp_path,
         """
         mount("-o", "size=1000k")
         os.chdir(folder)
         pathlib.Path("toy.yaml").write_text(
-            "name: toy\\nspace: {x: {low: 0.0, high: 1.0, default: 0.5}}\\ngoals: minimize loss\\nsuggester: random\\n"
+            "name: toy\\nspace: {x: {low: 0.0, high: 1.0, default: 0.5}}\\n"
+            "goals: minimize loss\\nsuggester: random\\n"
         )
         pathlib.Path("mine.py").write_text(
-            "def objective(trial):\\n    for step in range(2):\\n        trial.report(step=step, loss=1.0, "
+            "def objective(trial):\\n    for step in range(2):\\n"
+            "        trial.report(step=step, loss=1.0, "
             "**{f'm{i}': i * 0.1 for i in range(9)})\\n    return {'loss': trial.params['x']}\\n"
         )
         pathlib.Path("other").write_bytes(bytes(300_000))

@@ -60,7 +60,8 @@ def test_each_attempt_has_a_row_that_says_how_it_went(ledger: Ledger) -> None:
     first, second, third = rows(ledger, ATTEMPTS)
     same = {"sweep": 1, "trial": 0}
     assert first == same | {
-        "attempt": 1, "worker": "host:7\\x00", "begun": 1.5, "ended": 3.5, "ending": "failed", "failure": "crashed",
+        "attempt": 1, "worker": "host:7\\x00", "begun": 1.5, "ended": 3.5, "ending": "failed",
+        "failure": "crashed",
         "message": "signal 9\\x00", "seconds": 2.0, "peak_memory_bytes": 5,
     }  # fmt: skip
     lost = {
@@ -68,7 +69,8 @@ def test_each_attempt_has_a_row_that_says_how_it_went(ledger: Ledger) -> None:
         for key in ("attempt", "begun", "ended", "ending", "failure", "message", "seconds")
     }
     assert lost == {
-        "attempt": 2, "begun": 4.5, "ended": 6.0, "ending": "lost", "failure": None, "message": "lost\\x00",
+        "attempt": 2, "begun": 4.5, "ended": 6.0, "ending": "lost", "failure": None,
+        "message": "lost\\x00",
         "seconds": 1.0,
     }  # fmt: skip
     assert (third["ending"], third["failure"], third["message"]) == (

@@ -69,7 +69,10 @@ def test_what_can_no_longer_be_active_is_left_out() -> None:
 
 
 def test_a_release_ends_a_limit() -> None:
-    wishes = [Command("limits", {"lr": {"low": 1e-4, "high": 1e-3}}), Command("limits", {"lr": None})]
+    wishes = [
+        Command("limits", {"lr": {"low": 1e-4, "high": 1e-3}}),
+        Command("limits", {"lr": None}),
+    ]
     assert fold(wishes[:1]) == {"lr": LIMITS["lr"]}
     assert fold(wishes) == {}
 

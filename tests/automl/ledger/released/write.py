@@ -59,9 +59,11 @@ def write(folder: Path) -> None:
     recorder = ledger.acquire("nmt")
     params = {"lr": 1 / 3 * 1e-3, "batch_size": 64, "optimizer": "sgd", "momentum": 0.9}
     ends = (
-        (Ending.COMPLETED, TrialState.COMPLETED, None), (Ending.STOPPED, TrialState.STOPPED, None),
-        (Ending.PAUSED, TrialState.PAUSED, None), (Ending.FAILED, TrialState.FAILED, "out_of_memory"),
-    )  # fmt: skip
+        (Ending.COMPLETED, TrialState.COMPLETED, None),
+        (Ending.STOPPED, TrialState.STOPPED, None),
+        (Ending.PAUSED, TrialState.PAUSED, None),
+        (Ending.FAILED, TrialState.FAILED, "out_of_memory"),
+    )
     for number, (ending, state, failure) in enumerate(ends):
         outcome = Outcome(
             number,
