@@ -21,14 +21,6 @@ ROOT = Path(__file__).parents[2]
 RESULT = RESULTS / "coverage.txt"
 WANTED = 95.0
 TESTS = [
-<<<<<<< HEAD
-    "tests/automl/ledger/test_ledger.py",
-    "tests/automl/ledger/test_migrations.py",
-    "tests/automl/ledger/test_store_errors.py",
-    "tests/automl/ledger/test_disks.py",
-    "tests/automl/ledger/test_postgres.py",
-    "tests/automl/core/test_events.py",
-=======
     "tests/automl/ledger",
     "tests/automl/core",
     "tests/automl/control",
@@ -36,7 +28,6 @@ TESTS = [
     "tests/automl/stopping/test_stoppers.py",
     "tests/automl/suggesters/test_queue.py",
     "tests/automl/cli/test_cli_machine.py",
->>>>>>> main
     "tests/automl/test_optimizer.py",
     "tests/automl/test_sweeps_inline.py",
     "tests/automl/test_simulation.py",
