@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from search_spaces import Space
-from workers.protocol import Assignment, Event, Report
+from workers.protocol import Assignment, Event, Metric, Report
 
 from .core.events import Noted
 from .core.goals import Constraint, Goal, parse_constraints, parse_goals
@@ -95,6 +95,7 @@ def simulate(
     max_retries: int = 2,
     store: str | None = None,
     beliefs: Mapping[str, Any] | None = None,
+    metrics: Iterable[Metric] = (),
 ) -> Simulation:
     """Run a sweep whose trials are replayed on a virtual clock: the very controller of `sweep`.
 
@@ -112,7 +113,7 @@ def simulate(
         charge_suggestions: the real time that suggesting and deciding take passes on the virtual clock.
         faults: what goes wrong (`automl.dispatch.simulated.faults`): stragglers, dying workers, lost nodes.
         store: folder or URL of a ledger to write to; None keeps everything in memory.
-        beliefs: about good values, as in `sweep`.
+        beliefs: about good values; metrics: what is reported; both as in `sweep`.
 
     Raises:
         UsageError: an argument is wrong, or no end is given.
@@ -137,6 +138,7 @@ def simulate(
         max_retries=max_retries,
         max_steps=max_steps,
         beliefs=check_beliefs(beliefs or {}, space, suggester),
+        metrics=tuple(metrics),
     )
     check(spec, "simulated", lambda trial: None)
     made: list[_Watched] = []

@@ -9,6 +9,7 @@ from typing import Any
 
 from search_spaces import Space
 from search_spaces.hardware import count_cpus, detect
+from workers.protocol import Metric
 
 from .control.assignments import Assigner
 from .control.controller import Controller
@@ -104,15 +105,17 @@ def conduct(
         seconds = ledger.snapshot(spec.name).seconds if recorder.trials else 0.0
         ledger.replace_spec(spec.name, spec)
         suggestions = _suggestions(spec, ahead=kind.suggests_ahead)
-        stopper = STOPPERS.get(spec.stopper)(
+        stopper_kind = STOPPERS.get(spec.stopper)
+        guided = {"guided": spec.suggester == GUIDED} if stopper_kind.proposes else {}
+        stopper = stopper_kind(
             spec.goals,
             spec.constraints,
             seed=spec.seed,
             space=spec.space,
             max_steps=spec.max_steps,
             can_pause=spec.workload is not None or kind.keeps_paused,
+            **guided,
         )
-        stopper.guided = spec.suggester == GUIDED
         journal = Journal(spec, recorder, suggestions, seconds=seconds, on_change=on_change)
         suggestions.note = lambda message: journal.note("fallback", message)
         assigner = Assigner(spec, ledger.folder(spec.name))
@@ -182,6 +185,7 @@ def sweep(
     beliefs: Mapping[str, Any] | None = None,
     transfer: str | None = None,
     progress: bool | None = None,
+    metrics: Iterable[Metric] = (),
 ) -> Result:
     """Search a space with an objective of one's own.
 
@@ -207,6 +211,8 @@ def sweep(
         transfer: name of an earlier sweep of something alike in the same store, whose best configurations a new sweep
             begins with and believes in.
         progress: whether to show how it goes on; None for yes in a terminal (on standard error) and in a notebook.
+        metrics: what the objective reports, such as `Metric("latency", "minimize", "speed")`. The
+            aspect of a metric that is not declared is guessed from its name; the report says so.
 
     Returns:
         What there is when the budget is reached, or after Ctrl-C; then the sweep can be resumed.
@@ -231,6 +237,7 @@ def sweep(
         resources=_resources(resources),
         seed=seed,
         beliefs=check_beliefs(beliefs or {}, space, suggester),
+        metrics=tuple(metrics),
     )
     check(spec, dispatcher, objective)
     ledger = Ledger.open(store or ".automl", create=True)

@@ -61,8 +61,8 @@ def run_sweep(
     """
     from automl import sweeps
     from automl.report.console import console
-    from automl.report.live import view
     from automl.report.summary import print_summary
+    from automl.report.terminal_view import view
 
     options = "" if store == STORE else f"--store {shlex.quote(store)}"
     if as_json:

@@ -248,9 +248,11 @@ class Controller:
             )
 
     def _tell_budget(self) -> None:
-        journal, stopper = self._journal, self._stopper
-        stopper.spent = journal.accounts.spent(journal.now, len(journal.trials))
-        stopper.seconds_left = journal.accounts.seconds_left(journal.now)
+        journal = self._journal
+        self._stopper.update_budget(
+            journal.accounts.spent(journal.now, len(journal.trials)),
+            journal.accounts.seconds_left(journal.now),
+        )
 
     def _thinking(self, thought: Callable[[], T]) -> T:
         """Take the thought's time off the dispatcher's clock, where that is a virtual one."""
@@ -333,7 +335,7 @@ class Controller:
         if trial.number == 0 or trial.number in self._asked:
             return
         self._tell_budget()
-        if reason := self._probes.verdict(trial, self._journal.trials):
+        if reason := self._probes.stop_reason(trial, self._journal.trials):
             decision = Decision("stop", reason)
         else:
             decision = self._thinking(lambda: self._stopper.decide(trial, self._journal.trials))

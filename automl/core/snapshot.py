@@ -19,7 +19,7 @@ class Snapshot:
         sweep: its name; state: "running", "finished", "interrupted" or "failed".
         seconds: wall-clock seconds of the sweep so far, earlier runs counted in.
         num_slots, busy_slots: of the workers; 0 where no controller runs.
-        suggesting: what the suggester does now, in words ("idle", "suggesting", "2 ready", "fell back to sobol").
+        suggesting: what the suggester does now, in words ("idle", "suggesting", "2 ready").
         suggestion_seconds: how long each suggestion took.
         dashboard: address of the Ray dashboard, "" where there is none.
         last_report_counts: whether a goal takes a trial's final metrics instead of its best report.

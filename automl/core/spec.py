@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from search_spaces import Space
+from workers.protocol import Metric
 
 from .goals import Constraint, Goal
+from .metrics import declared
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,7 @@ class SweepSpec:
             hour of a workload, and for ever of an objective of the user's own.
         disk_bytes: of all checkpoints of the sweep together; None for half of what is free.
         beliefs: about good values, by parameter (`suggesters.bayes.acquisition.user_prior`).
+        metrics: declared by the workload, or by the user for an objective of the user's own.
         last_report_counts: whether a goal takes a trial's final metrics instead of its best report (the workload's).
     """
 
@@ -80,6 +83,15 @@ class SweepSpec:
     disk_bytes: int | None = None
     last_report_counts: bool = False
     beliefs: Mapping[str, Any] = field(default_factory=dict)
+    metrics: tuple[Metric, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("goals", "constraints"):
+            known = (
+                replace(one, declared=declared(one.metric, self.metrics))
+                for one in getattr(self, name)
+            )
+            object.__setattr__(self, name, tuple(known))
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON data."""
@@ -103,6 +115,7 @@ class SweepSpec:
             "disk_bytes": self.disk_bytes,
             "last_report_counts": self.last_report_counts,
             "beliefs": dict(self.beliefs),
+            "metrics": [vars(metric) for metric in self.metrics],
         }
 
     @classmethod
@@ -114,5 +127,6 @@ class SweepSpec:
             "constraints": tuple(Constraint.parse(text) for text in data["constraints"]),
             "budget": Budget(**data["budget"]),
             "resources": Resources(**data["resources"]),
+            "metrics": tuple(Metric(**one) for one in data.get("metrics", ())),
         }
         return cls(**{**data, **parsed})
