@@ -22,7 +22,7 @@ from .core.trial import Trial, TrialState
 from .core.trial_index import History
 from .errors import FAILURE_KINDS, AutomlError, UsageError
 from .ledger import Ledger
-from .ledger.sql import IN_MEMORY
+from .ledger.database import IN_MEMORY
 from .suggesters import SUGGESTERS
 from .suggesters.base import SearchContext, Suggester
 from .suggesters.domain import Domain

@@ -18,12 +18,13 @@ from .control.memory_guard import Forecasts
 from .control.signals import Attention
 from .core.environment import describe
 from .core.goals import Constraint, Goal, parse_constraints, parse_duration, parse_goals
+from .core.names import check_name
 from .core.snapshot import Snapshot
 from .core.spec import Budget, Resources, SweepSpec
 from .dispatch import DISPATCHERS
 from .dispatch.base import Dispatcher
 from .errors import StoreError, StoreFailure, UsageError
-from .ledger import Ledger, check_name
+from .ledger import Ledger, SweepLedger
 from .result import Result
 from .stopping import STOPPERS
 from .stopping.base import Stopper
@@ -82,7 +83,7 @@ def run(
 
 def conduct(
     spec: SweepSpec,
-    ledger: Ledger,
+    ledger: SweepLedger,
     kind: type[Dispatcher],
     start: Callable[[], Dispatcher],
     *,

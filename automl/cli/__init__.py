@@ -1,4 +1,4 @@
-"""The command line: one verb a file, imported when it is typed, so that looking at a sweep is quick."""
+"""The command line. Each verb has a module, which is imported only if the verb is typed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from search_spaces.plugins import nearest
 
 FAILED, USAGE, NO_SUCCESS, INTERRUPTED = 1, 2, 3, 130
 
-# Verb to the module that defines it, in the order in which a person meets them.
+# Verb to module, in the order of the help text.
 COMMANDS: Final[Mapping[str, str]] = {
     "init": "init",
     "sweep": "sweep",
@@ -44,7 +44,7 @@ COMMANDS: Final[Mapping[str, str]] = {
 
 
 class Failure(click.ClickException):
-    """Our own error as click ends a program with it: a message on standard error and an exit status."""
+    """An error that ends the program with a message on standard error and an exit status."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
@@ -52,14 +52,14 @@ class Failure(click.ClickException):
 
 
 class Commands(click.Group):
-    """The verbs; turns our errors into messages and exit statuses."""
+    """The verbs. Turns errors into messages and exit statuses."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Every verb."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of a verb, from its own module."""
+        """The command of a verb; None if there is no such verb."""
         if cmd_name not in COMMANDS:
             return None
         module = import_module(f"automl.cli.{COMMANDS[cmd_name]}")
@@ -67,7 +67,7 @@ class Commands(click.Group):
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        """As click's, but an unknown verb is told with the nearest one."""
+        """Suggest the nearest verb for an unknown one."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             ctx.fail(f"no such command {args[0]!r}: {nearest(args[0], list(COMMANDS))}")
         return super().resolve_command(ctx, args)
@@ -76,12 +76,9 @@ class Commands(click.Group):
         """Run the verb."""
         try:
             return super().invoke(ctx)
-        except StoreFailure as error:
-            raise Failure(str(error), FAILED) from error
-        except UsageError as error:
-            raise Failure(str(error), USAGE) from error
         except AutomlError as error:
-            raise Failure(str(error), FAILED) from error
+            usage = isinstance(error, UsageError) and not isinstance(error, StoreFailure)
+            raise Failure(str(error), USAGE if usage else FAILED) from error
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             ctx.exit(INTERRUPTED)
@@ -97,21 +94,21 @@ def cli() -> None:
     \b
     Examples:
       automl sweep configs/nmt.yaml              run a sweep
-      automl sweep configs/nmt.yaml --dry-run    check it and show what it would do
-      automl status nmt                          how it stands, from another terminal
-      automl best nmt --json                     the best configuration, for a program
-      automl resume nmt                          go on after an interruption
+      automl sweep configs/nmt.yaml --dry-run    check it and show what would be tuned
+      automl status nmt                          show its progress, from another terminal
+      automl best nmt --json                     print the best configuration as JSON
+      automl resume nmt                          continue after an interruption
 
     \b
     Shell completion of verbs, options and names of sweeps:
       eval "$(_AUTOML_COMPLETE=bash_source automl)"    bash; likewise zsh_source
       _AUTOML_COMPLETE=fish_source automl | source     fish
 
-    Exit status: 0 done, 1 failed, 2 wrong usage or configuration, 3 no trial succeeded, 130 interrupted and
-    resumable.
+    Exit status: 0 done, 1 failed, 2 wrong usage or configuration, 3 no trial succeeded,
+    130 interrupted and resumable.
     """
 
 
 def main() -> None:
-    """The program `automl`."""
+    """Entry point of the program `automl`."""
     sys.exit(cli(prog_name="automl"))

@@ -1,11 +1,11 @@
-"""`automl best SWEEP`: the best configuration."""
+"""`automl best SWEEP`: show the best configuration."""
 
 from __future__ import annotations
 
 import click
 
 from automl.errors import AutomlError
-from automl.workflows.confirm import read
+from automl.report.confirmations import read
 
 from . import NO_SUCCESS
 from .common import best_object, emit, json_option, opened, store_option, sweep_argument
@@ -19,7 +19,8 @@ from .common import best_object, emit, json_option, opened, store_option, sweep_
 def command(ctx: click.Context, sweep: str, store: str, as_json: bool) -> None:
     """Show the best configuration beside the default one.
 
-    A goal takes the best report of a trial (`goal_values` in the JSON), `metrics` are those of its last report.
+    A goal takes the best report of a trial (`goal_values` in the JSON). `metrics` are those of its
+    last report.
 
     \b
     Examples:

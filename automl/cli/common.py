@@ -1,14 +1,15 @@
-"""What several verbs share: options, opening a store, JSON."""
+"""Options, opening of the store and JSON output that several verbs share."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from automl.core.text import goal_value, json_data
 from automl.core.trial import Trial
 from automl.errors import StoreError
 
@@ -21,12 +22,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def sweep_argument(command: F) -> F:
-    """The name of a sweep."""
+    """Argument SWEEP, with shell completion."""
     return click.argument("sweep", shell_complete=_complete_sweep)(command)
 
 
 def store_option(command: F) -> F:
-    """Where the sweeps are."""
+    """Option `--store`."""
     text = "Folder or database URL of the sweeps."
     return click.option("--store", default=STORE, show_default=True, metavar="URL", help=text)(
         command
@@ -34,16 +35,56 @@ def store_option(command: F) -> F:
 
 
 def json_option(command: F) -> F:
-    """Whether a program reads the output."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")(
-        command
+    """Option `--json`."""
+    text = "Print JSON and nothing else."
+    return click.option("--json", "as_json", is_flag=True, help=text)(command)
+
+
+def output_option(
+    default: str, metavar: str = "DIR", help: str = "A new folder."
+) -> Callable[[F], F]:
+    """Option `--output`."""
+    text = f"{help}  [default: {default}]"
+    return click.option("--output", "-o", metavar=metavar, help=text)
+
+
+def trial_option(command: F) -> F:
+    """Option `--trial`."""
+    text = "Number of a trial.  [default: the best one]"
+    return click.option("--trial", type=int, metavar="N", help=text)(command)
+
+
+def budget_options(command: F) -> F:
+    """Options `--trials` and `--budget`."""
+    text = "End after so much time, including earlier runs, such as 10m or 1h30m."
+    time = click.option("--budget", metavar="TIME", help=text)
+    text = "End after so many trials, including failed ones and those of earlier runs."
+    return click.option("--trials", metavar="N", help=text)(time(command))
+
+
+def objective_option(command: F) -> F:
+    """Option `--objective`."""
+    text = "Function of your own to tune instead of a workload, such as train.py:objective."
+    return click.option("--objective", metavar="FILE:NAME", help=text)(command)
+
+
+def ray_options(command: F) -> F:
+    """Options `--dispatcher` and `--ray-address`."""
+    text = "Ray cluster to use, 'auto' to find it."
+    address = click.option("--ray-address", metavar="ADDR", help=text)
+    kinds = click.Choice(["ray", "inline"])
+    text = "Run trials on Ray workers, or in this process for debugging."
+    dispatcher = click.option(
+        "--dispatcher", type=kinds, default="ray", show_default=True, help=text
     )
+    return address(dispatcher(command))
 
 
 @contextmanager
 def opened(store: str, *, write: bool = False) -> Iterator[Ledger]:
-    """The store, which must exist."""
+    """Open a store that exists, and close it at the end."""
     from automl.ledger import Ledger
+    from automl.ledger.database import refuse_password
 
     refuse_password(store)
     ledger = Ledger.open(store, readonly=not write)
@@ -53,69 +94,31 @@ def opened(store: str, *, write: bool = False) -> Iterator[Ledger]:
         ledger.close()
 
 
-def refuse_password(store: str) -> None:
-    """Raise StoreError where a URL holds a password: it would show in `ps` and in the shell's history."""
-    if "://" not in store:
-        return
-    from sqlalchemy.exc import ArgumentError
-
-    from automl.ledger.sql import has_password
-
-    try:
-        found = has_password(store)
-    except (ArgumentError, ValueError) as error:
-        raise StoreError(
-            "the store must be a folder or a database URL such as postgresql://host/name"
-        ) from error
-    if found:
-        raise StoreError(
-            "a store's URL must not hold a password, which everybody on this machine could read: "
-            "put it into the environment variable PGPASSWORD or into ~/.pgpass"
-        )
-
-
 def emit(data: Any) -> None:
-    """Print JSON; numbers that are not finite become the texts "nan", "inf" and "-inf", as JSON has none."""
-    click.echo(json.dumps(_finite(data), indent=2, ensure_ascii=False, allow_nan=False))
+    """Print JSON. Numbers that are not finite become the texts "nan", "inf" and "-inf"."""
+    click.echo(json.dumps(json_data(data), indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def goal_values(snapshot: Snapshot, trial: Trial) -> dict[str, float | None]:
-    """What a trial is worth for each goal: its best report, where `metrics` hold the last one."""
-    from automl.core.text import goal_value
-
+    """Value of a trial for each goal: its best report (`metrics` are the last report)."""
     return {
         goal.metric: goal_value(trial, snapshot, index) for index, goal in enumerate(snapshot.goals)
     }
 
 
-def trial_object(trial: Trial) -> dict[str, Any]:
-    """A trial as `automl trials --json` prints it."""
-    return trial.summary()
-
-
 def best_object(snapshot: Snapshot, trial: Trial) -> dict[str, Any]:
-    """What `automl best --json` prints."""
+    """The JSON object of `automl best`."""
     found = {
-        **trial_object(trial),
+        **trial.summary(),
         "sweep": snapshot.sweep,
         "goals": [str(goal) for goal in snapshot.goals],
         "goal_values": goal_values(snapshot, trial),
-        "baseline": trial_object(snapshot.trials[0]),
+        "baseline": snapshot.trials[0].summary(),
         "baseline_goal_values": goal_values(snapshot, snapshot.trials[0]),
     }
     if len(snapshot.goals) > 1:
-        found["pareto"] = [trial_object(other) for other in snapshot.pareto]
+        found["pareto"] = [other.summary() for other in snapshot.pareto]
     return found
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return repr(value)
-    if isinstance(value, Mapping):
-        return {str(key): _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return value
 
 
 def _complete_sweep(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""`automl compare SWEEP SWEEP ...`: sweeps beside each other."""
+"""`automl compare SWEEP SWEEP ...`: compare sweeps."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from .common import emit, json_option, opened, store_option
 from .status import status_object
 
 
-@click.command("compare", short_help="Put sweeps beside each other.")
+@click.command("compare", short_help="Compare sweeps.")
 @click.argument("sweeps", nargs=-1, required=True, metavar="SWEEP SWEEP...")
 @store_option
 @json_option
 def command(sweeps: tuple[str, ...], store: str, as_json: bool) -> None:
-    """Compare sweeps that have a goal in common: what each reached, in how many trials and how long.
+    """Compare sweeps with the same first goal: best value, number of trials and time.
 
     \b
     Example:
       automl compare nmt nmt-2
     """
     if len(sweeps) < 2:
-        raise UsageError("compare needs at least two sweeps")
+        raise UsageError(f"compare needs at least two sweeps, got {len(sweeps)}")
     with opened(store) as ledger:
         snapshots = [ledger.snapshot(sweep) for sweep in sweeps]
     goals = {snapshot.goals[0] for snapshot in snapshots}
     if len(goals) > 1:
-        told = "; ".join(f"{snapshot.sweep}: {snapshot.goals[0]}" for snapshot in snapshots)
-        raise UsageError(f"only sweeps of the same first goal can be compared ({told})")
+        found = "; ".join(f"{snapshot.sweep}: {snapshot.goals[0]}" for snapshot in snapshots)
+        raise UsageError(f"only sweeps with the same first goal can be compared, got {found}")
     if as_json:
         emit([status_object(snapshot) for snapshot in snapshots])
         return

@@ -1,88 +1,96 @@
-"""`automl confirm SWEEP`: train the best configurations again, to see whether the lead of the best is real."""
+"""`automl confirm SWEEP`: train the best configurations again, under other seeds."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from automl.errors import AutomlError
 
-from .common import emit, json_option, opened, store_option, sweep_argument
-from .objective import load_objective, objective_option
-from .resume import check_runnable
-from .running import ray_options, run_quietly
+from .common import (
+    emit,
+    json_option,
+    objective_option,
+    opened,
+    ray_options,
+    store_option,
+    sweep_argument,
+)
+from .objective import load_objective
+from .running import check_runnable, run_sweep
+
+if TYPE_CHECKING:
+    from automl.report.confirmations import Confirmation
+
+AT_LEAST_2 = click.IntRange(2)
 
 
 @click.command("confirm", short_help="Train the best again: is their lead more than noise?")
 @sweep_argument
 @store_option
 @click.option(
-    "--seeds",
-    default=3,
-    show_default=True,
-    type=click.IntRange(2),
-    help="Runs of each configuration.",
+    "--seeds", default=3, show_default=True, type=AT_LEAST_2, help="Runs of each configuration."
 )
 @click.option(
-    "--top", default=3, show_default=True, type=click.IntRange(2), help="How many of the best."
+    "--top", default=3, show_default=True, type=AT_LEAST_2, help="Number of configurations."
 )
 @json_option
 @objective_option
 @ray_options
 @click.pass_context
 def command(
-    ctx: click.Context, /, sweep: str, store: str, seeds: int, top: int, as_json: bool, **where: Any
+    ctx: click.Context, /, sweep: str, store: str, seeds: int, top: int, **options: Any
 ) -> None:
-    """Train the best configurations again under other seeds, and say whether the winner's lead exceeds the noise.
+    """Train the best configurations again under other seeds. Is the lead of the best one noise?
 
-    The runs are kept as the sweep SWEEP.confirm; `best` and `report` tell their result from then on. Typed again, only
-    what is missing is trained.
+    The runs are kept as the sweep SWEEP.confirm. `best` and `report` then show the result. If you
+    run it again, only missing runs are trained.
 
     \b
     Examples:
       automl confirm nmt
       automl confirm nmt --seeds 5 --top 2
     """
-    from automl.workflows import confirm as confirmation
+    from automl.report import confirmations
+    from automl.workflows.confirm import missing
     from automl.workflows.retrain import derived, prepare
 
-    target = where.pop("objective")
+    target = options.pop("objective")
     with opened(store, write=True) as ledger:
         spec, snapshot = ledger.spec(sweep), ledger.snapshot(sweep)
-        chosen = confirmation.candidates(snapshot, spec.space, top)
+        chosen = confirmations.candidates(snapshot, spec.space, top)
         if not chosen:
             raise AutomlError(f"no trial of {sweep} has succeeded: there is nothing to confirm")
-        wanted = confirmation.missing(ledger, sweep, chosen, seeds)
-        if wanted:
+        runs = missing(ledger, sweep, chosen, seeds)
+        if runs:
             check_runnable(spec, target)
-            objective = load_objective(target) if target else None
-            again = prepare(
-                ledger,
-                derived(spec, confirmation.KIND, len(wanted)),
-                [trial.params for trial in wanted],
-            )
-            if status := run_quietly(again, ledger, store, objective, as_json, **where):
+            objective = load_objective(target)
+            again = derived(spec, confirmations.KIND, len(runs))
+            again = prepare(ledger, again, [trial.params for trial in runs])
+            if status := run_sweep(
+                again, ledger, store, objective, summary=False, resume=True, **options
+            ):
                 ctx.exit(status)
-        found = confirmation.read(ledger, sweep)
+        found = confirmations.read(ledger, sweep)
     if found is None:
-        raise AutomlError(f"the best of {sweep} has changed meanwhile: confirm it again")
-    emit({"sweep": sweep, **found.to_dict()}) if as_json else _print(found)
+        raise AutomlError(f"the best trial of {sweep} has changed meanwhile: confirm it again")
+    emit({"sweep": sweep, **found.to_dict()}) if options["as_json"] else _print(found)
 
 
-def _print(found: Any) -> None:
+def _print(found: Confirmation) -> None:
     from automl.core.text import number
     from automl.report.console import console, table
 
     rows = [
         [
-            str(r.trial),
-            number(r.mean),
-            number(r.deviation),
-            str(r.failed),
-            "  ".join(map(number, r.values)),
+            str(runs.trial),
+            number(runs.mean),
+            number(runs.deviation),
+            str(runs.failed),
+            "  ".join(map(number, runs.values)),
         ]
-        for r in found.repeats
+        for runs in found.repeats
     ]
     columns = ["trial", "mean", "deviation", "failed", "runs"]
     console().print(table(columns, rows, right=columns[:4]))

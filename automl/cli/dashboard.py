@@ -1,4 +1,4 @@
-"""`automl dashboard SWEEP`: the figures of the report as a page that keeps up with the sweep."""
+"""`automl dashboard SWEEP`: serve the figures of the report as a live page."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from .common import opened, store_option, sweep_argument
 )
 @click.option("--open", "open_browser", is_flag=True, help="Open the page in a browser.")
 def command(sweep: str, store: str, port: int, open_browser: bool) -> None:
-    """Serve the figures of a sweep, updating while it runs; Ctrl-C ends the page, not the sweep.
+    """Serve the figures of a sweep as a page that follows it. Ctrl-C ends the page, not the sweep.
 
-    Only this machine can reach it, and only with the token in the address that is printed. From another machine:
-    ssh -L PORT:127.0.0.1:PORT HOST.
+    Only this machine can reach the page, and only with the token in the printed address. From
+    another machine: ssh -L PORT:127.0.0.1:PORT HOST.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`automl data`: the public data sets that workloads read."""
+"""`automl data`: list, fetch and prepare data sets."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import click
 from .common import emit, json_option
 
 
-@click.group("data", short_help="List and fetch public data sets.")
+@click.group("data", short_help="List, fetch and prepare data sets.")
 def command() -> None:
-    """List and fetch public data sets.
+    """List, fetch and prepare data sets.
 
     \b
     Examples:
@@ -25,7 +25,7 @@ def command() -> None:
 @command.command("list", short_help="List the data sets that can be fetched.")
 @json_option
 def listing(as_json: bool) -> None:
-    """List the data sets that can be fetched, and the settings that read them.
+    """List the data sets that can be fetched, and the settings to use them.
 
     \b
     Example:
@@ -45,11 +45,14 @@ def listing(as_json: bool) -> None:
 @command.command("fetch", short_help="Fetch a data set from its official source.")
 @click.argument("name")
 @click.option(
-    "--dir", "folder", type=click.Path(path_type=Path), help="Where to; by default data/NAME."
+    "--dir",
+    "folder",
+    type=click.Path(path_type=Path),
+    help="Folder to write.  [default: data/NAME]",
 )
 @json_option
 def fetching(name: str, folder: Path | None, as_json: bool) -> None:
-    """Fetch a data set from its official source; checked by its checksum, and resumed after a broken transfer.
+    """Fetch a data set from its official source, check its checksum, and resume broken transfers.
 
     \b
     Example:
@@ -77,47 +80,56 @@ def fetching(name: str, folder: Path | None, as_json: bool) -> None:
         click.echo(f"{name} is in {target}: {', '.join(path.name for path in files)}")
 
 
-@command.command("prepare", short_help="Encode a parallel corpus on disk, however large.")
+@command.command("prepare", short_help="Encode a parallel corpus of any size on disk.")
 @click.option(
     "--source",
     required=True,
     type=click.Path(path_type=Path),
-    help="A sentence a line, plain or .gz.",
+    help="Text file with one sentence in each line, plain or .gz.",
 )
 @click.option(
     "--target",
     required=True,
     type=click.Path(path_type=Path),
-    help="Their translations, line by line.",
+    help="Translations of --source, line by line.",
 )
 @click.option(
     "--valid-source", type=click.Path(path_type=Path), help="Sentences of the validation split."
 )
-@click.option("--valid-target", type=click.Path(path_type=Path), help="Their translations.")
 @click.option(
-    "--dir", "folder", required=True, type=click.Path(path_type=Path), help="Folder that is made."
+    "--valid-target", type=click.Path(path_type=Path), help="Translations of --valid-source."
+)
+@click.option("--dir", "folder", required=True, type=click.Path(path_type=Path), help="New folder.")
+@click.option(
+    "--vocabulary-size",
+    default=8000,
+    show_default=True,
+    help="Size of the vocabulary that both languages share.",
 )
 @click.option(
-    "--vocabulary-size", default=8000, show_default=True, help="Entries that both languages share."
-)
-@click.option(
-    "--kind", default="bpe", show_default=True, type=click.Choice(["bpe", "unigram", "word"])
+    "--kind",
+    default="bpe",
+    show_default=True,
+    type=click.Choice(["bpe", "unigram", "word"]),
+    help="Kind of tokens.",
 )
 @click.option(
     "--max-length",
     default=128,
     show_default=True,
-    help="Most tokens of a sentence; longer ones are skipped.",
+    help="Longest sentence in tokens; longer ones are skipped.",
 )
 @click.option(
     "--sample",
     default=500_000,
     show_default=True,
-    help="Pairs that the vocabulary is learned from.",
+    help="Number of pairs from which the vocabulary is learned.",
 )
-@click.option("--shard-pairs", default=200_000, show_default=True, help="Pairs of a shard.")
 @click.option(
-    "--seed", default=0, show_default=True, help="Of the sample, and of which pair goes where."
+    "--shard-pairs", default=200_000, show_default=True, help="Number of pairs in each shard."
+)
+@click.option(
+    "--seed", default=0, show_default=True, help="Seed of the sample and of the order of pairs."
 )
 @json_option
 def preparing(
@@ -129,13 +141,14 @@ def preparing(
     as_json: bool,
     **recipe: Any,
 ) -> None:
-    """Encode a parallel corpus into shards on disk, which training reads without holding them in memory.
+    """Encode a parallel corpus into shards on disk. Training reads them without loading them whole.
 
     Pairs with an empty side or with more than --max-length tokens are skipped and counted.
 
     \b
-    automl data prepare --source corpus.en.gz --target corpus.de.gz --dir data/corpus
-    automl sweep configs/nmt.yaml data.name=prepared data.dir=data/corpus
+    Example:
+      automl data prepare --source corpus.en.gz --target corpus.de.gz --dir data/corpus
+      automl sweep configs/nmt.yaml data.name=prepared data.dir=data/corpus
     """
     from workers.workloads.translation.shards import CorpusOptions, prepare
 
@@ -146,8 +159,11 @@ def preparing(
     if as_json:
         emit({"dir": str(folder), **asdict(counts)})
         return
-    skipped = f"{counts.empty} with an empty side and {counts.too_long} longer than {recipe['max_length']} tokens"
     click.echo(
-        f"{folder}: {counts.pairs} pairs in {len(counts.shards)} shards, {counts.valid} for validation"
+        f"{folder}: {counts.pairs} pairs in {len(counts.shards)} shards, "
+        f"{counts.valid} for validation"
     )
-    click.echo(f"Skipped: {skipped}.")
+    click.echo(
+        f"Skipped: {counts.empty} with an empty side and {counts.too_long} longer than "
+        f"{recipe['max_length']} tokens."
+    )

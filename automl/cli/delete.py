@@ -1,4 +1,4 @@
-"""`automl delete SWEEP`: forget a sweep."""
+"""`automl delete SWEEP`: delete a sweep."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from .common import opened, store_option, sweep_argument
 @click.command("delete", short_help="Delete a sweep and its files.")
 @sweep_argument
 @store_option
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def command(sweep: str, store: str, yes: bool) -> None:
-    """Delete a sweep with its trials, checkpoints and logs; one that runs is refused.
+    """Delete a sweep with its trials, checkpoints and logs. A running sweep is refused.
 
     \b
     Example:

@@ -1,10 +1,10 @@
-"""`automl doctor`: what this machine can run."""
+"""`automl doctor`: show what this machine can run."""
 
 from __future__ import annotations
 
 import click
 
-from .common import STORE, emit, json_option, refuse_password
+from .common import STORE, emit, json_option
 
 
 @click.command("doctor", short_help="Show what this machine can run.")
@@ -13,12 +13,13 @@ from .common import STORE, emit, json_option, refuse_password
 )
 @json_option
 def command(store: str, as_json: bool) -> None:
-    """Show hardware, packages and backends, and what each precision and parallelism strategy needs.
+    """Show hardware, packages and backends, and what precisions and strategies need.
 
     \b
     Example:
       automl doctor
     """
+    from automl.ledger.database import refuse_password
     from automl.workflows.doctor import examine
 
     refuse_password(store)

@@ -1,4 +1,4 @@
-"""`automl enqueue SWEEP KEY=VALUE ...`: a configuration that the sweep tries next."""
+"""`automl enqueue SWEEP KEY=VALUE ...`: give the sweep a configuration to try next."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from typing import Any
 
 import click
 
-from automl.core.events import Wished
+from automl.core.events import Command
 from search_spaces import Space
 from search_spaces.parameters import Value
 
 from .common import opened, store_option, sweep_argument
 
 
-@click.command("enqueue", short_help="Give a configuration for the sweep to try next.")
+@click.command("enqueue", short_help="Give the sweep a configuration to try next.")
 @sweep_argument
 @click.argument("settings", nargs=-1, required=True, metavar="KEY=VALUE...")
 @store_option
 def command(sweep: str, settings: tuple[str, ...], store: str) -> None:
-    """Add a configuration that the sweep trains before any other: now if it runs, else when it is resumed.
+    """Add a configuration that the sweep trains next: now if it runs, otherwise after a resume.
 
-    What is not named stays as in the best trial so far, or at its default.
+    A parameter that is not named has its value of the best trial so far, or its default.
 
     \b
     Example:
@@ -34,17 +34,20 @@ def command(sweep: str, settings: tuple[str, ...], store: str) -> None:
         params = spec.space.complete(
             {**best, **dict(_setting(text, spec.space) for text in settings)}
         )
-        told = "  ".join(f"{k}={v}" for k, v in params.items())
+        shown = "  ".join(f"{name}={value}" for name, value in params.items())
         if snapshot.state == "running":
             spec.space.check(params)
-            ledger.wish(sweep, Wished("enqueue", params, at=snapshot.seconds))
-            click.echo(f"{sweep} tries next: {told}")
+            ledger.send(sweep, Command("enqueue", params, at=snapshot.seconds))
+            click.echo(f"{sweep} tries next: {shown}")
             return
         enqueue(ledger, sweep, [params])
         number = len(snapshot.trials)
-    click.echo(f"trial {number} waits: {told}")
+    click.echo(f"trial {number} waits: {shown}")
     if spec.budget.trials is not None and number >= spec.budget.trials:
-        click.echo(f"the budget is used up: automl resume {sweep} --trials {number + 1}", err=True)
+        click.echo(
+            f"the budget is used up; to run it: automl resume {sweep} --trials {number + 1}",
+            err=True,
+        )
 
 
 def _setting(text: str, space: Space) -> tuple[str, Value]:

@@ -1,4 +1,4 @@
-"""`automl export SWEEP`: the best trial's model as a folder."""
+"""`automl export SWEEP`: write the model of the best trial as a folder."""
 
 from __future__ import annotations
 
@@ -6,17 +6,25 @@ from pathlib import Path
 
 import click
 
-from .common import emit, json_option, opened, store_option, sweep_argument
+from .common import (
+    emit,
+    json_option,
+    opened,
+    output_option,
+    store_option,
+    sweep_argument,
+    trial_option,
+)
 
 
-@click.command("export", short_help="Write the best model with its configuration and a card.")
+@click.command("export", short_help="Write the best model, its configuration and a model card.")
 @sweep_argument
 @store_option
-@click.option("--output", "-o", metavar="DIR", help="A new folder.  [default: SWEEP-model]")
-@click.option("--trial", type=int, metavar="N", help="Another trial than the best.")
+@output_option("SWEEP-model")
+@trial_option
 @json_option
 def command(sweep: str, store: str, output: str | None, trial: int | None, as_json: bool) -> None:
-    """Write what the best trial has trained: weights, configuration and a model card.
+    """Write the model of the best trial: weights, configuration and a model card.
 
     \b
     Examples:
@@ -33,11 +41,11 @@ def command(sweep: str, store: str, output: str | None, trial: int | None, as_js
 
 
 def show(number: int, target: Path, files: dict[str, str], as_json: bool) -> None:
-    """Say what was written."""
+    """Print the files of an exported trial."""
     if as_json:
         emit({"trial": number, "folder": str(target), "files": files})
         return
     click.echo(f"trial {number} is in {target}:")
     width = max(map(len, files))
-    for name, what in files.items():
-        click.echo(f"  {name:<{width}}  {what}")
+    for name, description in files.items():
+        click.echo(f"  {name:<{width}}  {description}")

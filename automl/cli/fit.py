@@ -1,4 +1,4 @@
-"""`automl fit SWEEP`: the best configuration trained to its full length on all data, and exported."""
+"""`automl fit SWEEP`: train the best configuration on all data, and export it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from automl.core.goals import parse_duration
+from automl.core.names import companion
 from automl.errors import UsageError
 
-from .common import opened, store_option, sweep_argument
+from .common import (
+    objective_option,
+    opened,
+    output_option,
+    ray_options,
+    store_option,
+    sweep_argument,
+    trial_option,
+)
 from .export import show
-from .objective import load_objective, objective_option
-from .resume import check_runnable
-from .running import ray_options, run_quietly
+from .objective import load_objective
+from .running import check_runnable, run_sweep
 
 if TYPE_CHECKING:
     from automl.core.spec import SweepSpec
@@ -26,20 +34,29 @@ KIND = "fit"
 @click.command("fit", short_help="Train the best configuration on all data, and export it.")
 @sweep_argument
 @store_option
-@click.option("--output", "-o", metavar="DIR", help="A new folder.  [default: SWEEP-fit]")
-@click.option("--trial", type=int, metavar="N", help="Another configuration than the best.")
+@output_option("SWEEP-fit")
+@trial_option
 @click.option(
-    "--train-time",
-    metavar="TIME",
-    help="Train for so long, instead of as long as the sweep's trials.",
+    "--train-time", metavar="TIME", help="Training time.  [default: as the trials of the sweep]"
 )
 @objective_option
 @ray_options
 @click.pass_context
-def command(ctx: click.Context, /, sweep: str, store: str, **options: Any) -> None:
-    """Train the best configuration at full length on training and validation data, and export it.
+def command(
+    ctx: click.Context,
+    /,
+    sweep: str,
+    store: str,
+    output: str | None,
+    trial: int | None,
+    train_time: str | None,
+    objective: str | None,
+    **options: Any,
+) -> None:
+    """Train the best configuration to its full length on training and validation data; export it.
 
-    It runs as the sweep SWEEP.fit. Its metrics on the validation data say nothing then: it has seen them.
+    It runs as the sweep SWEEP.fit. Its validation metrics mean nothing, because it has trained on
+    that data.
 
     \b
     Examples:
@@ -47,28 +64,29 @@ def command(ctx: click.Context, /, sweep: str, store: str, **options: Any) -> No
       automl fit nmt --train-time 10m -o models/nmt
     """
     from automl.workflows.export import chosen, export
-    from automl.workflows.retrain import companion, exists, prepare
+    from automl.workflows.retrain import prepare
 
-    target = Path(options["output"] or f"{sweep}-fit")
+    target = Path(output or f"{sweep}-fit")
     if target.exists() and any(target.iterdir()):
         raise UsageError(f"{target} is not empty; name a new folder with --output")
     with opened(store, write=True) as ledger:
         source = ledger.spec(sweep)
-        check_runnable(source, options["objective"])
-        objective = load_objective(options["objective"]) if options["objective"] else None
-        best, spec = chosen(ledger, sweep, options["trial"]), fitted(source, options["train_time"])
-        if exists(ledger, companion(sweep, KIND)):
+        check_runnable(source, objective)
+        function = load_objective(objective)
+        best, spec = chosen(ledger, sweep, trial), _fit_spec(source, train_time)
+        if ledger.exists(companion(sweep, KIND)):
             ledger.delete(companion(sweep, KIND))
         spec = prepare(ledger, spec, [best.params])
-        where = {key: options[key] for key in ("dispatcher", "ray_address")}
-        if status := run_quietly(spec, ledger, store, objective, False, **where):
+        if status := run_sweep(
+            spec, ledger, store, function, summary=False, resume=True, **options
+        ):
             ctx.exit(status)
         files = export(ledger, spec.name, chosen(ledger, spec.name, 0), target)
     show(best.number, target, files, False)
 
 
-def fitted(source: SweepSpec, train_time: str | None) -> SweepSpec:
-    """The sweep of one trial: no early stopping, validation data added, another length where one is given."""
+def _fit_spec(source: SweepSpec, train_time: str | None) -> SweepSpec:
+    """The sweep of one trial without early stopping, on validation data too if there is any."""
     from automl.workflows.retrain import derived
 
     data, goals = dict(source.data), source.goals
@@ -79,13 +97,13 @@ def fitted(source: SweepSpec, train_time: str | None) -> SweepSpec:
             data["with_valid"] = True
         else:
             click.echo(
-                f"{source.workload} has no validation data of its own to add: only its training data",
+                f"{source.workload} has no validation data to add: it trains on training data only",
                 err=True,
             )
     if train_time is not None:
         if source.workload is None:
             raise UsageError(
-                "--train-time is for workloads: an objective of your own decides itself how long it trains"
+                "--train-time is for workloads: an objective of your own decides how long it trains"
             )
         goals = tuple(replace(goal, within=parse_duration(train_time)) for goal in goals)
     return derived(source, KIND, 1, data=data, goals=goals)

@@ -1,4 +1,4 @@
-"""`automl init`: a configuration to begin with."""
+"""`automl init`: write a first configuration."""
 
 from __future__ import annotations
 
@@ -8,18 +8,13 @@ import click
 
 from automl.errors import UsageError
 
-from .objective import objective_option
+from .common import objective_option, output_option
 
 
-@click.command("init", short_help="Write a configuration to begin with.")
+@click.command("init", short_help="Write a first configuration.")
 @click.argument("workload", required=False)
 @objective_option
-@click.option(
-    "--output",
-    "-o",
-    metavar="FILE",
-    help="Where to write it, '-' to print it.  [default: NAME.yaml]",
-)
+@output_option("NAME.yaml", "FILE", "File to write, '-' to print it.")
 def command(workload: str | None, objective: str | None, output: str | None) -> None:
     """Write a commented configuration for a workload, or for a function of your own.
 
@@ -44,15 +39,15 @@ def command(workload: str | None, objective: str | None, output: str | None) -> 
         return
     _write_new(path, text)
     option = f" --objective {objective}" if objective else ""
-    click.echo(f"wrote {path}; look it over, then: automl sweep {path}{option}")
+    click.echo(f"wrote {path}; check it, then run: automl sweep {path}{option}")
 
 
 def _write_new(path: Path, text: str) -> None:
-    """Write a file that is not there yet."""
+    """Write a file that does not exist yet."""
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError as error:
-        raise UsageError(f"{path} is there already; name another file with --output") from error
+        raise UsageError(f"{path} exists already; name another file with --output") from error
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from error

@@ -1,10 +1,9 @@
-"""`automl logs SWEEP TRIAL`: what a trial printed."""
+"""`automl logs SWEEP TRIAL`: show the output of a trial."""
 
 from __future__ import annotations
 
 import shutil
 import sys
-from pathlib import Path
 
 import click
 
@@ -13,7 +12,7 @@ from automl.errors import UsageError
 from .common import opened, store_option, sweep_argument
 
 
-@click.command("logs", short_help="Show what a trial printed.")
+@click.command("logs", short_help="Show the output of a trial.")
 @sweep_argument
 @click.argument("trial", type=click.IntRange(0))
 @click.option(
@@ -21,16 +20,16 @@ from .common import opened, store_option, sweep_argument
     default=0,
     show_default=True,
     type=click.IntRange(0),
-    help="Of a trial of several ranks.",
+    help="Rank of a trial that has several.",
 )
 @click.option(
     "--attempt",
     type=click.IntRange(1),
-    help="Of a trial that was tried again.  [default: the last]",
+    help="Attempt of a trial that was retried.  [default: the last]",
 )
 @store_option
 def command(sweep: str, trial: int, rank: int, attempt: int | None, store: str) -> None:
-    """Show what a rank of a trial printed.
+    """Show what one rank of a trial has printed.
 
     \b
     Examples:
@@ -46,15 +45,8 @@ def command(sweep: str, trial: int, rank: int, attempt: int | None, store: str) 
         )
     log = folder / f"attempt-{attempt or max(trials[trial].attempts, 1)}-rank-{rank}.log"
     if not log.is_file():
-        raise UsageError(f"trial {trial} has no log at {log}; {_others(folder)}")
+        names = ", ".join(sorted(path.name for path in folder.glob("*.log")))
+        hint = f"there are {names}" if names else "it may have run inline or on another machine"
+        raise UsageError(f"trial {trial} has no log at {log}; {hint}")
     with log.open(encoding="utf-8", errors="replace") as file:
         shutil.copyfileobj(file, sys.stdout)
-
-
-def _others(folder: Path) -> str:
-    names = sorted(path.name for path in folder.glob("*.log"))
-    return (
-        f"there are {', '.join(names)}"
-        if names
-        else "on another machine, or run inline, a trial keeps none here"
-    )

@@ -1,4 +1,4 @@
-"""A function of the user's own, named on the command line as FILE:NAME."""
+"""Loads a function of the user, named on the command line as FILE:NAME."""
 
 from __future__ import annotations
 
@@ -8,24 +8,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import click
-
 from automl.errors import UsageError
 from search_spaces.plugins import nearest
 
 
-def objective_option(command: Any) -> Any:
-    """`--objective FILE:NAME`."""
-    text = "Function of your own to tune instead of a workload, such as train.py:objective."
-    return click.option("--objective", metavar="FILE:NAME", help=text)(command)
-
-
-def load_objective(target: str) -> Callable[[Any], Any]:
-    """The function that `FILE:NAME` names.
+def load_objective(target: str | None) -> Callable[[Any], Any] | None:
+    """The function that `FILE:NAME` names; None for None.
 
     Raises:
-        UsageError: there is no such file or name, the file cannot be imported, or the name is no function.
+        UsageError: there is no such file or name, the file cannot be imported, or the name is no
+            function.
     """
+    if target is None:
+        return None
     file, colon, name = target.rpartition(":")
     path = Path(file)
     if not colon or not file or not name.isidentifier():
@@ -39,7 +34,8 @@ def load_objective(target: str) -> Callable[[Any], Any]:
         raise UsageError(f"--objective: {file} defines no {name!r}: {nearest(name, known)}")
     if not callable(function):
         raise UsageError(
-            f"--objective: {name!r} in {file} is no function, it is of type {type(function).__name__}"
+            f"--objective: {name!r} in {file} is no function, "
+            f"it is of type {type(function).__name__}"
         )
     return function
 
@@ -47,8 +43,8 @@ def load_objective(target: str) -> Callable[[Any], Any]:
 def _load(path: Path) -> dict[str, Any]:
     """The names that a file defines.
 
-    Its folder becomes importable, as when Python runs it. The module leaves `sys.modules` again, so that what it
-    defines is sent to workers by value: on another machine there may be no such file.
+    Its folder becomes importable, as if Python ran the file. The module is removed from
+    `sys.modules`, so that its functions are sent to workers by value: they may not have the file.
     """
     spec = importlib.util.spec_from_file_location(path.stem, path.absolute())
     if spec is None or spec.loader is None:

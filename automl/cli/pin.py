@@ -1,4 +1,4 @@
-"""`automl pin SWEEP KEY=VALUE ...`: pin or narrow a parameter from the next suggestion on."""
+"""`automl pin SWEEP KEY=VALUE ...`: fix or narrow a parameter from the next suggestion on."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from automl.core.events import Wished
+from automl.core.events import Command
 from automl.errors import UsageError
 
 from .common import emit, json_option, opened, store_option, sweep_argument
@@ -15,21 +15,19 @@ if TYPE_CHECKING:
     from automl.suggesters.domain import Limits
 
 
-@click.command("pin", short_help="Pin or narrow a parameter, also while the sweep runs.")
+@click.command("pin", short_help="Fix or narrow a parameter, also while the sweep runs.")
 @sweep_argument
 @click.argument("settings", nargs=-1, metavar="[KEY=VALUE|KEY=LOW..HIGH|KEY=[VALUE,VALUE]]...")
-@click.option(
-    "--release", multiple=True, metavar="KEY", help="Let a parameter vary as it was declared again."
-)
+@click.option("--release", multiple=True, metavar="KEY", help="Remove the limit of a parameter.")
 @store_option
 @json_option
 def command(
     sweep: str, settings: tuple[str, ...], release: tuple[str, ...], store: str, as_json: bool
 ) -> None:
-    """Pin a parameter to a value, or narrow what is tried of it, from the next suggestion on.
+    """Fix a parameter at a value, or narrow its range, from the next suggestion on.
 
-    A running sweep obeys at once, another one when it is resumed; what was tried before still counts, and trials that
-    were proposed already are trained as they are. Without a setting, what holds now is shown.
+    A running sweep obeys at once, another one after a resume. Earlier trials still count, and
+    proposed trials are trained unchanged. Without a setting, the present limits are shown.
 
     \b
     Examples:
@@ -43,18 +41,19 @@ def command(
 
     with opened(store, write=bool(settings or release)) as ledger:
         spec, snapshot = ledger.spec(sweep), ledger.snapshot(sweep)
-        wishes = [wish.content for wish in ledger.wishes(sweep) if wish.kind == "limits"]
-        limits = updated_limits(wishes)
-        asked = dict(read_limit(text, spec.space) for text in settings)
+        limits = updated_limits(
+            sent.content for sent in ledger.commands(sweep) if sent.kind == "limits"
+        )
+        given = dict(read_limit(text, spec.space) for text in settings)
         for name in release:
             if name not in limits:
                 raise UsageError(f"{name} is not pinned or narrowed in {sweep}")
-        if asked or release:
-            content: dict[str, Any] = {name: limit.to_dict() for name, limit in asked.items()}
-            wish = Wished("limits", {**dict.fromkeys(release), **content}, at=snapshot.seconds)
-            limits = updated_limits([wish.content], limits)
+        if given or release:
+            content: dict[str, Any] = {name: limit.to_dict() for name, limit in given.items()}
+            command = Command("limits", {**dict.fromkeys(release), **content}, at=snapshot.seconds)
+            limits = updated_limits([command.content], limits)
             Domain(spec.space, limits)  # raises if no configuration is left
-            ledger.wish(sweep, wish)
+            ledger.send(sweep, command)
     if as_json:
         emit({"sweep": sweep, "limits": {name: limit.to_dict() for name, limit in limits.items()}})
     else:
@@ -67,4 +66,4 @@ def _print(sweep: str, limits: Limits, running: bool) -> None:
     if not limits:
         click.echo(f"nothing is pinned or narrowed in {sweep}")
     elif not running:
-        click.echo(f"holds when the sweep goes on: automl resume {sweep}", err=True)
+        click.echo(f"the limits hold after: automl resume {sweep}", err=True)

@@ -1,4 +1,4 @@
-"""`automl publish SWEEP`: a sweep for TensorBoard or MLflow."""
+"""`automl publish SWEEP`: write a sweep for TensorBoard or MLflow."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .common import opened, store_option, sweep_argument
 @sweep_argument
 @click.argument("target", type=click.Choice(["tensorboard", "mlflow"]))
 @store_option
-@click.option("--to", metavar="WHERE", help="Folder for TensorBoard, tracking address for MLflow.")
+@click.option("--to", metavar="TARGET", help="Folder for TensorBoard, tracking URI for MLflow.")
 def command(sweep: str, target: str, store: str, to: str | None) -> None:
-    """Write the curves, configurations and results of every trial where another tool shows them.
+    """Write the curves, configurations and results of every trial for another tool.
 
     \b
     Examples:
@@ -30,11 +30,11 @@ def command(sweep: str, target: str, store: str, to: str | None) -> None:
         folder = Path(to or f"{sweep}-tensorboard")
         count = tensorboard.write(snapshot, folder, own)
         click.echo(
-            f"wrote {count} trials to {folder}; look at them with: tensorboard --logdir {folder}"
+            f"wrote {count} trials to {folder}; show them with: tensorboard --logdir {folder}"
         )
         return
     from automl.integrations import mlflow
 
-    where = to or "sqlite:///mlflow.db"
-    run = mlflow.write(snapshot, where)
-    click.echo(f"logged {sweep} to {where} as run {run}")
+    uri = to or "sqlite:///mlflow.db"
+    run = mlflow.write(snapshot, uri)
+    click.echo(f"logged {sweep} to {uri} as run {run}")

@@ -1,4 +1,4 @@
-"""`automl report SWEEP`: the report of a sweep as one HTML file."""
+"""`automl report SWEEP`: write the report of a sweep as an HTML file."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from pathlib import Path
 
 import click
 
-from .common import opened, store_option, sweep_argument
+from .common import opened, output_option, store_option, sweep_argument
 
 
 @click.command("report", short_help="Write the report of a sweep as an HTML file.")
 @sweep_argument
 @store_option
-@click.option("--output", "-o", metavar="FILE", help="Where to write it.  [default: SWEEP.html]")
+@output_option("SWEEP.html", "FILE", "File to write.")
 @click.option(
-    "--ax", is_flag=True, help="Add Ax's plots of two parameters together; takes tens of seconds."
+    "--ax", is_flag=True, help="Add Ax's plots of pairs of parameters; takes tens of seconds."
 )
 def command(sweep: str, store: str, output: str | None, ax: bool) -> None:
-    """Write what a sweep found as one HTML file that works offline; also while the sweep runs.
+    """Write the report of a sweep as one HTML file that works offline, also while the sweep runs.
 
     \b
     Examples:

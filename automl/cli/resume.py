@@ -1,4 +1,4 @@
-"""`automl resume SWEEP`: go on with an interrupted sweep."""
+"""`automl resume SWEEP`: continue an interrupted sweep."""
 
 from __future__ import annotations
 
@@ -10,31 +10,43 @@ import click
 from automl.core.goals import parse_duration
 from automl.errors import UsageError
 
-from .common import json_option, opened, store_option, sweep_argument
-from .objective import load_objective, objective_option
-from .running import ray_options, run_sweep
+from .common import (
+    budget_options,
+    json_option,
+    objective_option,
+    opened,
+    ray_options,
+    store_option,
+    sweep_argument,
+)
+from .objective import load_objective
+from .running import check_runnable, run_sweep
 
 if TYPE_CHECKING:
     from automl.core.spec import SweepSpec
 
 
-@click.command("resume", short_help="Go on with an interrupted sweep.")
+@click.command("resume", short_help="Continue an interrupted sweep.")
 @sweep_argument
 @store_option
-@click.option("--trials", metavar="N", help="End after so many trials, earlier ones counted in.")
-@click.option(
-    "--budget",
-    metavar="TIME",
-    help="End after so much time, earlier runs counted in, such as 1h30m.",
-)
+@budget_options
 @json_option
 @objective_option
 @ray_options
 @click.pass_context
-def command(ctx: click.Context, /, sweep: str, store: str, **options: Any) -> None:
-    """Go on with a sweep that was interrupted, on the budget that it has left.
+def command(
+    ctx: click.Context,
+    /,
+    sweep: str,
+    store: str,
+    trials: str | None,
+    budget: str | None,
+    objective: str | None,
+    **options: Any,
+) -> None:
+    """Continue an interrupted sweep with the rest of its budget, or with a larger one.
 
-    Finished trials stay as they are; interrupted ones go on from their newest checkpoint.
+    Finished trials stay. Interrupted trials continue from their newest checkpoint.
 
     \b
     Examples:
@@ -43,19 +55,18 @@ def command(ctx: click.Context, /, sweep: str, store: str, **options: Any) -> No
       automl resume mine --objective train.py:objective
     """
     with opened(store, write=True) as ledger:
-        spec = _with_budget(ledger.spec(sweep), options["trials"], options["budget"])
+        spec = _with_budget(ledger.spec(sweep), trials, budget)
         if ledger.snapshot(sweep).state == "finished" and spec.budget == ledger.spec(sweep).budget:
-            click.echo(f"{sweep} is finished; to go on, raise its --trials or --budget", err=True)
+            click.echo(f"{sweep} is finished; to continue, raise --trials or --budget", err=True)
             return
-        check_runnable(spec, options["objective"])
-        objective = load_objective(options["objective"]) if options["objective"] else None
-        where = {key: options[key] for key in ("dispatcher", "ray_address", "as_json")}
-        status = run_sweep(spec, ledger, store, objective=objective, resume=True, **where)
+        check_runnable(spec, objective)
+        function = load_objective(objective)
+        status = run_sweep(spec, ledger, store, function, resume=True, **options)
     ctx.exit(status)
 
 
 def _with_budget(spec: SweepSpec, trials: str | None, time: str | None) -> SweepSpec:
-    """The sweep with what was given of a new budget."""
+    """The spec with the given parts of a new budget."""
     budget = spec.budget
     if trials is not None:
         if not (trials.isascii() and trials.isdigit() and int(trials) > 0):
@@ -64,19 +75,3 @@ def _with_budget(spec: SweepSpec, trials: str | None, time: str | None) -> Sweep
     if time is not None:
         budget = replace(budget, time=parse_duration(time))
     return replace(spec, budget=budget)
-
-
-def check_runnable(spec: SweepSpec, objective: str | None) -> None:
-    """Raise UsageError or DataError where what the sweep needs is not there any more."""
-    if spec.workload is None and objective is None:
-        raise UsageError(
-            f"sweep {spec.name} tunes a function of your own: name it with --objective FILE:NAME"
-        )
-    if spec.workload is not None:
-        from workers.workloads import WORKLOADS
-
-        if objective is not None:
-            raise UsageError(
-                f"sweep {spec.name} tunes the workload {spec.workload}: leave --objective out"
-            )
-        WORKLOADS.get(spec.workload).check(spec.data, spec.fixed)

@@ -1,4 +1,4 @@
-"""Running a sweep in this process, with the live view, to its summary and exit status."""
+"""Runs a sweep in this process, with the live view, and returns its exit status."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from automl.errors import UsageError
 
 from . import FAILED, INTERRUPTED, NO_SUCCESS
 from .common import STORE, emit
@@ -18,82 +20,70 @@ if TYPE_CHECKING:
     from automl.ledger import Ledger
 
 
-def ray_options(command: Any) -> Any:
-    """Where trials run."""
-    address = click.option(
-        "--ray-address", metavar="ADDR", help="Ray cluster to use, 'auto' to find it."
-    )
-    where = click.Choice(["ray", "inline"])
-    text = "Run trials on Ray workers, or in this process for debugging."
-    dispatcher = click.option(
-        "--dispatcher", type=where, default="ray", show_default=True, help=text
-    )
-    return address(dispatcher(command))
+def check_runnable(spec: SweepSpec, objective: str | None) -> None:
+    """Check that a stored sweep has what it needs to run.
+
+    Raises:
+        UsageError: the objective is missing, or the sweep has a workload instead.
+        DataError: the data of the workload is missing.
+    """
+    if spec.workload is None and objective is None:
+        raise UsageError(
+            f"sweep {spec.name} tunes a function of your own: name it with --objective FILE:NAME"
+        )
+    if spec.workload is not None:
+        from workers.workloads import WORKLOADS
+
+        if objective is not None:
+            raise UsageError(
+                f"sweep {spec.name} tunes the workload {spec.workload}: leave --objective out"
+            )
+        WORKLOADS.get(spec.workload).check(spec.data, spec.fixed)
 
 
 def run_sweep(
     spec: SweepSpec,
     ledger: Ledger,
     store: str,
+    objective: Callable[[Any], Any] | None,
     *,
-    objective: Callable[[Any], Any] | None = None,
-    resume: bool = False,
+    summary: bool = True,
     as_json: bool = False,
-    **where: Any,
+    **run_options: Any,
 ) -> int:
-    """Run a sweep of the ledger until it ends; the exit status.
+    """Run a sweep of the ledger until it ends, and return the exit status.
 
     Args:
-        store: as the person gave it, for the commands that the summary names.
-        as_json: print how the sweep ended as JSON, instead of the live view and the summary.
-        where: `dispatcher` and `ray_address` of `automl.sweeps.run`.
+        store: as the user wrote it, for the commands in the summary.
+        summary: print the final status or, if it is False, only how to resume.
+        as_json: print the status as JSON, without the live view.
+        run_options: `dispatcher`, `ray_address` and `resume` of `automl.sweeps.run`.
     """
     from automl import sweeps
     from automl.report.console import console
     from automl.report.summary import print_summary
     from automl.report.terminal_view import view
 
-    if as_json:
-        snapshot = sweeps.run(spec, ledger=ledger, objective=objective, resume=resume, **where)
-        emit(status_object(snapshot))
-        return status_of(snapshot)
-    with view() as show:
-        snapshot = sweeps.run(
-            spec, ledger=ledger, objective=objective, on_change=show, resume=resume, **where
-        )
-        show(snapshot)
     options = "" if store == STORE else f"--store {shlex.quote(store)}"
-    print_summary(console(), snapshot, spec.space, options)
-    return status_of(snapshot)
-
-
-def run_quietly(
-    spec: SweepSpec,
-    ledger: Ledger,
-    store: str,
-    objective: Callable[[Any], Any] | None,
-    silent: bool,
-    **where: Any,
-) -> int:
-    """Run trials that wait in the ledger, without a summary; the exit status."""
-    from automl import sweeps
-    from automl.report.terminal_view import view
-
-    if silent:
-        return status_of(sweeps.run(spec, ledger=ledger, objective=objective, resume=True, **where))
+    if as_json:
+        snapshot = sweeps.run(spec, ledger=ledger, objective=objective, **run_options)
+        if summary:
+            emit(status_object(snapshot))
+        return _exit_status(snapshot)
     with view() as show:
         snapshot = sweeps.run(
-            spec, ledger=ledger, objective=objective, on_change=show, resume=True, **where
+            spec, ledger=ledger, objective=objective, on_change=show, **run_options
         )
         show(snapshot)
-    if snapshot.state == "interrupted":
-        options = "" if store == STORE else f" --store {shlex.quote(store)}"
-        click.echo(f"interrupted; go on with: automl resume {spec.name}{options}", err=True)
-    return status_of(snapshot)
+    if summary:
+        print_summary(console(), snapshot, spec.space, options)
+    elif snapshot.state == "interrupted":
+        command = f"automl resume {spec.name} {options}".strip()
+        click.echo(f"interrupted; continue with: {command}", err=True)
+    return _exit_status(snapshot)
 
 
-def status_of(snapshot: Snapshot) -> int:
-    """The exit status of a sweep that ended so."""
+def _exit_status(snapshot: Snapshot) -> int:
     if snapshot.state == "interrupted":
         return INTERRUPTED
     if snapshot.state != "finished":

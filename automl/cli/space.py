@@ -1,10 +1,13 @@
-"""`automl space CONFIG`: what is tuned on this hardware."""
+"""`automl space CONFIG`: show the search space on this hardware."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
+
+from automl.core.text import number
+from search_spaces import Choice, Float, Int
 
 from .common import emit, json_option
 
@@ -13,12 +16,12 @@ if TYPE_CHECKING:
     from search_spaces.parameters import Parameter
 
 
-@click.command("space", short_help="Show what is tuned on this hardware.")
+@click.command("space", short_help="Show the search space on this hardware.")
 @click.argument("config", type=click.Path())
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @json_option
 def command(config: str, overrides: tuple[str, ...], as_json: bool) -> None:
-    """Show the search space of a configuration as this hardware allows it, and what it leaves out and why.
+    """Show the search space of a configuration, and what this hardware leaves out and why.
 
     \b
     Examples:
@@ -29,25 +32,21 @@ def command(config: str, overrides: tuple[str, ...], as_json: bool) -> None:
 
     loaded = load(config, overrides, objective=None)
     if as_json:
-        emit(_object(loaded))
+        found = {
+            "workload": loaded.spec.workload,
+            **loaded.spec.space.to_dict(),
+            "default": loaded.spec.space.default(),
+            "size": loaded.spec.space.size,
+            "fixed": dict(loaded.spec.fixed),
+            "dropped": [vars(item) for item in loaded.dropped],
+        }
+        emit(found)
     else:
         show_space(loaded)
 
 
-def _object(config: Config) -> dict[str, Any]:
-    return {
-        "workload": config.spec.workload,
-        **config.spec.space.to_dict(),
-        "default": config.spec.space.default(),
-        "size": config.spec.space.size,
-        "fixed": dict(config.spec.fixed),
-        "dropped": [vars(item) for item in config.dropped],
-    }
-
-
 def show_space(config: Config) -> None:
-    """Print the space for a person."""
-    from automl.core.text import number
+    """Print the space as tables."""
     from automl.report.console import console, table
 
     space, out = config.spec.space, console()
@@ -75,11 +74,9 @@ def show_space(config: Config) -> None:
 
 
 def _domain(parameter: Parameter) -> str:
-    from automl.core.text import number
-    from search_spaces import Choice, Float, Int
-
     if isinstance(parameter, Choice):
         return ", ".join(number(choice) for choice in parameter.choices)
     assert isinstance(parameter, Float | Int)
     kind = "whole numbers " if isinstance(parameter, Int) else ""
-    return f"{kind}{number(parameter.low)} to {number(parameter.high)}{' on a log scale' if parameter.log else ''}"
+    scale = " on a log scale" if parameter.log else ""
+    return f"{kind}{number(parameter.low)} to {number(parameter.high)}{scale}"

@@ -1,4 +1,4 @@
-"""`automl status SWEEP`: how a sweep stands."""
+"""`automl status SWEEP`: show the progress of a sweep."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import click
 from automl.core.snapshot import Snapshot
 from automl.core.trial import TrialState
 
-from .common import emit, json_option, opened, store_option, sweep_argument, trial_object
+from .common import emit, json_option, opened, store_option, sweep_argument
 
 
-@click.command("status", short_help="Show how a sweep stands.")
+@click.command("status", short_help="Show the progress of a sweep.")
 @sweep_argument
 @store_option
 @json_option
 def command(sweep: str, store: str, as_json: bool) -> None:
-    """Show how a sweep stands, also while it runs.
+    """Show the progress of a sweep, also while it runs.
 
     \b
     Examples:
@@ -34,7 +34,7 @@ def command(sweep: str, store: str, as_json: bool) -> None:
 
 
 def status_object(snapshot: Snapshot) -> dict[str, object]:
-    """What `automl status --json` prints."""
+    """The JSON object of `automl status`."""
     best = snapshot.best
     return {
         "sweep": snapshot.sweep,
@@ -42,7 +42,7 @@ def status_object(snapshot: Snapshot) -> dict[str, object]:
         "num_trials": len(snapshot.trials),
         "num_completed": len(snapshot.in_state(TrialState.COMPLETED)),
         "num_failed": len(snapshot.in_state(TrialState.FAILED)),
-        "best": trial_object(best) if best else None,
+        "best": best.summary() if best else None,
         "seconds": snapshot.seconds,
         "workers": snapshot.num_slots,
     }

@@ -1,4 +1,4 @@
-"""`automl stop SWEEP`: end a running sweep politely."""
+"""`automl stop SWEEP`: stop a running sweep."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import click
 from .common import opened, store_option, sweep_argument
 
 
-@click.command("stop", short_help="End a running sweep politely.")
+@click.command("stop", short_help="Stop a running sweep.")
 @sweep_argument
 @store_option
 def command(sweep: str, store: str) -> None:
-    """Ask a running sweep to end: its trials stop at their next report, and what they reached counts.
+    """Ask a running sweep to stop. Its trials stop at their next report, and their results count.
 
-    To interrupt a sweep and go on later, press Ctrl-C in its own terminal instead.
+    To interrupt a sweep and continue it later, press Ctrl-C in its own terminal instead.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""`automl list`: the sweeps of a store."""
+"""`automl list`: list the sweeps of a store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .common import emit, json_option, opened, store_option
 @store_option
 @json_option
 def command(store: str, as_json: bool) -> None:
-    """List the sweeps of a store, the newest last.
+    """List the sweeps of a store, the newest one last.
 
     \b
     Examples:
@@ -44,4 +44,4 @@ def command(store: str, as_json: bool) -> None:
             table(["sweep", "state", "trials", "time", "created"], rows, right=["trials", "time"])
         )
     else:
-        click.echo("no sweeps yet; begin one with: automl sweep CONFIG")
+        click.echo("no sweeps yet; start one with: automl sweep CONFIG")

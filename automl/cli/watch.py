@@ -1,4 +1,4 @@
-"""`automl watch SWEEP`: the live view of a sweep that runs in another terminal."""
+"""`automl watch SWEEP`: show the live view of a sweep that runs in another terminal."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from .common import opened, store_option, sweep_argument
     default=1.0,
     show_default=True,
     type=click.FloatRange(0.1),
-    help="Seconds between looks.",
+    help="Seconds between updates.",
 )
 def command(sweep: str, store: str, interval: float) -> None:
-    """Watch a running sweep from another terminal; Ctrl-C leaves it running.
+    """Watch a running sweep from another terminal. Ctrl-C ends the view, not the sweep.
 
     \b
     Example:

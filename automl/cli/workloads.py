@@ -1,4 +1,4 @@
-"""`automl workloads`: what can be trained."""
+"""`automl workloads`: list the workloads."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import click
 from .common import emit, json_option
 
 
-@click.command("workloads", short_help="List what can be trained.")
+@click.command("workloads", short_help="List the workloads.")
 @json_option
 def command(as_json: bool) -> None:
-    """List the workloads: what each trains and its goals.
+    """List the workloads with their goals.
 
     \b
     Example:

@@ -1,11 +1,10 @@
-"""The configuration of a sweep: strict YAML with overrides, every error told at once with its line."""
+"""Reads the configuration of a sweep: strict YAML with overrides; reports all errors at once."""
 
 from __future__ import annotations
 
 from .loading import Config, load
 from .nodes import shown
 from .overrides import Override
-from .resolution import Dropped
-from .schema import check_name
+from .resolution import Exclusion
 
-__all__ = ["Config", "Dropped", "Override", "check_name", "load", "shown"]
+__all__ = ["Config", "Exclusion", "Override", "load", "shown"]

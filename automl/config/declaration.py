@@ -1,4 +1,4 @@
-"""What there is to tune: the parameters of a workload, or the knobs alone where there is none."""
+"""The parameters that can be tuned: those of a workload or, without a workload, all knobs."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Declaration:
-    """What a configuration can name under `space:` and `fixed:`, as this hardware can run it.
+    """The parameters and options that `space:` and `fixed:` can name on this hardware.
 
     Args:
-        hardware: this machine's.
-        workload: its name, None for an objective of the user's own.
+        hardware: of this machine.
+        workload: its name; None for an objective of the user.
         parameters: declared by the workload.
         constraints: of the workload's space.
         defaults: options of the workload that are not tuned by default.
-        left_out: for each parameter the values that this hardware cannot run, and why.
+        left_out: by parameter, the values that this hardware cannot run, with the reason.
     """
 
     hardware: Hardware
@@ -43,7 +43,7 @@ class Declaration:
 
     @classmethod
     def of(cls, workload: type[Workload] | None, hardware: Hardware) -> Declaration:
-        """The declaration of a workload, of nothing but the knobs for None."""
+        """The declaration of a workload; of the knobs only for None."""
         if workload is None:
             return cls(hardware)
         space = workload.space(hardware)
@@ -55,7 +55,7 @@ class Declaration:
         return cls(hardware, workload.name, space.parameters, space.constraints, defaults, left_out)
 
     def group(self, name: str) -> dict[str, Parameter]:
-        """The parameters that a name stands for: itself, or those of the knob of that name; empty where unknown."""
+        """The parameter of that name, or those of the knob of that name; empty if it is unknown."""
         if name in self.parameters:
             return {name: self.parameters[name]}
         if name not in KNOBS.names():
@@ -69,11 +69,11 @@ class Declaration:
         """Every name that can be tuned."""
         return [*self.parameters] if self.workload else KNOBS.names()
 
-    def unavailable(self, name: str, *, asked: bool = False) -> dict[Value, str]:
-        """The values of a parameter that this hardware cannot run, and why.
+    def unavailable(self, name: str, *, explicit: bool = False) -> dict[Value, str]:
+        """The values of a parameter that this hardware cannot run, with the reason.
 
         Args:
-            asked: the values were asked for by name; those that run slowly are not left out then.
+            explicit: the user wrote the values down. Then slow ones are allowed.
         """
         if self.workload is not None or name not in KNOBS.names():
             found = dict(self.left_out.get(name, {}))
@@ -82,23 +82,25 @@ class Declaration:
             found = {item.value: item.reason for item in dropped if item.parameter == name}
         slow = self.hardware.slow
         return {
-            v: reason for v, reason in found.items() if not (asked and slow.get(str(v)) == reason)
+            value: reason
+            for value, reason in found.items()
+            if not (explicit and slow.get(str(value)) == reason)
         }
 
     def gone(self, name: str) -> str | None:
-        """Why a parameter of the workload is not there at all on this hardware; None where it is, or is unknown."""
+        """Why this hardware cannot run a parameter of the workload at all; None otherwise."""
         if name in self.parameters or name not in self.left_out:
             return None
         return "; ".join(f"{value}: {reason}" for value, reason in self.left_out[name].items())
 
     def refuse_fixed(self, name: str, value: Any) -> str | None:
-        """Why a value under `fixed:` is wrong, None where it is not; numbers may lie outside of what is tuned."""
+        """Why a value under `fixed:` is wrong, or None. A number may be outside the tuned range."""
         if self.workload is None:
             return None
         known = list(dict.fromkeys([*self.parameters, *self.defaults, *self.left_out]))
         if name not in known:
             return f"unknown option of workload {self.workload}; {nearest(name, known)}"
-        unavailable = self.unavailable(name, asked=True)
+        unavailable = self.unavailable(name, explicit=True)
         if isinstance(value, bool | int | float | str) and value in unavailable:
             return f"this hardware cannot run {name} {shown(value)}: {unavailable[value]}"
         parameter = self.parameters.get(name)

@@ -1,4 +1,4 @@
-"""One entry under `space:` made into a parameter, starting from the workload's own declaration of it."""
+"""Builds a parameter from an entry under `space:` and the workload's declaration of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from search_spaces import Choice, Float, Int
 from search_spaces.parameters import Parameter, Value
 
 from .nodes import shown
-from .schema import Entry
+from .schema import Entry, whole
 
 
 def build(
@@ -25,12 +25,13 @@ def build(
 
     Args:
         name: of the parameter.
-        entry: what was written; base: the workload's declaration that fills the gaps, None where there is none.
-        unavailable: values that this hardware cannot run and why; they are left out of the choices.
-        slow: values that are not declared because they run slowly; they may be asked for.
+        entry: from the configuration.
+        base: declaration of the workload, which supplies missing keys; None if there is none.
+        unavailable: values that this hardware cannot run, with the reason. They are left out.
+        slow: values that are not declared because they run slowly. An entry may name them.
 
     Raises:
-        SpaceError: the entry does not make a parameter.
+        SpaceError: the entry makes no valid parameter.
     """
     kind = _kind(name, entry, base)
     if kind == "choice":
@@ -44,8 +45,8 @@ def build(
         default = min(max(base.default, low), high) if low <= high else None
     common: dict[str, Any] = {"log": log, **_common(entry, base)}
     if kind == "int":
-        return Int(name, _whole(low), _whole(high), default=_whole(default), **common)
-    return Float(name, low, high, default=default, **common)  # type: ignore[arg-type]  # it checks the default itself
+        return Int(name, whole(low), whole(high), default=whole(default), **common)
+    return Float(name, low, high, default=default, **common)  # type: ignore[arg-type]
 
 
 def _kind(name: str, entry: Entry, base: Parameter | None) -> str:
@@ -88,13 +89,9 @@ def _choice(
         reasons = "; ".join(f"{value}: {unavailable[value]}" for value in choices)
         raise SpaceError(f"none of the choices of {name} can run on this hardware ({reasons})")
     numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in left)
-    ordered = (
-        entry.ordered
-        if entry.ordered is not None
-        else base.ordered
-        if isinstance(base, Choice)
-        else numbers
-    )
+    ordered = base.ordered if isinstance(base, Choice) else numbers
+    if entry.ordered is not None:
+        ordered = entry.ordered
     default = entry.default
     if default is None and base is not None and base.default is not None:
         default = _nearest_choice(base.default, left)
@@ -102,7 +99,7 @@ def _choice(
 
 
 def _check_kind(name: str, value: Value, base: Parameter, known: list[Value]) -> None:
-    """Words must be among the declared ones; other numbers than the declared ones may be tried."""
+    """Check a choice: a word must be a declared one, a number may be any."""
     if isinstance(base, Float | Int):
         fits = not isinstance(value, bool | str) and (
             isinstance(base, Float) or isinstance(value, int)
@@ -120,7 +117,7 @@ def _check_kind(name: str, value: Value, base: Parameter, known: list[Value]) ->
 
 
 def _nearest_choice(default: Value, choices: list[Value]) -> Value:
-    """The default, else the number nearest to it, else the first choice."""
+    """The default if it is a choice, else the number nearest to it, else the first choice."""
     if default in choices or isinstance(default, bool | str):
         return default if default in choices else choices[0]
     numbers = [value for value in choices if isinstance(value, int | float)]
@@ -128,21 +125,12 @@ def _nearest_choice(default: Value, choices: list[Value]) -> Value:
 
 
 def _common(entry: Entry, base: Parameter | None) -> dict[str, Any]:
-    common: dict[str, Any] = {
-        "when": entry.when if entry.when is not None else base.when if base else None
-    }
-    if entry.affects is not None or base is not None:
-        common["affects"] = (
-            entry.affects if entry.affects is not None else base.affects if base else ()
-        )
-    return common
+    inherited = {"when": base.when, "affects": base.affects} if base else {}
+    given = {"when": entry.when, "affects": entry.affects}
+    return inherited | {key: value for key, value in given.items() if value is not None}
 
 
 def _refuse(name: str, kind: str, given: dict[str, object]) -> None:
     wrong = [key for key, value in given.items() if value is not None]
     if wrong:
         raise SpaceError(f"{name} is of type {kind}, which has no {wrong[0]!r}")
-
-
-def _whole(value: Any) -> Any:
-    return int(value) if isinstance(value, float) and value.is_integer() else value

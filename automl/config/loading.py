@@ -1,4 +1,4 @@
-"""A configuration file, with overrides, made into the description of a sweep; every error at once."""
+"""Loads a configuration file with overrides: checks everything and returns the spec of a sweep."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from automl.core.goals import Constraint, Goal, parse_constraints, parse_goals
+from automl.core.names import NAME
 from automl.core.spec import SweepSpec
 from automl.errors import AutomlError, DataError, UsageError
 from automl.stopping import STOPPERS
@@ -19,10 +20,10 @@ from search_spaces.plugins import Registry
 from workers.workloads import WORKLOADS
 
 from .declaration import Declaration
-from .nodes import Location, Node, Problems, shown
+from .nodes import ConfigProblems, Location, Node, shown
 from .overrides import Override, apply
-from .resolution import Dropped, Resolution, split_constraints
-from .schema import NAME, Document, validate
+from .resolution import Exclusion, Resolution, split_constraints
+from .schema import Document, validate
 from .strict_yaml import read_file
 
 if TYPE_CHECKING:
@@ -33,12 +34,16 @@ STORE = ".automl"
 
 @dataclass(frozen=True)
 class Config:
-    """A configuration that was checked: what is swept, where it is kept, and what this hardware leaves out."""
+    """A checked configuration.
+
+    Args:
+        spec: of the sweep; store: folder or URL of its ledger.
+        dropped: parameters and values that are not tried, with the reason.
+    """
 
     spec: SweepSpec
     store: str = STORE
-    dropped: tuple[Dropped, ...] = ()
-    hardware: Hardware | None = None
+    dropped: tuple[Exclusion, ...] = ()
 
 
 def load(
@@ -48,18 +53,18 @@ def load(
     hardware: Hardware | None = None,
     objective: bool | None = False,
 ) -> Config:
-    """Read and check a configuration; creates nothing.
+    """Read and check a configuration. Creates nothing.
 
     Args:
         path: of a YAML file.
-        overrides: `KEY=VALUE` texts with dotted keys, later ones over earlier ones.
-        hardware: what can run; None for this machine.
-        objective: whether a function of the user's own is tuned, not a workload; None where either will do.
+        overrides: `KEY=VALUE` texts with dotted keys; later ones win.
+        hardware: to run on; None for this machine.
+        objective: True if a function of the user is tuned, False if a workload is, None for either.
 
     Raises:
-        ConfigError: the file cannot be read, or something in it is wrong; the message tells every error.
+        ConfigError: the file cannot be read or has errors. The message lists all of them.
     """
-    problems = Problems()
+    problems = ConfigProblems()
     root = read_file(Path(path), problems)
     if root is None:
         problems.raise_any(str(path))
@@ -75,23 +80,23 @@ def load(
 
 
 class _Checker:
-    """Checks what the schema cannot: names of extensions, the space, goals and data."""
+    """Checks that the schema cannot do: names of plugins, the space, goals and data."""
 
     def __init__(
-        self, root: Node, document: Document, problems: Problems, hardware: Hardware
+        self, root: Node, document: Document, problems: ConfigProblems, hardware: Hardware
     ) -> None:
         self.root, self.document, self.problems = root, document, problems
         slot = document.resources
         self.hardware = hardware.in_slots(slot.cpus, slot.gpus, document.workers)
 
     def config(self, path: Path, objective: bool | None) -> Config | None:
-        """The configuration; None, with problems, where something is wrong."""
+        """The configuration; None if there are problems."""
         document = self.document
         suggester = self._known(("suggester",), SUGGESTERS, document.suggester)
         stopper = self._known(("stopper",), STOPPERS, document.stopper)
         workload, name = self._workload(objective), self._name(path)
         if workload is None and (objective is False or document.workload is not None):
-            return None  # without a workload, nothing else can be judged
+            return None  # without a workload, nothing else can be checked
         declaration = self._declaration(workload)
         if declaration is None:
             return None
@@ -119,10 +124,10 @@ class _Checker:
             metrics=workload.metrics if workload else (),
             **document.settings(),
         )
-        return Config(spec, document.store or STORE, tuple(resolution.dropped), self.hardware)
+        return Config(spec, document.store or STORE, tuple(resolution.dropped))
 
     def _space(self, resolution: Resolution) -> Any:
-        """The space; constraints between parameters belong to it, those on metrics are kept in `_constraints`."""
+        """The space with its constraints. Constraints on metrics go to `_constraints`."""
         document = self.document
         names = document.space if document.space is not None else resolution.declaration.parameters
         metrics, expressions = split_constraints(document.constraints, names)
@@ -155,7 +160,7 @@ class _Checker:
             return ()
 
     def _known(self, where: Location, registry: Registry[Any], name: str) -> str | None:
-        """The name as the registry spells it; None, with a problem, where it has none such."""
+        """The name as the registry spells it; None, with a problem, if it has no such name."""
         try:
             return registry.require(name)
         except UsageError as error:
@@ -167,7 +172,10 @@ class _Checker:
         if name is None:
             if objective is False and not self.root.child("workload"):
                 known = ", ".join(WORKLOADS.names())
-                text = f"a workload ({known}) is needed, or a function of your own named with --objective FILE:NAME"
+                text = (
+                    f"a workload ({known}) is needed, "
+                    "or a function of your own named with --objective FILE:NAME"
+                )
                 self.problems.under(self.root, ("workload",), text)
             return None
         if objective:
@@ -220,7 +228,7 @@ class _Checker:
 
 
 def _with_absolute_folder(data: dict[str, Any]) -> dict[str, Any]:
-    """The `data` section with `dir` as an absolute path, because workers have a folder of their own."""
+    """The `data` section with an absolute `dir`, because workers run in another folder."""
     folder = data.get("dir")
     return (
         {**data, "dir": str(Path(folder).expanduser().absolute())}

@@ -1,4 +1,4 @@
-"""A configuration as it was written: every value knows its line, so that every error can name it."""
+"""The tree of a configuration file. Each value knows its line, for error messages."""
 
 from __future__ import annotations
 
@@ -8,31 +8,26 @@ from typing import Any, Final
 
 from automl.errors import ConfigError
 
-MOST_SHOWN: Final = 50  # errors of one file
+MAX_SHOWN: Final = 50  # errors of one file
 Scalar = bool | int | float | str | None
 Location = tuple[str | int, ...]
 
 
 @dataclass
 class Node:
-    """A value and where it was written.
+    """A value and its place in the configuration.
 
     Args:
         value: a scalar, a list of nodes, or a mapping of names to nodes.
-        origin: the file, or how an override was given ("override seed=1", "--seed").
-        line: from 1; 0 where it comes from no file.
-        broken: whether an error was already reported here, so that what follows from it is not.
+        origin: the file, or the override ("override seed=1", "--seed").
+        line: from 1; 0 if the value comes from no file.
+        broken: an error was reported here, so errors that follow from it are not reported.
     """
 
     value: Scalar | list[Node] | dict[str, Node]
     origin: str
     line: int = 0
     broken: bool = False
-
-    @property
-    def where(self) -> str:
-        """`file:line`, or how the override was given."""
-        return f"{self.origin}:{self.line}" if self.line else self.origin
 
     def plain(self) -> Any:
         """The value as plain Python data."""
@@ -51,7 +46,7 @@ class Node:
         return None
 
     def locate(self, location: Iterable[str | int]) -> list[Node]:
-        """The nodes on the way to a location, this one first, as far as they exist."""
+        """The existing nodes on the path to a location, this node first."""
         nodes = [self]
         for part in location:
             found = nodes[-1].child(part)
@@ -62,8 +57,8 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Problem:
-    """One error: where, at which path, and what rule was broken by what value."""
+class ConfigProblem:
+    """One error: its file and line, its path, and the broken rule with the value."""
 
     origin: str
     line: int
@@ -76,30 +71,30 @@ class Problem:
 
 
 @dataclass
-class Problems:
-    """Every error of a configuration, gathered so that all are told at once."""
+class ConfigProblems:
+    """Collects the errors of a configuration, to report all of them at once."""
 
-    found: list[Problem] = field(default_factory=list)
+    found: list[ConfigProblem] = field(default_factory=list)
 
     def at(self, node: Node, location: Sequence[str | int], text: str) -> None:
-        """Add an error at a node, and mark it as broken."""
+        """Add an error at a node, and mark the node as broken."""
         node.broken = True
-        self.found.append(Problem(node.origin, node.line, dotted(location), text))
+        self.found.append(ConfigProblem(node.origin, node.line, dotted(location), text))
 
     def under(self, root: Node, location: Sequence[str | int], text: str) -> None:
-        """Add an error at a location of the tree, unless one was already reported on the way to it."""
+        """Add an error at a location of the tree, unless a node on the path is broken."""
         nodes = root.locate(location)
         if not any(node.broken for node in nodes):
             self.at(nodes[-1], location, text)
 
     def raise_any(self, source: str) -> None:
-        """Raise one ConfigError that tells all of them, in the order of the file."""
+        """Raise one ConfigError with all errors, in the order of the file."""
         if not self.found:
             return
         lines = [str(p) for p in sorted(self.found, key=lambda p: (p.line == 0, p.line))]
         head = f"{len(lines)} errors in {source}:\n  " if len(lines) > 1 else ""
-        if len(lines) > MOST_SHOWN:
-            lines[MOST_SHOWN:] = [f"and {len(lines) - MOST_SHOWN} more"]
+        if len(lines) > MAX_SHOWN:
+            lines[MAX_SHOWN:] = [f"and {len(lines) - MAX_SHOWN} more"]
         raise ConfigError(head + "\n  ".join(lines))
 
 
@@ -112,7 +107,7 @@ def dotted(location: Iterable[str | int]) -> str:
 
 
 def shown(value: object, limit: int = 60) -> str:
-    """A value as YAML people write it, cut to a readable length."""
+    """A value in the words of YAML, cut to a readable length."""
     words = {None: "nothing", True: "true", False: "false"}
     if value is None or isinstance(value, bool):
         return words[value]

@@ -1,11 +1,11 @@
-"""Values given on the command line over those of the file: `budget.trials=10`, `space.precision=[fp32,bf16]`."""
+"""Overrides on the command line: `budget.trials=10`, `space.precision=[fp32,bf16]`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .nodes import Node, Problem, Problems, dotted, shown
+from .nodes import ConfigProblem, ConfigProblems, Node, dotted, shown
 from .scalars import plain_scalar
 from .strict_yaml import MAX_BYTES, MAX_DEPTH, read_text
 
@@ -16,8 +16,8 @@ class Override:
 
     Args:
         key: such as `space.learning_rate.low`.
-        value: text, read by the rules of YAML; lists and mappings in `[...]` and `{...}`.
-        label: how it was given, for messages.
+        value: YAML text; lists and mappings are written as `[...]` and `{...}`.
+        label: name of the override in messages.
     """
 
     key: str
@@ -26,24 +26,24 @@ class Override:
 
     @classmethod
     def parse(cls, text: str) -> Override | None:
-        """Read KEY=VALUE; None where the text has another form."""
+        """Parse KEY=VALUE; None if the text has another form."""
         key, equals, value = text.partition("=")
         known = all(part and part.isprintable() and part == part.strip() for part in key.split("."))
         return cls(key, value, f"override {shown(text)}") if equals and known else None
 
 
-def apply(root: Node, overrides: Iterable[str | Override], problems: Problems) -> None:
-    """Set each override in the tree, later ones over earlier ones; errors go to `problems`."""
+def apply(root: Node, overrides: Iterable[str | Override], problems: ConfigProblems) -> None:
+    """Set each override in the tree; later ones win. Errors go to `problems`."""
     for given in overrides:
         override = Override.parse(given) if isinstance(given, str) else given
         if override is None:
             rule = "an override is KEY=VALUE with a dotted key, such as budget.trials=10"
-            problems.found.append(Problem(f"override {shown(given)}", 0, "", rule))
+            problems.found.append(ConfigProblem(f"override {shown(given)}", 0, "", rule))
         else:
             _set(root, override, problems)
 
 
-def _set(root: Node, override: Override, problems: Problems) -> None:
+def _set(root: Node, override: Override, problems: ConfigProblems) -> None:
     value = _value(override, problems)
     parts = override.key.split(".")
     if value is None:
@@ -54,10 +54,8 @@ def _set(root: Node, override: Override, problems: Problems) -> None:
     node = root
     for depth, part in enumerate(parts):
         if not isinstance(node.value, dict):
-            if node.value not in (
-                None,
-                "auto",
-            ):  # `precision: auto` and `precision.default=bf16` go together
+            # `precision: auto` and `precision.default=bf16` may be combined.
+            if node.value not in (None, "auto"):
                 problems.at(
                     Node(None, override.label),
                     parts,
@@ -71,25 +69,26 @@ def _set(root: Node, override: Override, problems: Problems) -> None:
         node = following
 
 
-def _value(override: Override, problems: Problems) -> Node | None:
-    """The value as a tree; None, with a problem, where it is malformed."""
+def _value(override: Override, problems: ConfigProblems) -> Node | None:
+    """The value as a tree; None, with a problem, if it is malformed."""
     text = override.value.strip(" ")
     before = len(problems.found)
     if len(text) > MAX_BYTES:
         problems.found.append(
-            Problem(override.label, 0, override.key, f"at most {MAX_BYTES} characters")
+            ConfigProblem(override.label, 0, override.key, f"at most {MAX_BYTES} characters")
         )
         return None
     if text[:1] not in ("[", "{", '"', "'"):
         try:
             return Node(plain_scalar(text), override.label)
         except ValueError as error:
-            problems.found.append(Problem(override.label, 0, override.key, str(error)))
+            problems.found.append(ConfigProblem(override.label, 0, override.key, str(error)))
             return None
     node = read_text(text, override.label, problems)
-    # There is no line in an override, and the path of what is inside begins with its key.
+    # An override has no lines. Paths in its value begin with its key.
     problems.found[before:] = [
-        Problem(p.origin, 0, _joined(override.key, p.path), p.text) for p in problems.found[before:]
+        ConfigProblem(p.origin, 0, _joined(override.key, p.path), p.text)
+        for p in problems.found[before:]
     ]
     return _without_lines(node) if node and len(problems.found) == before else None
 

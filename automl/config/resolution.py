@@ -1,4 +1,4 @@
-"""The space of a sweep: what the configuration asks for, of what the workload declares and the hardware can run."""
+"""Resolves the space of a sweep from the configuration, the workload and the hardware."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from search_spaces.plugins import nearest
 
 from .declaration import Declaration
 from .entries import build
-from .nodes import Node, Problems, shown
-from .schema import Entry, tell
+from .nodes import ConfigProblems, Node, shown
+from .schema import Entry, add_errors
 
 MAX_TRIED = 4096
 
 
 @dataclass(frozen=True)
-class Dropped:
-    """A parameter, or one value of it, that is not tried, and why."""
+class Exclusion:
+    """A parameter, or one value of it, that is not tried, and the reason."""
 
     parameter: str
     value: Value | None
@@ -36,32 +36,33 @@ class Dropped:
 
 @dataclass
 class Resolution:
-    """Works out one space; the result is in its attributes.
+    """Resolves one space.
 
     Args:
-        root: the configuration, for the lines of errors; problems: where errors go.
-        declaration: what the workload and the knobs offer on this hardware.
+        root: the configuration, for the lines of errors; problems: receives errors.
+        declaration: the parameters that can be tuned on this hardware.
         fixed: the `fixed` section.
 
     Attributes:
-        tuned: parameters by name; dropped: what is not tried and why.
+        tuned: parameters by name; explicit: names that the configuration writes down.
+        dropped: parameters and values that are not tried.
     """
 
     root: Node
-    problems: Problems
+    problems: ConfigProblems
     declaration: Declaration
     fixed: Mapping[str, Any]
     tuned: dict[str, Parameter] = field(default_factory=dict)
     explicit: set[str] = field(default_factory=set)
-    dropped: list[Dropped] = field(default_factory=list)
+    dropped: list[Exclusion] = field(default_factory=list)
 
     def space(
         self, entries: Mapping[str, Any] | None, constraints: Iterable[str] = ()
     ) -> Space | None:
-        """The space; None, with problems, where there is none.
+        """The space; None, with problems, if there is none.
 
         Args:
-            entries: the `space` section, None for the workload's whole default space.
+            entries: the `space` section; None for the default space of the workload.
             constraints: expressions over the tuned parameters.
         """
         before = len(self.problems.found)
@@ -81,16 +82,14 @@ class Resolution:
             space = Space(
                 *self.tuned.values(), constraints=[*self._declared_constraints(), *constraints]
             )
-            space.sample(
-                np.random.default_rng(0)
-            )  # which needs a configuration that the constraints allow
+            space.sample(np.random.default_rng(0))  # fails if the constraints allow nothing
             return space
         except SpaceError as error:
             self.problems.under(self.root, ("space",), str(error))
             return None
 
     def untuned(self) -> dict[str, Any]:
-        """The `fixed` section with the defaults of declared parameters that are not tuned."""
+        """The `fixed` section, with the defaults of declared parameters that are not tuned."""
         defaults = {
             name: parameter.default
             for name, parameter in self.declaration.parameters.items()
@@ -101,7 +100,7 @@ class Resolution:
         return {**defaults, **self.fixed}
 
     def _select(self, entries: Mapping[str, Any] | None) -> None:
-        """Gather the parameters that are asked for, as if every one of them were tuned."""
+        """Collect the requested parameters, before conditions and constraints are resolved."""
         if entries is None:
             self._take(self.declaration.parameters)
             return
@@ -109,7 +108,10 @@ class Resolution:
             self._entry(name, entry)
         for name in self.fixed:
             if name in entries:
-                text = f"{name} is also under space; take it out of one of them, or write space.{name}=[VALUE]"
+                text = (
+                    f"{name} is also under space; take it out of one of them, "
+                    f"or write space.{name}=[VALUE]"
+                )
                 self.problems.under(self.root, ("fixed", name), text)
 
     def _entry(self, name: str, entry: Any) -> None:
@@ -120,13 +122,13 @@ class Resolution:
         elif isinstance(entry, dict):
             self._build(name, entry)
         else:
-            rule = "auto, a list of choices or {low, high, log, type, when, affects, default} is needed"
-            self._refuse(name, f"{rule}, got {shown(entry)}")
+            rule = "auto, a list of choices or {low, high, log, type, when, affects, default}"
+            self._refuse(name, f"{rule} is needed, got {shown(entry)}")
 
     def _auto(self, name: str) -> None:
         group, gone = self.declaration.group(name), self.declaration.gone(name)
         if gone:
-            self.dropped.append(Dropped(name, None, gone))
+            self.dropped.append(Exclusion(name, None, gone))
         elif not group:
             known = self.declaration.names()
             self._refuse(name, f"unknown knob; {nearest(name, known)}")
@@ -137,7 +139,7 @@ class Resolution:
     def _build(self, name: str, entry: dict[str, Any]) -> None:
         where = ("space", name)
         base = self.declaration.parameters.get(name)
-        unavailable = self.declaration.unavailable(name, asked="choices" in entry)
+        unavailable = self.declaration.unavailable(name, explicit="choices" in entry)
         if base is None and self.declaration.workload and not self.declaration.gone(name):
             text = f"unknown parameter of workload {self.declaration.workload}"
             self._refuse(name, f"{text}; {nearest(name, self.declaration.names())}")
@@ -148,7 +150,7 @@ class Resolution:
                 name, parsed, base, unavailable, slow=[*self.declaration.unavailable(name)]
             )
         except ValidationError as error:
-            tell(error, self.root, where, Entry, self.problems)
+            add_errors(error, self.root, where, Entry, self.problems)
         except SpaceError as error:
             self._refuse(name, str(error))
         else:
@@ -156,23 +158,23 @@ class Resolution:
             self.explicit.add(name)
             wanted = parsed.choices or (base.choices if isinstance(base, Choice) else ())
             self.dropped += [
-                Dropped(name, value, unavailable[value]) for value in wanted if value in unavailable
+                Exclusion(name, value, unavailable[value])
+                for value in wanted
+                if value in unavailable
             ]
 
     def _take(self, parameters: Mapping[str, Parameter]) -> None:
-        """Tune these as they are declared."""
+        """Tune parameters as declared."""
         for name, parameter in parameters.items():
             if name in self.fixed and name not in self.tuned:
                 continue
             self.tuned[name] = parameter
             self.dropped += [
-                Dropped(name, *item) for item in self.declaration.unavailable(name).items()
+                Exclusion(name, *item) for item in self.declaration.unavailable(name).items()
             ]
 
-    # Conditions and constraints on what is not tuned
-
     def _check_conditions(self, parameter: Parameter) -> None:
-        """A condition must name a parameter that there is, and values that it can have on some hardware."""
+        """Check that a condition names a known parameter, and values that it can have."""
         for parent, values in parameter.when.items():
             found = self.tuned.get(parent) or self.declaration.parameters.get(parent)
             if found is None and parent not in self.fixed:
@@ -195,7 +197,7 @@ class Resolution:
         self.problems.under(self.root, ("space", name), text)
 
     def _settle_conditions(self) -> None:
-        """Resolve conditions on parameters that are not tuned; what can never be active is dropped."""
+        """Resolve conditions on untuned parameters; drop parameters that can never be active."""
         changed = True
         while changed:
             changed = False
@@ -205,13 +207,12 @@ class Resolution:
                     self._never_active(name, parameter)
                     changed = True
                 elif when != parameter.when:
-                    self.tuned[name] = parameter_from_dict(
-                        {**parameter.to_dict(), "when": _lists(when)}
-                    )
+                    allowed = {parent: list(values) for parent, values in when.items()}
+                    self.tuned[name] = parameter_from_dict({**parameter.to_dict(), "when": allowed})
                     changed = True
 
     def _conditions(self, parameter: Parameter) -> dict[str, tuple[Value, ...]] | None:
-        """The conditions that remain on tuned parents; None where the parameter can never be active."""
+        """The remaining conditions on tuned parents; None if the parameter can never be active."""
         left: dict[str, tuple[Value, ...]] = {}
         for parent, values in parameter.when.items():
             if parent in self.tuned:
@@ -246,14 +247,15 @@ class Resolution:
             if parent in self.tuned:
                 reason = f"needs {parent} to be {allowed}, which is not among its choices"
             else:
-                reason = f"needs {parent} to be {allowed}, and {parent} is fixed at {shown(self._fixed_value(parent))}"
+                value = shown(self._fixed_value(parent))
+                reason = f"needs {parent} to be {allowed}, and {parent} is fixed at {value}"
                 if name in self.explicit and not _among(self._fixed_value(parent), values):
                     self._refuse(name, f"{reason}; tune {parent} too, or fix it otherwise")
                     return
-        self.dropped.append(Dropped(name, None, reason))
+        self.dropped.append(Exclusion(name, None, reason))
 
     def _narrow(self) -> None:
-        """Drop the choices that a declared constraint rules out by what is not tuned."""
+        """Drop choices that a declared constraint excludes, given the untuned parameters."""
         for constraint in self.declaration.constraints:
             names = [name for name in constraint.names if name in self.tuned]
             others = {
@@ -271,20 +273,19 @@ class Resolution:
                 given = " and ".join(f"{name} {shown(value)}" for name, value in others.items())
                 gone = [value for value in parameter.choices if value not in kept]
                 self.dropped += [
-                    Dropped(parameter.name, value, f"{given}, and {constraint}") for value in gone
+                    Exclusion(parameter.name, value, f"{given}, and {constraint}") for value in gone
                 ]
 
     def _declared_constraints(self) -> list[str]:
-        """The workload's constraints, with the values of what is not tuned put in."""
+        """The workload's constraints, with the values of untuned parameters filled in."""
         found = []
         for constraint in self.declaration.constraints:
             names = [name for name in constraint.names if name not in self.tuned]
             values = {
                 name: value for name in names if (value := self._fixed_value(name)) is not None
             }
-            if len(names) < len(constraint.names) and len(values) == len(
-                names
-            ):  # else nothing to choose or to know
+            # Otherwise nothing in it is tuned, or a value is not known.
+            if len(names) < len(constraint.names) and len(values) == len(names):
                 bound = constraint.bind(values)
                 if not _always_holds(bound, self.tuned):
                     found.append(str(bound))
@@ -292,10 +293,9 @@ class Resolution:
 
 
 def split_constraints(texts: Iterable[str], tuned: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Constraints on metrics and constraints between parameters: the latter name parameters only.
+    """Split constraints into those on metrics, and those that name tuned parameters only.
 
-    Raises:
-        UsageError: never; a text that is neither is left among those on metrics.
+    A text that cannot be parsed counts as a constraint on metrics.
     """
     metrics: list[str] = []
     expressions: list[str] = []
@@ -310,7 +310,7 @@ def split_constraints(texts: Iterable[str], tuned: Iterable[str]) -> tuple[list[
 
 
 def _always_holds(constraint: Expression, parameters: Mapping[str, Parameter]) -> bool:
-    """Whether every combination of the values of what it names satisfies it, where they are few enough to try."""
+    """Whether every combination of values satisfies it; False if there are too many to try."""
     values = [_values(parameters[name]) for name in constraint.names]
     if not all(values) or math.prod(map(len, values)) > MAX_TRIED:
         return False
@@ -321,7 +321,7 @@ def _always_holds(constraint: Expression, parameters: Mapping[str, Parameter]) -
 
 
 def _values(parameter: Parameter) -> Sequence[Value]:
-    """Every value of a discrete parameter; none for a continuous one."""
+    """Every value of a discrete parameter; empty for a continuous one."""
     if isinstance(parameter, Choice):
         return parameter.choices
     return range(parameter.low, parameter.high + 1) if isinstance(parameter, Int) else ()
@@ -331,7 +331,3 @@ def _among(value: Any, values: Iterable[Value]) -> bool:
     return any(
         value == item and isinstance(value, bool) is isinstance(item, bool) for item in values
     )
-
-
-def _lists(when: Mapping[str, tuple[Value, ...]]) -> dict[str, list[Value]]:
-    return {parent: list(values) for parent, values in when.items()}

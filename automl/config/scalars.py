@@ -1,6 +1,7 @@
-"""Scalars of the YAML 1.2 core schema: `1e-3` is a number, `no` and `1:30` are words.
+"""Reads scalars by the YAML 1.2 core schema: `1e-3` is a number, `no` and `1:30` are words.
 
-Where readers of YAML disagree on what a scalar means (`010`, `.nan`), it is refused with the way to say it clearly.
+A scalar that YAML readers understand differently (`010`, `.nan`) is refused. The message says how
+to write it clearly.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def plain_scalar(text: str) -> Scalar:
     """The value of an unquoted scalar.
 
     Raises:
-        ValueError: it is a number that is not finite, too large, or ambiguous.
+        ValueError: the number is not finite, too large, or ambiguous.
     """
     if text in _NULL:
         return None
@@ -46,17 +47,14 @@ def plain_scalar(text: str) -> Scalar:
 
 
 def check_text(text: str) -> str:
-    """The text itself.
+    """Return the text if it may be a name or a path.
 
     Raises:
-        ValueError: it holds a control character or half of a surrogate pair, which no name or path may.
+        ValueError: it holds a control character or half of a surrogate pair.
     """
     for character in text:
-        if (
-            (character < " " and character not in "\n\t")
-            or "\ud800" <= character <= "\udfff"
-            or character == "\x7f"
-        ):
+        control = (character < " " and character not in "\n\t") or character == "\x7f"
+        if control or "\ud800" <= character <= "\udfff":
             raise ValueError(f"text must have no control characters, got {_cut(repr(text))}")
     return text
 
@@ -66,7 +64,7 @@ def _integer(text: str) -> int:
         raise ValueError(
             f"a leading zero means base 8 to some readers, got {_cut(text)}: drop it or quote it"
         )
-    # The length is checked first: int() refuses thousands of digits with a message about the interpreter.
+    # int() refuses thousands of digits with a message of its own, so the length is checked first.
     number = int(text, 0) if len(text) <= 25 else _LARGEST
     if not -_LARGEST <= number < _LARGEST:
         raise ValueError(f"whole numbers must fit 64 bits, got {_cut(text)}")

@@ -1,4 +1,4 @@
-"""What each key of a configuration may hold, as pydantic models, and their errors in our words."""
+"""The schema of a configuration as pydantic models, and its errors in plain words."""
 
 from __future__ import annotations
 
@@ -18,30 +18,19 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from automl.core.goals import Goal, parse_duration
+from automl.core.names import check_name
 from automl.core.spec import Budget, Resources
 from automl.errors import UsageError
 from search_spaces.plugins import nearest
 
-from .nodes import Location, Node, Problems, shown
+from .nodes import ConfigProblems, Location, Node, shown
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kKMGT]B)")
 _UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
-def check_name(name: str) -> str:
-    """The name of a sweep itself.
-
-    Raises:
-        UsageError: it has another form.
-    """
-    if not NAME.fullmatch(name):
-        rule = "a name has 1 to 64 of A-Z a-z 0-9 _ . - and begins with a letter or digit"
-        raise UsageError(f"{rule}, got {shown(name)}")
-    return name
-
-
-def _whole(value: Any) -> Any:
+def whole(value: Any) -> Any:
+    """An integer for a float such as 3.0; any other value unchanged."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -52,7 +41,7 @@ def _seconds(value: Any) -> float:
 
 
 def _bytes(value: Any) -> int:
-    """A whole number of bytes, or a text such as 500MB or 1.5GB (powers of 1000)."""
+    """Bytes from a whole number, or from a text such as 500MB or 1.5GB (powers of 1000)."""
     found = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
     if found:
         value = round(float(found[1]) * _UNITS[found[2].upper()])
@@ -98,14 +87,14 @@ def _space(value: Any) -> dict[str, Any] | None:
 
 Value = bool | int | float | str
 Number = Annotated[int | float, PlainValidator(_number)]
-Count = Annotated[int, BeforeValidator(_whole), Field(ge=1)]
+Count = Annotated[int, BeforeValidator(whole), Field(ge=1)]
 Seconds = Annotated[float, PlainValidator(_seconds)]
 Bytes = Annotated[int, PlainValidator(_bytes)]
 ParsedGoal = Annotated[Goal, PlainValidator(Goal.parse)]
 
 
 class Section(BaseModel):
-    """Strict: a number is not text, text is not a number, and no key is unknown."""
+    """A strict section: text is no number, a number is no text, and unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
@@ -129,7 +118,7 @@ class ResourcesSection(Section):
 
 
 class Entry(Section):
-    """One parameter under `space:`; what is left out comes from the workload's own declaration."""
+    """One parameter under `space:`. Missing keys come from the declaration of the workload."""
 
     low: Number | None = None
     high: Number | None = None
@@ -145,7 +134,7 @@ class Entry(Section):
 
 
 class Document(Section):
-    """The whole file; `space` entries and names of workloads are checked afterwards, where they are resolved."""
+    """The whole file. `space` entries and names of plugins are checked later."""
 
     name: Annotated[str, AfterValidator(check_name)] | None = None
     workload: str | None = None
@@ -165,11 +154,11 @@ class Document(Section):
         default_factory=ResourcesSection
     )
     store: Annotated[str, Field(min_length=1)] | None = None
-    seed: Annotated[int, BeforeValidator(_whole), Field(ge=0, lt=2**32)] = 0
+    seed: Annotated[int, BeforeValidator(whole), Field(ge=0, lt=2**32)] = 0
     timeout: Seconds | None = None
 
     def settings(self) -> dict[str, Any]:
-        """What needs no resolving, as arguments of `SweepSpec`."""
+        """The arguments of `SweepSpec` that need no further checks."""
         return {
             "budget": Budget(**self.budget.model_dump()),
             "resources": Resources(**self.resources.model_dump()),
@@ -179,43 +168,35 @@ class Document(Section):
         }
 
 
-def validate(root: Node, problems: Problems) -> Document:
-    """The document as far as it is right: what is wrong goes to `problems` and is left at its default.
-
-    Raises:
-        UsageError: the root is no mapping.
-    """
+def validate(root: Node, problems: ConfigProblems) -> Document:
+    """The document. Errors go to `problems`, and a wrong key gets its default."""
     data = root.plain()
     if not isinstance(data, dict):
         problems.at(root, (), f"a configuration is a mapping of keys to values, got {shown(data)}")
         return Document()
-    for _ in range(
-        2
-    ):  # once more without the keys that are wrong, so that later checks see the others
-        try:
-            return Document.model_validate(data)
-        except ValidationError as error:
-            wrong = tell(error, root, (), Document, problems)
-            data = {key: value for key, value in data.items() if key not in wrong}
-    raise AssertionError("a configuration without its wrong keys is right")
+    try:
+        return Document.model_validate(data)
+    except ValidationError as error:
+        wrong = add_errors(error, root, (), Document, problems)
+        # Without the wrong keys, so that later checks see the others.
+        right = {key: value for key, value in data.items() if key not in wrong}
+        return Document.model_validate(right)
 
 
-def tell(
+def add_errors(
     error: ValidationError,
     root: Node,
     location: Location,
     model: type[BaseModel],
-    problems: Problems,
+    problems: ConfigProblems,
 ) -> set[str | int]:
-    """Add each error under a location of the tree; returns the first part of where each was below it."""
+    """Add each error below a location of the tree; return the first keys of their paths."""
     for details in error.errors():
-        # pydantic adds parts of its own (the member of a union); only those that exist in the tree are a path.
+        # pydantic adds parts of its own (the member of a union), which are not in the tree.
         path = (*location, *details["loc"])
         depth = len(root.locate(path)) - 1
         path, text = path[: max(depth, len(location))], _text(details, model)
-        if (
-            details["type"] == "extra_forbidden"
-        ):  # also where its value is wrong: the value does not matter then
+        if details["type"] == "extra_forbidden":  # even if the value has errors of its own
             problems.at(root.locate(path)[-1], path, text)
         else:
             problems.under(root, path, text)
@@ -238,7 +219,7 @@ def _text(details: ErrorDetails, model: type[BaseModel]) -> str:
 
 
 def _keys(model: type[BaseModel], location: Location) -> list[str]:
-    """The keys known at a location of a model."""
+    """The known keys at a location of a model."""
     for part in location:
         annotation = model.model_fields[str(part)].annotation
         if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):

@@ -1,6 +1,7 @@
-"""Strict reading of YAML: PyYAML scans, this builds, because `safe_load` resolves scalars by YAML 1.1.
+"""Reads strict YAML. PyYAML only scans, because its `safe_load` reads scalars by YAML 1.1.
 
-One document, at most 64 KiB and 12 levels deep; aliases, anchors, tags and duplicate keys are refused.
+A file is one document of at most 64 KiB and 12 levels. Aliases, anchors, tags and duplicate keys
+are refused.
 """
 
 from __future__ import annotations
@@ -13,18 +14,18 @@ import yaml
 
 from automl.errors import ConfigError
 
-from .nodes import Location, Node, Problem, Problems, shown
+from .nodes import ConfigProblem, ConfigProblems, Location, Node, shown
 from .scalars import check_text, plain_scalar
 
 MAX_BYTES = 64 * 1024
 MAX_DEPTH = 12
 
 
-def read_file(path: Path, problems: Problems) -> Node | None:
-    """The tree of a file; None where it cannot be read at all, with the reason in `problems`.
+def read_file(path: Path, problems: ConfigProblems) -> Node | None:
+    """The tree of a file; None, with a problem, if it is not YAML.
 
     Raises:
-        ConfigError: there is no such file, or it cannot be opened.
+        ConfigError: the file cannot be opened.
     """
     try:
         with path.open("rb") as file:
@@ -37,11 +38,11 @@ def read_file(path: Path, problems: Problems) -> Node | None:
     return read_bytes(raw, str(path), problems)
 
 
-def read_bytes(raw: bytes, origin: str, problems: Problems) -> Node | None:
-    """The tree of a file's content; errors go to `problems`."""
+def read_bytes(raw: bytes, origin: str, problems: ConfigProblems) -> Node | None:
+    """The tree of the content of a file; errors go to `problems`."""
     if len(raw) > MAX_BYTES:
         problems.found.append(
-            Problem(origin, 1, "", f"a configuration has at most {MAX_BYTES} bytes")
+            ConfigProblem(origin, 1, "", f"a configuration has at most {MAX_BYTES} bytes")
         )
         return None
     try:
@@ -49,14 +50,14 @@ def read_bytes(raw: bytes, origin: str, problems: Problems) -> Node | None:
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         problems.found.append(
-            Problem(origin, line, "", f"not UTF-8: byte 0x{raw[error.start]:02x}")
+            ConfigProblem(origin, line, "", f"not UTF-8: byte 0x{raw[error.start]:02x}")
         )
         return None
     return read_text(text, origin, problems)
 
 
-def read_text(text: str, origin: str, problems: Problems) -> Node | None:
-    """The tree of a YAML text; errors go to `problems`, None where nothing could be built."""
+def read_text(text: str, origin: str, problems: ConfigProblems) -> Node | None:
+    """The tree of a YAML text; None if nothing could be built. Errors go to `problems`."""
     reader = _Reader(text, origin, problems)
     try:
         return reader.document()
@@ -65,33 +66,35 @@ def read_text(text: str, origin: str, problems: Problems) -> Node | None:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
-        problems.found.append(Problem(origin, line, "", f"not YAML: {_reason(error)}"))
+        reason = ", ".join(part for part in (error.context, error.problem) if part)
+        problems.found.append(ConfigProblem(origin, line, "", f"not YAML: {reason}"))
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         problems.found.append(
-            Problem(origin, line, "", f"not YAML: character {error.character!r} is not allowed")
+            ConfigProblem(
+                origin, line, "", f"not YAML: character {error.character!r} is not allowed"
+            )
         )
-    except (
-        ValueError,
-        OverflowError,
-    ) as error:  # the scanner lets a bad escape such as "\UFFFFFFFF" through
-        problems.found.append(Problem(origin, 1, "", f"not YAML: {error}"))
+    except (ValueError, OverflowError) as error:  # from a bad escape such as "\UFFFFFFFF"
+        problems.found.append(ConfigProblem(origin, 1, "", f"not YAML: {error}"))
     return None
 
 
 class _TooDeepError(Exception):
-    """Nested too deep; reading ends there."""
+    """Raised if a value is nested too deep. Reading ends there."""
 
 
 class _Reader:
-    def __init__(self, text: str, origin: str, problems: Problems) -> None:
+    def __init__(self, text: str, origin: str, problems: ConfigProblems) -> None:
         self.events: Iterator[Any] = iter(yaml.parse(text, Loader=yaml.SafeLoader))
         self.origin, self.problems = origin, problems
 
     def document(self) -> Node | None:
         next(self.events)  # start of the stream
         if isinstance(next(self.events), yaml.StreamEndEvent):
-            self.problems.found.append(Problem(self.origin, 1, "", "the configuration is empty"))
+            self.problems.found.append(
+                ConfigProblem(self.origin, 1, "", "the configuration is empty")
+            )
             return None
         root = self.node(next(self.events), ())
         next(self.events)  # end of the document
@@ -99,7 +102,7 @@ class _Reader:
         if not isinstance(after, yaml.StreamEndEvent):
             line = after.start_mark.line + 1
             self.problems.found.append(
-                Problem(self.origin, line, "", "one document is needed, here is another")
+                ConfigProblem(self.origin, line, "", "one document is needed, here is another")
             )
         return root
 
@@ -154,7 +157,7 @@ class _Reader:
         return items
 
     def key(self, event: Any, location: Location) -> str | None:
-        """The key as it was written; None, with a problem, where it is no name."""
+        """The key as written; None, with a problem, if it is no plain name."""
         node = Node(None, self.origin, event.start_mark.line + 1)
         if (
             isinstance(event, yaml.ScalarEvent)
@@ -171,7 +174,3 @@ class _Reader:
             self.node(event, location)
         self.problems.at(node, location, "a key must be a plain name")
         return None
-
-
-def _reason(error: yaml.MarkedYAMLError) -> str:
-    return ", ".join(part for part in (error.context, error.problem) if part)

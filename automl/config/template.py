@@ -1,17 +1,17 @@
-"""Configurations to begin with: what a workload declares, or what a function of the user's own reads."""
+"""Writes a first configuration, for a workload or for a function of the user."""
 
 from __future__ import annotations
 
 import ast
 from pathlib import Path
 
+from automl.core.names import NAME
 from automl.errors import UsageError
 from search_spaces import Choice, Float, Int
 from search_spaces.hardware import Hardware, detect
 from search_spaces.parameters import Parameter, Value
 
 from .scalars import plain_scalar
-from .schema import NAME
 
 HEAD = """\
 # {summary}
@@ -24,27 +24,27 @@ HEAD = """\
 name: {name}
 """
 TAIL = """
-# The sweep ends at whichever comes first: trials, time, worker_time (summed over workers) or a target of the goal.
+# The sweep ends at the first of these: trials, time, worker_time (summed over workers), target.
 budget:
   trials: 20
   time: 1h
 
-# How configurations are proposed: bayes, tpe, sobol, random... and whether trials are stopped early.
+# suggester: bayes, tpe, sobol, random... A stopper (asha, median, curve) ends bad trials early.
 suggester: bayes
 stopper: none
 
-# How many trials run at the same time is decided by the cores, unless `workers:` says it.
-resources: {cpus: 1, gpus: 0}  # of a worker; memory: 4GB is what a rank may use
+# As many trials run at once as the machine has room for, or as many as `workers:` says.
+resources: {cpus: 1, gpus: 0}  # of one worker; add `memory: 4GB` to limit the memory of a rank
 seed: 0
 """
 
 
 def for_workload(name: str, file: str, hardware: Hardware | None = None) -> str:
-    """A configuration that tunes all that a workload declares on this hardware.
+    """A configuration that tunes everything that a workload declares for the hardware.
 
     Args:
-        name: of the workload; file: where the configuration will be.
-        hardware: what can run; None for this machine.
+        name: of the workload; file: of the configuration.
+        hardware: to run on; None for this machine.
 
     Raises:
         UsageError: there is no such workload.
@@ -62,17 +62,17 @@ def for_workload(name: str, file: str, hardware: Hardware | None = None) -> str:
     parts = [
         HEAD.format(summary=workload.summary, name=name, file=file, option=""),
         f"workload: {name}\n\ndata:\n  name: builtin\n\n{goals}\n",
-        "\n# What is tuned. Without its line, an option stays at its default; `auto` stands for its default range.",
+        "\n# What is tuned. Remove a line to keep the default; write `auto` for the default range.",
         "\nspace:\n" + "\n".join(lines) + "\n",
     ]
     return "".join(parts) + TAIL
 
 
 def for_objective(target: str, config: str) -> str:
-    """A configuration for a function of a Python file, which is read and not run.
+    """A configuration for a function in a Python file. The file is parsed, not run.
 
     Args:
-        target: FILE:NAME of the function; config: where the configuration will be.
+        target: FILE:NAME of the function; config: file of the configuration.
 
     Raises:
         UsageError: `target` is not FILE:NAME, or the file defines no such function.
@@ -96,16 +96,17 @@ def for_objective(target: str, config: str) -> str:
     name, option = name_of(config), f" --objective {target}"
     parts = [
         HEAD.format(summary=f"Tune {function} of {file}", name=name, file=config, option=option),
-        f"\n# One of the metrics that the function returns or reports.\ngoals: minimize {metrics[0]}\n",
-        "\n# What it reads from trial.params: give each a range, {low, high} (with log: true or type: int as it fits),",
-        "\n# or a list of choices; `default` is what the first trial uses.\nspace:\n",
+        "\n# One of the metrics that the function returns or reports.\n",
+        f"goals: minimize {metrics[0]}\n",
+        "\n# The parameters that it reads from trial.params. Give each a list, or a range",
+        "\n# {low, high}, with log: true, type: int or default: VALUE if needed.\nspace:\n",
         entries + "\n",
     ]
     return "".join(parts) + TAIL
 
 
 def name_of(file: str) -> str:
-    """A name for the sweep after the file of its configuration."""
+    """A name for the sweep, from the file of its configuration."""
     stem = Path(file).stem
     return stem if NAME.fullmatch(stem) else "sweep"
 
@@ -115,17 +116,12 @@ def _parameters(function: ast.FunctionDef) -> list[str]:
     read = [
         node
         for node in ast.walk(function)
-        if isinstance(node, ast.Subscript) and _is_params(node.value)
+        if isinstance(node, ast.Subscript)
+        and "params" in (getattr(node.value, "attr", None), getattr(node.value, "id", None))
     ]
     read.sort(key=lambda node: (node.lineno, node.col_offset))
     keys = [node.slice.value for node in read if isinstance(node.slice, ast.Constant)]
     return [key for key in dict.fromkeys(keys) if isinstance(key, str) and key.isidentifier()]
-
-
-def _is_params(node: ast.expr) -> bool:
-    return (isinstance(node, ast.Attribute) and node.attr == "params") or (
-        isinstance(node, ast.Name) and node.id == "params"
-    )
 
 
 def _metrics(function: ast.FunctionDef) -> list[str]:
@@ -138,11 +134,11 @@ def _metrics(function: ast.FunctionDef) -> list[str]:
 
 
 def _entry(parameter: Parameter) -> str:
-    """A line of `space:` that says what the declaration says."""
+    """A line of `space:` for a declared parameter."""
     if isinstance(parameter, Choice):
         text = f"[{', '.join(map(_scalar, parameter.choices))}]"
     else:
-        assert isinstance(parameter, Float | Int), "there are three kinds of parameters"
+        assert isinstance(parameter, Float | Int)
         log = ", log: true" if parameter.log else ""
         text = f"{{low: {_scalar(parameter.low)}, high: {_scalar(parameter.high)}{log}}}"
     notes = (
@@ -159,7 +155,7 @@ def _entry(parameter: Parameter) -> str:
 
 
 def _scalar(value: Value) -> str:
-    """A value as YAML that reads back the same."""
+    """A value as YAML that reads back as the same value."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):

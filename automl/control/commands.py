@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from automl.core.events import Proposed, Wished
+from automl.core.events import Command, Proposed
 from automl.errors import AutomlError
 from automl.stopping.base import Stopper
 from automl.suggesters.domain import Domain, updated_limits
@@ -42,7 +42,7 @@ class Wishes:
             if wish.kind == "enqueue":
                 self._enqueue(identity, dict(wish.content))
 
-    def _limit(self, wishes: list[Wished]) -> None:
+    def _limit(self, wishes: list[Command]) -> None:
         limits = updated_limits([wish.content for wish in wishes], self._domain.limits)
         try:
             domain = Domain(self._domain.space, limits)
@@ -60,5 +60,5 @@ class Wishes:
         if identity not in self._fulfilled and journal.spec.space.legal(params):
             self._fulfilled.add(identity)
             journal.apply(
-                Proposed(len(journal.trials), params, "enqueued", journal.now, wish=identity)
+                Proposed(len(journal.trials), params, "enqueued", journal.now, command=identity)
             )

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any, Final
 
-from automl.core.events import Noted, SweepEvent, Wished
+from automl.core.events import Command, Noted, SweepEvent
 from automl.core.snapshot import Snapshot
 from automl.core.spec import SweepSpec
 from automl.core.trial import Trial
 from automl.core.trial_index import History
 from automl.dispatch.base import Dispatcher
-from automl.ledger import Recorder
+from automl.ledger import SweepRecorder
 from automl.suggesters.queue import SuggestionQueue
 
 from .budget_tracker import Accounts
@@ -44,7 +44,7 @@ class Journal:
     def __init__(
         self,
         spec: SweepSpec,
-        recorder: Recorder,
+        recorder: SweepRecorder,
         suggestions: SuggestionQueue,
         *,
         seconds: float = 0.0,
@@ -114,13 +114,13 @@ class Journal:
         here = self.accounts.begun(trial.number)
         return self._recorder.begun(trial) if here is None else here
 
-    def wishes(self, *, look: bool = False) -> list[tuple[int, Wished]]:
+    def wishes(self, *, look: bool = False) -> list[tuple[int, Command]]:
         """What was asked of the sweep since the last time, up to the last commit or, to `look`, up to now."""
-        return self._recorder.wishes(look=look)
+        return self._recorder.new_commands(refresh=look)
 
     def fulfilled(self) -> set[int]:
         """Which wishes have become trials, as they are committed."""
-        return self._recorder.fulfilled()
+        return self._recorder.executed_commands()
 
     def snapshot(self) -> Snapshot:
         """The sweep as it is now."""

@@ -11,10 +11,10 @@ from automl.errors import StoreError
 def check_store(location: str) -> None:
     """Raise StoreError where a store cannot be opened or made; leaves nothing behind."""
     from automl.ledger import Ledger
-    from automl.ledger.sql import IN_MEMORY, is_ledger, locate
-    from automl.ledger.trouble import translated
+    from automl.ledger.database import IN_MEMORY, is_ledger, locate
+    from automl.ledger.store_errors import translate_errors
 
-    with translated(location):
+    with translate_errors(location):
         _, file, _ = locate(location)
     if file is None and (location == IN_MEMORY or not is_ledger(location)):
         return  # a server answers; its tables are made with the first sweep
@@ -35,7 +35,7 @@ def check_store(location: str) -> None:
 def existing_sweeps(location: str) -> list[str]:
     """Names of the sweeps that a store holds; none where it does not exist yet."""
     from automl.ledger import Ledger
-    from automl.ledger.sql import is_ledger, locate
+    from automl.ledger.database import is_ledger, locate
 
     _, file, _ = locate(location)
     if (file is not None and not Path(file).exists()) or (file is None and not is_ledger(location)):

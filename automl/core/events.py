@@ -1,8 +1,8 @@
-"""What the ledger records of a sweep, and the pure fold that makes trials of it.
+"""The events of a sweep, and the pure function `fold` that turns them into trials.
 
-Workers send `Started` and `Report` (workers.protocol); the controller adds the events below. A worker's `Outcome`
-is recorded inside `Ended`, with the controller's verdict on it. Folding is idempotent: an event that came twice, or
-that belongs to an attempt which is over, leaves the trial as it is.
+Workers send `Started` and `Report` (workers.protocol); the controller adds the events below. A
+worker's `Outcome` is recorded inside `Ended`, with the decision of the controller on it. Folding is
+idempotent: a duplicate, or an event of an attempt that is over, leaves the trial unchanged.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ class Proposed:
     """A configuration becomes a trial.
 
     Args:
-        source: who proposed it; at: in seconds since the sweep began.
-        wish: which of the sweep's wishes it fulfils, so that none is fulfilled twice.
+        source: who proposed it; at: seconds since the sweep began.
+        command: identity of the command that asked for it, so that no command runs twice.
     """
 
     trial: int
     params: Params
     source: str
     at: float = 0.0
-    wish: int | None = None
+    command: int | None = None
 
 
 @dataclass(frozen=True)
 class Begun:
-    """An attempt is about to be handed to the dispatcher."""
+    """An attempt is about to go to the dispatcher."""
 
     trial: int
     attempt: int
@@ -49,8 +49,9 @@ class Ended:
 
     Args:
         outcome: as the worker or the dispatcher sent it.
-        state: what the trial becomes; waiting where it is tried again.
-        failure, message: the controller's verdict, which may differ from the outcome's (a goal that is not finite).
+        state: the trial's next state; waiting if it is tried again.
+        failure, message: decided by the controller. They differ from the outcome's if, for example,
+            a goal is not finite.
     """
 
     outcome: Outcome
@@ -73,7 +74,7 @@ class Ended:
         at: float,
         details: Mapping[str, Any] | None = None,
     ) -> Ended:
-        """The end of a trial's attempt that no worker has ever seen."""
+        """The end of an attempt that no worker has started."""
         outcome = Outcome(
             trial.number,
             trial.attempts,
@@ -90,7 +91,7 @@ class Moved:
     """A trial changes state without an outcome: resumed, given up, or lost with its controller.
 
     Args:
-        seconds: wall-clock seconds that the attempt which is lost had taken.
+        seconds: wall-clock seconds of the lost attempt.
     """
 
     trial: int
@@ -102,7 +103,7 @@ class Moved:
 
 @dataclass(frozen=True)
 class Noted:
-    """Something worth keeping that changes no state: a stopper's decision, a suggester that failed."""
+    """A note that changes no state: a stopper's decision, a suggester that failed."""
 
     kind: str
     message: str
@@ -111,12 +112,13 @@ class Noted:
 
 
 @dataclass(frozen=True)
-class Wished:
-    """What a person asks of a sweep that may be running; its controller takes it up with its next commit.
+class Command:
+    """A person's command to a sweep. Its controller obeys it after its next commit.
 
     Args:
         kind: "limits" or "enqueue".
-        content: for each parameter its new limit (`suggesters.domain`), None where it is released; or a configuration.
+        content: of "limits", the new limit of each parameter (`suggesters.domain`), None to release
+            it; of "enqueue", a configuration.
     """
 
     kind: str
@@ -125,15 +127,15 @@ class Wished:
     at: float = 0.0
 
 
-SweepEvent = Proposed | Begun | Started | Report | Ended | Moved | Noted | Wished
-_OF_NO_TRIAL = (Noted, Wished)  # a tuple: asked of every event
+SweepEvent = Proposed | Begun | Started | Report | Ended | Moved | Noted | Command
+_OF_NO_TRIAL = (Noted, Command)
 
 
 def fold(trial: Trial | None, event: SweepEvent) -> Trial | None:
-    """The trial after the event; the same object where the event changes nothing.
+    """The trial after the event; the same object if the event changes nothing.
 
     Raises:
-        AutomlError: the event cannot follow what the trial has been through.
+        AutomlError: the event cannot follow the earlier events of the trial.
     """
     if isinstance(event, Proposed):
         return trial or Trial(event.trial, dict(event.params), source=event.source)
@@ -158,10 +160,10 @@ def fold(trial: Trial | None, event: SweepEvent) -> Trial | None:
 
 
 def lineage(points: tuple[ReportPoint, ...], point: ReportPoint) -> tuple[ReportPoint, ...]:
-    """The reports with one more, in order of attempt and sequence; the same tuple where it was there already.
+    """Add a report, in order of attempt and sequence; the same tuple if it is a duplicate.
 
-    The first report of a later attempt supersedes what earlier attempts had reported from that step on: they were
-    ahead of the checkpoint that it began from.
+    The first report of a later attempt removes earlier reports from that step on: they were made
+    after the checkpoint from which the attempt resumed.
     """
     if points and points[-1].attempt < point.attempt:
         points = tuple(p for p in points if p.step < point.step)
@@ -174,7 +176,7 @@ def lineage(points: tuple[ReportPoint, ...], point: ReportPoint) -> tuple[Report
 
 
 def reported(points: tuple[ReportPoint, ...]) -> dict[str, float]:
-    """Every metric that was reported, its newest value."""
+    """The newest value of every reported metric."""
     metrics: dict[str, float] = {}
     for point in points:
         metrics.update(point.metrics)
@@ -182,7 +184,7 @@ def reported(points: tuple[ReportPoint, ...]) -> dict[str, float]:
 
 
 def final_metrics(trial: Trial, outcome: Outcome) -> Metrics:
-    """What was reported updated by what was returned, our own metrics added where these are not in it."""
+    """Reported metrics updated by returned ones, and the controller's own if they are missing."""
     metrics = {**reported(trial.reports), **outcome.metrics}
     metrics.setdefault("seconds", trial.seconds + outcome.seconds)
     peak = _peak(trial, outcome)
@@ -207,7 +209,8 @@ def _begin(trial: Trial, event: Begun) -> Trial:
         return trial
     if event.attempt != trial.attempts + 1:
         raise AutomlError(
-            f"attempt {event.attempt} of trial {trial.number} cannot follow attempt {trial.attempts}: one is missing"
+            f"attempt {event.attempt} of trial {trial.number} cannot follow attempt "
+            f"{trial.attempts}: one is missing"
         )
     check_transition(trial.state, TrialState.RUNNING)
     started = event.at if trial.started is None else trial.started

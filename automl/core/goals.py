@@ -1,4 +1,4 @@
-"""Goals and constraints on metrics, as people write them: `maximize bleu within 30m`, `peak_memory_bytes <= 8e9`."""
+"""Goals and constraints on metrics: `maximize bleu within 30m`, `peak_memory_bytes <= 8e9`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Goal:
 
     @classmethod
     def parse(cls, text: str) -> Goal:
-        """Read `minimize METRIC`, `maximize METRIC` or `maximize METRIC within DURATION`.
+        """Parse `minimize METRIC`, `maximize METRIC` or `maximize METRIC within DURATION`.
 
         Raises:
             UsageError: the text has another form.
@@ -44,7 +44,8 @@ class Goal:
         match = _GOAL.fullmatch(text.strip()) if isinstance(text, str) else None
         if match is None:
             raise UsageError(
-                f"a goal is 'minimize METRIC', 'maximize METRIC' or either with 'within 10m', got {text!r}"
+                "a goal is 'minimize METRIC', 'maximize METRIC' or either with 'within 10m', "
+                f"got {text!r}"
             )
         within = parse_duration(match[3]) if match[3] else None
         return cls(match[2], match[1] == "maximize", within)
@@ -56,7 +57,7 @@ class Goal:
         return found | {"speed"} if self.within is not None and found == {"quality"} else found
 
     def loss(self, value: float) -> float:
-        """The value, negated where larger is better, so that smaller is always better."""
+        """The value, negated if larger is better, so that a smaller loss is always better."""
         return -value if self.maximize else value
 
     def better(self, value: float, than: float) -> bool:
@@ -83,7 +84,7 @@ class Constraint:
 
     @classmethod
     def parse(cls, text: str) -> Constraint:
-        """Read `METRIC <= NUMBER` or `METRIC >= NUMBER`.
+        """Parse `METRIC <= NUMBER` or `METRIC >= NUMBER`.
 
         Raises:
             UsageError: the text has another form or the bound is not finite.
@@ -105,11 +106,11 @@ class Constraint:
         return self.declared.aspects if self.declared else guessed_aspects(self.metric)
 
     def excess(self, value: float) -> float:
-        """How far `value` is beyond the bound; at most 0 where the constraint holds."""
+        """How far `value` is beyond the bound; at most 0 if the constraint holds."""
         return value - self.bound if self.upper else self.bound - value
 
     def holds(self, metrics: Mapping[str, float]) -> bool:
-        """Whether the metric is there and within its bound."""
+        """Whether the metric is present and within its bound."""
         return self.metric in metrics and self.excess(metrics[self.metric]) <= 0
 
     def __str__(self) -> str:
@@ -117,10 +118,10 @@ class Constraint:
 
 
 def parse_goals(goals: str | Goal | Iterable[str | Goal]) -> tuple[Goal, ...]:
-    """One goal or several, as text or parsed.
+    """Parse one goal or several; parsed goals stay.
 
     Raises:
-        UsageError: none is given, a text is malformed, or a metric is named twice.
+        UsageError: there is no goal, a text is malformed, or two goals have the same metric.
     """
     items = [goals] if isinstance(goals, str | Goal) else list(goals)
     parsed = tuple(g if isinstance(g, Goal) else Goal.parse(g) for g in items)
@@ -135,7 +136,11 @@ def parse_goals(goals: str | Goal | Iterable[str | Goal]) -> tuple[Goal, ...]:
 def parse_constraints(
     constraints: str | Constraint | Iterable[str | Constraint],
 ) -> tuple[Constraint, ...]:
-    """One constraint or several, as text or parsed; raises UsageError where a text is malformed."""
+    """Parse one constraint or several; parsed constraints stay.
+
+    Raises:
+        UsageError: a text is malformed.
+    """
     items = [constraints] if isinstance(constraints, str | Constraint) else list(constraints)
     return tuple(c if isinstance(c, Constraint) else Constraint.parse(c) for c in items)
 

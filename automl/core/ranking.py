@@ -1,4 +1,4 @@
-"""Which trial is best: the value that a trial has for a goal, the best trial, the Pareto front."""
+"""Ranks trials: the value of a trial for a goal, the best trial, the Pareto front."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ def value(
     *,
     last_report_counts: bool = False,
 ) -> float | None:
-    """What the trial is worth: the best of its reports that satisfy the constraints, its final metrics among them.
+    """The value of a trial for a goal: the best report or final metric within the constraints.
+
+    Args:
+        last_report_counts: use the final metrics only, of a trial that has ended.
 
     Returns:
-        None where the trial failed, or nothing finite that satisfies the constraints was reported. With
-        `last_report_counts` only the final metrics of a trial that has ended count.
+        None if the trial failed, or if it has no finite value that satisfies the constraints.
     """
     if trial.state is TrialState.FAILED:
         return None
@@ -45,7 +47,7 @@ def best(
     *,
     last_report_counts: bool = False,
 ) -> Trial | None:
-    """The trial with the best value of the first goal, the earlier one of equals; None where no trial has one."""
+    """The best trial by the first goal, the earlier of equals; None if no trial has a value."""
     found, least = None, math.inf
     for trial in trials:
         worth = value(trial, goals[0], constraints, last_report_counts=last_report_counts)
@@ -61,7 +63,7 @@ def pareto(
     *,
     last_report_counts: bool = False,
 ) -> list[Trial]:
-    """The trials that no other is at least as good as in every goal and better in one, by number; O(n m) for m of n."""
+    """The trials that no other trial dominates, by number. O(n m) for a front of m of n trials."""
     scored = []
     for trial in trials:
         worths = [
@@ -81,13 +83,13 @@ def pareto(
     return sorted((trial for _, trial in front), key=lambda trial: trial.number)
 
 
-def dominates(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
-    """Whether `one` is at least as good in every loss and better in one."""
+def dominates(one: Sequence[float], other: Sequence[float]) -> bool:
+    """Whether losses are at least as good as others for every goal, and better for one."""
     return one != other and all(a <= b for a, b in zip(one, other, strict=True))
 
 
 def _points(trial: Trial, goal: Goal, constraints: Sequence[Constraint]) -> Iterator[Metrics]:
-    """The metrics at each report, those that constraints need and the report lacks taken from the final ones."""
+    """The metrics of each report; a constraint's metric that a report lacks is the final one."""
     needed = {c.metric for c in constraints}
     final = {key: trial.metrics[key] for key in needed if key in trial.metrics}
     yield trial.metrics

@@ -1,7 +1,8 @@
-"""Small pieces of text that the live view, the summary and the tables share."""
+"""Formats values for the live view, the summary, tables and JSON."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -13,11 +14,22 @@ from .trial import Trial, TrialState
 BLOCKS = "▁▂▃▄▅▆▇█"
 
 
+def json_data(value: Any) -> Any:
+    """Plain JSON data; numbers that are not finite become the texts "nan", "inf" and "-inf"."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return repr(value)
+    if isinstance(value, Mapping):
+        return {str(key): json_data(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [json_data(item) for item in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return str(value)
+
+
 def number(value: Any) -> str:
-    """A value in few characters, to 4 significant digits."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return str(value)
-    if isinstance(value, int):
+    """A value with 4 significant digits."""
+    if not isinstance(value, float):
         return str(value)
     if value != 0 and (abs(value) < 1e-3 or abs(value) >= 1e7):
         mantissa, _, exponent = f"{value:.3g}".partition("e")
@@ -38,7 +50,7 @@ def duration(seconds: float) -> str:
 
 
 def memory(num_bytes: float | None) -> str:
-    """`512 MB`, `1.5 GB`; "-" where it is not known."""
+    """`512 MB`, `1.5 GB`; "-" for None."""
     if num_bytes is None:
         return "-"
     for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
@@ -53,12 +65,12 @@ def metric(name: str, value: float) -> str:
 
 
 def configuration(params: Mapping[str, Any]) -> str:
-    """A configuration in a line."""
+    """A configuration in one line."""
     return "  ".join(f"{name}={number(value)}" for name, value in params.items())
 
 
 def goal_value(trial: Trial, snapshot: Snapshot, index: int = 0) -> float | None:
-    """What the trial is worth for a goal of the sweep."""
+    """Value of the trial for a goal of the sweep; None if it has none."""
     return ranking.value(
         trial,
         snapshot.goals[index],
@@ -68,7 +80,7 @@ def goal_value(trial: Trial, snapshot: Snapshot, index: int = 0) -> float | None
 
 
 def has_default(snapshot: Snapshot) -> bool:
-    """Whether trial 0 is the default configuration; if a parameter has no default, it is not."""
+    """Whether trial 0 is the default configuration. It is not if a parameter has no default."""
     return bool(snapshot.trials) and snapshot.trials[0].source == "default"
 
 
@@ -78,7 +90,7 @@ def baseline_name(snapshot: Snapshot) -> str:
 
 
 def failures(trials: Iterable[Trial]) -> Counter[str]:
-    """How many trials failed, by kind, the most frequent first."""
+    """Number of failed trials by kind, the most frequent kind first."""
     kinds = Counter(
         trial.failure or "unknown" for trial in trials if trial.state is TrialState.FAILED
     )
@@ -86,14 +98,14 @@ def failures(trials: Iterable[Trial]) -> Counter[str]:
 
 
 def failure_text(trials: Iterable[Trial]) -> str:
-    """`3 failed (2 out of memory, 1 crashed)`; empty where none did."""
+    """`3 failed (2 out of memory, 1 crashed)`; empty if none failed."""
     kinds = failures(trials)
     named = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in kinds.items())
     return f"{kinds.total()} failed ({named})" if kinds else ""
 
 
 def reasons(failed: Iterable[Trial]) -> str:
-    """A line for each kind of failure, with the message of the first trial that failed so."""
+    """A line for each kind of failure, with the message of the first such trial."""
     first: dict[str, Trial] = {}
     for trial in failed:
         first.setdefault(trial.failure or "unknown", trial)
@@ -105,7 +117,7 @@ def reasons(failed: Iterable[Trial]) -> str:
 
 
 def best_so_far(snapshot: Snapshot) -> list[float]:
-    """The best value of the first goal after each finished trial, in order of their end, from the first success on."""
+    """Best value of the first goal after each finished trial, in the order in which they ended."""
     goal = snapshot.goals[0]
     finished = [trial for trial in snapshot.trials if trial.state.finished]
     found: list[float] = []
@@ -121,7 +133,7 @@ def best_so_far(snapshot: Snapshot) -> list[float]:
 
 
 def sparkline(values: Sequence[float], width: int, *, maximize: bool) -> str:
-    """Values as a row of blocks, at most `width` of them, the best one highest."""
+    """Values as a row of at most `width` blocks; the best value is the highest."""
     if not values or width < 1:
         return ""
     if len(values) > width:

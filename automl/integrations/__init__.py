@@ -1,1 +1,1 @@
-"""Sweeps in other tools: Optuna, Ax, TensorBoard, MLflow, Prometheus."""
+"""Shows and uses sweeps in other tools: Optuna, Ax, TensorBoard, MLflow, Prometheus."""

@@ -1,4 +1,4 @@
-"""A sweep as an Ax experiment: Ax's analyses on what was found, and Ax's own suggestions from there on.
+"""Converts a sweep to an Ax experiment, for analyses and further suggestions by Ax.
 
 client = experiment(automl.load("nmt"))
 client.compute_analyses()
@@ -21,7 +21,7 @@ from workers.protocol import Params
 
 
 class Swept(Protocol):
-    """What `automl.load` and `automl.sweep` give."""
+    """The result of `automl.load` or `automl.sweep`."""
 
     @property
     def snapshot(self) -> Snapshot:
@@ -29,25 +29,23 @@ class Swept(Protocol):
 
 
 def experiment(sweep: Swept | Snapshot) -> Any:
-    """An `ax.Client` that knows every finished trial.
+    """An `ax.Client` with every finished and running trial.
 
-    Conditional parameters are flattened: an inactive one is told as its default or the middle of its range. Trials that
-    failed or kept to no constraint are marked as failed, running ones as running.
+    Conditional parameters are flattened: an inactive one gets its default or the middle of its
+    range. Trials that failed or have no value for a goal are marked as failed.
 
     Raises:
-        UsageError: the sweep does not say what its space is, or nothing of it can be tuned.
+        UsageError: the space of the sweep is not known, or has nothing to tune.
     """
     from ax import Client
 
     snapshot = sweep if isinstance(sweep, Snapshot) else sweep.snapshot
     if snapshot.spec is None:
-        raise UsageError("this sweep does not say what its space is: load it with automl.load")
+        raise UsageError("the space of this sweep is not known: load the sweep with automl.load")
     space = snapshot.spec.space
     parameters = [_config(p) for p in space.parameters.values() if p.size != 1]
     if not parameters:
-        raise UsageError(
-            "nothing of this sweep can be tuned: Ax has no experiments without parameters"
-        )
+        raise UsageError("this sweep has no parameter with two values: Ax needs at least one")
     client = Client()
     client.configure_experiment(parameters=parameters, name=snapshot.sweep)
     goals = ", ".join(
@@ -56,7 +54,7 @@ def experiment(sweep: Swept | Snapshot) -> Any:
     client.configure_optimization(
         objective=goals, outcome_constraints=[str(c) for c in snapshot.constraints]
     )
-    # Its analyses and suggestions need one; Sobol trials of its own are not wanted where ours are known.
+    # Ax needs a strategy for analyses and suggestions. The known trials replace its Sobol trials.
     client.configure_generation_strategy(initialization_budget=0, initialize_with_center=False)
     for trial in snapshot.trials:
         if trial.state.finished or trial.state is TrialState.RUNNING:
@@ -65,12 +63,12 @@ def experiment(sweep: Swept | Snapshot) -> Any:
 
 
 def surfaces(sweep: Swept | Snapshot) -> list[dict[str, Any]]:
-    """Ax's plots of the first goal over one and over two parameters, those that matter most, as plotly's plain data.
+    """Ax's plots of the first goal over the most important parameters and pairs, as plotly data.
 
-    Ax fits a model of its own, which takes tens of seconds.
+    Ax fits its own model, which takes tens of seconds.
 
     Raises:
-        UsageError: Ax can make none of these trials: they are too few.
+        UsageError: Ax makes no plot, because the trials are too few or all alike.
     """
     from ax.analysis.plotly.plotly_analysis import PlotlyAnalysisCard
     from ax.analysis.plotly.top_surfaces import TopSurfacesAnalysis
@@ -85,7 +83,7 @@ def surfaces(sweep: Swept | Snapshot) -> list[dict[str, Any]]:
         card for group in cards for card in group.flatten() if isinstance(card, PlotlyAnalysisCard)
     ]
     if not found:
-        raise UsageError("Ax can draw nothing of these trials: they are too few, or all alike")
+        raise UsageError("Ax can make no plot of these trials: they are too few, or all alike")
     return [{"title": card.title, **json.loads(card.blob)} for card in found]
 
 

@@ -1,8 +1,9 @@
-"""A sweep as MLflow runs: one a trial, nested in one of the sweep."""
+"""Logs a sweep to MLflow: one run for each trial, nested in the run of the sweep."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from automl.core.snapshot import Snapshot
 from automl.core.trial import Trial, TrialState
@@ -16,13 +17,14 @@ STATUS = {
 
 
 def write(snapshot: Snapshot, tracking_uri: str, experiment: str = "automl") -> str:
-    """Log every trial that has begun: configuration, curves, final metrics, how it ended.
+    """Log the configuration, curves, final metrics and status of every trial that has begun.
 
     Args:
-        tracking_uri: of an MLflow server, or a database such as sqlite:///mlflow.db; experiment: its name there.
+        tracking_uri: an MLflow server, or a database such as sqlite:///mlflow.db.
+        experiment: name of the MLflow experiment.
 
     Returns:
-        The id of the sweep's run.
+        The id of the run of the sweep.
 
     Raises:
         UsageError: mlflow is not installed, or its server cannot be used.
@@ -52,7 +54,7 @@ def _log(snapshot: Snapshot, tracking_uri: str, experiment: str) -> str:
     return parent
 
 
-def _write(client: object, place: str, parent: str, trial: Trial) -> None:
+def _write(client: Any, place: str, parent: str, trial: Trial) -> None:
     from mlflow.entities import Metric, Param
 
     tags = {
@@ -62,12 +64,11 @@ def _write(client: object, place: str, parent: str, trial: Trial) -> None:
     }
     if trial.failure:
         tags["failure"] = f"{trial.failure}: {trial.message}"[:500]
-    run = client.create_run(place, tags=tags).info.run_id  # type: ignore[attr-defined]
+    run = client.create_run(place, tags=tags).info.run_id
     points = [(p.step, p.seconds, p.metrics) for p in trial.reports]
     last = trial.reports[-1].step if trial.reports else 0
-    end = (
-        max([trial.seconds, *(p.seconds for p in trial.reports)]) + 1e-3
-    )  # MLflow shows the newest of a step's values
+    # Of the values of one step, MLflow shows the newest.
+    end = max([trial.seconds, *(p.seconds for p in trial.reports)]) + 1e-3
     points.append((last, end, trial.metrics))
     metrics = [
         Metric(name, value, int(seconds * 1000), step)
@@ -76,6 +77,6 @@ def _write(client: object, place: str, parent: str, trial: Trial) -> None:
         if math.isfinite(value)
     ]
     for start in range(0, len(metrics), 500):
-        client.log_batch(run, metrics=metrics[start : start + 500])  # type: ignore[attr-defined]
-    client.log_batch(run, params=[Param(k, str(v)) for k, v in trial.params.items()])  # type: ignore[attr-defined]
-    client.set_terminated(run, STATUS.get(trial.state, "FINISHED"))  # type: ignore[attr-defined]
+        client.log_batch(run, metrics=metrics[start : start + 500])
+    client.log_batch(run, params=[Param(k, str(v)) for k, v in trial.params.items()])
+    client.set_terminated(run, STATUS.get(trial.state, "FINISHED"))

@@ -1,4 +1,4 @@
-"""Our suggester inside Optuna: `optuna.create_study(sampler=automl.BayesSampler(seed=0))`."""
+"""The `bayes` suggester as an Optuna sampler: `create_study(sampler=automl.BayesSampler())`."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ _FINISHED = (OptunaState.COMPLETE, OptunaState.PRUNED)
 class BayesSampler(BaseSampler):  # type: ignore[misc]
     """The `bayes` suggester as an Optuna sampler.
 
-    An objective defines its space by running. From the finished trials this learns which parameters there are and, for
-    those that are not always asked for, under which value of which other parameter they are; it models all of them
-    together. What cannot be explained so (a range that moves, a condition on a float) is drawn at random. Failed
-    trials teach where not to go, pruned ones count with their best intermediate value, running ones are pending, and
-    `trial.set_constraint` is heeded.
+    An Optuna objective defines its space while it runs. From the finished trials, this sampler
+    learns the parameters, and which value of which other parameter makes each of them active. It
+    models all of them together. A parameter that does not fit (its range changes, or a float
+    decides about it) is drawn at random. Failed trials teach the failure model, pruned trials count
+    with their best intermediate value, running trials are pending, and constraints are respected.
 
     Args:
         seed: of everything random; None draws one.
-        suggester: the name of another suggester behind the same face.
+        suggester: name of another suggester to use.
 
     Example:
         >>> import optuna
@@ -55,22 +55,22 @@ class BayesSampler(BaseSampler):  # type: ignore[misc]
         self._seed = _draw_seed() if seed is None else seed
 
     def reseed_rng(self) -> None:
-        """Another seed: Optuna calls this where several processes share a sampler."""
+        """Draw a new seed. Optuna calls this if several processes share a sampler."""
         self._seed = _draw_seed()
 
     def infer_relative_search_space(
         self, study: Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
-        """Every parameter whose place in the space is understood."""
-        shape = learn_shape(study.get_trials(deepcopy=False, states=_FINISHED))
-        return {} if shape is None else dict(shape.distributions)
+        """Every parameter that fits into the learned space."""
+        learned = learn_space(study.get_trials(deepcopy=False, states=_FINISHED))
+        return {} if learned is None else dict(learned.distributions)
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """One suggestion from the history of the study, with the parameters that it expects to be asked for."""
-        shape = learn_shape(study.get_trials(deepcopy=False, states=_FINISHED))
-        if shape is None or not search_space:
+        """One suggestion from the history of the study."""
+        learned = learn_space(study.get_trials(deepcopy=False, states=_FINISHED))
+        if learned is None or not search_space:
             return {}
         others = [t for t in study.get_trials(deepcopy=False) if t.number != trial.number]
         keys = sorted({key for t in others for key in t.constraints})
@@ -81,14 +81,16 @@ class BayesSampler(BaseSampler):  # type: ignore[misc]
         history: list[Trial] = []
         pending: list[Trial] = []
         for other in others:
-            seen = shape.trial(other, keys, goals)
-            if seen is not None:
-                (pending if other.state == OptunaState.RUNNING else history).append(seen)
-        found = self._suggester(shape.space, goals, constraints, seed=self._seed).suggest(
+            converted = learned.trial(other, keys, goals)
+            if converted is not None:
+                (pending if other.state == OptunaState.RUNNING else history).append(converted)
+        found = self._suggester(learned.space, goals, constraints, seed=self._seed).suggest(
             history, pending
         )
         return (
-            {n: v for n, v in shape.outward(found[0]).items() if n in search_space} if found else {}
+            {n: v for n, v in learned.outward(found[0]).items() if n in search_space}
+            if found
+            else {}
         )
 
     def sample_independent(
@@ -98,7 +100,7 @@ class BayesSampler(BaseSampler):  # type: ignore[misc]
         param_name: str,
         param_distribution: BaseDistribution,
     ) -> Any:
-        """Random, a function of seed, trial and name."""
+        """A random value that depends on seed, trial and name only."""
         entropy = [self._seed, trial.number, zlib.crc32(param_name.encode())]
         seed = int(np.random.SeedSequence(entropy).generate_state(1)[0])
         return RandomSampler(seed=seed).sample_independent(
@@ -111,28 +113,32 @@ def _draw_seed() -> int:
 
 
 @dataclass(frozen=True)
-class Shape:
-    """A space as it was learned, in our words and in Optuna's; `own` maps Optuna's names to ours."""
+class LearnedSpace:
+    """A space that finished trials reveal, as ours and as Optuna's.
+
+    Args:
+        names: our name of each parameter of Optuna.
+    """
 
     space: Space
     distributions: dict[str, BaseDistribution]
-    own: dict[str, str]
+    names: dict[str, str]
 
     def inward(self, params: dict[str, Any]) -> dict[str, Value]:
-        """Optuna's values as ours, what is unknown left out."""
+        """Converts Optuna's values to ours; leaves out unknown ones."""
         known = {n: d for n, d in self.distributions.items() if n in params and _same(d, params[n])}
-        return {self.own[n]: _inward(d, params[n]) for n, d in known.items()}
+        return {self.names[n]: _inward(d, params[n]) for n, d in known.items()}
 
     def outward(self, params: Any) -> dict[str, Any]:
         """The inverse of `inward`."""
         return {
-            n: _outward(d, params[self.own[n]])
+            n: _outward(d, params[self.names[n]])
             for n, d in self.distributions.items()
-            if self.own[n] in params
+            if self.names[n] in params
         }
 
     def trial(self, trial: FrozenTrial, keys: Sequence[str], goals: Sequence[Goal]) -> Trial | None:
-        """The trial as our suggesters see it; None where it does not fit the space."""
+        """Converts an Optuna trial to ours; None if it does not fit the space."""
         params = self.inward(trial.params)
         if trial.state in (OptunaState.RUNNING, OptunaState.WAITING):
             running = self.space.complete(params) if params else {}
@@ -155,8 +161,8 @@ class Shape:
         return Trial(trial.number, params, TrialState.STOPPED, metrics, reports=reports)
 
 
-def learn_shape(trials: Sequence[FrozenTrial]) -> Shape | None:
-    """The space that finished trials reveal; None where there is nothing to model yet."""
+def learn_space(trials: Sequence[FrozenTrial]) -> LearnedSpace | None:
+    """The space that finished trials reveal; None if there is nothing to model yet."""
     distributions: dict[str, BaseDistribution] = {}
     moved: set[str] = set()
     for trial in trials:
@@ -172,24 +178,24 @@ def learn_shape(trials: Sequence[FrozenTrial]) -> Shape | None:
             del parents[name]
     if not parents:
         return None
-    own = {name: f"p{i}" for i, name in enumerate(parents)}
+    names = {name: f"p{i}" for i, name in enumerate(parents)}
     parameters = []
     for name, found in parents.items():
         when = (
-            {own[found[0]]: [_inward(kept[found[0]], value) for value in found[1]]}
+            {names[found[0]]: [_inward(kept[found[0]], value) for value in found[1]]}
             if found
             else None
         )
-        parameters.append(_parameter(own[name], kept[name], when))
-    return Shape(Space(*parameters), {name: kept[name] for name in parents}, own)
+        parameters.append(_parameter(names[name], kept[name], when))
+    return LearnedSpace(Space(*parameters), {name: kept[name] for name in parents}, names)
 
 
 def _parent(
     name: str, distributions: dict[str, BaseDistribution], trials: Sequence[FrozenTrial]
 ) -> tuple[str, list[Any]] | tuple[()] | None:
-    """The discrete parameter whose value decides whether `name` is asked for, and its values under which it is.
+    """The discrete parameter that decides if `name` is active, and the values that activate it.
 
-    Empty where it is always asked for, None where no single parameter explains it.
+    Empty if `name` is always active, None if no single parameter explains it.
     """
     present = [trial.params for trial in trials if name in trial.params]
     absent = [trial.params for trial in trials if name not in trial.params]
@@ -218,7 +224,7 @@ def _discrete(distribution: BaseDistribution) -> bool:
 
 
 def _parameter(name: str, distribution: BaseDistribution, when: Any) -> Parameter:
-    """A stepped number and a category are told by their index."""
+    """Our parameter for a distribution. Numbers with a step and categories become their index."""
     if isinstance(distribution, CategoricalDistribution):
         return Choice(name, list(range(len(distribution.choices))), when=when)
     low, high, step = distribution.low, distribution.high, distribution.step
@@ -235,7 +241,7 @@ def _stepped(distribution: BaseDistribution) -> bool:
 
 
 def _same(distribution: BaseDistribution, value: Any) -> bool:
-    """Whether the value is one of the distribution's."""
+    """Whether the distribution contains the value."""
     try:
         return bool(distribution._contains(distribution.to_internal_repr(value)))
     except (ValueError, TypeError):

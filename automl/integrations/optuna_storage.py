@@ -1,4 +1,4 @@
-"""Sweeps as Optuna studies, for reading: `optuna.visualization` and optuna-dashboard work on a sweep while it runs.
+"""Shows sweeps as read-only Optuna studies, also while they run.
 
     storage = LedgerStorage(".automl")
     study = optuna.load_study(study_name="nmt", storage=storage)
@@ -38,7 +38,7 @@ from search_spaces import Choice, Int, Space
 from search_spaces.parameters import Parameter
 
 TRIALS_A_STUDY = 10**7  # a trial's id is its study's id times this, plus its number
-FRESH_SECONDS = 1.0  # how long what was read is believed
+FRESH_SECONDS = 1.0  # how long a cached study is used
 STATES = {
     TrialState.COMPLETED: OptunaState.COMPLETE,
     TrialState.STOPPED: OptunaState.PRUNED,
@@ -48,15 +48,15 @@ STATES = {
 
 
 class ReadOnlyError(RuntimeError):
-    """A sweep is written to by its controller alone."""
+    """Only its controller may write to a sweep."""
 
 
 class LedgerStorage(BaseStorage):  # type: ignore[misc]
-    """An Optuna storage of the sweeps of a store. Everything that would change one raises `ReadOnlyError`.
+    """An Optuna storage of the sweeps of a store. Every method that writes raises `ReadOnlyError`.
 
-    A trial that completed is COMPLETE, one that was stopped early PRUNED, one that failed FAIL, one that waits or is
-    paused WAITING. Its value is what it is worth to the sweep: the best of its reports, of those that keep
-    to the constraints where any does; its `constraints` tell Optuna by how much they are missed.
+    A completed trial is COMPLETE, a stopped one PRUNED, a failed one FAIL, a waiting or paused one
+    WAITING. Its value is its best report that satisfies the constraints or, if there is none, its
+    best report. Its `constraints` are positive if a constraint is violated.
 
     Args:
         store: folder or database URL.
@@ -74,7 +74,7 @@ class LedgerStorage(BaseStorage):  # type: ignore[misc]
         self._ledger.close()
 
     def get_all_studies(self) -> list[FrozenStudy]:
-        """One a sweep."""
+        """One study for each sweep."""
         names = self._names()
         return [
             FrozenStudy(
@@ -89,26 +89,26 @@ class LedgerStorage(BaseStorage):  # type: ignore[misc]
         ]
 
     def get_study_id_from_name(self, study_name: str) -> int:
-        """The place of the sweep in the store; KeyError where there is none of that name."""
+        """Index of the sweep in the store; KeyError if there is none of that name."""
         names = self._names()
         if study_name not in names:
             raise KeyError(f"there is no sweep {study_name!r}")
         return names.index(study_name)
 
     def get_study_name_from_id(self, study_id: int) -> str:
-        """The sweep's name; KeyError where there is none."""
+        """Name of the sweep; KeyError if there is none."""
         names = self._names()
         if not 0 <= study_id < len(names):
             raise KeyError(f"there is no study {study_id}")
         return names[study_id]
 
     def get_study_directions(self, study_id: int) -> list[StudyDirection]:
-        """Of the goals, in order."""
+        """Directions of the goals, in order."""
         kinds = {True: StudyDirection.MAXIMIZE, False: StudyDirection.MINIMIZE}
         return [kinds[goal.maximize] for goal in self._spec(study_id).goals]
 
     def get_study_user_attrs(self, study_id: int) -> dict[str, Any]:
-        """What was asked, in words."""
+        """The goals and the workload of the sweep."""
         spec = self._spec(study_id)
         return {
             "goals": "; ".join(map(str, spec.goals)),
@@ -116,7 +116,7 @@ class LedgerStorage(BaseStorage):  # type: ignore[misc]
         }
 
     def get_study_system_attrs(self, study_id: int) -> dict[str, Any]:
-        """The metrics' names."""
+        """Names of the metrics of the goals."""
         return {"study:metric_names": [goal.metric for goal in self._spec(study_id).goals]}
 
     def get_all_trials(
@@ -128,7 +128,7 @@ class LedgerStorage(BaseStorage):  # type: ignore[misc]
         return copy.deepcopy(found) if deepcopy else found
 
     def get_trial(self, trial_id: int) -> FrozenTrial:
-        """A trial by its id; KeyError where there is none."""
+        """A trial by its id; KeyError if there is none."""
         study_id, number = divmod(trial_id, TRIALS_A_STUDY)
         trials = self._trials(self.get_study_name_from_id(study_id), study_id)
         if number >= len(trials):
@@ -136,7 +136,7 @@ class LedgerStorage(BaseStorage):  # type: ignore[misc]
         return trials[number]
 
     def get_trial_id_from_study_id_trial_number(self, study_id: int, trial_number: int) -> int:
-        """A trial's id; KeyError where there is none."""
+        """Id of a trial; KeyError if there is none."""
         return int(self.get_trial(study_id * TRIALS_A_STUDY + trial_number)._trial_id)
 
     def _names(self) -> list[str]:
@@ -170,7 +170,7 @@ class LedgerStorage(BaseStorage):  # type: ignore[misc]
 def frozen_trials(
     snapshot: Snapshot, space: Space, created: float = 0.0, study_id: int = 0
 ) -> list[FrozenTrial]:
-    """The trials of a sweep as Optuna's; `created` is the sweep's beginning in seconds since 1970."""
+    """Trials of a sweep as Optuna trials; `created` is its start in seconds since 1970."""
     distributions = {name: distribution(parameter) for name, parameter in space.parameters.items()}
     return [_frozen(snapshot, trial, distributions, created, study_id) for trial in snapshot.trials]
 
@@ -231,8 +231,8 @@ def _frozen(
 
 def _attributes(trial: Trial) -> dict[str, Any]:
     finite = {name: value for name, value in trial.metrics.items() if math.isfinite(value)}
-    told = {"failure": trial.failure, "message": trial.message, "source": trial.source}
-    return {**finite, **{name: value for name, value in told.items() if value}}
+    facts = {"failure": trial.failure, "message": trial.message, "source": trial.source}
+    return {**finite, **{name: value for name, value in facts.items() if value}}
 
 
 def _excesses(snapshot: Snapshot, trial: Trial) -> Sequence[float]:

@@ -1,4 +1,4 @@
-"""A sweep as metrics of Ray, which Ray exports to Prometheus (there every name begins with `ray_`).
+"""Exports a sweep as Ray metrics. Ray sends them to Prometheus, with `ray_` before each name.
 
 `docs/grafana.json` is a dashboard of them.
 """
@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from automl.core import ranking
 from automl.core.snapshot import Snapshot
+from automl.core.text import failures
 from automl.core.trial import TrialState
 
 SECONDS: Final = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
@@ -17,22 +18,20 @@ RATES: Final = ("tokens_per_second", "items_per_second", "images_per_second")
 
 
 class RayMetrics:
-    """Gauges and histograms of one sweep; call it with each new snapshot, in a process that Ray is initialised in."""
+    """Gauges and histograms of one sweep. Call it with each snapshot, in a process with Ray."""
 
     def __init__(self, sweep: str) -> None:
         from ray.util.metrics import Gauge, Histogram
 
         def gauge(name: str, description: str, *tags: str) -> Any:
             made = Gauge(f"automl_{name}", description=description, tag_keys=("sweep", *tags))
-            made.set_default_tags({"sweep": sweep})
-            return made
+            return made.set_default_tags({"sweep": sweep})
 
         def histogram(name: str, description: str, boundaries: tuple[float, ...]) -> Any:
             made = Histogram(
                 f"automl_{name}", description, boundaries=list(boundaries), tag_keys=("sweep",)
             )
-            made.set_default_tags({"sweep": sweep})
-            return made
+            return made.set_default_tags({"sweep": sweep})
 
         self.trials = gauge("trials", "Trials by state.", "state")
         self.failed = gauge("failed_trials", "Failed trials by kind of failure.", "kind")
@@ -47,19 +46,16 @@ class RayMetrics:
         self.durations = histogram(
             "trial_seconds",
             "Seconds of the trials that ended.",
-            (1, 3, 10, 30, 100, 300, 1000, 3000),
+            TRIAL_SECONDS,
         )
         self._ended: set[int] = set()
         self._suggested = 0
 
     def __call__(self, snapshot: Snapshot) -> None:
-        """Set every metric to what the snapshot says."""
+        """Set every metric from the snapshot."""
         for state in TrialState:
             self.trials.set(len(snapshot.in_state(state)), {"state": str(state)})
-        kinds: dict[str, int] = {}
-        for trial in snapshot.in_state(TrialState.FAILED):
-            kinds[trial.failure or "unknown"] = kinds.get(trial.failure or "unknown", 0) + 1
-        for kind, count in kinds.items():
+        for kind, count in failures(snapshot.trials).items():
             self.failed.set(count, {"kind": kind})
         self.utilisation.set(
             snapshot.busy_slots / snapshot.num_slots if snapshot.num_slots else 0.0
@@ -81,7 +77,7 @@ class RayMetrics:
                 self.best.set(best, {"goal": goal.metric})
 
     def _observe(self, snapshot: Snapshot) -> None:
-        """What has ended and been suggested since the last time."""
+        """Add the trials and suggestions that are new since the last snapshot."""
         ended = [
             trial
             for trial in snapshot.trials

@@ -1,4 +1,4 @@
-"""A sweep as TensorBoard logs: a run a trial, with its curves, and its configuration among the hyperparameters."""
+"""Writes a sweep as TensorBoard logs: one run for each trial."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import math
 import shutil
 from pathlib import Path
+from typing import Any
 
 from automl.core import ranking
 from automl.core.snapshot import Snapshot
@@ -15,17 +16,17 @@ from workers.device.profiling import FOLDER
 
 
 def write(snapshot: Snapshot, folder: Path, sweep: Path | None = None) -> int:
-    """Write `folder/trial-NUMBER` for each trial that has begun, and return how many these are.
+    """Write `folder/trial-NUMBER` for each trial that has begun, and return their number.
 
-    Each gets its reports as scalars by step (a metric named as it was reported, `seconds_of_training` beside it), its
-    configuration and final metrics for the HParams page, its memory (the peak, and by module in bytes) as scalars,
-    and the traces of torch's profiler, which TensorBoard's profiler plugin and Perfetto open.
+    A run has the reports as scalars by step (and `seconds_of_training`), the configuration and
+    final metrics for the HParams page, memory in bytes (the peak, and by module), and the traces of
+    torch's profiler, which TensorBoard's profiler plugin and Perfetto open.
 
     Args:
-        sweep: the sweep's own folder, where the traces are; None where it has none.
+        sweep: the folder of the sweep, which has the traces; None if there is none.
 
     Raises:
-        UsageError: tensorboard is not installed, or the folder holds something already.
+        UsageError: tensorboard is not installed, or the folder is not empty.
     """
     try:
         from torch.utils.tensorboard import SummaryWriter
@@ -46,16 +47,16 @@ def write(snapshot: Snapshot, folder: Path, sweep: Path | None = None) -> int:
     return len(begun)
 
 
-def _curves(writer: object, trial: Trial) -> None:
+def _curves(writer: Any, trial: Trial) -> None:
     for point in trial.reports:
         scalars = {**point.metrics, "seconds_of_training": point.seconds}
         for name, value in scalars.items():
             if math.isfinite(value):
-                writer.add_scalar(name, value, point.step)  # type: ignore[attr-defined]
+                writer.add_scalar(name, value, point.step)
 
 
-def _memory(writer: object, trial: Trial) -> None:
-    """The peak and the largest modules, at the trial's last step."""
+def _memory(writer: Any, trial: Trial) -> None:
+    """Peak memory and the largest modules, at the last step of the trial."""
     step = trial.reports[-1].step if trial.reports else 0
     modules = (
         trial.details.get("memory_by_module_bytes")
@@ -65,7 +66,7 @@ def _memory(writer: object, trial: Trial) -> None:
     found = {"peak": trial.peak_memory_bytes, **modules}
     for name, value in found.items():
         if isinstance(value, int | float) and math.isfinite(value):
-            writer.add_scalar(f"memory_bytes/{name or 'model'}", value, step)  # type: ignore[attr-defined]
+            writer.add_scalar(f"memory_bytes/{name or 'model'}", value, step)
 
 
 def _traces(source: Path, target: Path) -> None:
@@ -73,14 +74,14 @@ def _traces(source: Path, target: Path) -> None:
         shutil.copyfile(path, target / path.name)
 
 
-def _facts(writer: object, trial: Trial) -> None:
-    """What is no number: how it ended, and further facts such as memory by module."""
+def _facts(writer: Any, trial: Trial) -> None:
+    """The state, the message and the details of the trial, as text."""
     lines = [f"**{trial.state}** {trial.failure or ''} {trial.message}".strip()]
     lines += [
         f"- {key}: `{json.dumps(value, default=str)[:2000]}`"
         for key, value in trial.details.items()
     ]
-    writer.add_text("trial", "\n\n".join(lines))  # type: ignore[attr-defined]
+    writer.add_text("trial", "\n\n".join(lines))
 
 
 def _results(snapshot: Snapshot, trial: Trial) -> dict[str, float]:

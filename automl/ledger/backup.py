@@ -1,4 +1,4 @@
-"""A second copy of a SQLite ledger, made while it is used: checked before it takes the place of the one before."""
+"""Backups of a SQLite ledger while it is used. A new one is checked, then replaces the old one."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from typing import Final
 
 from workers.data.files import flush
 
-from .trouble import backup_of
+from .store_errors import backup_of
 
 BACKUP_SECONDS: Final = 300.0
 _LOG = logging.getLogger(__name__)
 
 
 class Backups:
-    """Keeps the backup of a file not much older than the file, in a thread of its own. Used from one thread.
+    """Keeps a recent backup of a file, written by a thread of its own. Used from one thread.
 
-    A backup that cannot be made (no space is left) is logged and tried again later: the ledger itself is whole.
+    If a backup fails (no space is left), this is logged and tried again later: the ledger is whole.
     """
 
     def __init__(self, file: Path) -> None:
@@ -31,7 +31,7 @@ class Backups:
         self._due = time.monotonic()
 
     def tick(self) -> None:
-        """To be called after each commit."""
+        """Start a backup if one is due. Call it after each commit."""
         if time.monotonic() >= self._due and not (self._thread and self._thread.is_alive()):
             self._due = time.monotonic() + BACKUP_SECONDS
             self._thread = threading.Thread(
@@ -40,14 +40,14 @@ class Backups:
             self._thread.start()
 
     def close(self) -> None:
-        """Make the last one."""
+        """Make the last backup."""
         if self._thread:
             self._thread.join()
         try_back_up(self._file)
 
 
 def try_back_up(file: Path) -> None:
-    """As `back_up`, but a failure is only logged."""
+    """Make a backup; log a failure instead of raising it."""
     try:
         back_up(file)
     except (OSError, sqlite3.Error) as error:
@@ -55,10 +55,10 @@ def try_back_up(file: Path) -> None:
 
 
 def back_up(file: Path) -> None:
-    """Copy the file, with all that is committed, to its backup.
+    """Replace the backup of a file by a copy of everything committed.
 
     Raises:
-        OSError, sqlite3.Error: it cannot be made, or the file is damaged; an earlier backup stays.
+        OSError, sqlite3.Error: the copy fails, or the file is damaged; an earlier backup stays.
     """
     place = backup_of(file)
     place.parent.mkdir(exist_ok=True)
@@ -72,13 +72,15 @@ def back_up(file: Path) -> None:
 
 
 def copy(file: Path, target: Path) -> None:
-    """Write a checked copy of a SQLite file that others may be using; raises OSError or sqlite3.Error."""
+    """Write a checked copy of a SQLite file that others may be using.
+
+    Raises:
+        OSError, sqlite3.Error: the copy fails, or the file is damaged.
+    """
     with closing(sqlite3.connect(file.as_uri() + "?mode=rw", uri=True)) as source:
         with closing(sqlite3.connect(target)) as connection:
             source.backup(connection)
-            connection.execute(
-                "PRAGMA journal_mode=DELETE"
-            )  # one file, which can be copied and moved
+            connection.execute("PRAGMA journal_mode=DELETE")  # everything in one file
             found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if found != "ok":
             raise sqlite3.DatabaseError(f"it is damaged: {found}")

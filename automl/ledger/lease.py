@@ -1,21 +1,32 @@
-"""One controller a sweep: a lock that the kernel frees with the process, and a row that says who holds it."""
+"""The lease on a sweep: the row of `holders` that says which controller holds it, and until when.
+
+The functions with a `connection` run in its transaction.
+"""
 
 from __future__ import annotations
 
-import fcntl
 import os
 import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import psutil
+import sqlalchemy as sa
+
+from automl.errors import StoreError
+
+from .rows import Row, dumps
+from .schema import HOLDERS
 
 STALE_SECONDS: Final = 60.0
 FUTURE_SECONDS: Final = 5.0
 
 
 def process_started(pid: int) -> float | None:
-    """When a process began, on a scale that no change of the clock moves; None where there is no such process."""
+    """Start of a process, independent of clock changes; None if there is no such process."""
     try:
         return float(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
     except (OSError, IndexError, ValueError):
@@ -27,12 +38,12 @@ def process_started(pid: int) -> float | None:
 
 
 def alive(host: str, pid: int, started: float | None, age: float) -> bool:
-    """Whether the controller of a row still runs.
+    """Whether a controller still runs.
 
     Args:
-        host, pid, started: of its process, which is looked for where it is on this host.
-        age: seconds since its last sign of life, by which it is judged on another host; one that comes from the
-            future is none, because a clock was set.
+        host, pid, started: its process. On this host, the process itself is looked up.
+        age: seconds since its last heartbeat, which decides for another host. A heartbeat from the
+            future is ignored, because it means that a clock was set.
     """
     if host == socket.gethostname():
         found = process_started(pid)
@@ -40,23 +51,96 @@ def alive(host: str, pid: int, started: float | None, age: float) -> bool:
     return -FUTURE_SECONDS < age < STALE_SECONDS
 
 
-class FileLock:
-    """An exclusive lock on a file, without waiting."""
+def holder_alive(holder: Mapping[str, Any]) -> bool:
+    """`alive` for a row that `find_holder` has read."""
+    return alive(
+        holder["host"],
+        holder["pid"],
+        holder["process_started"],
+        holder["now"] - holder["heartbeat"],
+    )
 
-    def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
-    def acquire(self) -> bool:
-        """Whether the lock is ours now."""
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+def clock(connection: sa.Connection) -> Any:
+    """Seconds since 1970 on the clock of the database server, which all its controllers share."""
+    if connection.dialect.name == "postgresql":
+        return sa.cast(sa.extract("epoch", sa.func.clock_timestamp()), sa.Double)
+    return time.time()
+
+
+def find_holder(connection: sa.Connection, sweep: int) -> Mapping[str, Any] | None:
+    """The row of a sweep, with `now` on the clock of its `heartbeat`; None if there is none."""
+    moment = clock(connection)
+    now = sa.literal(moment) if isinstance(moment, float) else moment
+    query = sa.select(HOLDERS, now.label("now")).where(HOLDERS.c.sweep == sweep)
+    found = connection.execute(query).mappings().first()
+    return dict(found) if found else None
+
+
+def take(connection: sa.Connection, store: str, sweep: int) -> Lease:
+    """Make this process the holder, under a fencing number that is larger than any before."""
+    last = connection.scalar(sa.select(HOLDERS.c.fence).where(HOLDERS.c.sweep == sweep))
+    fence = int(last or 0) + 1
+    row: Row = {
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "process_started": process_started(os.getpid()),
+        "heartbeat": clock(connection),
+        "fence": fence,
+        "held": 1,
+        "status": "{}",
+        "commits": 0,
+    }
+    if last is None:
+        connection.execute(HOLDERS.insert().values({"sweep": sweep, **row}))
+    else:
+        connection.execute(HOLDERS.update().where(HOLDERS.c.sweep == sweep).values(row))
+    return Lease(store, sweep, fence)
+
+
+@dataclass(frozen=True)
+class Lease:
+    """A sweep that this process holds.
+
+    Args:
+        store: its name, for messages; sweep: id of the sweep.
+        fence: the fencing number. A larger one in the database ends this lease.
+    """
+
+    store: str
+    sweep: int
+    fence: int
+
+    def renew(
+        self, connection: sa.Connection, commits: int, status: Mapping[str, Any] | None
+    ) -> bool:
+        """Count one commit and set the heartbeat.
+
+        Args:
+            commits: number of earlier commits; status: of the controller, kept if it is None.
+
+        Returns:
+            False if this commit was stored already and only the server's answer was lost.
+
+        Raises:
+            StoreError: another controller holds the sweep.
+        """
+        values: dict[str, Any] = {"heartbeat": clock(connection), "commits": commits + 1}
+        if status is not None:
+            values["status"] = dumps(status)
+        mine = self._row() & (HOLDERS.c.held == 1)
+        counted = HOLDERS.update().where(mine, HOLDERS.c.commits == commits).values(values)
+        if connection.execute(counted).rowcount:
+            return True
+        if connection.scalar(sa.select(HOLDERS.c.commits).where(mine)) == commits + 1:
             return False
-        return True
+        raise StoreError(
+            f"{self.store}: another controller has taken the sweep over; this one ends"
+        )
 
-    def release(self) -> None:
-        """Give it back; a second call does nothing."""
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+    def give_up(self, connection: sa.Connection) -> None:
+        """Let another controller take the sweep."""
+        connection.execute(HOLDERS.update().where(self._row()).values(held=0))
+
+    def _row(self) -> sa.ColumnElement[bool]:
+        return (HOLDERS.c.sweep == self.sweep) & (HOLDERS.c.fence == self.fence)

@@ -1,61 +1,61 @@
-"""Reading a store, and taking hold of one of its sweeps."""
+"""Reads the sweeps of a database, creates and deletes them, and holds one for writing."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
-import re
 import shutil
 import socket
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import sqlalchemy as sa
 
-from automl.core.events import SweepEvent, Wished, lineage
+from automl.core.events import Command, SweepEvent
+from automl.core.names import MAX_NAME, check_name
 from automl.core.snapshot import Snapshot
 from automl.core.spec import SweepSpec
-from automl.core.trial import ReportPoint, Trial
+from automl.core.trial import Trial
 from automl.errors import StoreError, UsageError
 
-from . import rows as codec
-from . import sql as store
+from . import database, rows
 from .backup import Backups
-from .folders import refuse_links
-from .lease import FileLock, alive
-from .recorder import Recorder, clock, hold
-from .schema import ATTEMPTS, EVENTS, HOLDERS, REPORTS, STOP, SWEEPS, TRIALS, WISHED
-from .trouble import decoding, reading, translated
+from .lease import find_holder, holder_alive, take
+from .lock import lock_of
+from .reader import Reader, SweepInfo
+from .recorder import Recorder
+from .schema import (
+    ATTEMPTS,
+    EVENTS,
+    HOLDERS,
+    NEW_COMMANDS,
+    REPORTS,
+    STOP_REQUESTED,
+    SWEEPS,
+    TRIALS,
+)
+from .store_errors import translate_decoding_errors, translate_errors
 
 WATCH_SECONDS: Final = 5.0
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-
-
-@dataclass(frozen=True)
-class SweepInfo:
-    """A line of `automl list`: `created` in seconds since 1970, `state` as in `Snapshot`."""
-
-    name: str
-    state: str
-    created: float
-    seconds: float
-    num_trials: int
 
 
 class Ledger:
-    """A store of sweeps. Reading takes no lock; writing needs `acquire`. May be used from any thread.
+    """A `SweepLedger` in a SQL database. Reading takes no lock, writing needs `acquire`.
 
-    Make one with `Ledger.open`.
+    Open one with `Ledger.open`. It may be used from any thread.
     """
 
     def __init__(self, engine: sa.Engine, name: str, folder: Path | None, lockable: bool) -> None:
-        self._engine, self._folder, self._lockable = engine, folder, lockable
+        self._engine = engine
+        self._folder = folder
+        self._lockable = lockable
         self.name = name
+        self._reader = Reader(engine, name)
         self._held: dict[str, Recorder] = {}
 
     @classmethod
@@ -69,79 +69,85 @@ class Ledger:
         """Open a store.
 
         Args:
-            location: a folder (its SQLite file is `ledger.sqlite3`), a SQLAlchemy URL, or "sqlite://" for memory.
-            create: make it where there is none.
+            location: a folder (its SQLite file is `ledger.sqlite3`), a SQLAlchemy URL, or
+                "sqlite://" for memory.
+            create: make the store if there is none.
             readonly: refuse to write.
 
         Raises:
-            StoreError: it is not there, cannot be read or written, is empty, damaged, or of a newer schema.
+            StoreError: the store is missing, empty, damaged, of a newer schema, or cannot be read
+                or written.
         """
-        engine = store.open_engine(location, create=create, readonly=readonly)
-        _, file, folder = store.locate(location)
-        name = str(file) if file else store.shown(location)
+        engine = database.open_engine(location, create=create, readonly=readonly)
+        _, file, folder = database.locate(location)
+        name = str(file) if file else database.shown(location)
         return cls(engine, name, folder, lockable=file is not None)
 
     def close(self) -> None:
-        """Release what is held and close the connections."""
+        """Release every held sweep and close the connections."""
         for name in list(self._held):
             self.release(name)
         self._engine.dispose()
 
     def sweeps(self) -> list[SweepInfo]:
-        """Every sweep, the newest last."""
-        count = sa.select(sa.func.count()).where(TRIALS.c.sweep == SWEEPS.c.id).scalar_subquery()
-        query = sa.select(SWEEPS, count.label("num_trials")).order_by(SWEEPS.c.id)
-        rows = self._rows(query)
-        return [
-            SweepInfo(r["name"], self._state(r), r["created"], r["seconds"], r["num_trials"])
-            for r in rows
-        ]
+        """Every sweep, the newest one last."""
+        return self._reader.sweeps()
+
+    def exists(self, sweep: str) -> bool:
+        """Whether there is a sweep of that name."""
+        return any(info.name == sweep for info in self.sweeps())
 
     def create_sweep(
         self, spec: SweepSpec, environment: Mapping[str, Any] | None = None, *, rename: bool = True
     ) -> str:
-        """Add a sweep and return its name, which gets `-2`, `-3`... where it is in use and `rename` is set.
+        """Add a sweep and return its name.
+
+        Args:
+            rename: append `-2`, `-3`... if the name is in use.
 
         Raises:
-            UsageError: the name is malformed, or in use and `rename` is not set.
+            UsageError: the name is malformed, or it is in use and `rename` is False.
         """
         check_name(spec.name)
-        for candidate in _candidates(spec.name):
-            if self._insert_sweep(replace(spec, name=candidate), environment or {}):
-                return candidate
+        name, number = spec.name, 1
+        while not self._insert_sweep(replace(spec, name=name), environment or {}):
             if not rename:
                 raise UsageError(
-                    f"there is a sweep named {spec.name!r} in {self.name}: choose another name, or resume"
+                    f"there is a sweep named {name!r} in {self.name}: "
+                    "choose another name, or resume"
                 )
-        raise AssertionError("unreachable")
+            number += 1
+            suffix = f"-{number}"
+            name = spec.name[: MAX_NAME - len(suffix)] + suffix
+        return name
 
     def spec(self, sweep: str) -> SweepSpec:
-        """What the sweep was made with."""
-        row = self._row(sweep)
-        with decoding(self.name):
+        """The spec that the sweep has now."""
+        row = self._reader.sweep(sweep)
+        with translate_decoding_errors(self.name):
             return SweepSpec.from_dict(json.loads(row["spec"]))
 
     def replace_spec(self, sweep: str, spec: SweepSpec) -> None:
-        """Keep another spec for a sweep, with a larger budget for instance."""
-        self._update_sweep(sweep, spec=codec.dumps(spec.to_dict()))
+        """Store another spec for a sweep, for example with a larger budget."""
+        self._update_sweep(sweep, spec=rows.dumps(spec.to_dict()))
 
     def environment(self, sweep: str) -> dict[str, Any]:
-        """Git commit, package versions and hardware that the sweep was made with."""
-        row = self._row(sweep)
-        with decoding(self.name):
+        """Git commit, package versions and hardware of the sweep when it was created."""
+        row = self._reader.sweep(sweep)
+        with translate_decoding_errors(self.name):
             found: dict[str, Any] = json.loads(row["environment"])
         return found
 
     def trials(self, sweep: str) -> list[Trial]:
         """Every trial by number, with its reports."""
-        return self._trials(self._row(sweep)["id"])
+        return self._reader.trials(self._reader.sweep(sweep)["id"])
 
     def snapshot(self, sweep: str) -> Snapshot:
         """The sweep as it is now."""
-        row = self._row(sweep)
-        state, trials = self._state(row), self._trials(row["id"])
-        holder = self._holder(row["id"]) if state == "running" else None
-        with decoding(self.name):
+        row = self._reader.sweep(sweep)
+        state, trials = self._reader.state(row), self._reader.trials(row["id"])
+        holder = self._reader.holder(row["id"]) if state == "running" else None
+        with translate_decoding_errors(self.name):
             spec = SweepSpec.from_dict(json.loads(row["spec"]))
             return Snapshot(
                 sweep,
@@ -157,48 +163,48 @@ class Ledger:
             )
 
     def events(self, sweep: str) -> Iterator[SweepEvent]:
-        """Everything recorded but reports, in order."""
-        row = self._row(sweep)
-        params = {trial.number: trial.params for trial in self._trials(row["id"])}
+        """Every recorded event except reports, in order."""
+        row = self._reader.sweep(sweep)
+        params = {trial.number: trial.params for trial in self._reader.trials(row["id"])}
         query = sa.select(EVENTS).where(EVENTS.c.sweep == row["id"]).order_by(EVENTS.c.id)
-        for found in self._rows(query):
-            with decoding(self.name):
-                event = codec.event_of(
+        for found in self._reader.rows(query):
+            with translate_decoding_errors(self.name):
+                event = rows.event_of(
                     found["kind"], found["payload"], params.get(found["trial"], {})
                 )
             yield event
 
     def folder(self, sweep: str) -> Path:
-        """The sweep's own folder, for checkpoints and logs; it may not exist yet."""
+        """The folder of the sweep's checkpoints and logs; it may not exist yet."""
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="automl-"))
         return self._folder / "sweeps" / sweep
 
     def request_stop(self, sweep: str) -> None:
-        """Ask the sweep's controller, in whatever process it is, to end the sweep."""
-        self._update_sweep(sweep, stop_requested=SWEEPS.c.stop_requested.bitwise_or(STOP))
+        """Ask the controller of the sweep, in any process, to end the sweep."""
+        self._update_sweep(sweep, stop_requested=SWEEPS.c.stop_requested.bitwise_or(STOP_REQUESTED))
 
-    def wish(self, sweep: str, *wishes: Wished) -> None:
-        """Ask something of the sweep; its controller takes it up, now or when the sweep is resumed."""
-        row = self._row(sweep)
-        rows = [codec.event_row(row["id"], wish, time.time()) for wish in wishes]
-        with translated(self.name), self._write() as connection:
-            connection.execute(EVENTS.insert(), rows)
-            asked = SWEEPS.c.stop_requested.bitwise_or(WISHED)
+    def send(self, sweep: str, *commands: Command) -> None:
+        """Give commands to the sweep; its controller obeys now, or when the sweep is resumed."""
+        row = self._reader.sweep(sweep)
+        found = [rows.event_row(row["id"], command, time.time()) for command in commands]
+        with translate_errors(self.name), self._write() as connection:
+            connection.execute(EVENTS.insert(), found)
+            flags = SWEEPS.c.stop_requested.bitwise_or(NEW_COMMANDS)
             connection.execute(
-                SWEEPS.update().where(SWEEPS.c.id == row["id"]).values(stop_requested=asked)
+                SWEEPS.update().where(SWEEPS.c.id == row["id"]).values(stop_requested=flags)
             )
 
-    def wishes(self, sweep: str) -> list[Wished]:
-        """Everything that was asked of the sweep, in order."""
-        mine = EVENTS.c.sweep == self._row(sweep)["id"]
+    def commands(self, sweep: str) -> list[Command]:
+        """Every command that was given to the sweep, in order."""
+        mine = EVENTS.c.sweep == self._reader.sweep(sweep)["id"]
         query = (
             sa.select(EVENTS.c.payload)
-            .where(mine, EVENTS.c.kind == Wished.__name__)
+            .where(mine, EVENTS.c.kind == rows.COMMAND)
             .order_by(EVENTS.c.id)
         )
-        with decoding(self.name):
-            return [Wished(**json.loads(row["payload"])) for row in self._rows(query)]
+        with translate_decoding_errors(self.name):
+            return [Command(**json.loads(row["payload"])) for row in self._reader.rows(query)]
 
     def acquire(self, sweep: str) -> Recorder:
         """Hold a sweep for writing.
@@ -206,35 +212,34 @@ class Ledger:
         Raises:
             StoreError: another controller holds it; the message names its host and pid.
         """
-        row = self._row(sweep)
-        with translated(self.name):
-            lock = self._lock(sweep) if self._lockable else None
+        row = self._reader.sweep(sweep)
+        with translate_errors(self.name):
+            lock = lock_of(self.folder(sweep)) if self._lockable else None
         try:
             if lock and not lock.acquire():
-                raise self._refusal(sweep, self._holder(row["id"]))
+                raise self._refusal(sweep, self._reader.holder(row["id"]))
             if lock:
-                store.check_pages(self._engine, self.name)
-            seen = None if lock or self._folder is None else self._left(sweep, row["id"])
-            with translated(self.name), self._write() as connection:
-                # Two controllers that come at once: the second waits here and then sees the first one's row.
+                database.check_pages(self._engine, self.name)
+            is_server = not lock and self._folder is not None
+            seen = self._wait_until_free(sweep, row["id"]) if is_server else None
+            with translate_errors(self.name), self._write() as connection:
+                # If two controllers come at once, the second waits here and finds the first's row.
                 connection.execute(
                     sa.select(SWEEPS.c.id).where(SWEEPS.c.id == row["id"]).with_for_update()
                 )
-                holder = self._holder(row["id"], connection)
+                holder = find_holder(connection, row["id"])
                 if seen and holder and (holder["fence"], holder["commits"]) != seen:
                     raise self._refusal(sweep, holder)
-                fence = hold(connection, row["id"])
+                lease = take(connection, self.name, row["id"])
                 running = {"state": "running", "stop_requested": 0}
                 connection.execute(SWEEPS.update().where(SWEEPS.c.id == row["id"]).values(running))
-            trials = self._trials(row["id"])
+            trials = self._reader.trials(row["id"])
         except BaseException:
             if lock:
                 lock.release()
             raise
         backups = Backups(Path(self.name)) if lock else None
-        recorder = Recorder(
-            self._engine, self.name, row["id"], trials, fence=fence, lock=lock, backups=backups
-        )
+        recorder = Recorder(self._engine, lease, trials, lock=lock, backups=backups)
         self._held[sweep] = recorder
         return recorder
 
@@ -244,55 +249,45 @@ class Ledger:
             recorder.release()
 
     def delete(self, sweep: str) -> None:
-        """Remove a sweep with its trials, reports and files; raises StoreError where a controller holds it."""
-        row = self._row(sweep)
+        """Remove a sweep with its trials, reports and files.
+
+        Raises:
+            StoreError: a controller holds the sweep.
+        """
+        row = self._reader.sweep(sweep)
         self.acquire(sweep)
         try:
-            with translated(self.name), self._write() as connection:
+            with translate_errors(self.name), self._write() as connection:
                 for table in (REPORTS, ATTEMPTS, EVENTS, TRIALS, HOLDERS):
                     connection.execute(table.delete().where(table.c.sweep == row["id"]))
                 connection.execute(SWEEPS.delete().where(SWEEPS.c.id == row["id"]))
         finally:
             self.release(sweep)
-        with (
-            translated(self.name),
-            contextlib.suppress(FileNotFoundError),
-        ):  # nothing of it was ever run
+        # There is no folder if no trial has run.
+        with translate_errors(self.name), contextlib.suppress(FileNotFoundError):
             shutil.rmtree(self.folder(sweep))
 
-    def record(self, sweep: str, *events: SweepEvent) -> None:
-        """Apply events to a held sweep and commit them together."""
-        recorder = self._held[sweep]
-        for event in events:
-            recorder.apply(event)
-        recorder.commit()
+    def _wait_until_free(self, sweep: str, sweep_id: int) -> tuple[int, int]:
+        """Check that no controller holds a sweep of a server.
 
-    def _lock(self, sweep: str) -> FileLock:
-        """The lock of a sweep's folder, in which nothing may lead out of the store."""
-        folder = self.folder(sweep)
-        refuse_links(folder)
-        return FileLock(folder / "controller.lock")
-
-    def _left(self, sweep: str, sweep_id: int) -> tuple[int, int]:
-        """See that no controller holds a sweep of a server.
-
-        A clock may have been set, of this host, the other one or the server: a controller that should be dead by its
-        last sign of life is watched for a new one.
+        A controller with an old heartbeat is watched for a new one: some clock may have been set.
 
         Returns:
-            The fencing number and count of commits as they stand; they must still be so when the sweep is taken.
+            The fencing number and the count of commits. If they have changed when the sweep is
+            taken, another controller was faster.
         """
-        holder = self._holder(sweep_id)
+        holder = self._reader.holder(sweep_id)
         if holder is None:
             return 0, 0
-        seen, deadline = (holder["fence"], holder["commits"]), time.monotonic() + WATCH_SECONDS
+        seen = holder["fence"], holder["commits"]
+        deadline = time.monotonic() + WATCH_SECONDS
         while holder and holder["held"]:
-            if _is_alive(holder) or (holder["fence"], holder["commits"]) != seen:
+            if holder_alive(holder) or (holder["fence"], holder["commits"]) != seen:
                 raise self._refusal(sweep, holder)
             if holder["host"] == socket.gethostname() or time.monotonic() > deadline:
                 break
             time.sleep(WATCH_SECONDS / 20)
-            holder = self._holder(sweep_id)
+            holder = self._reader.holder(sweep_id)
         return seen
 
     def _write(self) -> Any:
@@ -301,18 +296,13 @@ class Ledger:
     def _insert_sweep(self, spec: SweepSpec, environment: Mapping[str, Any]) -> bool:
         row = {
             "name": spec.name,
-            "spec": codec.dumps(spec.to_dict()),
-            "environment": codec.dumps(environment),
+            "spec": rows.dumps(spec.to_dict()),
+            "environment": rows.dumps(environment),
             "state": "interrupted",
             "created": time.time(),
         }
         try:
-            with translated(self.name), self._write() as connection:
-                if (
-                    connection.scalar(sa.select(SWEEPS.c.id).where(SWEEPS.c.name == spec.name))
-                    is not None
-                ):
-                    return False
+            with translate_errors(self.name), self._write() as connection:
                 connection.execute(SWEEPS.insert(), row)
         except StoreError as error:
             if isinstance(error.__cause__, sa.exc.IntegrityError):
@@ -321,102 +311,12 @@ class Ledger:
         return True
 
     def _update_sweep(self, sweep: str, **values: Any) -> None:
-        row = self._row(sweep)
-        with translated(self.name), self._write() as connection:
+        row = self._reader.sweep(sweep)
+        with translate_errors(self.name), self._write() as connection:
             connection.execute(SWEEPS.update().where(SWEEPS.c.id == row["id"]).values(values))
-
-    def _rows(self, query: sa.Select[Any]) -> list[Mapping[str, Any]]:
-        rows = reading(
-            self._engine, self.name, lambda connection: connection.execute(query).mappings().all()
-        )
-        return [dict(row) for row in rows]
-
-    def _row(self, sweep: str) -> Mapping[str, Any]:
-        rows = self._rows(sa.select(SWEEPS).where(SWEEPS.c.name == sweep))
-        if not rows:
-            from search_spaces.plugins import nearest
-
-            known = [info.name for info in self.sweeps()]
-            hint = nearest(sweep, known) if known else "it has no sweeps yet"
-            raise UsageError(f"there is no sweep named {sweep!r} in {self.name}: {hint}")
-        return rows[0]
-
-    def _holder(
-        self, sweep_id: int, connection: sa.Connection | None = None
-    ) -> Mapping[str, Any] | None:
-        """The holder's row, with the time `now` on the clock of its `heartbeat`."""
-        if connection is None:
-            return reading(
-                self._engine, self.name, lambda connection: self._holder(sweep_id, connection)
-            )
-        now = (
-            sa.literal(clock(connection))
-            if isinstance(clock(connection), float)
-            else clock(connection)
-        )
-        query = sa.select(HOLDERS, now.label("now")).where(HOLDERS.c.sweep == sweep_id)
-        found = connection.execute(query).mappings().first()
-        return dict(found) if found else None
-
-    def _state(self, row: Mapping[str, Any]) -> str:
-        if row["state"] != "running":
-            return str(row["state"])
-        holder = self._holder(row["id"])
-        return "running" if holder and holder["held"] and _is_alive(holder) else "interrupted"
 
     def _refusal(self, sweep: str, holder: Mapping[str, Any] | None) -> StoreError:
         who = f"process {holder['pid']} on {holder['host']}" if holder else "another process"
         return StoreError(
             f"sweep {sweep!r} is held by {who}: wait for it, or stop it with `automl stop {sweep}`"
         )
-
-    def _trials(self, sweep_id: int) -> list[Trial]:
-        columns = (
-            REPORTS.c.trial,
-            REPORTS.c.attempt,
-            REPORTS.c.sequence,
-            REPORTS.c.step,
-            REPORTS.c.seconds,
-        )
-        key = (REPORTS.c.trial, REPORTS.c.attempt, REPORTS.c.sequence)
-        reports = (
-            sa.select(*columns, REPORTS.c.metrics).where(REPORTS.c.sweep == sweep_id).order_by(*key)
-        )
-        trials = sa.select(TRIALS).where(TRIALS.c.sweep == sweep_id).order_by(TRIALS.c.number)
-
-        def read(connection: sa.Connection) -> list[Trial]:
-            points: dict[int, tuple[ReportPoint, ...]] = {}
-            rows = [dict(row) for row in connection.execute(trials).mappings()]
-            for trial, attempt, sequence, step, seconds, metrics in connection.execute(reports):
-                point = ReportPoint(step, codec.metrics_of(metrics), seconds, attempt, sequence)
-                points[trial] = lineage(points.get(trial, ()), point)
-            return [codec.trial_of(row, points.get(row["number"], ())) for row in rows]
-
-        with decoding(self.name):
-            return reading(self._engine, self.name, read)
-
-
-def check_name(name: str) -> None:
-    """Raise UsageError where a sweep may not be named so: the name is also that of a folder."""
-    if not _NAME.fullmatch(name):
-        raise UsageError(
-            f"a sweep's name is 1 to 64 letters, digits, '_', '.' or '-', the first a letter or digit, got {name!r}"
-        )
-
-
-def _is_alive(holder: Mapping[str, Any]) -> bool:
-    return alive(
-        holder["host"],
-        holder["pid"],
-        holder["process_started"],
-        holder["now"] - holder["heartbeat"],
-    )
-
-
-def _candidates(name: str) -> Iterator[str]:
-    yield name
-    number = 2
-    while True:
-        suffix = f"-{number}"
-        yield name[: 64 - len(suffix)] + suffix
-        number += 1

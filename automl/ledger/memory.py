@@ -1,4 +1,4 @@
-"""A ledger that is never written down, for simulations: the same face, the same fold of events, no database."""
+"""A ledger in memory, for simulations: the same events and trials, without a database."""
 
 from __future__ import annotations
 
@@ -8,24 +8,35 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from automl.core.events import Begun, SweepEvent, Wished
+from automl.core.events import Begun, Command, SweepEvent
+from automl.core.names import check_name
 from automl.core.snapshot import Snapshot
 from automl.core.spec import SweepSpec
 from automl.core.trial import Trial
 from workers.protocol import Report
 
-from .ledger import Ledger, check_name
-from .recorder import Recorder
+from . import pending
 
 
-class MemoryRecorder(Recorder):
-    """Folds events into trials; what is committed stays in a list."""
+class MemoryRecorder:
+    """A `SweepRecorder` that keeps committed events in the list `log`."""
 
     def __init__(self) -> None:
-        self.trials, self._events = [], []
+        self.trials: list[Trial] = []
         self.log: list[SweepEvent] = []
-        self.state, self.seconds = "interrupted", 0.0
+        self.state = "interrupted"
+        self.seconds = 0.0
+        self._events: list[SweepEvent] = []
         self._begun: dict[int, float] = {}
+
+    @property
+    def uncommitted(self) -> int:
+        """Number of events that wait for a commit."""
+        return len(self._events)
+
+    def apply(self, event: SweepEvent) -> Trial | None:
+        """The trial after the event; None if the event changes nothing."""
+        return pending.apply(event, self.trials, self._events)
 
     def commit(
         self,
@@ -34,7 +45,7 @@ class MemoryRecorder(Recorder):
         state: str | None = None,
         status: Mapping[str, Any] | None = None,
     ) -> bool:
-        """Keep what was applied, but for reports, which the trials have; nobody asks such a sweep to stop."""
+        """Keep the applied events, except reports (the trials have them); never asks to stop."""
         for event in self._events:
             if isinstance(event, Begun):
                 self._begun[event.trial] = event.at
@@ -49,79 +60,63 @@ class MemoryRecorder(Recorder):
         """When the trial's last attempt began."""
         return self._begun.get(trial.number, 0.0)
 
-    def wishes(self, *, look: bool = False) -> list[tuple[int, Wished]]:
-        """Nobody else can reach such a sweep."""
+    def new_commands(self, *, refresh: bool = False) -> list[tuple[int, Command]]:
+        """Always empty: no other process can reach the sweep."""
         return []
 
-    def fulfilled(self) -> set[int]:
-        """None: there are no wishes."""
+    def executed_commands(self) -> set[int]:
+        """Always empty."""
         return set()
 
-    def release(self) -> None:
-        """Nothing is held."""
 
-
-class MemoryLedger(Ledger):
-    """Sweeps of this process alone, gone with it."""
+class MemoryLedger:
+    """A `SweepLedger` for the sweeps of this process. They end with it."""
 
     def __init__(self) -> None:
-        self.name = "memory"
-        self._folder = None
         self._specs: dict[str, SweepSpec] = {}
-        self._held: dict[str, Recorder] = {}
-        self._kept: dict[str, MemoryRecorder] = {}
+        self._recorders: dict[str, MemoryRecorder] = {}
 
     def close(self) -> None:
-        """Nothing is open."""
-        self._held.clear()
+        """Do nothing."""
 
     def create_sweep(
         self, spec: SweepSpec, environment: Mapping[str, Any] | None = None, *, rename: bool = True
     ) -> str:
-        """Add a sweep, or replace one of the same name."""
+        """Add a sweep, or replace the one of the same name."""
         check_name(spec.name)
-        self._specs[spec.name], self._kept[spec.name] = spec, MemoryRecorder()
+        self._specs[spec.name] = spec
+        self._recorders[spec.name] = MemoryRecorder()
         return spec.name
-
-    def spec(self, sweep: str) -> SweepSpec:
-        """What the sweep was made with."""
-        return self._specs[sweep]
 
     def replace_spec(self, sweep: str, spec: SweepSpec) -> None:
         """Keep another spec."""
         self._specs[sweep] = replace(spec, name=sweep)
 
-    def trials(self, sweep: str) -> list[Trial]:
-        """Every trial by number."""
-        return list(self._kept[sweep].trials)
-
     def snapshot(self, sweep: str) -> Snapshot:
         """The sweep as it is now."""
-        spec, kept = self._specs[sweep], self._kept[sweep]
+        spec, recorder = self._specs[sweep], self._recorders[sweep]
         return Snapshot(
             sweep,
-            kept.state,
-            tuple(kept.trials),
+            recorder.state,
+            tuple(recorder.trials),
             spec.goals,
             spec.constraints,
             spec.budget,
-            kept.seconds,
+            recorder.seconds,
             last_report_counts=spec.last_report_counts,
         )
 
     def events(self, sweep: str) -> Iterator[SweepEvent]:
-        """Everything recorded but reports, in order."""
-        yield from self._kept[sweep].log
-
-    def wishes(self, sweep: str) -> list[Wished]:
-        """None."""
-        return []
+        """Every committed event except reports, in order."""
+        yield from self._recorders[sweep].log
 
     def folder(self, sweep: str) -> Path:
-        """A name for one; nothing is made."""
+        """A path for the sweep; no folder is made."""
         return Path(tempfile.gettempdir()) / "automl-memory" / sweep
 
-    def acquire(self, sweep: str) -> Recorder:
+    def acquire(self, sweep: str) -> MemoryRecorder:
         """The recorder of the sweep."""
-        self._held[sweep] = self._kept[sweep]
-        return self._kept[sweep]
+        return self._recorders[sweep]
+
+    def release(self, sweep: str) -> None:
+        """Do nothing: nobody else can hold the sweep."""

@@ -1,7 +1,7 @@
-"""Older schemas made into today's: a SQLite file on a copy that takes its place when it is sound, a server in place.
+"""Migrates older schemas: a SQLite file as a copy that then replaces it, a server in place.
 
-The copy of a file from before stays in the backup folder. `tests/automl/ledger/released` holds a file of every schema
-that was ever released.
+The old file stays in the backup folder. `tests/automl/ledger/released` has a file of every released
+schema.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,18 +20,23 @@ from automl.errors import StoreError
 from workers.data.files import flush
 
 from . import backup
-from . import lease as holder
+from .lease import alive
+from .lock import FileLock
 from .schema import HOLDERS, META, VERSION
-from .trouble import backup_of
+from .store_errors import backup_of
 
 if TYPE_CHECKING:
     from alembic.operations import Operations
 
 WAIT_SECONDS: Final = 30.0
+_RUNNING: Final = (
+    "SELECT host, pid, process_started, heartbeat FROM holders "
+    "JOIN sweeps ON sweeps.id = holders.sweep WHERE held = 1 AND sweeps.state = 'running'"
+)
 
 
 def _to_2(op: Operations) -> None:
-    """Commits are counted: one whose answer was lost can be told from one that failed."""
+    """Count commits, to tell a commit whose answer was lost from one that failed."""
     op.add_column(
         "holders", sa.Column("commits", sa.BigInteger(), nullable=False, server_default="0")
     )
@@ -41,7 +46,7 @@ STEPS: Final[Mapping[int, Callable[[Operations], None]]] = {2: _to_2}
 
 
 def upgrade(connection: sa.Connection, version: int) -> None:
-    """Bring the tables from a version to today's, in the transaction of the connection."""
+    """Migrate the tables from a version to the newest, in the transaction of the connection."""
     from alembic.migration import MigrationContext
     from alembic.operations import Operations
 
@@ -54,29 +59,27 @@ def upgrade(connection: sa.Connection, version: int) -> None:
 
 
 def upgrade_file(file: Path, version: int) -> None:
-    """Put a migrated copy in the place of a SQLite file; the file as it was is kept in the backup folder.
+    """Replace a SQLite file by a migrated copy, and keep the old file in the backup folder.
 
     Raises:
-        StoreError: a controller of an older release still uses the file, or another process locks it.
-        OSError, sqlite3.Error, SQLAlchemyError: the copy cannot be made; the file was left as it is.
+        StoreError: a controller of an older release still uses the file, or another process has
+            locked it.
+        OSError, sqlite3.Error, SQLAlchemyError: the copy fails; the file was left as it is.
     """
-    lock = holder.FileLock(file.with_name(".migration.lock"))
+    lock = FileLock(file.with_name(".migration.lock"))
     try:
         _wait_for(lock, file)
         with closing(sqlite3.connect(file, timeout=WAIT_SECONDS, isolation_level=None)) as old:
-            if (
-                int(
-                    old.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()[0]
-                )
-                != version
-            ):
+            query = "SELECT value FROM meta WHERE key = 'schema_version'"
+            if int(old.execute(query).fetchone()[0]) != version:
                 return  # another process was faster
-            _refuse_users(old, file)
-            # Nobody else may have the file open for this to succeed, and then everything is in the file itself.
+            _refuse_users(old.execute(_RUNNING), str(file))
+            # This succeeds only if nobody else has the file open. Then the file is complete.
             mode = old.execute("PRAGMA journal_mode=DELETE").fetchone()[0]
             if mode != "delete":
                 raise StoreError(
-                    f"{file}: its schema is older and another process uses it; try again when it is idle"
+                    f"{file}: its schema is older and another process uses it; "
+                    "try again when it is idle"
                 )
             old.execute("BEGIN IMMEDIATE")
             _replace(file, version)
@@ -85,23 +88,23 @@ def upgrade_file(file: Path, version: int) -> None:
 
 
 def upgrade_server(engine: sa.Engine, name: str) -> None:
-    """Migrate a server's tables in one transaction; raises StoreError while a controller uses them."""
+    """Migrate the tables of a server in one transaction.
+
+    Raises:
+        StoreError: a controller uses them.
+    """
     with engine.begin() as connection:
         query = sa.select(META.c.value).where(META.c.key == "schema_version").with_for_update()
         version = int(connection.scalar(query) or VERSION)
         if version >= VERSION:
             return
         columns = (HOLDERS.c.host, HOLDERS.c.pid, HOLDERS.c.process_started, HOLDERS.c.heartbeat)
-        for host, pid, started, beat in connection.execute(
-            sa.select(*columns).where(HOLDERS.c.held == 1)
-        ):
-            if holder.alive(host, pid, started, time.time() - beat):
-                raise StoreError(_in_use(name, host, pid))
+        _refuse_users(connection.execute(sa.select(*columns).where(HOLDERS.c.held == 1)), name)
         upgrade(connection, version)
 
 
 def in_memory(file: Path, version: int, engine: sa.Engine) -> None:
-    """Fill an engine in memory with a migrated copy of a file, for reading; the file stays as it is."""
+    """Copy a file into an engine in memory and migrate the copy, for reading."""
     with (
         closing(sqlite3.connect(file.as_uri() + "?mode=ro", uri=True)) as old,
         engine.connect() as connection,
@@ -112,7 +115,7 @@ def in_memory(file: Path, version: int, engine: sa.Engine) -> None:
             upgrade(connection, version)
 
 
-def _wait_for(lock: holder.FileLock, file: Path) -> None:
+def _wait_for(lock: FileLock, file: Path) -> None:
     deadline = time.monotonic() + WAIT_SECONDS
     while not lock.acquire():
         if time.monotonic() > deadline:
@@ -122,18 +125,14 @@ def _wait_for(lock: holder.FileLock, file: Path) -> None:
         time.sleep(0.05)
 
 
-def _refuse_users(connection: sqlite3.Connection, file: Path) -> None:
-    query = (
-        "SELECT host, pid, process_started, heartbeat FROM holders JOIN sweeps ON sweeps.id = holders.sweep "
-        "WHERE held = 1 AND sweeps.state = 'running'"
-    )
-    for host, pid, started, beat in connection.execute(query):
-        if holder.alive(host, pid, started, time.time() - beat):
-            raise StoreError(_in_use(str(file), host, pid))
-
-
-def _in_use(name: str, host: str, pid: int) -> str:
-    return f"{name}: its schema is older, and process {pid} on {host} still runs a sweep in it; end that one first"
+def _refuse_users(holders: Iterable[Any], name: str) -> None:
+    """Raise StoreError if a holder is alive: host, pid, start of its process and heartbeat."""
+    for host, pid, started, heartbeat in holders:
+        if alive(host, pid, started, time.time() - heartbeat):
+            raise StoreError(
+                f"{name}: its schema is older, and process {pid} on {host} still runs a sweep in "
+                "it; end that one first"
+            )
 
 
 def _replace(file: Path, version: int) -> None:

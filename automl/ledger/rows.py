@@ -1,45 +1,45 @@
-"""Trials and events to rows and back; a metric that is not finite survives as "nan", "inf" or "-inf"."""
+"""Converts trials, reports and events to table rows and back.
+
+A metric that is not finite is stored as the text "nan", "inf" or "-inf".
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
-from automl.core.events import Begun, Ended, Moved, Noted, Proposed, SweepEvent, Wished
+from automl.core.events import Begun, Command, Ended, Moved, Noted, Proposed, SweepEvent
+from automl.core.text import json_data
 from automl.core.trial import ReportPoint, Trial, TrialState
 from workers.protocol import Ending, Metrics, Outcome, Report, Started
 
 Row = dict[str, Any]
-_KINDS: dict[str, type] = {
-    kind.__name__: kind for kind in (Proposed, Begun, Started, Ended, Moved, Noted, Wished)
+COMMAND: Final = "Wished"  # stored names stay as they are: old ledgers must open
+_KINDS: Final[Mapping[str, type]] = {
+    "Proposed": Proposed,
+    "Begun": Begun,
+    "Started": Started,
+    "Ended": Ended,
+    "Moved": Moved,
+    "Noted": Noted,
+    COMMAND: Command,
 }
+_COMMAND_KEY: Final = "wish"
+_NAMES: Final = {kind: name for name, kind in _KINDS.items()}
 
 
 def dumps(value: Any) -> str:
-    """JSON text that every database and parser accepts."""
+    """JSON text that every database and every parser accepts."""
     try:
         return json.dumps(value, allow_nan=False, separators=(",", ":"))
     except (ValueError, TypeError):
-        return json.dumps(_plain(value), allow_nan=False, separators=(",", ":"))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return repr(value)
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(item) for item in value]
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    return str(value)
+        return json.dumps(json_data(value), allow_nan=False, separators=(",", ":"))
 
 
 def storable(text: str) -> str:
-    """The text without NUL and halves of surrogate pairs, which databases refuse; they are written out."""
+    """The text with NUL and halves of surrogate pairs escaped, because databases refuse them."""
     return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
@@ -49,7 +49,7 @@ def metrics_of(text: str) -> Metrics:
 
 
 def trial_row(sweep: int, trial: Trial) -> Row:
-    """A trial without its reports as a row of `trials`."""
+    """The row of `trials` for a trial; its reports have rows of their own."""
     return {
         "sweep": sweep,
         "number": trial.number,
@@ -69,7 +69,7 @@ def trial_row(sweep: int, trial: Trial) -> Row:
 
 
 def trial_of(row: Mapping[str, Any], reports: tuple[ReportPoint, ...]) -> Trial:
-    """The trial of a row of `trials` and its reports."""
+    """The trial of a row of `trials`, with its reports."""
     decoded = {
         "state": TrialState(row["state"]),
         "params": json.loads(row["params"]),
@@ -81,7 +81,7 @@ def trial_of(row: Mapping[str, Any], reports: tuple[ReportPoint, ...]) -> Trial:
 
 
 def report_row(sweep: int, report: Report) -> Row:
-    """A report as a row of `reports`."""
+    """The row of `reports` for a report."""
     return {
         "sweep": sweep,
         "trial": report.trial,
@@ -94,14 +94,15 @@ def report_row(sweep: int, report: Report) -> Row:
 
 
 def event_row(sweep: int, event: SweepEvent, recorded: float) -> Row:
-    """Any event but a report as a row of `events`; a proposal's parameters are in `trials`."""
+    """The row of `events` for an event that is no report. `trials` has a proposal's parameters."""
     payload = dataclasses.asdict(event)
     payload.pop("params", None)
-    kind = type(event).__name__
+    if isinstance(event, Proposed):
+        payload[_COMMAND_KEY] = payload.pop("command")
     return {
         "sweep": sweep,
         "trial": event.trial,
-        "kind": kind,
+        "kind": _NAMES[type(event)],
         "recorded": recorded,
         "payload": dumps(payload),
     }
@@ -112,6 +113,7 @@ def event_of(kind: str, payload: str, params: Mapping[str, Any]) -> SweepEvent:
     data = json.loads(payload)
     if kind == "Proposed":
         data["params"] = params
+        data["command"] = data.pop(_COMMAND_KEY, None)
     if kind in ("Ended", "Moved"):
         data["state"] = TrialState(data["state"])
     if kind == "Ended":
@@ -122,3 +124,9 @@ def event_of(kind: str, payload: str, params: Mapping[str, Any]) -> SweepEvent:
         )
     event: SweepEvent = _KINDS[kind](**data)
     return event
+
+
+def command_of(payload: str) -> int | None:
+    """Identity of the command that a stored proposal carries out; None if it has none."""
+    command: int | None = json.loads(payload).get(_COMMAND_KEY)
+    return command

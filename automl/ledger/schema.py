@@ -1,6 +1,7 @@
-"""The tables. Rows of child tables carry the sweep's id; (trial, attempt, sequence) is the key of a report.
+"""The tables. Rows of child tables carry the id of their sweep.
 
-A change of the tables needs a new VERSION, a step in `migrations` and a file in `tests/automl/ledger/released`.
+If you change a table, raise VERSION, add a step to `migrations`, and add a file to
+`tests/automl/ledger/released`.
 """
 
 from __future__ import annotations
@@ -10,10 +11,8 @@ from typing import Final
 import sqlalchemy as sa
 
 VERSION: Final = 2
-STOP, WISHED = (
-    1,
-    2,
-)  # bits of `stop_requested`: end the sweep; there are wishes that its controller has not seen
+STOP_REQUESTED: Final = 1  # bit of `stop_requested`: end the sweep
+NEW_COMMANDS: Final = 2  # bit of `stop_requested`: the controller has not seen all commands
 METADATA: Final = sa.MetaData()
 
 _Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from automl.core import text
-from automl.core.events import Begun, Ended, Moved, Noted, Proposed, SweepEvent, Wished
+from automl.core.events import Begun, Command, Ended, Moved, Noted, Proposed, SweepEvent
 from automl.core.goals import Goal
 from automl.core.metrics import SECONDS
 from automl.core.snapshot import Snapshot
@@ -15,10 +15,11 @@ from automl.core.spec import SweepSpec
 from automl.core.trial import Trial, TrialState
 from automl.errors import AutomlError, StoreError
 from automl.suggesters.domain import Limit
-from automl.workflows import confirm as confirmation
-from automl.workflows.confirm import Confirmation
 from search_spaces import Choice, Space
 from workers.protocol import Metric
+
+from . import confirmations
+from .confirmations import Confirmation
 
 if TYPE_CHECKING:
     from automl.ledger import Ledger
@@ -65,7 +66,7 @@ class Record:
             ledger.environment(sweep),
             _attempts(events, snapshot),
             [event for event in events if isinstance(event, Noted)],
-            confirmation.read(ledger, sweep),
+            confirmations.read(ledger, sweep),
             _limits(events),
         )
 
@@ -172,7 +173,7 @@ def _limits(events: Iterable[SweepEvent]) -> list[tuple[int, str]]:
     proposed, found = 0, []
     for event in events:
         proposed += isinstance(event, Proposed)
-        if isinstance(event, Wished) and event.kind == "limits":
+        if isinstance(event, Command) and event.kind == "limits":
             for name, data in event.content.items():
                 limit = "as declared again" if data is None else str(Limit.from_dict(data))
                 found.append((proposed, f"{name} {limit}"))

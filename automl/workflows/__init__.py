@@ -1,1 +1,1 @@
-"""What people do with a sweep besides running it: confirm, retrain, import, transfer, export."""
+"""Work around a sweep: confirm, retrain, import trials, transfer, export, examine the machine."""

@@ -1,4 +1,4 @@
-"""What this machine can run, and what it would need for the rest."""
+"""Finds out what this machine can run, and what it lacks for the rest."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from automl.core.text import memory
+from automl.report.console import table
 from search_spaces.hardware import PRECISIONS, Hardware, detect
 from search_spaces.knobs import KNOBS
 
@@ -32,7 +34,7 @@ PACKAGES = (
 
 @dataclass(frozen=True)
 class Ability:
-    """Something that can or cannot be used here: `lacks` is empty, or says what is missing."""
+    """A feature of automl. `lacks` says why this machine cannot use it; it is empty if it can."""
 
     kind: str
     name: str
@@ -42,7 +44,7 @@ class Ability:
 
 @dataclass(frozen=True)
 class Findings:
-    """What `automl doctor` shows."""
+    """The result of `automl doctor`."""
 
     hardware: Hardware
     packages: dict[str, str]
@@ -50,7 +52,7 @@ class Findings:
     free_disk_bytes: int
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON data."""
+        """The findings as JSON data."""
         return {
             "hardware": self.hardware.to_dict(),
             "python": platform.python_version(),
@@ -60,10 +62,7 @@ class Findings:
         }
 
     def render(self) -> RenderableType:
-        """For a person."""
-        from automl.core.text import memory
-        from automl.report.console import table
-
+        """The findings as tables."""
         hardware = self.hardware
         gpus = (
             ", ".join(f"{gpu.name} ({memory(gpu.memory_bytes)})" for gpu in hardware.gpus) or "none"
@@ -79,18 +78,17 @@ class Findings:
         ]
         rows: list[list[RenderableType]] = []
         for ability in self.abilities:
-            verdict = Text("no", style="red") if ability.lacks else Text("yes", style="green")
-            rows.append(
-                [f"{ability.kind} {ability.name}", verdict, ability.lacks or ability.summary]
-            )
+            usable = Text("no", style="red") if ability.lacks else Text("yes", style="green")
+            name = f"{ability.kind} {ability.name}"
+            rows.append([name, usable, ability.lacks or ability.summary])
         return Group(table(["machine", ""], facts), Text(), table(["can use", "", ""], rows))
 
 
 def examine(store: str) -> Findings:
-    """Look at this machine; writes nothing that stays.
+    """Examine this machine. Nothing that is written stays.
 
     Args:
-        store: where sweeps would be kept, checked for writing.
+        store: folder or URL that is checked for writing.
     """
     hardware = detect()
     free = shutil.disk_usage(_existing(Path(store) if "://" not in store else Path.cwd())).free
@@ -128,15 +126,15 @@ def _backends(hardware: Hardware) -> list[Ability]:
 
 
 def _strategies(hardware: Hardware) -> list[Ability]:
-    """Each parallelism strategy, held against this machine by the knob that would propose it."""
+    """Each parallelism strategy; the knob that proposes strategies says what this machine lacks."""
     from workers.parallel import requirements
 
     strategies = requirements()
     everything = {field for needs in strategies.values() for field in needs.get("plan", ())}
-    # A strategy's own constraints are about the model, which there is none of here.
-    judged = {name: {**needs, "constraints": ()} for name, needs in strategies.items()}
+    # Constraints are about a model, and there is none here.
+    needs_of = {name: {**needs, "constraints": ()} for name, needs in strategies.items()}
     found = KNOBS.get("parallelism")().resolve(
-        hardware, {"strategies": judged, "plan": sorted(everything)}
+        hardware, {"strategies": needs_of, "plan": sorted(everything)}
     )
     lacks = {
         str(item.value): item.reason for item in found.dropped if item.parameter == "parallelism"
@@ -152,7 +150,7 @@ def _needs(needs: dict[str, Any]) -> str:
     if needs["plan"]:
         words.append(f"needs a workload that declares {' and '.join(needs['plan'])}")
     if needs["constraints"]:
-        words.append(f"where {' and '.join(needs['constraints'])}")
+        words.append(f"if {' and '.join(needs['constraints'])}")
     return "; ".join(words)
 
 
@@ -185,6 +183,6 @@ def _store(store: str) -> Ability:
 
 
 def _existing(path: Path) -> Path:
-    """The nearest folder on the way to a path that exists."""
+    """The path if it is a folder, otherwise its nearest parent that exists."""
     path = path.absolute()
     return next(parent for parent in (path, *path.parents) if parent.is_dir())

@@ -1,4 +1,4 @@
-"""A trained trial as a folder to take away: weights, configuration, model card."""
+"""Exports a trained trial as a folder: weights, configuration, model card."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from automl.ledger import Ledger
 from automl.report import summary
 from automl.report.recipe import recipe
 
-OWN = ("checkpoints", "logs")  # of a trial's folder, kept by the workers
+OWN = ("checkpoints", "logs")  # folders of the workers in a trial's folder
 
 
 def chosen(ledger: Ledger, sweep: str, number: int | None) -> Trial:
-    """The trial of that number, by default the best.
+    """The trial of that number; the best trial for None.
 
     Raises:
-        UsageError: there is no such trial, or none has succeeded.
+        UsageError: there is no such trial, or no trial has succeeded.
     """
     snapshot = ledger.snapshot(sweep)
     if number is None:
@@ -37,13 +37,14 @@ def chosen(ledger: Ledger, sweep: str, number: int | None) -> Trial:
 
 
 def export(ledger: Ledger, sweep: str, trial: Trial, target: Path) -> dict[str, str]:
-    """Write the folder `target`, which must not hold anything yet.
+    """Write the folder `target`, which must be new or empty.
 
     Returns:
-        Name of each file and what it holds.
+        A description of each file, by its name.
 
     Raises:
-        UsageError: the target is not empty or cannot be written to, or the trial left nothing on this machine.
+        UsageError: the target is not empty or cannot be written to, or this machine has no files of
+            the trial.
     """
     spec, folder = ledger.spec(sweep), ledger.folder(sweep) / "trials" / str(trial.number)
     found_by = _origin(ledger, sweep, trial)
@@ -72,7 +73,7 @@ def _of_workload(
     from workers.export import export as write
     from workers.workloads import WORKLOADS
 
-    assert spec.workload is not None, "asked only for a workload"
+    assert spec.workload is not None
     made = WORKLOADS.get(spec.workload)(
         trial.params, spec.data, spec.fixed, seed=seed_of(spec.seed, trial.number)
     )
@@ -82,7 +83,7 @@ def _of_workload(
 def _of_objective(
     spec: SweepSpec, trial: Trial, folder: Path, target: Path, found_by: str
 ) -> dict[str, str]:
-    """What an objective of one's own has written to `trial.folder`, and a card."""
+    """The files that the user's objective has written to `trial.folder`, and a card."""
     if target.exists() and any(target.iterdir()):
         raise UsageError(f"{target} is not empty; name a new folder to export to")
     target.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
-"""Trials from elsewhere as prior knowledge of a sweep: a CSV file, an Optuna study, an earlier sweep.
+"""Imports finished trials into a sweep: from a CSV file, an Optuna study or an earlier sweep.
 
-A source is written as `trials.csv`, `optuna:URL#STUDY` (such as `optuna:sqlite:///old.db#resnet`) or `sweep:NAME`.
-What is not legal in the sweep's space is left out and counted.
+A source is `trials.csv`, `optuna:URL#STUDY` (such as `optuna:sqlite:///old.db#resnet`) or
+`sweep:NAME`. Trials that are not legal in the sweep's space are left out and counted.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ SOURCE = "added"
 
 
 @dataclass(frozen=True)
-class Finished:
-    """A trial that ended elsewhere: what was tried, and its metrics or how it failed."""
+class FinishedTrial:
+    """A trial from elsewhere: its parameters, and its metrics or its kind of failure."""
 
     params: Mapping[str, Value]
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -35,10 +35,10 @@ class Finished:
 
 
 @dataclass(frozen=True)
-class Prior:
-    """What a source holds for a sweep: the trials that fit, and why others do not (reason to how many)."""
+class ImportedTrials:
+    """The trials of a source that fit a sweep, and the number of others by reason."""
 
-    trials: Sequence[Finished]
+    trials: Sequence[FinishedTrial]
     left_out: Mapping[str, int]
 
     def __str__(self) -> str:
@@ -46,33 +46,31 @@ class Prior:
         return f"{len(self.trials)} trials added" + (f", left out: {reasons}" if reasons else "")
 
 
-def read(source: str, space: Space, goals: Sequence[Goal], ledger: Ledger | None = None) -> Prior:
-    """The finished trials of a source that tell something about these goals in this space.
+def read(source: str, space: Space, goals: Sequence[Goal], ledger: Ledger) -> ImportedTrials:
+    """The finished trials of a source that fit a sweep: legal, with a goal's metric or failed.
 
     Args:
-        ledger: where `sweep:NAME` is looked for.
+        space, goals: of the sweep; ledger: the store of `sweep:NAME`.
 
     Raises:
-        UsageError: the source is malformed, is not there, or fits nowhere.
+        UsageError: the source is malformed or cannot be read.
     """
     kind, _, rest = source.partition(":")
     if kind == "optuna":
-        found = _of_optuna(rest, goals)
+        found = _from_optuna(rest, goals)
     elif kind == "sweep":
-        if ledger is None:
-            raise UsageError(f"{source}: there is no store to look for the sweep in")
         found = [
-            Finished(t.params, t.metrics, t.failure)
+            FinishedTrial(t.params, t.metrics, t.failure)
             for t in ledger.trials(rest)
             if t.state.finished
         ]
     else:
-        found = _of_csv(Path(source), space)
+        found = _from_csv(Path(source), space)
     return _fitting(found, space, goals)
 
 
-def add(ledger: Ledger, sweep: str, trials: Iterable[Finished]) -> int:
-    """Record finished trials in a sweep that does not run; how many these were."""
+def add(ledger: Ledger, sweep: str, trials: Iterable[FinishedTrial]) -> int:
+    """Record finished trials in a sweep that is not running; returns their number."""
     recorder = ledger.acquire(sweep)
     count = 0
     try:
@@ -91,8 +89,8 @@ def add(ledger: Ledger, sweep: str, trials: Iterable[Finished]) -> int:
     return count
 
 
-def _fitting(found: Iterable[Finished], space: Space, goals: Sequence[Goal]) -> Prior:
-    kept: list[Finished] = []
+def _fitting(found: Iterable[FinishedTrial], space: Space, goals: Sequence[Goal]) -> ImportedTrials:
+    kept: list[FinishedTrial] = []
     left_out: dict[str, int] = {}
     for trial in found:
         params = space.complete(
@@ -108,12 +106,12 @@ def _fitting(found: Iterable[Finished], space: Space, goals: Sequence[Goal]) -> 
         if reason:
             left_out[reason] = left_out.get(reason, 0) + 1
         else:
-            kept.append(Finished(params, trial.metrics, trial.failure))
-    return Prior(kept, left_out)
+            kept.append(FinishedTrial(params, trial.metrics, trial.failure))
+    return ImportedTrials(kept, left_out)
 
 
-def _of_csv(path: Path, space: Space) -> list[Finished]:
-    """A row a trial: columns named as parameters and metrics, or `params.*` and `metrics.*` as pandas has them."""
+def _from_csv(path: Path, space: Space) -> list[FinishedTrial]:
+    """One trial from each row; columns are parameters and metrics, or `params.*`, `metrics.*`."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = list(csv.DictReader(file))
@@ -122,7 +120,7 @@ def _of_csv(path: Path, space: Space) -> list[Finished]:
     return [_row(path, number, row, space) for number, row in enumerate(rows, start=2)]
 
 
-def _row(path: Path, line: int, row: Mapping[str | None, Any], space: Space) -> Finished:
+def _row(path: Path, line: int, row: Mapping[str | None, Any], space: Space) -> FinishedTrial:
     params: dict[str, Value] = {}
     metrics: dict[str, float] = {}
     failure = str(row.get("failure") or "") or None
@@ -140,8 +138,8 @@ def _row(path: Path, line: int, row: Mapping[str | None, Any], space: Space) -> 
             try:
                 metrics[name] = float(text)
             except ValueError:
-                continue  # a column of words that nobody asked for
-    return Finished(params, metrics, failure)
+                continue  # a column of words is no metric
+    return FinishedTrial(params, metrics, failure)
 
 
 def _value(path: Path, line: int, parameter: Parameter, text: str) -> Value:
@@ -158,8 +156,8 @@ def _value(path: Path, line: int, parameter: Parameter, text: str) -> Value:
     return int(number) if isinstance(parameter, Int) and number.is_integer() else number
 
 
-def _of_optuna(address: str, goals: Sequence[Goal]) -> list[Finished]:
-    """The finished trials of a study; its values are those of the goals, in order."""
+def _from_optuna(address: str, goals: Sequence[Goal]) -> list[FinishedTrial]:
+    """The finished trials of a study, whose values are those of the goals, in order."""
     import optuna
 
     url, hash_, name = address.rpartition("#")
@@ -169,13 +167,17 @@ def _of_optuna(address: str, goals: Sequence[Goal]) -> list[Finished]:
         )
     try:
         study = optuna.load_study(study_name=name, storage=url)
-    except Exception as error:  # of SQLAlchemy, of Optuna, or a KeyError
+    except Exception as error:  # SQLAlchemy, Optuna and plain KeyErrors
         raise UsageError(f"the study {name!r} cannot be read from {url}: {error}") from error
     return from_study(study, goals)
 
 
-def from_study(study: Any, goals: Sequence[Goal]) -> list[Finished]:
-    """The finished trials of an `optuna.Study`; raises UsageError where it has another number of goals."""
+def from_study(study: Any, goals: Sequence[Goal]) -> list[FinishedTrial]:
+    """The finished trials of an `optuna.Study`.
+
+    Raises:
+        UsageError: the study has another number of goals.
+    """
     if len(study.directions) != len(goals):
         raise UsageError(
             f"the study has {len(study.directions)} values a trial, the sweep {len(goals)} goals"
@@ -184,7 +186,7 @@ def from_study(study: Any, goals: Sequence[Goal]) -> list[Finished]:
     for trial in study.get_trials(deepcopy=False):
         if trial.state.name == "COMPLETE":
             metrics = {goal.metric: float(v) for goal, v in zip(goals, trial.values, strict=True)}
-            found.append(Finished(trial.params, metrics))
+            found.append(FinishedTrial(trial.params, metrics))
         elif trial.state.name == "FAIL":
-            found.append(Finished(trial.params, {}, "crashed"))
+            found.append(FinishedTrial(trial.params, {}, "crashed"))
     return found

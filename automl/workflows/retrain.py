@@ -1,4 +1,4 @@
-"""Training configurations of a sweep again: a sweep of its own beside it, whose trials are given, not suggested."""
+"""Trains configurations of a sweep again, in a second sweep whose trials are given."""
 
 from __future__ import annotations
 
@@ -8,26 +8,17 @@ from typing import Any, Final
 
 from automl.core.environment import describe
 from automl.core.events import Proposed
+from automl.core.names import companion
 from automl.core.spec import Budget, SweepSpec
 from automl.errors import UsageError
 from automl.ledger import Ledger
 from workers.protocol import Params
 
-ANOTHER_SEED: Final = 7919  # trials of equal number in both sweeps must not share their seed
-
-
-def companion(sweep: str, kind: str) -> str:
-    """Name of the sweep beside another one, such as `nmt.confirm`."""
-    return f"{sweep[: 63 - len(kind)]}.{kind}"
-
-
-def exists(ledger: Ledger, name: str) -> bool:
-    """Whether the store has a sweep of that name."""
-    return any(info.name == name for info in ledger.sweeps())
+ANOTHER_SEED: Final = 7919  # a trial of the same number must get another seed
 
 
 def derived(spec: SweepSpec, kind: str, num_trials: int, **changes: Any) -> SweepSpec:
-    """The spec of a sweep that trains so many given configurations of another to their full length."""
+    """The spec of a sweep that trains configurations of another one, without early stopping."""
     budget, seed = Budget(trials=num_trials), (spec.seed + ANOTHER_SEED) % 2**32
     name = companion(spec.name, kind)
     return replace(
@@ -38,10 +29,10 @@ def derived(spec: SweepSpec, kind: str, num_trials: int, **changes: Any) -> Swee
 def enqueue(
     ledger: Ledger, sweep: str, configurations: Sequence[Params], source: str = "enqueued"
 ) -> None:
-    """Add trials that a sweep which is not running will train next.
+    """Add trials to a sweep that is not running. It trains them before any other.
 
     Raises:
-        SpaceError: a configuration is not legal in the sweep's space; then none is added.
+        SpaceError: a configuration is not legal in the sweep's space. Then none is added.
         StoreError: a controller holds the sweep.
     """
     space = ledger.spec(sweep).space
@@ -60,12 +51,20 @@ def enqueue(
 def prepare(
     ledger: Ledger, spec: SweepSpec, configurations: Sequence[Mapping[str, Any]]
 ) -> SweepSpec:
-    """A sweep with these trials waiting, made where there is none of that name, else with these as further ones."""
-    if not exists(ledger, spec.name):
+    """Add these trials to the sweep of the spec, which is created if it does not exist.
+
+    Returns:
+        The spec, with a budget for all its trials.
+
+    Raises:
+        UsageError: there is another sweep of that name.
+    """
+    if not ledger.exists(spec.name):
         ledger.create_sweep(spec, describe(), rename=False)
     elif ledger.spec(spec.name).space != spec.space:
         raise UsageError(
-            f"there is a sweep {spec.name!r} that is something else: delete it, or rename this sweep"
+            f"there is another sweep {spec.name!r} with another space: "
+            f"delete it with `automl delete {spec.name}`"
         )
     enqueue(ledger, spec.name, configurations)
     total = len(ledger.trials(spec.name))

@@ -1,9 +1,9 @@
-"""Warm start from an earlier sweep of something alike: other data, other hardware, a larger model.
+"""Warm start from an earlier sweep of a similar problem: other data, hardware or model size.
 
-Its metrics cannot be compared with those to come, so its trials are not taken over (`--prior sweep:NAME` does that,
-for the same problem). What is taken is where its best configurations lay: beliefs about each parameter, and the best
-of them as trials to begin with (Feurer et al., "Initializing Bayesian hyperparameter optimization via meta-learning",
-2015; Souza et al., "Bayesian optimization with a prior for the optimum", 2021).
+The metrics of the two sweeps cannot be compared, so no trial is imported (`--prior sweep:NAME` does
+that, for the same problem). Two things are transferred: a prior over each parameter, and the best
+configurations as first trials (Feurer et al., "Initializing Bayesian hyperparameter optimization
+via meta-learning", 2015; Souza et al., "Bayesian optimization with a prior for the optimum", 2021).
 """
 
 from __future__ import annotations
@@ -22,21 +22,22 @@ from automl.suggesters.user_prior import check_prior, prior_from_best
 from search_spaces import Space
 from workers.protocol import Params
 
-SHARE: Final = 0.15  # of the trials that succeeded: these are the good ones
-LEAST, TRIED = 3, 3  # good ones at least; how many are trained again
+SHARE: Final = 0.15  # part of the successful trials that counts as good
+MIN_GOOD: Final = 3  # at least so many trials count as good
+MAX_TRIED: Final = 3  # at most so many good configurations are trained again
 SOURCE: Final = "transferred"
 
 
 def transfer(ledger: Ledger, sweep: str, earlier: str) -> SweepSpec:
-    """Let a sweep that has not run begin with what an earlier one of the same store has learned.
+    """Start a sweep that has not run from an earlier one of the same store.
 
-    Beliefs that the sweep has already stay as they are. Trial 0 is the default configuration as ever.
+    Priors that the sweep has already stay. Trial 0 is the default configuration, as usual.
 
     Returns:
         The sweep's new spec.
 
     Raises:
-        UsageError: the earlier sweep is not there, or has nothing to tell about this space.
+        UsageError: there is no earlier sweep, or none of its good trials has a tuned parameter.
     """
     spec = ledger.spec(sweep)
     good = best_of(ledger.snapshot(earlier), spec.space)
@@ -51,16 +52,18 @@ def transfer(ledger: Ledger, sweep: str, earlier: str) -> SweepSpec:
     )
     ledger.replace_spec(sweep, spec)
     default = spec.space.default()
-    chosen = distinct(spec.space, good, [default] if default else [])[:TRIED]
+    chosen = distinct(spec.space, good, [default] if default else [])[:MAX_TRIED]
     if spec.budget.trials is not None:
         chosen = chosen[: max(0, spec.budget.trials - 1)]
     recorder = ledger.acquire(sweep)
     try:
-        told = f"{len(beliefs)} beliefs and {len(chosen)} configurations of the {len(good)} best trials of {earlier}"
-        recorder.apply(Noted("transfer", told))
-        for source, params in [("default", p) for p in [default] if p] + [
-            (SOURCE, p) for p in chosen
-        ]:
+        note = (
+            f"{len(beliefs)} beliefs and {len(chosen)} configurations "
+            f"of the {len(good)} best trials of {earlier}"
+        )
+        recorder.apply(Noted("transfer", note))
+        first = [("default", default)] if default else []
+        for source, params in [*first, *((SOURCE, params) for params in chosen)]:
             recorder.apply(Proposed(len(recorder.trials), dict(params), source))
         recorder.commit(state="interrupted")
     finally:
@@ -69,7 +72,7 @@ def transfer(ledger: Ledger, sweep: str, earlier: str) -> SweepSpec:
 
 
 def best_of(snapshot: Snapshot, space: Space) -> list[Params]:
-    """The parameters of the best trials that this space knows too, the best first."""
+    """Parameters of the best trials, the best first, without values that the space excludes."""
     goal, rules = snapshot.goals[0], snapshot.constraints
     worth = [
         (value(t, goal, rules, last_report_counts=snapshot.last_report_counts), t)
@@ -77,7 +80,7 @@ def best_of(snapshot: Snapshot, space: Space) -> list[Params]:
     ]
     scored = [(found, trial) for found, trial in worth if found is not None]
     scored.sort(key=lambda item: (goal.loss(item[0]), item[1].number))
-    kept = max(LEAST, round(SHARE * len(scored)))
+    kept = max(MIN_GOOD, round(SHARE * len(scored)))
     known = [
         {
             name: v
@@ -90,7 +93,7 @@ def best_of(snapshot: Snapshot, space: Space) -> list[Params]:
 
 
 def distinct(space: Space, good: list[Params], others: list[Params]) -> list[Params]:
-    """Legal configurations of these parameters, what they do not say at its default; none twice or among `others`."""
+    """Complete `good` with defaults; keep the legal ones that are neither twice nor in `others`."""
     seen = {space.key(params) for params in others}
     found: list[Params] = []
     for params in good:

@@ -7,8 +7,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from automl.core.events import SweepEvent
 from automl.core.goals import parse_constraints, parse_goals
 from automl.core.spec import Budget, SweepSpec
+from automl.ledger import Ledger
 from search_spaces import Choice, Float, Space
 from workers.context import Context
 
@@ -29,6 +31,14 @@ def make_spec(name: str = "test", goals: Any = "minimize loss", **fields: Any) -
         budget=budget,
         **{**defaults, **fields},
     )
+
+
+def record(ledger: Ledger, sweep: str, *events: SweepEvent) -> None:
+    """Apply events to a sweep that the ledger holds, and commit them together."""
+    recorder = ledger._held[sweep]
+    for event in events:
+        recorder.apply(event)
+    recorder.commit()
 
 
 def loss_of(params: Any, step: int) -> float:

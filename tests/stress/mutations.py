@@ -40,7 +40,10 @@ STORED = RESULTS / "mutations.json"
 EXPLAINED = RESULTS / "mutations_explained.json"
 CODE = ("automl/core/trial.py", "automl/core/events.py", "automl/ledger/*.py")
 TESTS = ("tests/automl/core/*.py", "tests/automl/ledger/test_*.py")
-NEEDS_SERVER = ("tests/automl/ledger/test_postgres.py",)
+NEEDS_SERVER = (
+    "tests/automl/ledger/test_postgres.py",
+    "tests/automl/ledger/test_postgres_restarts.py",
+)
 QUICK_CODE = ("automl/core/trial.py",)
 QUICK_TESTS = ("tests/automl/core/test_*.py",)
 QUICK_SECONDS = 240.0

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from automl.cli import cli
 from automl.core.goals import Goal
 from automl.ledger import Ledger
-from automl.workflows.confirm import Confirmation, Repeats
+from automl.report.confirmations import Confirmation, Repeats
 
 OBJECTIVE = """\
 import random
@@ -41,8 +41,8 @@ name: small
 workload: translation
 data: {train: 150, valid: 10}
 goals: maximize bleu
-fixed: {vocabulary_size: 250, width: 16, num_layers: 1, max_epochs: 1, eval_sentences: 6, max_length: 40, num_heads: 2,
-  evaluate_updates: 50}
+fixed: {vocabulary_size: 250, width: 16, num_layers: 1, max_epochs: 1, eval_sentences: 6,
+  max_length: 40, num_heads: 2, evaluate_updates: 50}
 space: {learning_rate: [1e-3]}
 budget: {trials: 1}
 workers: 1

@@ -1,4 +1,4 @@
-"""`ray job submit -- automl sweep ...` on a real cluster of one machine, the controller as a job of its jobs server."""
+"""`ray job submit -- automl sweep ...` on a real cluster of one machine."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def free_port() -> int:
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """As a person's shell on the head node: this project can be imported there, and the cluster has a token."""
+    """The environment of a shell on the head node, with this project and a token."""
     token = tmp_path / "token"
     token.write_text(secrets.token_hex(32))
     token.chmod(0o600)
@@ -61,7 +61,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def head(tmp_path: Path, environment: dict[str, str]) -> Iterator[str]:
-    """The address of the jobs server of a cluster of our own; it ends with the test, and nothing else does."""
+    """The address of the jobs server of a new cluster, which ends with the test."""
     port, dashboard = free_port(), free_port()
     ports = [
         f"--port={port}",

@@ -55,8 +55,10 @@ def store(folder: Path, *events: Sequence[SweepEvent], spec: SweepSpec = SPEC) -
     location = str(folder / "runs")
     ledger = Ledger.open(location, create=True)
     name = ledger.create_sweep(spec)
-    ledger.acquire(name)
-    ledger.record(name, *[event for several in events for event in several])
+    recorder = ledger.acquire(name)
+    for event in [event for several in events for event in several]:
+        recorder.apply(event)
+    recorder.commit()
     ledger.close()
     return location
 

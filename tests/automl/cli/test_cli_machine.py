@@ -124,14 +124,17 @@ def test_init_writes_a_configuration_that_tunes_all_that_a_workload_declares(
     assert (written.workload, written.goals) == (workload, declared.goals)
     again = automl("init", workload)
     assert again.exit_code == 2
-    assert "is there already" in again.stderr
+    assert "exists already" in again.stderr
 
 
 def test_init_reads_an_objective_without_running_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    source = "raise SystemExit\ndef f(trial):\n    p = trial.params['depth'] * trial.params['lr']\n    return {'error': p}\n"
+    source = (
+        "raise SystemExit\ndef f(trial):\n    p = trial.params['depth'] * trial.params['lr']\n"
+        "    return {'error': p}\n"
+    )
     Path("train.py").write_text(source)
     assert automl("init", "--objective", "train.py:f", "--output", "mine.yaml").exit_code == 0
     spec = load("mine.yaml", objective=True).spec

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from automl.config import load
-from automl.config.nodes import Problems
+from automl.config.nodes import ConfigProblems
 from automl.config.scalars import plain_scalar
 from automl.config.strict_yaml import MAX_BYTES, MAX_DEPTH, read_bytes, read_file
 from automl.errors import ConfigError, UsageError
@@ -19,7 +19,7 @@ from search_spaces.hardware import Hardware
 
 def read(text: str | bytes) -> tuple[object, str]:
     """The plain data and the message of everything that is wrong with it."""
-    problems = Problems()
+    problems = ConfigProblems()
     root = read_bytes(text.encode() if isinstance(text, str) else text, "f.yaml", problems)
     try:
         problems.raise_any("f.yaml")
@@ -179,14 +179,17 @@ def test_a_file_with_a_byte_order_mark_is_read() -> None:
 @pytest.mark.parametrize("name", ["absent.yaml", ".", "nul\0.yaml"])
 def test_a_file_that_cannot_be_opened(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match="cannot read the configuration"):
-        read_file(tmp_path / name, Problems())
+        read_file(tmp_path / name, ConfigProblems())
 
 
 def _encoded(parts: list[str]) -> bytes:
     return "".join(parts).encode("utf-8", "surrogatepass")
 
 
-WORDS = "name: x|space:|goals: |budget: |- |  |\n|: |[|]|{|}|auto|low: |1e-3|minimize loss|when: |choices: |&a|*a|!t |'|---"
+WORDS = (
+    "name: x|space:|goals: |budget: |- |  |\n|: |[|]|{|}|auto|low: |1e-3|minimize loss|when: |"
+    "choices: |&a|*a|!t |'|---"
+)
 PIECES = st.sampled_from(WORDS.split("|"))
 
 

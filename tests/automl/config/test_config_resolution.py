@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from automl.config.declaration import Declaration
-from automl.config.nodes import Problems
+from automl.config.nodes import ConfigProblems
 from automl.config.overrides import apply
 from automl.config.resolution import Resolution, split_constraints
 from automl.config.schema import validate
@@ -42,7 +42,7 @@ TOY = Declaration(
 
 
 def resolve(text: str, *overrides: str, declaration: Declaration = TOY) -> tuple[Space, Resolution]:
-    problems = Problems()
+    problems = ConfigProblems()
     root = read_text(text, "f.yaml", problems)
     assert root is not None
     apply(root, overrides, problems)
@@ -243,7 +243,8 @@ def test_a_wrong_entry_is_told_with_its_path(text: str, message: str) -> None:
 def test_all_wrong_entries_are_told_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         resolve(
-            "space:\n  a: auto\n  width: {low: 9, high: 3}\n  precision: [fp17]\n  ranks: x\nseed: -1\n"
+            "space:\n  a: auto\n  width: {low: 9, high: 3}\n  precision: [fp17]\n"
+            "  ranks: x\nseed: -1\n"
         )
     assert len(str(caught.value).splitlines()) == 6
 

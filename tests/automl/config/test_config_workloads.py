@@ -1,4 +1,4 @@
-"""Configurations of a workload: what it declares is checked, and every error says where and what would be right."""
+"""Configurations of a workload are checked; every error names its line and the correct form."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import optuna
 import pytest
 
 import automl
-from automl.integrations.optuna_sampler import learn_shape
+from automl.integrations.optuna_sampler import learn_space
 
 
 @pytest.fixture(autouse=True)
@@ -46,14 +46,14 @@ def test_finds_the_branch_and_its_values() -> None:
 def test_learns_conditions_from_trials() -> None:
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
     study.optimize(tree, n_trials=30)
-    shape = learn_shape(study.trials)
-    assert shape is not None
-    when = {n: set(shape.space.parameters[own].when) for n, own in shape.own.items()}
-    assert when["momentum"] == {shape.own["optimizer"]}
-    assert when["variant"] == {shape.own["nesterov"]}
+    learned = learn_space(study.trials)
+    assert learned is not None
+    when = {n: set(learned.space.parameters[own].when) for n, own in learned.names.items()}
+    assert when["momentum"] == {learned.names["optimizer"]}
+    assert when["variant"] == {learned.names["nesterov"]}
     assert when["learning rate!"] == set()
     for trial in study.trials:
-        assert shape.outward(shape.inward(trial.params)) == pytest.approx(trial.params)
+        assert learned.outward(learned.inward(trial.params)) == pytest.approx(trial.params)
 
 
 def test_same_seed_same_trials() -> None:
@@ -97,9 +97,9 @@ def test_moving_ranges_and_one_point_are_left_to_chance() -> None:
         return trial.suggest_float("x", 0.0, float(high)) + trial.suggest_int("fixed", 4, 4)
 
     study = study_of(objective, 10)
-    shape = learn_shape(study.trials)
-    assert shape is not None
-    assert set(shape.distributions) == {"high"}
+    learned = learn_space(study.trials)
+    assert learned is not None
+    assert set(learned.distributions) == {"high"}
 
 
 def test_asked_several_times_before_told() -> None:

@@ -1,4 +1,4 @@
-"""A sweep's metrics as Prometheus scrapes them from Ray, and the Grafana dashboard that draws them."""
+"""Metrics of a sweep as Prometheus reads them from Ray, and the Grafana dashboard of them."""
 
 from __future__ import annotations
 

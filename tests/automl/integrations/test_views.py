@@ -26,7 +26,7 @@ from automl.errors import UsageError
 from automl.integrations.optuna_storage import LedgerStorage, ReadOnlyError
 from automl.ledger import Ledger
 from automl.sweeps import load
-from automl.workflows import import_trials as prior
+from automl.workflows import import_trials
 from search_spaces import Float, Space
 
 
@@ -219,9 +219,10 @@ lr,batch_size,optimizer,momentum,layout,loss,note
 """
 
 
-def test_csv_is_prior_knowledge(tmp_path: Path) -> None:
+def test_trials_of_a_csv_file_are_imported(runs: str, tmp_path: Path) -> None:
+    ledger = Ledger.open(runs, readonly=True)
     (tmp_path / "old.csv").write_text(CSV)
-    found = prior.read(str(tmp_path / "old.csv"), SPACE, [Goal("loss")])
+    found = import_trials.read(str(tmp_path / "old.csv"), SPACE, [Goal("loss")], ledger)
     assert [trial.metrics["loss"] for trial in found.trials] == [0.5, 0.7]
     assert found.trials[1].params == {
         "lr": 0.01, "batch_size": 32, "optimizer": "sgd", "momentum": 0.9, "layout": "separate"
@@ -229,22 +230,26 @@ def test_csv_is_prior_knowledge(tmp_path: Path) -> None:
     assert found.left_out == {"outside of the space": 1, "without loss": 1}
     (tmp_path / "bad.csv").write_text("lr,loss\nfast,1\n")
     with pytest.raises(UsageError, match="line 2: lr must be a number, got 'fast'"):
-        prior.read(str(tmp_path / "bad.csv"), SPACE, [Goal("loss")])
-
-
-def test_an_optuna_study_and_a_sweep_are_prior_knowledge(runs: str, tmp_path: Path) -> None:
-    study = optuna.create_study(storage=f"sqlite:///{tmp_path}/old.db", study_name="old")
-    study.enqueue_trial({"lr": 0.01})
-    study.optimize(lambda trial: math.log(trial.suggest_float("lr", 1e-5, 1e-1)), n_trials=2)
-    found = prior.read(f"optuna:sqlite:///{tmp_path}/old.db#old", SPACE, [Goal("loss")])
-    assert len(found.trials) == 2
-    assert found.trials[0].params == {**SPACE.default(), "lr": 0.01}  # type: ignore[dict-item]
-    ledger = Ledger.open(runs, readonly=True)
-    assert len(prior.read("sweep:toy", SPACE, [Goal("loss")], ledger).trials) == 30
+        import_trials.read(str(tmp_path / "bad.csv"), SPACE, [Goal("loss")], ledger)
     ledger.close()
 
 
-def test_a_sweep_begins_with_what_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trials_of_an_optuna_study_and_of_a_sweep_are_imported(runs: str, tmp_path: Path) -> None:
+    ledger = Ledger.open(runs, readonly=True)
+    study = optuna.create_study(storage=f"sqlite:///{tmp_path}/old.db", study_name="old")
+    study.enqueue_trial({"lr": 0.01})
+    study.optimize(lambda trial: math.log(trial.suggest_float("lr", 1e-5, 1e-1)), n_trials=2)
+    source = f"optuna:sqlite:///{tmp_path}/old.db#old"
+    found = import_trials.read(source, SPACE, [Goal("loss")], ledger)
+    assert len(found.trials) == 2
+    assert found.trials[0].params == {**SPACE.default(), "lr": 0.01}  # type: ignore[dict-item]
+    assert len(import_trials.read("sweep:toy", SPACE, [Goal("loss")], ledger).trials) == 30
+    ledger.close()
+
+
+def test_a_sweep_begins_with_imported_trials(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(
         "def objective(trial):\n    return {'loss': trial.params['x'] ** 2}\n"

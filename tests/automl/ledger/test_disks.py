@@ -1,4 +1,4 @@
-"""Disks that are full or read-only (real file systems of a few hundred KiB), damaged files, and the way back."""
+"""Full and read-only disks (real file systems of a few hundred KiB), damaged files, backups."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from objectives import make_spec, quick
+from objectives import make_spec, quick, record
 
 from automl import sweeps
 from automl.core.events import Begun, Noted, Proposed
 from automl.core.trial import TrialState
 from automl.errors import StoreError, UsageError
 from automl.ledger import Ledger, backup
-from automl.ledger.sql import FILE_NAME
+from automl.ledger.database import FILE_NAME
 from workers.protocol import Report
 
 ROOT = Path(__file__).parents[3]
@@ -31,7 +31,7 @@ import os, pathlib, subprocess, sys
 from automl.errors import StoreError
 from automl.core.events import Noted, Proposed
 from automl.ledger import Ledger
-from objectives import make_spec, quick
+from objectives import make_spec, quick, record
 folder = pathlib.Path(sys.argv[1])
 
 def mount(*options):
@@ -75,7 +75,7 @@ def test_a_full_disk_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None
         known = 0
         try:
             while known < 10_000:
-                ledger.record("test", Noted("note", "x" * 1000, None, float(known)))
+                record(ledger, "test", Noted("note", "x" * 1000, None, float(known)))
                 known += 1
         except StoreError as error:
             print(error)
@@ -101,17 +101,19 @@ def test_a_full_disk_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None
 
 
 def test_a_sweep_on_a_full_disk_ends_with_the_cause_and_can_be_resumed(tmp_path: Path) -> None:
-    """With the program itself: exit status 1, no traceback, and every trial that was told as done is kept."""
+    """The program ends with status 1 and no traceback, and keeps every completed trial."""
     printed = in_a_mount(
         tmp_path,
         """
         mount("-o", "size=1000k")
         os.chdir(folder)
         pathlib.Path("toy.yaml").write_text(
-            "name: toy\\nspace: {x: {low: 0.0, high: 1.0, default: 0.5}}\\ngoals: minimize loss\\nsuggester: random\\n"
+            "name: toy\\nspace: {x: {low: 0.0, high: 1.0, default: 0.5}}\\n"
+            "goals: minimize loss\\nsuggester: random\\n"
         )
         pathlib.Path("mine.py").write_text(
-            "def objective(trial):\\n    for step in range(2):\\n        trial.report(step=step, loss=1.0, "
+            "def objective(trial):\\n    for step in range(2):\\n"
+            "        trial.report(step=step, loss=1.0, "
             "**{f'm{i}': i * 0.1 for i in range(9)})\\n    return {'loss': trial.params['x']}\\n"
         )
         pathlib.Path("other").write_bytes(bytes(300_000))
@@ -146,7 +148,7 @@ def test_a_read_only_disk_is_read_and_refused_for_writing(tmp_path: Path) -> Non
         ledger = Ledger.open(folder, create=True)
         ledger.create_sweep(make_spec())
         ledger.acquire("test")
-        ledger.record("test", Proposed(0, {"lr": 0.1}, "bayes"))
+        record(ledger, "test", Proposed(0, {"lr": 0.1}, "bayes"))
         ledger.close()
         subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
         assert len(Ledger.open(folder, readonly=True).trials("test")) == 1
@@ -207,7 +209,7 @@ def test_a_sweep_that_runs_is_backed_up(tmp_path: Path, monkeypatch: pytest.Monk
     ledger.create_sweep(make_spec())
     recorder = ledger.acquire("test")
     for number in range(20):
-        ledger.record("test", Proposed(number, {"lr": 0.1}, "bayes"))
+        record(ledger, "test", Proposed(number, {"lr": 0.1}, "bayes"))
     recorder._backups._thread.join()  # type: ignore[union-attr]
     with closing(sqlite3.connect(tmp_path / "backup" / FILE_NAME)) as kept:
         assert 1 <= kept.execute("SELECT count(*) FROM trials").fetchone()[0] <= 20
@@ -332,10 +334,14 @@ def test_text_and_numbers_that_a_database_refuses(tmp_path: Path) -> None:
     ledger = Ledger.open(tmp_path, create=True)
     ledger.create_sweep(make_spec())
     ledger.acquire("test")
-    ledger.record(
-        "test", Proposed(0, {"lr": 0.1}, "a\0b\udcff"), Begun(0, 1), Noted("note", "\0\udcff", 0)
+    record(
+        ledger,
+        "test",
+        Proposed(0, {"lr": 0.1}, "a\0b\udcff"),
+        Begun(0, 1),
+        Noted("note", "\0\udcff", 0),
     )
-    ledger.record("test", Report(0, 1, 0, 2**63 - 1, {"\0\udcff": 1.0}, 0.0))
+    record(ledger, "test", Report(0, 1, 0, 2**63 - 1, {"\0\udcff": 1.0}, 0.0))
     kept = ledger.trials("test")[0]
     assert (kept.source, kept.state, kept.reports[0].step) == (
         "a\\x00b\\udcff",

@@ -1,132 +1,93 @@
-"""Who may take a sweep of a store whose files cannot be locked, as of a server; here on SQLite, without its lock."""
+"""Whether the process that holds a sweep still runs, and its lock."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import socket
-import threading
-import time
+import subprocess
+import sys
 from pathlib import Path
-from typing import Any
 
+import psutil
 import pytest
-from objectives import make_spec
 
-from automl.core.events import Proposed
-from automl.errors import StoreError, UsageError
-from automl.ledger import Ledger
-from automl.ledger import ledger as module
-from automl.ledger.lease import FileLock
-from automl.ledger.schema import HOLDERS
+from automl.ledger import Ledger, lease
+from automl.ledger.lease import alive, holder_alive, process_started
+from automl.ledger.lock import FileLock
 
-
-@pytest.fixture
-def stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Ledger, Ledger]:
-    """Two views of one store with one sweep."""
-    monkeypatch.setattr(module, "WATCH_SECONDS", 0.4)
-    both = (Ledger.open(tmp_path, create=True), Ledger.open(tmp_path))
-    for one in both:
-        one._lockable = False
-    both[0].create_sweep(make_spec())
-    return both
+HERE, ELSEWHERE = socket.gethostname(), "another.host"
+linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
-def change(ledger: Ledger, **values: Any) -> None:
-    with ledger._write() as connection:
-        connection.execute(HOLDERS.update().values(**values))
+@linux
+def test_the_start_of_a_process_with_an_odd_name_is_read(tmp_path: Path) -> None:
+    odd = tmp_path / "a ) 1 2"
+    shutil.copy(shutil.which("sleep") or "", odd)
+    with subprocess.Popen([odd, "60"]) as process:
+        found = process_started(process.pid)
+        since_boot = psutil.Process(process.pid).create_time() - psutil.boot_time()
+        process.kill()
+    assert found is not None
+    assert found / os.sysconf("SC_CLK_TCK") == pytest.approx(since_boot, abs=2.0)
 
 
-def test_a_holder_that_lives_is_named(stores: tuple[Ledger, Ledger]) -> None:
-    first, second = stores
-    first.acquire("test")
-    with pytest.raises(
-        StoreError, match=f"held by process {os.getpid()} on {socket.gethostname()}"
-    ):
-        second.acquire("test")
-    change(first, host="elsewhere")
-    with pytest.raises(StoreError, match="on elsewhere"):
-        second.acquire("test")
+def test_the_start_of_a_process_is_found_without_proc(monkeypatch: pytest.MonkeyPatch) -> None:
+    with subprocess.Popen(["true"]) as gone:
+        pass
+    monkeypatch.setattr(lease, "Path", lambda _: Path("/nowhere/at/all"))
+    assert process_started(os.getpid()) == pytest.approx(psutil.Process().create_time())
+    assert process_started(gone.pid) is None
 
 
-def test_what_is_given_back_is_free_at_once(stores: tuple[Ledger, Ledger]) -> None:
-    first, second = stores
-    first.acquire("test")
-    first.release("test")
-    change(first, host="elsewhere")
-    second.acquire("test")
+def test_a_holder_on_this_host_is_identified_by_pid_and_start() -> None:
+    pid, began = os.getpid(), process_started(os.getpid())
+    assert began is not None
+    assert alive(HERE, pid, None, 1e9)
+    assert alive(HERE, pid, began + 1.9, 1e9)
+    assert not alive(HERE, pid, began + 2, 0.0), "another process has got its number"
+    assert not alive(HERE, pid, began - 2.5, 0.0)
 
 
-def test_a_dead_process_of_this_host_needs_no_watching(
-    stores: tuple[Ledger, Ledger], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("age", "lives"), [(10.0, True), (59.9, True), (60.0, False), (-4.9, True), (-5.0, False)]
+)
+def test_a_holder_on_another_host_is_alive_if_its_heartbeat_is_recent(
+    age: float, lives: bool
 ) -> None:
-    monkeypatch.setattr(module, "WATCH_SECONDS", 1e9)
-    first, second = stores
-    first.acquire("test")
-    change(first, process_started=1.0)  # its number belongs to another process by now
-    second.acquire("test")
+    assert alive(ELSEWHERE, 1, None, age) is lives
+    row = {
+        "host": ELSEWHERE,
+        "pid": 1,
+        "process_started": None,
+        "now": 1000.0,
+        "heartbeat": 1000.0 - age,
+    }
+    assert holder_alive(row) is lives
 
 
-def test_one_that_should_be_dead_is_watched_for_a_sign_of_life(
-    stores: tuple[Ledger, Ledger],
-) -> None:
-    first, second = stores
-    recorder = first.acquire("test")
-    change(first, host="elsewhere", heartbeat=time.time() - 3600)
-
-    def live() -> None:
-        recorder.commit()
-        change(first, heartbeat=time.time() - 3600)  # its clock is an hour behind
-
-    timer = threading.Timer(0.1, live)
-    timer.start()
-    with pytest.raises(StoreError, match="on elsewhere"):
-        second.acquire("test")
-    timer.join()
-    change(first, heartbeat=time.time() - 3600)
-    begun = time.monotonic()
-    taken = second.acquire("test")
-    assert time.monotonic() - begun >= 0.4, "as long as it is watched"
-    with pytest.raises(StoreError, match="another controller has taken the sweep over"):
-        recorder.commit()
-    taken.apply(Proposed(0, {"lr": 0.1}, "bayes"))
-    taken.commit()
-    assert len(first.trials("test")) == 1
-
-
-@pytest.mark.parametrize("held_before", [True, False])
-def test_one_that_comes_between_the_look_and_the_hold_wins(
-    stores: tuple[Ledger, Ledger], monkeypatch: pytest.MonkeyPatch, held_before: bool
-) -> None:
-    first, second = stores
-    if held_before:
-        first.acquire("test")
-        first.release("test")
-    look = second._left
-
-    def slow(sweep: str, number: int) -> tuple[int, int]:
-        seen = look(sweep, number)
-        first.acquire("test")
-        return seen
-
-    monkeypatch.setattr(second, "_left", slow)
-    with pytest.raises(StoreError, match="held by process"):
-        second.acquire("test")
-    assert "test" not in second._held
-
-
-def test_a_sweep_of_which_nothing_ran_is_deleted(stores: tuple[Ledger, Ledger]) -> None:
-    first, second = stores
-    second.delete("test")
-    assert first.sweeps() == []
-
-
-def test_a_lock_without_a_name_is_another_process(tmp_path: Path) -> None:
-    ledger = Ledger.open(tmp_path, create=True)
-    with pytest.raises(UsageError, match=r"no sweep named 'test' in .*: it has no sweeps yet"):
-        ledger.trials("test")
-    ledger.create_sweep(make_spec())
-    lock = FileLock(ledger.folder("test") / "controller.lock")
-    assert lock.acquire()
-    with pytest.raises(StoreError, match="'test' is held by another process: wait for it"):
-        ledger.acquire("test")
+def test_a_lock_is_exclusive_and_released_once(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        lock = FileLock(tmp_path / "lock")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "lock").stat().st_mode & 0o777 == 0o644
+    other = FileLock(tmp_path / "lock")
+    assert lock.acquire() is True
+    assert other.acquire() is False
     lock.release()
+    assert other.acquire() is True
+    taken = os.open(tmp_path / "other", os.O_CREAT)  # gets the number that the lock's file had
+    lock.release()
+    os.close(taken)
+    other.release()
+
+
+@linux
+def test_a_closed_ledger_has_no_open_file(tmp_path: Path) -> None:
+    kept = Ledger.open(tmp_path, create=True)
+    assert kept.sweeps() == []
+    kept.close()
+    opened = {file.path for file in psutil.Process().open_files()}
+    assert not [path for path in opened if path.startswith(str(tmp_path))]

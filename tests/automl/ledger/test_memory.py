@@ -1,4 +1,4 @@
-"""The ledger of simulations answers as the one on disk does."""
+"""The ledger in memory behaves as the one on disk."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from automl.core.events import Begun, Ended, Noted, Proposed
 from automl.core.spec import Budget
 from automl.core.trial import TrialState
 from automl.errors import UsageError
-from automl.ledger import Ledger
-from automl.ledger.memory import MemoryLedger
+from automl.ledger import Ledger, MemoryLedger, SweepLedger
 from workers.protocol import Ending, Outcome, Report
 
 EVENTS = [
@@ -29,8 +28,8 @@ EVENTS = [
 
 
 @pytest.mark.parametrize("kind", ["memory", "disk"])
-def test_it_keeps_what_is_committed(kind: str, tmp_path: Path) -> None:
-    ledger = MemoryLedger() if kind == "memory" else Ledger.open(tmp_path, create=True)
+def test_committed_events_are_kept(kind: str, tmp_path: Path) -> None:
+    ledger: SweepLedger = MemoryLedger() if kind == "memory" else Ledger.open(tmp_path, create=True)
     assert ledger.create_sweep(make_spec()) == "test"
     assert ledger.snapshot("test").state == "interrupted"
     assert ledger.snapshot("test").seconds == 0.0
@@ -41,7 +40,9 @@ def test_it_keeps_what_is_committed(kind: str, tmp_path: Path) -> None:
     assert recorder.commit(3.0, state="running") is False
     assert recorder.begun(recorder.trials[0]) == 2.5
     assert recorder.uncommitted == 0
-    ledger.record("test", *EVENTS[2:])
+    for event in EVENTS[2:]:
+        recorder.apply(event)
+    recorder.commit()
     found = ledger.snapshot("test")
     assert (found.state, found.seconds, found.sweep, found.goals) == (
         "running",
@@ -50,30 +51,27 @@ def test_it_keeps_what_is_committed(kind: str, tmp_path: Path) -> None:
         make_spec().goals,
     )
     assert [trial.metrics["loss"] for trial in found.trials] == [0.5]
-    assert [len(trial.reports) for trial in ledger.trials("test")] == [1]
+    assert [len(trial.reports) for trial in found.trials] == [1]
     assert list(ledger.events("test")) == [
         event for event in EVENTS if not isinstance(event, Report)
     ]
-    assert recorder.wishes(look=True) == ledger.wishes("test") == []
-    assert recorder.fulfilled() == set()
+    assert recorder.new_commands(refresh=True) == []
+    assert recorder.executed_commands() == set()
     recorder.commit(state="finished")
     assert (ledger.snapshot("test").state, ledger.snapshot("test").seconds) == ("finished", 3.0)
     ledger.replace_spec("test", replace(make_spec(), budget=Budget(trials=99)))
-    assert ledger.spec("test").budget.trials == 99
+    assert ledger.snapshot("test").budget.trials == 99
+    ledger.release("test")
     ledger.close()
-    assert not ledger._held
 
 
-def test_what_is_its_own() -> None:
+def test_a_sweep_in_memory_is_replaced_by_one_of_the_same_name() -> None:
     ledger = MemoryLedger()
-    assert ledger.name == "memory"
     assert ledger.folder("a") == Path(tempfile.gettempdir()) / "automl-memory" / "a"
     with pytest.raises(UsageError, match="name"):
         ledger.create_sweep(replace(make_spec(), name="../x"))
     ledger.create_sweep(make_spec())
-    ledger.acquire("test")
-    ledger.record("test", EVENTS[0])
-    ledger.replace_spec("test", replace(make_spec(), name="other"))
-    assert ledger.spec("test").name == "test"
+    ledger.acquire("test").apply(EVENTS[0])
+    assert len(ledger.snapshot("test").trials) == 1
     ledger.create_sweep(make_spec())
-    assert ledger.trials("test") == [], "the same name begins anew"
+    assert ledger.snapshot("test").trials == ()

@@ -1,4 +1,4 @@
-"""Every schema that was ever released is read, and migrated on a copy; a newer one is refused."""
+"""Ledgers of every released schema open, migrate and resume; a newer schema is refused."""
 
 from __future__ import annotations
 
@@ -9,23 +9,28 @@ import sqlite3
 import threading
 import time
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
+from automl import sweeps
+from automl.core.spec import Budget
 from automl.core.trial import Trial
 from automl.errors import StoreError
-from automl.ledger import Ledger, migrations
-from automl.ledger import sql as store
-from automl.ledger.lease import FileLock, process_started
+from automl.ledger import Ledger, database, migrations
+from automl.ledger.database import FILE_NAME
+from automl.ledger.lease import process_started
+from automl.ledger.lock import FileLock
 from automl.ledger.rows import dumps, trial_row
 from automl.ledger.schema import METADATA, VERSION
-from automl.ledger.sql import FILE_NAME
 
 RELEASED = Path(__file__).parent / "released"
-OLDER = [file for file in sorted(RELEASED.glob("v*.sqlite3")) if file.stem != f"v{VERSION}"]
+EVERY = sorted(RELEASED.glob("v*.sqlite3"))
+OLDER = [file for file in EVERY if not file.stem.startswith(f"v{VERSION}")]
+NUM_EVENTS = {"v1": 21, "v2": 21, "v2-commands": 25}
 
 
 def plain(trial: Trial) -> dict[str, Any]:
@@ -45,7 +50,7 @@ def check_content(ledger: Ledger, released: Path) -> None:
         assert ledger.spec(sweep).budget.trials == 12
     assert ledger.environment("nmt")["git_commit"] == "abc"
     assert ledger.snapshot("nmt").state == "interrupted"
-    assert len(list(ledger.events("nmt"))) == 21
+    assert len(list(ledger.events("nmt"))) == NUM_EVENTS[released.stem]
 
 
 def columns(file: Path) -> dict[str, Any]:
@@ -63,18 +68,47 @@ def released(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return file
 
 
-def test_a_file_of_every_schema_is_kept() -> None:
-    assert [int(file.stem[1:]) for file in sorted(RELEASED.glob("v*.sqlite3"))] == list(
-        range(1, VERSION + 1)
-    )
+def test_there_is_a_file_of_every_schema() -> None:
+    versions = {int(file.stem[1:].partition("-")[0]) for file in EVERY}
+    assert versions == set(range(1, VERSION + 1))
 
 
-def test_the_newest_of_them_is_of_today(tmp_path: Path) -> None:
-    """Fails where the tables are changed and VERSION is not."""
+def test_a_changed_table_needs_a_new_version(tmp_path: Path) -> None:
     Ledger.open(tmp_path / "fresh", create=True).close()
     assert columns(tmp_path / "fresh" / FILE_NAME) == columns(RELEASED / f"v{VERSION}.sqlite3")
-    shutil.copy(RELEASED / f"v{VERSION}.sqlite3", tmp_path / FILE_NAME)
-    check_content(Ledger.open(tmp_path), RELEASED / f"v{VERSION}.sqlite3")
+
+
+@pytest.mark.parametrize("file", EVERY, ids=lambda file: file.stem)
+def test_every_released_file_opens_and_resumes_to_a_larger_budget(
+    file: Path, tmp_path: Path
+) -> None:
+    shutil.copy(file, tmp_path / FILE_NAME)
+    ledger = Ledger.open(tmp_path)
+    check_content(ledger, file)
+    before, commands = ledger.trials("nmt"), ledger.commands("nmt")
+    spec = replace(ledger.spec("nmt"), budget=Budget(trials=16), suggester="random")
+
+    def objective(trial: Any) -> dict[str, float]:
+        return {"bleu": trial.params["batch_size"], "loss": trial.params["lr"]}
+
+    found = sweeps.run(
+        replace(spec, beliefs={}),
+        ledger=ledger,
+        dispatcher="inline",
+        objective=objective,
+        resume=True,
+    )
+    assert (found.state, len(found.trials)) == ("finished", 16)
+    finished = [plain(trial) for trial in before if trial.state.finished]
+    assert [plain(found.trials[trial["number"]]) for trial in finished] == finished
+    assert all(trial.state.finished for trial in found.trials)
+    if commands:
+        enqueued = [t.params["batch_size"] for t in found.trials if t.source == "enqueued"]
+        assert enqueued == [128, 256], "each command runs once"
+        suggested = [trial for trial in found.trials if trial.source == "random"]
+        assert suggested
+        assert all(16 <= trial.params["batch_size"] <= 64 for trial in suggested)
+    ledger.close()
 
 
 def test_an_older_file_is_read_as_it_is(released: Path, tmp_path: Path) -> None:
@@ -185,7 +219,7 @@ def test_a_controller_on_another_host_keeps_its_file_while_it_lives(
 
 def test_the_tables_of_a_server_are_migrated_in_place(released: Path, tmp_path: Path) -> None:
     """On SQLite, whose engine takes the same statements."""
-    engine = store._sqlite_engine(f"sqlite:///{tmp_path / FILE_NAME}", sa.pool.NullPool)
+    engine = database._sqlite_engine(f"sqlite:///{tmp_path / FILE_NAME}", sa.pool.NullPool)
     with engine.execution_options(write=True).begin() as connection:
         connection.execute(
             sa.text("UPDATE holders SET held = 1, host = 'elsewhere', heartbeat = :beat"),
@@ -198,10 +232,10 @@ def test_the_tables_of_a_server_are_migrated_in_place(released: Path, tmp_path: 
     with engine.execution_options(write=True).begin() as connection:
         connection.execute(sa.text("UPDATE holders SET heartbeat = heartbeat - 3600"))
     with pytest.raises(StoreError, match="name: its schema is older; the next"):
-        store._upgrade_server(engine, "name", readonly=True)
-    assert store.checked_version(engine, "name") < VERSION
-    store._upgrade_server(engine, "name", readonly=False)
-    assert store.checked_version(engine, "name") == VERSION
+        database._upgrade_server(engine, "name", readonly=True)
+    assert database.checked_version(engine, "name") < VERSION
+    database._upgrade_server(engine, "name", readonly=False)
+    assert database.checked_version(engine, "name") == VERSION
     migrations.upgrade_server(engine, "name")  # there is nothing left to do
     with engine.execution_options(write=True).begin() as connection:
         connection.execute(sa.text("UPDATE holders SET heartbeat = :beat"), {"beat": time.time()})

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from objectives import make_spec
+from objectives import make_spec, record
 
 from automl.core.events import Begun, Ended, Moved, Noted, Proposed
 from automl.core.trial import TrialState
@@ -35,8 +35,8 @@ def rows(ledger: Ledger, table: sa.Table) -> list[dict[str, Any]]:
 def test_each_attempt_has_a_row_that_says_how_it_went(ledger: Ledger) -> None:
     recorder = ledger.acquire("test")
     assert recorder.trials == []
-    ledger.record("test", Proposed(0, {"lr": 0.1}, "bayes"), Begun(0, 1, 1.5))
-    ledger.record("test", Started(0, 1, "host:7\0"))
+    record(ledger, "test", Proposed(0, {"lr": 0.1}, "bayes"), Begun(0, 1, 1.5))
+    record(ledger, "test", Started(0, 1, "host:7\0"))
     crash = Outcome(
         0,
         1,
@@ -46,20 +46,22 @@ def test_each_attempt_has_a_row_that_says_how_it_went(ledger: Ledger) -> None:
         seconds=2.0,
         peak_memory_bytes=5,
     )
-    ledger.record("test", Ended(crash, TrialState.WAITING, at=3.5), Begun(0, 2, 4.5))
+    record(ledger, "test", Ended(crash, TrialState.WAITING, at=3.5), Begun(0, 2, 4.5))
     assert recorder.begun(recorder.trials[0]) == 4.5
-    ledger.record(
+    record(
+        ledger,
         "test",
         Moved(0, TrialState.INTERRUPTED, "lost\0", 6.0, seconds=1.0),
         Moved(0, TrialState.WAITING),
     )
-    ledger.record("test", Begun(0, 3, 7.0), Report(0, 3, 0, 1, {"loss": 1.0}, 1.0))
+    record(ledger, "test", Begun(0, 3, 7.0), Report(0, 3, 0, 1, {"loss": 1.0}, 1.0))
     done = Outcome(0, 3, Ending.COMPLETED, {"loss": 1.0}, seconds=3.0)
-    ledger.record("test", Ended(done, TrialState.FAILED, "non_finite", "no", at=9.0))
+    record(ledger, "test", Ended(done, TrialState.FAILED, "non_finite", "no", at=9.0))
     first, second, third = rows(ledger, ATTEMPTS)
     same = {"sweep": 1, "trial": 0}
     assert first == same | {
-        "attempt": 1, "worker": "host:7\\x00", "begun": 1.5, "ended": 3.5, "ending": "failed", "failure": "crashed",
+        "attempt": 1, "worker": "host:7\\x00", "begun": 1.5, "ended": 3.5, "ending": "failed",
+        "failure": "crashed",
         "message": "signal 9\\x00", "seconds": 2.0, "peak_memory_bytes": 5,
     }  # fmt: skip
     lost = {
@@ -67,7 +69,8 @@ def test_each_attempt_has_a_row_that_says_how_it_went(ledger: Ledger) -> None:
         for key in ("attempt", "begun", "ended", "ending", "failure", "message", "seconds")
     }
     assert lost == {
-        "attempt": 2, "begun": 4.5, "ended": 6.0, "ending": "lost", "failure": None, "message": "lost\\x00",
+        "attempt": 2, "begun": 4.5, "ended": 6.0, "ending": "lost", "failure": None,
+        "message": "lost\\x00",
         "seconds": 1.0,
     }  # fmt: skip
     assert (third["ending"], third["failure"], third["message"]) == (
@@ -122,8 +125,12 @@ def test_each_sweep_has_its_own_attempts_and_notes(ledger: Ledger) -> None:
     ledger.create_sweep(make_spec())
     for name, begun in (("test", 1.5), ("test-2", 7.5)):
         recorder = ledger.acquire(name)
-        ledger.record(
-            name, Proposed(0, {"lr": 0.1}, "bayes"), Begun(0, 1, begun), Noted("fallback", name)
+        record(
+            ledger,
+            name,
+            Proposed(0, {"lr": 0.1}, "bayes"),
+            Begun(0, 1, begun),
+            Noted("fallback", name),
         )
         assert recorder.begun(recorder.trials[0]) == begun
         assert [event.message for event in ledger.events(name) if isinstance(event, Noted)] == [

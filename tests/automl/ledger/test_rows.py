@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from automl.core.events import Begun, Ended, Moved, Noted, Proposed, SweepEvent, Wished
+from automl.core.events import Begun, Command, Ended, Moved, Noted, Proposed, SweepEvent
 from automl.core.trial import TrialState
 from automl.ledger import rows as codec
 from workers.protocol import Ending, Outcome, Started
@@ -48,7 +48,7 @@ def test_whatever_a_worker_tells_becomes_json() -> None:
         ),
         Moved(0, TrialState.PAUSED, "why"),
         Noted("fallback", "nothing"),
-        Wished("limit", {"lr": [0.1, 0.2]}),
+        Command("limit", {"lr": [0.1, 0.2]}),
     ],
     ids=lambda event: type(event).__name__,
 )

@@ -1,8 +1,9 @@
-"""Writes a ledger of the schema of today, with something of everything in it; run it at each new schema version.
+"""Writes a ledger of the newest schema, with events of every kind.
 
-    python tests/automl/ledger/released/write.py      # from the repository's root
+    python tests/automl/ledger/released/write.py NAME     # from the repository's root
 
-The files are never changed afterwards: `test_migrations.py` reads every one of them for ever.
+Run it if the schema gets a new version, or if specs or events get new fields. Never change a file
+afterwards: `test_migrations.py` reads all of them. `v2-commands` was written by commit a0f34ae.
 """
 
 from __future__ import annotations
@@ -11,19 +12,19 @@ import json
 import math
 import shutil
 import sqlite3
+import sys
 import tempfile
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from automl.core.events import Begun, Ended, Moved, Noted, Proposed
+from automl.core.events import Begun, Command, Ended, Moved, Noted, Proposed, SweepEvent
 from automl.core.goals import Constraint, Goal
 from automl.core.spec import Budget, SweepSpec
 from automl.core.trial import Trial, TrialState
-from automl.ledger import Ledger
+from automl.ledger import Ledger, Recorder
+from automl.ledger.database import FILE_NAME
 from automl.ledger.rows import dumps, trial_row
-from automl.ledger.schema import VERSION
-from automl.ledger.sql import FILE_NAME
 from search_spaces import Choice, Float, Int, Space
 from workers.protocol import Ending, Outcome, Report, Started
 
@@ -40,20 +41,29 @@ SPACE = Space(
 def spec(name: str) -> SweepSpec:
     goals = (Goal.parse("maximize bleu within 10m"), Goal.parse("minimize loss"))
     constraints = (Constraint.parse("peak_memory_bytes <= 8e9"),)
-    return SweepSpec(name, SPACE, goals, constraints, budget=Budget(trials=12, time=600.0), seed=7)
+    budget, beliefs = Budget(trials=12, time=600.0), {"lr": {"at": 1e-3, "spread": 0.2}}
+    return SweepSpec(name, SPACE, goals, constraints, budget=budget, seed=7, beliefs=beliefs)
+
+
+def record(recorder: Recorder, *events: SweepEvent) -> None:
+    for event in events:
+        recorder.apply(event)
+    recorder.commit()
 
 
 def write(folder: Path) -> None:
-    """A sweep that was interrupted, with a trial in every state, and an empty one."""
+    """An interrupted sweep with a trial in every state, and an empty sweep."""
     ledger = Ledger.open(folder, create=True)
     ledger.create_sweep(spec("nmt"), {"git_commit": "abc", "packages": {"torch": "2"}})
     ledger.create_sweep(spec("empty"), {})
     recorder = ledger.acquire("nmt")
     params = {"lr": 1 / 3 * 1e-3, "batch_size": 64, "optimizer": "sgd", "momentum": 0.9}
     ends = (
-        (Ending.COMPLETED, TrialState.COMPLETED, None), (Ending.STOPPED, TrialState.STOPPED, None),
-        (Ending.PAUSED, TrialState.PAUSED, None), (Ending.FAILED, TrialState.FAILED, "out_of_memory"),
-    )  # fmt: skip
+        (Ending.COMPLETED, TrialState.COMPLETED, None),
+        (Ending.STOPPED, TrialState.STOPPED, None),
+        (Ending.PAUSED, TrialState.PAUSED, None),
+        (Ending.FAILED, TrialState.FAILED, "out_of_memory"),
+    )
     for number, (ending, state, failure) in enumerate(ends):
         outcome = Outcome(
             number,
@@ -66,8 +76,8 @@ def write(folder: Path) -> None:
             2**40,
             {"traceback": "...", "n": [1]},
         )
-        ledger.record(
-            "nmt",
+        record(
+            recorder,
             Proposed(number, params, "bayes" if number else "default", 1.0),
             Begun(number, 1, 1.5),
             Started(number, 1, "host:7"),
@@ -75,13 +85,19 @@ def write(folder: Path) -> None:
             Report(number, 1, 1, 20, {"loss": -math.inf, "bleu": 2.5}, 1.0),
             Ended(outcome, state, failure, "", 3.5),
         )
-    ledger.record("nmt", Proposed(4, params, "sobol", 4.0), Begun(4, 1, 4.5))
-    ledger.record("nmt", Moved(4, TrialState.INTERRUPTED, "its controller was lost", 5.0, 0.5))
-    ledger.record(
-        "nmt",
+    record(recorder, Proposed(4, params, "sobol", 4.0), Begun(4, 1, 4.5))
+    record(recorder, Moved(4, TrialState.INTERRUPTED, "its controller was lost", 5.0, 0.5))
+    record(
+        recorder,
         Noted("fallback", "the suggester failed", None, 5.5),
         Proposed(5, params, "bayes", 6.0),
     )
+    enqueued = Command("enqueue", {**params, "batch_size": 128}, at=6.0)
+    limits = Command("limits", {"batch_size": {"low": 16, "high": 64}}, at=6.0)
+    ledger.send("nmt", limits, enqueued)
+    [_, (identity, _)] = recorder.new_commands(refresh=True)
+    record(recorder, Proposed(6, enqueued.content, "enqueued", 6.2, command=identity))
+    ledger.send("nmt", Command("enqueue", {**params, "batch_size": 256}, at=6.3))
     recorder.commit(6.5, state="interrupted", status={"num_slots": 2})
     ledger.close()
 
@@ -101,5 +117,5 @@ if __name__ == "__main__":
         }
         with closing(sqlite3.connect(Path(name) / FILE_NAME)) as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        shutil.copy(Path(name) / FILE_NAME, HERE / f"v{VERSION}.sqlite3")
-    (HERE / f"v{VERSION}.json").write_text(json.dumps(expected, indent=1) + "\n")
+        shutil.copy(Path(name) / FILE_NAME, HERE / f"{sys.argv[1]}.sqlite3")
+    (HERE / f"{sys.argv[1]}.json").write_text(json.dumps(expected, indent=1) + "\n")

@@ -6,7 +6,7 @@ import re
 import sqlite3
 import threading
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 import pytest
@@ -14,8 +14,7 @@ import sqlalchemy as sa
 from objectives import make_spec
 
 from automl.errors import StoreError
-from automl.ledger import Ledger, trouble
-from automl.ledger import sql as store
+from automl.ledger import Ledger, database, store_errors
 
 
 def test_a_store_is_a_folder_a_file_a_server_or_memory(
@@ -23,22 +22,25 @@ def test_a_store_is_a_folder_a_file_a_server_or_memory(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "s" / "ledger.sqlite3"
-    assert store.locate("s") == (f"sqlite:///{file}", file, tmp_path / "s")
+    assert database.locate("s") == (f"sqlite:///{file}", file, tmp_path / "s")
     other = tmp_path / "x.db"
-    assert store.locate("sqlite:///x.db") == (f"sqlite:///{other}", other, tmp_path)
-    assert store.locate("sqlite://") == ("sqlite://", None, None)
+    assert database.locate("sqlite:///x.db") == (f"sqlite:///{other}", other, tmp_path)
+    assert database.locate("sqlite://") == ("sqlite://", None, None)
     server = "postgresql+psycopg://host/name"
-    assert store.locate("postgresql://host/name") == (server, None, tmp_path / ".automl")
-    assert store.locate("mysql+pymysql://host/name")[0] == "mysql+pymysql://host/name"
+    assert database.locate("postgresql://host/name") == (server, None, tmp_path / ".automl")
+    assert database.locate("mysql+pymysql://host/name")[0] == "mysql+pymysql://host/name"
     assert (
-        store.locate("postgresql://me:secret@host/name")[0]
+        database.locate("postgresql://me:secret@host/name")[0]
         == "postgresql+psycopg://me:secret@host/name"
     )
-    for look in (store.locate, lambda name: store.open_engine(name, create=True, readonly=False)):
+    for look in (
+        database.locate,
+        lambda name: database.open_engine(name, create=True, readonly=False),
+    ):
         with pytest.raises(StoreError, match="must have no NUL"):
             look("a\0b")
     with pytest.raises(StoreError, match="is a folder or sqlite:///FILE"):
-        store.locate("sqlite:///")
+        database.locate("sqlite:///")
 
 
 @pytest.mark.parametrize(
@@ -52,10 +54,12 @@ def test_a_store_is_a_folder_a_file_a_server_or_memory(
         ("postgresql://h/d?passfile=x", False),
     ],
 )
-def test_a_password_in_a_url_is_seen_and_never_shown(url: str, found: bool) -> None:
-    assert store.has_password(url) is found
+def test_a_password_in_a_url_is_refused_and_never_shown(url: str, found: bool) -> None:
+    refusal = pytest.raises(StoreError, match="PGPASSWORD") if found else nullcontext()
+    with refusal:
+        database.refuse_password(url)
     if "://" in url:
-        assert store.shown(url) == "postgresql://u:***@h/d".replace(
+        assert database.shown(url) == "postgresql://u:***@h/d".replace(
             "u:***@", url[13:].split("h/d")[0].replace(":p", ":***")
         )
 
@@ -63,7 +67,7 @@ def test_a_password_in_a_url_is_seen_and_never_shown(url: str, found: bool) -> N
 @pytest.mark.parametrize("url", ["nothing://h/d", "postgresql://h:port/d"])
 def test_what_is_no_url_is_told_without_repeating_it(url: str) -> None:
     with pytest.raises(StoreError) as caught:
-        store.open_engine(url, create=True, readonly=False)
+        database.open_engine(url, create=True, readonly=False)
     assert "must be a folder or a database URL" in str(caught.value) or "nothing" in str(
         caught.value
     )
@@ -71,7 +75,7 @@ def test_what_is_no_url_is_told_without_repeating_it(url: str) -> None:
 
 def test_a_kind_of_store_whose_package_is_missing_is_told() -> None:
     with pytest.raises(StoreError, match="needs the package 'pymssql'"):
-        store.open_engine("mssql+pymssql://h/d", create=True, readonly=False)
+        database.open_engine("mssql+pymssql://h/d", create=True, readonly=False)
 
 
 @pytest.mark.parametrize(
@@ -94,34 +98,43 @@ def test_a_kind_of_store_whose_package_is_missing_is_told() -> None:
     ],
 )
 def test_what_a_database_says_is_told_in_our_words(said: str, told: str) -> None:
-    with pytest.raises(StoreError, match=told), trouble.translated("store"):
+    with pytest.raises(StoreError, match=told), store_errors.translate_errors("store"):
         raise sa.exc.OperationalError("SELECT 1", {}, sqlite3.OperationalError(said))
 
 
 def test_errors_of_files_and_records_are_the_stores() -> None:
-    with pytest.raises(StoreError, match=r"^store: No space left"), trouble.translated("store"):
+    with (
+        pytest.raises(StoreError, match=r"^store: No space left"),
+        store_errors.translate_errors("store"),
+    ):
         raise OSError(28, "No space left on device")
-    with pytest.raises(StoreError, match="text that cannot be read"), trouble.translated("store"):
+    with (
+        pytest.raises(StoreError, match="text that cannot be read"),
+        store_errors.translate_errors("store"),
+    ):
         b"\xff".decode()
     with (
         pytest.raises(StoreError, match="a record cannot be read: KeyError: 'loss'"),
-        trouble.decoding("store"),
+        store_errors.translate_decoding_errors("store"),
     ):
         _ = {}["loss"]
-    with pytest.raises(StoreError, match=r"^mine$"), trouble.decoding("store"):
+    with (
+        pytest.raises(StoreError, match=r"^mine$"),
+        store_errors.translate_decoding_errors("store"),
+    ):
         raise StoreError("mine")
 
 
 def test_a_damaged_store_names_its_backup(tmp_path: Path) -> None:
     file = tmp_path / "ledger.sqlite3"
     kept = tmp_path / "backup" / "ledger.sqlite3"
-    assert trouble.backup_of(file) == kept
-    assert str(trouble.damaged(str(file), "why")).endswith(
+    assert store_errors.backup_of(file) == kept
+    assert str(store_errors.damaged(str(file), "why")).endswith(
         "(why). It was left as it is; there is no backup"
     )
     kept.parent.mkdir()
     kept.touch()
-    told = str(trouble.damaged(str(file), "why"))
+    told = str(store_errors.damaged(str(file), "why"))
     assert f"is {kept}: move {file}* away and copy it to {file}" in told
     assert re.search(r" The backup of \d{4}-\d\d-\d\d \d\d:\d\d:\d\d is ", told)
 
@@ -146,13 +159,15 @@ class Lost(Exception):
     ],
 )
 def test_only_what_passes_by_itself_is_tried_again(code: str | None, waited_for: bool) -> None:
-    assert trouble.passing(sa.exc.OperationalError("", {}, Lost(code))) is waited_for
-    assert not trouble.passing(sa.exc.ProgrammingError("", {}, Lost(code)))
+    assert store_errors.is_transient(sa.exc.OperationalError("", {}, Lost(code))) is waited_for
+    assert not store_errors.is_transient(sa.exc.ProgrammingError("", {}, Lost(code)))
     assert (
-        trouble.passing(sa.exc.ProgrammingError("", {}, Lost(code), connection_invalidated=True))
+        store_errors.is_transient(
+            sa.exc.ProgrammingError("", {}, Lost(code), connection_invalidated=True)
+        )
         is waited_for
     )
-    assert not trouble.passing(
+    assert not store_errors.is_transient(
         sa.exc.OperationalError("", {}, sqlite3.OperationalError("database is locked"))
     )
 
@@ -161,8 +176,10 @@ def test_it_is_tried_again_until_it_works_or_the_time_is_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now: list[float] = [0.0]
-    monkeypatch.setattr(trouble.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(trouble.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+    monkeypatch.setattr(store_errors.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(
+        store_errors.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds)
+    )
     tries: list[float] = []
 
     def fails(until: float, code: str = "08006") -> str:
@@ -171,14 +188,14 @@ def test_it_is_tried_again_until_it_works_or_the_time_is_over(
             raise sa.exc.OperationalError("", {}, Lost(code))
         return "done"
 
-    assert trouble.persistently(lambda: fails(5.0)) == "done"
+    assert store_errors.retry(lambda: fails(5.0)) == "done"
     assert tries[:2] == [0.0, 0.25]
     with pytest.raises(sa.exc.OperationalError):
-        trouble.persistently(lambda: fails(1000.0), seconds=60.0)
+        store_errors.retry(lambda: fails(1000.0), seconds=60.0)
     assert 64.0 < now[0] < 66.0
     tries.clear()
     with pytest.raises(sa.exc.OperationalError):
-        trouble.persistently(lambda: fails(1000.0, "42P01"))
+        store_errors.retry(lambda: fails(1000.0, "42P01"))
     assert len(tries) == 1
 
 
@@ -195,7 +212,7 @@ def test_memory_is_shared_by_threads_and_needs_no_making() -> None:
 
 def test_a_schema_version_that_is_no_number_is_damage(tmp_path: Path) -> None:
     Ledger.open(tmp_path, create=True).close()
-    with closing(sqlite3.connect(tmp_path / store.FILE_NAME)) as connection, connection:
+    with closing(sqlite3.connect(tmp_path / database.FILE_NAME)) as connection, connection:
         connection.execute("UPDATE meta SET value = 'abc' WHERE key = 'schema_version'")
     with pytest.raises(StoreError, match="its schema version is 'abc'"):
         Ledger.open(tmp_path)
@@ -207,18 +224,18 @@ def test_a_database_that_cannot_be_read_is_not_taken_for_one_without_a_ledger(
     with closing(sqlite3.connect(tmp_path / "busy.db", isolation_level=None)) as busy:
         busy.execute("BEGIN EXCLUSIVE")
         with pytest.raises(sa.exc.OperationalError, match="locked"):
-            store._version(
+            database._version(
                 sa.create_engine(f"sqlite:///{tmp_path}/busy.db", connect_args={"timeout": 0.1})
             )
-    assert store._version(sa.create_engine(f"sqlite:///{tmp_path}/new.db")) is None
-    assert store.is_ledger(f"sqlite:///{tmp_path}/new.db") is False
+    assert database._version(sa.create_engine(f"sqlite:///{tmp_path}/new.db")) is None
+    assert database.is_ledger(f"sqlite:///{tmp_path}/new.db") is False
     Ledger.open(tmp_path / "deep" / "deeper", create=True).close()
-    assert store.is_ledger(f"sqlite:///{tmp_path}/deep/deeper/{store.FILE_NAME}") is True
+    assert database.is_ledger(f"sqlite:///{tmp_path}/deep/deeper/{database.FILE_NAME}") is True
 
 
 def test_a_new_file_keeps_a_write_ahead_log(tmp_path: Path) -> None:
     Ledger.open(tmp_path, create=True).close()
-    assert (tmp_path / store.FILE_NAME).read_bytes()[18:20] == b"\x02\x02"
+    assert (tmp_path / database.FILE_NAME).read_bytes()[18:20] == b"\x02\x02"
 
 
 @pytest.mark.parametrize("logged", [False, True])
@@ -230,21 +247,22 @@ def test_what_cannot_be_written_is_read_without_side_files(
     if logged:
         (tmp_path / "x.db-wal").touch()
     writable = {path for name, path in (("file", file), ("folder", tmp_path)) if name in allowed}
-    monkeypatch.setattr(store.os, "access", lambda path, mode: path in writable)
+    monkeypatch.setattr(database.os, "access", lambda path, mode: path in writable)
     if len(allowed) == 2:
-        assert [store._mode(file, readonly) for readonly in (False, True)] == [
+        assert [database._mode(file, readonly) for readonly in (False, True)] == [
             "mode=rw&",
             "mode=ro&",
         ]
     else:
-        assert store._mode(file, False) == ("mode=ro&" if logged else "mode=ro&immutable=1&")
+        assert database._mode(file, False) == ("mode=ro&" if logged else "mode=ro&immutable=1&")
 
 
 @pytest.mark.parametrize(
-    "make", [lambda: store._sqlite_engine("sqlite://", sa.pool.StaticPool), store._server_engine]
+    "make",
+    [lambda: database._sqlite_engine("sqlite://", sa.pool.StaticPool), database._server_engine],
 )
 def test_what_was_to_be_written_is_in_no_error(make: Callable[..., sa.Engine]) -> None:
-    engine = make("sqlite://") if make is store._server_engine else make()
+    engine = make("sqlite://") if make is database._server_engine else make()
     with engine.connect() as connection, pytest.raises(sa.exc.OperationalError) as caught:
         connection.execute(sa.text("INSERT INTO absent VALUES (:value)"), {"value": "hush"})
     assert "absent" in str(caught.value)
@@ -254,9 +272,9 @@ def test_what_was_to_be_written_is_in_no_error(make: Callable[..., sa.Engine]) -
 def test_a_writer_takes_the_lock_as_it_begins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trouble, "BUSY_SECONDS", 0.1)
+    monkeypatch.setattr(store_errors, "BUSY_SECONDS", 0.1)
     one, two = (
-        store._sqlite_engine(f"sqlite:///{tmp_path}/x.db", sa.pool.NullPool) for _ in range(2)
+        database._sqlite_engine(f"sqlite:///{tmp_path}/x.db", sa.pool.NullPool) for _ in range(2)
     )
     with one.execution_options(write=True).begin() as connection:
         assert connection.connection.dbapi_connection.isolation_level is None  # type: ignore[union-attr]
@@ -275,7 +293,7 @@ def test_a_store_that_sqlite_cannot_make_is_told(
     def refuse(*_: object, **__: object) -> None:
         raise sqlite3.OperationalError("no room")
 
-    monkeypatch.setattr(store.sqlite3, "connect", refuse)
+    monkeypatch.setattr(database.sqlite3, "connect", refuse)
     with pytest.raises(StoreError, match=r"the store cannot be made: no room"):
         Ledger.open(tmp_path / "new", create=True)
     assert list((tmp_path / "new").iterdir()) == []

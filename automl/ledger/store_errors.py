@@ -1,4 +1,4 @@
-"""What can go wrong with a store: said as a StoreError that names it, or waited out where it passes by itself."""
+"""Turns errors of databases and files into StoreErrors, and retries what may succeed later."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ import sqlalchemy as sa
 
 from automl.errors import AutomlError, StoreError
 
-BUSY_SECONDS: Final = 30.0  # for a lock of SQLite
-PATIENCE_SECONDS: Final = 60.0  # for a server that is started again
+BUSY_SECONDS: Final = 30.0  # how long to wait for a lock of SQLite
+RETRY_SECONDS: Final = 60.0  # how long to wait for a server that restarts
 _PAUSE_SECONDS: Final = 0.25
-# Classes and codes of SQLSTATE: lost connections, a server that goes down or comes up, conflicts between transactions.
-_PASSING: Final = ("08", "57P", "40001", "40P01", "53300")
+# Codes of SQLSTATE, by their beginning: lost connections, a server that restarts, conflicts.
+_TRANSIENT: Final = ("08", "57P", "40001", "40P01", "53300")
 _DAMAGED: Final = ("malformed", "not a database", "decode to UTF-8", "unsupported file format")
 T = TypeVar("T")
 
 
 @contextmanager
-def translated(name: str) -> Iterator[None]:
-    """Turn what the database or the file system says into a StoreError that names the store."""
+def translate_errors(name: str) -> Iterator[None]:
+    """Turn errors of the database and the file system into a StoreError that names the store."""
     try:
         yield
     except sa.exc.SQLAlchemyError as error:
         raise _explained(name, str(getattr(error, "orig", None) or error)) from error
-    except UnicodeDecodeError as error:  # SQLite quotes what it cannot read
+    except UnicodeDecodeError as error:  # SQLite quotes text that it cannot read
         raise damaged(name, f"text that cannot be read: {error}") from error
     except ModuleNotFoundError as error:
         raise StoreError(f"{name}: this kind of store needs the package {error.name!r}") from error
@@ -37,8 +37,8 @@ def translated(name: str) -> Iterator[None]:
 
 
 @contextmanager
-def decoding(name: str) -> Iterator[None]:
-    """Turn whatever a record that was damaged makes the reader raise into a StoreError."""
+def translate_decoding_errors(name: str) -> Iterator[None]:
+    """Turn any error that a damaged record causes into a StoreError."""
     try:
         yield
     except StoreError:
@@ -58,57 +58,57 @@ def decoding(name: str) -> Iterator[None]:
 
 
 def damaged(name: str, reason: str) -> StoreError:
-    """The refusal of a damaged store, with the way back to its backup."""
+    """The error for a damaged store. It tells how to restore the backup."""
     message = f"{name}: the file is damaged ({reason}). It was left as it is"
-    kept = backup_of(Path(name))
-    if not kept.is_file():
+    backup = backup_of(Path(name))
+    if not backup.is_file():
         return StoreError(f"{message}; there is no backup")
-    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(kept.stat().st_mtime))
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(backup.stat().st_mtime))
     return StoreError(
-        f"{message}. The backup of {when} is {kept}: move {name}* away and copy it to {name}"
+        f"{message}. The backup of {when} is {backup}: move {name}* away and copy it to {name}"
     )
 
 
 def backup_of(file: Path) -> Path:
-    """Where the automatic backup of a SQLite file is; in a folder, so that `FILE*` does not name it."""
+    """The path of a SQLite file's backup. It is in a folder, so that `FILE*` does not match it."""
     return file.parent / "backup" / file.name
 
 
-def persistently(action: Callable[[], T], seconds: float = PATIENCE_SECONDS) -> T:
-    """What an action returns, tried again for so long while its server is away or its transaction met another."""
+def retry(action: Callable[[], T], seconds: float = RETRY_SECONDS) -> T:
+    """Run an action again while it fails with a transient error, for at most so many seconds."""
     deadline = time.monotonic() + seconds
     while True:
         try:
             return action()
         except sa.exc.DBAPIError as error:
-            if not passing(error) or time.monotonic() > deadline:
+            if not is_transient(error) or time.monotonic() > deadline:
                 raise
         time.sleep(_PAUSE_SECONDS)
 
 
-def reading(engine: sa.Engine, name: str, read: Callable[[sa.Connection], T]) -> T:
-    """What is read from a store that was opened before; a server that is away meanwhile is waited for.
+def read_with_retry(engine: sa.Engine, name: str, read: Callable[[sa.Connection], T]) -> T:
+    """Run a query of a store that is open; wait for its server if that restarts.
 
     Raises:
-        StoreError: the store cannot be read, or its server stayed away.
+        StoreError: the store cannot be read, or its server did not come back.
     """
 
     def once() -> T:
         with engine.connect() as connection:
             return read(connection)
 
-    with translated(name):
-        return persistently(once)
+    with translate_errors(name):
+        return retry(once)
 
 
-def passing(error: sa.exc.DBAPIError) -> bool:
-    """Whether the same may succeed in a moment; SQLite has waited already when it gives up."""
+def is_transient(error: sa.exc.DBAPIError) -> bool:
+    """Whether the same action may succeed in a moment. SQLite's errors are final: it has waited."""
     if not isinstance(error, sa.exc.OperationalError) and not error.connection_invalidated:
         return False
     if type(error.orig).__module__.startswith("sqlite3"):
         return False
     state = getattr(error.orig, "sqlstate", None)
-    return state is None or str(state).startswith(_PASSING)
+    return state is None or str(state).startswith(_TRANSIENT)
 
 
 def _explained(name: str, message: str) -> StoreError:
@@ -120,7 +120,8 @@ def _explained(name: str, message: str) -> StoreError:
         return StoreError(f"{name}: the disk is full; what was recorded before is kept")
     if "disk I/O error" in message:
         return StoreError(
-            f"{name}: the disk cannot be read or written ({message}); what was recorded before is kept"
+            f"{name}: the disk cannot be read or written ({message}); "
+            "what was recorded before is kept"
         )
     if "readonly database" in message:
         return StoreError(f"{name}: it cannot be written to, the file or its folder is read-only")

@@ -1,12 +1,13 @@
-"""Opening and creating the database: a SQLite file in the store's folder, SQLite in memory, or a server's URL.
+"""Opens and creates the database: a SQLite file in a folder, SQLite in memory, or a server.
 
-A file is created whole or not at all (written under another name, then linked), and one that is empty, damaged or
-of a newer schema is refused: nothing is ever created over what may be somebody's results.
+A file is created whole or not at all: it is written under another name, then linked. A file that is
+empty, damaged or of a newer schema is refused, because it may hold somebody's results.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import uuid
 from contextlib import closing
@@ -20,17 +21,18 @@ from sqlalchemy.pool import NullPool, StaticPool
 from automl.errors import StoreError
 from workers.data.files import flush
 
-from . import trouble
+from . import store_errors
 from .schema import META, METADATA, VERSION
-from .trouble import damaged, translated
+from .store_errors import damaged, translate_errors
 
 IN_MEMORY: Final = "sqlite://"
 FILE_NAME: Final = "ledger.sqlite3"
-_CREATION: Final = 0x6175746F6D6C  # of the advisory lock under which a server's tables are made
+_PASSWORD: Final = re.compile("password|passwd", re.IGNORECASE)
+_CREATION: Final = 0x6175746F6D6C  # advisory lock for creating the tables of a server
 
 
 def locate(store: str | os.PathLike[str]) -> tuple[str, Path | None, Path | None]:
-    """A store's URL, the SQLite file (None for a server or memory) and its folder (None in memory)."""
+    """URL of a store, its SQLite file (None for a server or memory) and folder (None in memory)."""
     text = os.fspath(store)
     if text == IN_MEMORY:
         return text, None, None
@@ -39,50 +41,54 @@ def locate(store: str | os.PathLike[str]) -> tuple[str, Path | None, Path | None
     if "://" not in text:
         file = Path(text).absolute() / FILE_NAME
         return f"sqlite:///{file}", file, file.parent
-    url = sa.make_url(text)
+    url = _parsed(text)
     if url.get_backend_name() == "sqlite":
         if not url.database:
             raise StoreError(f"a SQLite store is a folder or sqlite:///FILE, got {text!r}")
         file = Path(url.database).absolute()
         return f"sqlite:///{file}", file, file.parent
     if url.drivername == "postgresql":
-        url = url.set(
-            drivername="postgresql+psycopg"
-        )  # older SQLAlchemy takes another driver where none is named
+        url = url.set(drivername="postgresql+psycopg")  # older SQLAlchemy has another default
     return url.render_as_string(hide_password=False), None, Path(".automl").absolute()
 
 
 def shown(url: str | os.PathLike[str]) -> str:
-    """A server's URL without its password; without its options too, which may hold one."""
-    return sa.make_url(os.fspath(url)).set(query={}).render_as_string(hide_password=True)
+    """URL of a server without its password, and without its options, which may hold one."""
+    return _parsed(os.fspath(url)).set(query={}).render_as_string(hide_password=True)
 
 
-def has_password(store: str) -> bool:
-    """Whether a URL holds a password, before its host or among its options."""
-    if "://" not in store:
-        return False
-    url = sa.make_url(store)
-    return url.password is not None or any(
-        "password" in key.lower() or "passwd" in key.lower() for key in url.query
-    )
-
-
-def open_engine(store: str | os.PathLike[str], *, create: bool, readonly: bool) -> sa.Engine:
-    """A checked engine.
+def refuse_password(store: str) -> None:
+    """Refuse a URL with a password: it would be visible in `ps` and in the shell's history.
 
     Raises:
-        StoreError: there is no such store, or it is damaged, of a newer schema, or cannot be reached.
+        StoreError: there is a password before the host or in the options, or the URL is malformed.
     """
+    url = _parsed(store) if "://" in store else None
+    if url and (url.password is not None or any(_PASSWORD.search(key) for key in url.query)):
+        raise StoreError(
+            "a store's URL must not hold a password, which everybody on this machine could read: "
+            "put it into the environment variable PGPASSWORD or into ~/.pgpass"
+        )
+
+
+def _parsed(url: str) -> sa.URL:
     try:
-        url, file, _ = locate(store)
-        name = str(file) if file else shown(store)
-    except (sa.exc.ArgumentError, ValueError) as error:
-        if isinstance(error, StoreError):
-            raise
+        return sa.make_url(url)
+    except (sa.exc.ArgumentError, ValueError) as error:  # its message may hold a password
         raise StoreError(
             "the store must be a folder or a database URL such as postgresql://host/name"
         ) from error
-    with translated(name):
+
+
+def open_engine(store: str | os.PathLike[str], *, create: bool, readonly: bool) -> sa.Engine:
+    """Open a database and check its schema.
+
+    Raises:
+        StoreError: the store is missing, damaged, of a newer schema, or cannot be reached.
+    """
+    url, file, _ = locate(store)
+    name = str(file) if file else shown(store)
+    with translate_errors(name):
         if file is not None:
             return _open_file(file, create=create, readonly=readonly)
         memory = url == IN_MEMORY
@@ -95,7 +101,11 @@ def open_engine(store: str | os.PathLike[str], *, create: bool, readonly: bool) 
 
 
 def checked_version(engine: sa.Engine, name: str) -> int:
-    """The version of the schema; raises StoreError where it is missing or newer than this program knows."""
+    """The version of the schema.
+
+    Raises:
+        StoreError: there is no version, or it is newer than this program knows.
+    """
     text = _version(engine)
     if text is None:
         raise StoreError(
@@ -105,21 +115,22 @@ def checked_version(engine: sa.Engine, name: str) -> int:
         raise damaged(name, f"its schema version is {text[:20]!r}")
     if int(text) > VERSION:
         raise StoreError(
-            f"{name} has schema version {text}, this automl knows up to {VERSION}: use a newer automl"
+            f"{name} has schema version {text}, this automl knows up to {VERSION}: "
+            "use a newer automl"
         )
     return int(text)
 
 
 def check_pages(engine: sa.Engine, name: str) -> None:
-    """Raise StoreError where a page of a SQLite file is damaged; reads all of it."""
-    with translated(name), engine.connect() as connection:
+    """Read all of a SQLite file; raise StoreError if a page is damaged."""
+    with translate_errors(name), engine.connect() as connection:
         found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
     if found != "ok":
         raise damaged(name, str(found))
 
 
 def _version(engine: sa.Engine) -> str | None:
-    """None where there is no such table or row."""
+    """The version as text; None if there is no such table or row."""
     with engine.connect() as connection:
         try:
             found = connection.scalar(sa.select(META.c.value).where(META.c.key == "schema_version"))
@@ -131,9 +142,13 @@ def _version(engine: sa.Engine) -> str | None:
 
 
 def is_ledger(store: str) -> bool:
-    """Whether a server that answers holds a ledger already; raises StoreError where it does not answer."""
+    """Whether a server holds a ledger already.
+
+    Raises:
+        StoreError: the server does not answer.
+    """
     url, _, _ = locate(store)
-    with translated(shown(store)):
+    with translate_errors(shown(store)):
         engine = _server_engine(url)
         try:
             return _version(engine) is not None
@@ -170,7 +185,7 @@ def _open_file(file: Path, *, create: bool, readonly: bool) -> sa.Engine:
 
 
 def _mode(file: Path, readonly: bool) -> str:
-    """Where nothing can be written there is no room for SQLite's side files, so the file cannot change either."""
+    """URL options to open a file. In a read-only folder without a log, the file cannot change."""
     if os.access(file.parent, os.W_OK) and os.access(file, os.W_OK):
         return "mode=rw&" if not readonly else "mode=ro&"
     return "mode=ro&" if Path(f"{file}-wal").exists() else "mode=ro&immutable=1&"
@@ -199,9 +214,8 @@ def _create_file(file: Path) -> None:
 
 def _create_tables(engine: sa.Engine) -> None:
     with engine.connect().execution_options(write=True) as connection, connection.begin():
-        if (
-            engine.dialect.name == "postgresql"
-        ):  # where two that create the same table at once collide
+        # On PostgreSQL, two processes that create the same table at once collide.
+        if engine.dialect.name == "postgresql":
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_CREATION)))
         if sa.inspect(connection).has_table(META.name):
             return
@@ -214,7 +228,8 @@ def _upgrade_server(engine: sa.Engine, name: str, *, readonly: bool) -> None:
 
     if readonly:
         raise StoreError(
-            f"{name}: its schema is older; the next `automl sweep` or `resume` in it brings it up to date"
+            f"{name}: its schema is older; the next `automl sweep` or `resume` in it "
+            "brings it up to date"
         )
     migrations.upgrade_server(engine, name)
 
@@ -224,7 +239,7 @@ def _server_engine(url: str) -> sa.Engine:
 
 
 def _sqlite_engine(url: str, pool: type[sa.Pool]) -> sa.Engine:
-    arguments = {"check_same_thread": False, "timeout": trouble.BUSY_SECONDS}
+    arguments = {"check_same_thread": False, "timeout": store_errors.BUSY_SECONDS}
     engine = sa.create_engine(url, poolclass=pool, connect_args=arguments, hide_parameters=True)
     sa.event.listen(engine, "connect", _configure)
     sa.event.listen(engine, "begin", _begin)
@@ -232,14 +247,12 @@ def _sqlite_engine(url: str, pool: type[sa.Pool]) -> sa.Engine:
 
 
 def _configure(connection: Any, _record: Any) -> None:
-    connection.isolation_level = (
-        None  # we begin transactions ourselves: pysqlite's own are deferred
-    )
+    connection.isolation_level = None  # `_begin` begins: pysqlite's transactions are deferred
     connection.execute("PRAGMA synchronous=FULL")
 
 
 def _begin(connection: sa.Connection) -> None:
-    """A writer takes the lock at once: a reader that becomes a writer half-way cannot wait for it."""
+    """Lock at once for writing: a reader that becomes a writer cannot wait for the lock."""
     connection.exec_driver_sql(
         "BEGIN IMMEDIATE" if connection.get_execution_options().get("write") else "BEGIN"
     )

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from objectives import make_spec
+from objectives import make_spec, record
 
-from automl.core.events import Begun, Proposed, Wished
+from automl.core.events import Begun, Command, Proposed
 from automl.core.spec import Budget
 from automl.errors import StoreError
 from automl.ledger import Ledger
 from automl.ledger.schema import ATTEMPTS, EVENTS, HOLDERS, REPORTS, SWEEPS, TRIALS
 from workers.protocol import Report
 
-WISH = Wished("limits", {"lr": [0.1, 0.2]})
+COMMAND = Command("limits", {"lr": [0.1, 0.2]})
 
 
 @pytest.fixture
@@ -26,7 +26,8 @@ def ledger(tmp_path: Path) -> Ledger:
     for name in ("one", "two"):
         kept.create_sweep(replace(make_spec(), name=name))
         recorder = kept.acquire(name)
-        kept.record(
+        record(
+            kept,
             name,
             Proposed(0, {"lr": 0.1}, "bayes"),
             Begun(0, 1, 4.0),
@@ -84,47 +85,49 @@ def test_a_sweep_that_runs_shows_what_its_controller_does(ledger: Ledger) -> Non
     assert ledger.snapshot("one").suggesting == "idle"
 
 
-def test_wishes_reach_their_sweep_once_and_in_order(ledger: Ledger) -> None:
+def test_commands_reach_their_sweep_once_and_in_order(ledger: Ledger) -> None:
     one, two = ledger._held["one"], ledger._held["two"]
-    assert one.wishes() == two.wishes() == []
-    second = Wished("enqueue", {"lr": 0.5})
-    ledger.wish("one", WISH, second)
-    assert ledger.wishes("one") == [WISH, second]
-    assert ledger.wishes("two") == []
-    assert one.wishes() == [], "nobody has looked"
-    found = one.wishes(look=True)
-    assert [wish for _, wish in found] == [WISH, second]
-    assert one.wishes(look=True) == []
-    ledger.wish("one", WISH)
-    assert one.commit() is False, "a wish is no stop"
-    assert [wish for _, wish in one.wishes()] == [WISH]
-    assert two.wishes(look=True) == []
-    assert one.fulfilled() == set()
+    assert one.new_commands() == two.new_commands() == []
+    second = Command("enqueue", {"lr": 0.5})
+    ledger.send("one", COMMAND, second)
+    assert ledger.commands("one") == [COMMAND, second]
+    assert ledger.commands("two") == []
+    assert one.new_commands() == [], "nobody has looked"
+    found = one.new_commands(refresh=True)
+    assert [command for _, command in found] == [COMMAND, second]
+    assert one.new_commands(refresh=True) == []
+    ledger.send("one", COMMAND)
+    assert one.commit() is False, "a command is no request to stop"
+    assert [command for _, command in one.new_commands()] == [COMMAND]
+    assert two.new_commands(refresh=True) == []
+    assert one.executed_commands() == set()
     number = found[1][0]
-    ledger.record("one", Proposed(1, {"lr": 0.5}, "enqueued", wish=number))
-    assert one.fulfilled() == {number}
-    assert two.fulfilled() == set()
+    record(ledger, "one", Proposed(1, {"lr": 0.5}, "enqueued", command=number))
+    assert one.executed_commands() == {number}
+    assert two.executed_commands() == set()
 
 
-def test_wishes_wait_for_a_controller_and_seeing_one_hides_no_other(ledger: Ledger) -> None:
+def test_commands_wait_for_a_controller_and_reading_one_hides_no_other(ledger: Ledger) -> None:
     ledger.release("one")
-    ledger.wish("one", WISH)
+    ledger.send("one", COMMAND)
     one, two = ledger.acquire("one"), ledger._held["two"]
-    assert [wish for _, wish in one.wishes()] == [WISH], "asked before anybody held the sweep"
-    assert two.wishes() == []
-    ledger.wish("one", WISH)
-    ledger.wish("two", WISH)
-    assert len(one.wishes(look=True)) == 1
-    assert [wish for _, wish in two.wishes(look=True)] == [WISH]
+    assert [command for _, command in one.new_commands()] == [COMMAND], (
+        "asked before anybody held the sweep"
+    )
+    assert two.new_commands() == []
+    ledger.send("one", COMMAND)
+    ledger.send("two", COMMAND)
+    assert len(one.new_commands(refresh=True)) == 1
+    assert [command for _, command in two.new_commands(refresh=True)] == [COMMAND]
 
 
 def test_a_stop_is_asked_of_one_sweep(ledger: Ledger) -> None:
-    ledger.wish("one", WISH)
+    ledger.send("one", COMMAND)
     ledger.request_stop("one")
     one, two = ledger._held["one"], ledger._held["two"]
     assert one.commit() is True
-    assert [wish for _, wish in one.wishes()] == [WISH]
-    assert one.commit() is True, "seeing the wish has not undone it"
+    assert [command for _, command in one.new_commands()] == [COMMAND]
+    assert one.commit() is True, "reading the command has not cleared it"
     assert two.commit() is False
     ledger.release("one")
     assert ledger.acquire("one").commit() is False, "whoever resumes does not stop at once"

@@ -1,0 +1,30 @@
+"""Names of sweeps, which are also the names of their folders."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from automl.errors import UsageError
+
+MAX_NAME: Final = 64
+NAME: Final = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{MAX_NAME - 1}}}")
+
+
+def check_name(name: str) -> str:
+    """Return the name if a sweep may have it.
+
+    Raises:
+        UsageError: the name has another form.
+    """
+    if not NAME.fullmatch(name):
+        raise UsageError(
+            "a name has 1 to 64 of A-Z a-z 0-9 _ . - and begins with a letter or digit, "
+            f"got {name!r}"
+        )
+    return name
+
+
+def companion(sweep: str, kind: str) -> str:
+    """Name of a sweep that belongs to another one, such as `nmt.confirm`."""
+    return f"{sweep[: MAX_NAME - 1 - len(kind)]}.{kind}"

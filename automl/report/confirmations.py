@@ -1,0 +1,182 @@
+"""New runs of the best configurations: their spread, and whether the best one really leads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from automl.core import ranking
+from automl.core.goals import Goal
+from automl.core.names import companion
+from automl.core.snapshot import Snapshot
+from automl.core.text import number
+from automl.core.trial import Trial, TrialState
+
+if TYPE_CHECKING:
+    from automl.ledger import Ledger
+
+KIND: Final = "confirm"  # `automl confirm nmt` keeps its runs as the sweep nmt.confirm
+LEVEL: Final = 0.95
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """The runs of one configuration.
+
+    Args:
+        trial: number of the original trial.
+        values: of the goal, one for each run that succeeded.
+        failed: number of runs that failed.
+    """
+
+    trial: int
+    values: tuple[float, ...]
+    failed: int = 0
+
+    @property
+    def mean(self) -> float:
+        """Mean over the runs; NaN if none succeeded."""
+        return float(np.mean(self.values)) if self.values else math.nan
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation between runs; NaN for fewer than two."""
+        return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else math.nan
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """New runs of the best configurations.
+
+    The original values do not count: they are biased upwards by selection.
+
+    Args:
+        goal: the first goal.
+        repeats: the runs by configuration, the best one of the sweep first.
+    """
+
+    goal: Goal
+    repeats: tuple[Repeats, ...]
+
+    @property
+    def noise(self) -> float:
+        """Pooled standard deviation between runs of one configuration; NaN if none ran twice."""
+        several = [r for r in self.repeats if len(r.values) > 1]
+        degrees = sum(len(r.values) - 1 for r in several)
+        squares = sum((len(r.values) - 1) * r.deviation**2 for r in several)
+        return math.sqrt(squares / degrees) if degrees else math.nan
+
+    def lead(self, other: Repeats) -> tuple[float, float, float]:
+        """Mean lead of the winner over another one (positive is better), and its 95% interval.
+
+        It is a two-sample t interval with the deviation pooled over all configurations.
+        """
+        from scipy.stats import t
+
+        winner = self.repeats[0]
+        mean = self.goal.loss(other.mean) - self.goal.loss(winner.mean)
+        degrees = sum(len(r.values) - 1 for r in self.repeats if r.values)
+        if not (winner.values and other.values and degrees):
+            return mean, -math.inf, math.inf
+        error = self.noise * math.sqrt(1 / len(winner.values) + 1 / len(other.values))
+        half = float(t.ppf(0.5 + LEVEL / 2, degrees)) * error
+        return mean, mean - half, mean + half
+
+    @property
+    def closest(self) -> Repeats | None:
+        """The best of the other configurations, by mean; None if no other run succeeded."""
+        others = [r for r in self.repeats[1:] if r.values]
+        return min(others, key=lambda r: self.goal.loss(r.mean), default=None)
+
+    @property
+    def exceeds_noise(self) -> bool:
+        """Whether the lead over the closest other is larger than run-to-run noise."""
+        return self.closest is not None and self.lead(self.closest)[1] > 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """The runs and the lead as JSON data."""
+        rows = [
+            vars(r) | {"values": list(r.values), "mean": r.mean, "deviation": r.deviation}
+            for r in self.repeats
+        ]
+        closest = self.closest
+        lead, low, high = self.lead(closest) if closest else (math.nan,) * 3
+        against = closest.trial if closest else None
+        return {
+            "repeats": rows,
+            "noise": self.noise,
+            "lead": {"against": against, "mean": lead, "low": low, "high": high},
+            "exceeds_noise": self.exceeds_noise,
+        }
+
+    def __str__(self) -> str:
+        winner, closest = self.repeats[0], self.closest
+        if not winner.values:
+            return f"Trained again, trial {winner.trial} failed every time."
+        spread = f" ± {number(winner.deviation)}" if len(winner.values) > 1 else ""
+        runs = f"{len(winner.values)} runs" if len(winner.values) > 1 else "1 run"
+        text = (
+            f"Trained again, trial {winner.trial} reaches {number(winner.mean)}{spread} ({runs})."
+        )
+        if closest is None:
+            return text
+        lead, low, high = self.lead(closest)
+        interval = f"95% interval {number(low)} to {number(high)}"
+        if lead < 0:
+            size = "which exceeds the noise" if high < 0 else "within the noise"
+            return (
+                f"{text} Trial {closest.trial} is better by {number(-lead)} on average, "
+                f"{size} ({interval})."
+            )
+        size = "exceeds" if self.exceeds_noise else "is within"
+        return (
+            f"{text} Its lead over trial {closest.trial} of {number(lead)} {size} the noise "
+            f"({interval})."
+        )
+
+
+def candidates(snapshot: Snapshot, space: Any, count: int) -> list[Trial]:
+    """The best trials, at most `count`; of equal configurations only the first."""
+    goal, last = snapshot.goals[0], snapshot.last_report_counts
+    scored = []
+    for trial in snapshot.trials:
+        value = ranking.value(trial, goal, snapshot.constraints, last_report_counts=last)
+        if value is not None and trial.state.finished:
+            scored.append((goal.loss(value), trial.number, trial))
+    found: dict[Hashable, Trial] = {}
+    for _, _, trial in sorted(scored, key=lambda item: item[:2]):
+        found.setdefault(space.key(trial.params), trial)
+    return list(found.values())[:count]
+
+
+def read(ledger: Ledger, sweep: str) -> Confirmation | None:
+    """The new runs of a sweep's best configurations; None if its present best has none."""
+    name = companion(sweep, KIND)
+    if not ledger.exists(name):
+        return None
+    snapshot, again, space = ledger.snapshot(sweep), ledger.snapshot(name), ledger.spec(sweep).space
+    ended = [trial for trial in again.trials if trial.state.finished]
+    originals = {space.key(t.params): t for t in candidates(snapshot, space, len(snapshot.trials))}
+    runs: dict[Hashable, list[Trial]] = {}
+    for trial in ended:
+        if (key := space.key(trial.params)) in originals:
+            runs.setdefault(key, []).append(trial)
+    ordered = [key for key in originals if key in runs]
+    if not ordered or snapshot.best is None or ordered[0] != space.key(snapshot.best.params):
+        return None
+    return Confirmation(
+        snapshot.goals[0], tuple(_repeats(originals[k].number, runs[k], again) for k in ordered)
+    )
+
+
+def _repeats(number: int, runs: Sequence[Trial], again: Snapshot) -> Repeats:
+    goal, last = again.goals[0], again.last_report_counts
+    values = [
+        ranking.value(trial, goal, again.constraints, last_report_counts=last) for trial in runs
+    ]
+    failed = sum(trial.state is TrialState.FAILED for trial in runs)
+    return Repeats(number, tuple(value for value in values if value is not None), failed)

@@ -1,0 +1,49 @@
+"""A folder with a small configuration, and the program in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from toy import CONFIG, OBJECTIVE, Start
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "toy.yaml").write_text(CONFIG)
+    (tmp_path / "mine.py").write_text(OBJECTIVE)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def process() -> Iterator[Start]:
+    """Starts the program; a test that fails ends it, and the Ray that it started."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: str, **settings: str) -> subprocess.Popen[str]:
+        # Ray's workers are nice by default: beside anything else they would hardly run.
+        calm = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "RAY_worker_niceness": "0"}
+        command = [sys.executable, "-m", "automl", *arguments]
+        environment = {**os.environ, **calm, **settings}
+        started.append(
+            subprocess.Popen(
+                command, text=True, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            )
+        )
+        return started[-1]
+
+    yield start
+    for running in started:
+        if running.poll() is None:
+            running.terminate()
+            try:
+                running.wait(timeout=30)
+            except subprocess.TimeoutExpired:
+                running.kill()

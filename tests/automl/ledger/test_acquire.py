@@ -1,0 +1,132 @@
+"""Which controller may acquire a sweep of a server; tested on SQLite without its file lock."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from objectives import make_spec
+
+from automl.core.events import Proposed
+from automl.errors import StoreError, UsageError
+from automl.ledger import Ledger
+from automl.ledger import ledger as module
+from automl.ledger.lock import FileLock
+from automl.ledger.schema import HOLDERS
+
+
+@pytest.fixture
+def stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Ledger, Ledger]:
+    """Two views of one store with one sweep."""
+    monkeypatch.setattr(module, "WATCH_SECONDS", 0.4)
+    both = (Ledger.open(tmp_path, create=True), Ledger.open(tmp_path))
+    for one in both:
+        one._lockable = False
+    both[0].create_sweep(make_spec())
+    return both
+
+
+def change(ledger: Ledger, **values: Any) -> None:
+    with ledger._write() as connection:
+        connection.execute(HOLDERS.update().values(**values))
+
+
+def test_the_error_names_the_holder(stores: tuple[Ledger, Ledger]) -> None:
+    first, second = stores
+    first.acquire("test")
+    with pytest.raises(
+        StoreError, match=f"held by process {os.getpid()} on {socket.gethostname()}"
+    ):
+        second.acquire("test")
+    change(first, host="elsewhere")
+    with pytest.raises(StoreError, match="on elsewhere"):
+        second.acquire("test")
+
+
+def test_a_released_sweep_is_free_at_once(stores: tuple[Ledger, Ledger]) -> None:
+    first, second = stores
+    first.acquire("test")
+    first.release("test")
+    change(first, host="elsewhere")
+    second.acquire("test")
+
+
+def test_a_dead_holder_on_this_host_is_replaced_at_once(
+    stores: tuple[Ledger, Ledger], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "WATCH_SECONDS", 1e9)
+    first, second = stores
+    first.acquire("test")
+    change(first, process_started=1.0)  # its number belongs to another process by now
+    second.acquire("test")
+
+
+def test_a_holder_with_an_old_heartbeat_is_watched_before_it_is_replaced(
+    stores: tuple[Ledger, Ledger],
+) -> None:
+    first, second = stores
+    recorder = first.acquire("test")
+    change(first, host="elsewhere", heartbeat=time.time() - 3600)
+
+    def live() -> None:
+        recorder.commit()
+        change(first, heartbeat=time.time() - 3600)  # its clock is an hour behind
+
+    timer = threading.Timer(0.1, live)
+    timer.start()
+    with pytest.raises(StoreError, match="on elsewhere"):
+        second.acquire("test")
+    timer.join()
+    change(first, heartbeat=time.time() - 3600)
+    begun = time.monotonic()
+    taken = second.acquire("test")
+    assert time.monotonic() - begun >= 0.4, "as long as it is watched"
+    with pytest.raises(StoreError, match="another controller has taken the sweep over"):
+        recorder.commit()
+    taken.apply(Proposed(0, {"lr": 0.1}, "bayes"))
+    taken.commit()
+    assert len(first.trials("test")) == 1
+
+
+@pytest.mark.parametrize("held_before", [True, False])
+def test_a_controller_that_comes_between_check_and_acquire_wins(
+    stores: tuple[Ledger, Ledger], monkeypatch: pytest.MonkeyPatch, held_before: bool
+) -> None:
+    first, second = stores
+    if held_before:
+        first.acquire("test")
+        first.release("test")
+    look = second._wait_until_free
+
+    def slow(sweep: str, number: int) -> tuple[int, int]:
+        seen = look(sweep, number)
+        first.acquire("test")
+        return seen
+
+    monkeypatch.setattr(second, "_wait_until_free", slow)
+    with pytest.raises(StoreError, match="held by process"):
+        second.acquire("test")
+    assert "test" not in second._held
+
+
+def test_a_sweep_without_any_run_can_be_deleted(stores: tuple[Ledger, Ledger]) -> None:
+    first, second = stores
+    second.delete("test")
+    assert first.sweeps() == []
+
+
+def test_a_held_lock_without_a_holder_row_is_another_process(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path, create=True)
+    with pytest.raises(UsageError, match=r"no sweep named 'test' in .*: it has no sweeps yet"):
+        ledger.trials("test")
+    ledger.create_sweep(make_spec())
+    lock = FileLock(ledger.folder("test") / "controller.lock")
+    assert lock.acquire()
+    with pytest.raises(StoreError, match="'test' is held by another process: wait for it"):
+        ledger.acquire("test")
+    lock.release()
