@@ -8,21 +8,14 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
+from pages import FOLDERS, PAGES, shown
 from sources import MODULES, PACKAGES, ROOT, imports, public_classes, room
 
 LOOSE_MODULES = {"automl": 8, "workers": 6}
 MOST_LINES = 350
-FOLDERS = (*PACKAGES, "benchmarks", "configs", "docs", "examples", "scripts", "tests")
-PAGES = sorted(
-    {*ROOT.glob("*.md"), *(path for top in FOLDERS for path in (ROOT / top).rglob("*.md"))}
-)
 LINK = re.compile(r"\]\((?![a-z]+:)([^)#\s]+)")
 PATH = re.compile(rf"(?<![\w/.~{{-])(?:{'|'.join(FOLDERS)})(?:/[\w.*-]+)+")
 SHORT_PATH = re.compile(r"`((?:[a-z_]\w*/)+\w+\.(?:py|md|yaml|jsonl?|html|txt))`")
-
-
-def shown(path: Path) -> str:
-    return str(path.relative_to(ROOT))
 
 
 @pytest.mark.parametrize(("package", "most"), LOOSE_MODULES.items())
