@@ -16,7 +16,7 @@ from workers.run import run
 from workers.runtime.processes import run_gang
 
 
-class Runner:
+class AttemptRunner:
     """Runs attempts of one trial; `reports` holds what the last one sent."""
 
     def __init__(self, folder: Path) -> None:
@@ -45,8 +45,8 @@ class Runner:
 
 
 @pytest.fixture
-def runner(tmp_path: Path) -> Runner:
-    return Runner(tmp_path)
+def runner(tmp_path: Path) -> AttemptRunner:
+    return AttemptRunner(tmp_path)
 
 
 @pytest.fixture(autouse=True)

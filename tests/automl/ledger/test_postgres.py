@@ -33,13 +33,13 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[postgres.Server]:
+def server() -> Iterator[postgres.PostgresServer]:
     with postgres.server() as running:
         yield running
 
 
 @pytest.fixture
-def url(server: postgres.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def url(server: postgres.PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.chdir(tmp_path)  # the files of trials are in .automl of the current folder
     return server.database()
 
@@ -190,7 +190,9 @@ def test_of_many_that_come_at_once_one_gets_the_sweep(url: str) -> None:
     assert all("held by process" in message for message in refused)
 
 
-def test_tables_that_many_create_at_once_are_there_once(server: postgres.Server, url: str) -> None:
+def test_tables_that_many_create_at_once_are_there_once(
+    server: postgres.PostgresServer, url: str
+) -> None:
     def create() -> None:
         Ledger.open(url, create=True).create_sweep(make_spec())
 
@@ -221,7 +223,7 @@ def each(actions: list[Callable[[], Any]]) -> None:
 
 
 def test_a_server_that_is_restarted_again_and_again_costs_a_sweep_nothing(
-    server: postgres.Server, url: str
+    server: postgres.PostgresServer, url: str
 ) -> None:
     """Restarted as by a crash while a sweep commits several times for each of its reports."""
     spec = make_spec(trials=6)
@@ -277,7 +279,7 @@ READS: dict[str, Callable[[Ledger, Recorder], Any]] = {
 
 @pytest.mark.parametrize("read", READS)
 def test_what_a_sweep_reads_while_its_server_is_away_is_waited_for(
-    server: postgres.Server, url: str, read: str
+    server: postgres.PostgresServer, url: str, read: str
 ) -> None:
     ledger = Ledger.open(url, create=True)
     ledger.create_sweep(make_spec())

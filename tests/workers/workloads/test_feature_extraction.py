@@ -104,7 +104,7 @@ def test_wrong_files_are_refused(tmp_path: Path, model: ResNet50) -> None:
         FeatureExtraction.check({}, {"weights": str(tmp_path / "none.pth")})
 
 
-class Evil:
+class EvilWeights:
     def __init__(self, target: Path) -> None:
         self.target = target
 
@@ -114,8 +114,8 @@ class Evil:
 
 def test_a_file_of_weights_runs_nothing(tmp_path: Path) -> None:
     target = tmp_path / "touched"
-    torch.save({"conv1.weight": Evil(target)}, tmp_path / "evil.pth")
-    (tmp_path / "plain.pth").write_bytes(pickle.dumps(Evil(target)))
+    torch.save({"conv1.weight": EvilWeights(target)}, tmp_path / "evil.pth")
+    (tmp_path / "plain.pth").write_bytes(pickle.dumps(EvilWeights(target)))
     for name in ("evil.pth", "plain.pth"):
         with pytest.raises(DataError):
             build(0, str(tmp_path / name))
