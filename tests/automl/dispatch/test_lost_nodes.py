@@ -18,7 +18,7 @@ import sys, time
 import ray
 from ray.cluster_utils import Cluster
 from automl import sweeps
-from automl.dispatch import head, pool, ray as dispatch
+from automl.dispatch.ray import dispatcher as dispatch, head, pool
 from automl.dispatch.ray.session import environment
 from automl.errors import AutomlError
 from automl.ledger import Ledger
