@@ -60,6 +60,13 @@ def test_folders_import_each_other_without_circles(package: str) -> None:
         pytest.fail("folders import each other: " + "; ".join(examples[pair] for pair in pairs))
 
 
+def test_the_folders_of_the_tests_mirror_the_source() -> None:
+    folders = {
+        path.parent.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("test_*.py")
+    }
+    assert [str(folder) for folder in folders if not (ROOT / folder).is_dir()] == []
+
+
 def exists(name: str) -> bool:
     """Whether a path, which may contain `*` and a name in capitals to be filled in, exists."""
     pattern = re.sub(r"\b[A-Z]{3,}\b", "*", name.rstrip("."))
