@@ -43,7 +43,7 @@ def called(value: Any) -> str:
 @pytest.mark.parametrize(("module", "name"), PUBLIC, ids=called)
 def test_a_public_name_can_be_imported_and_is_in_the_reference(module: Any, name: str) -> None:
     found = getattr(module, name)
-    assert found.__module__.startswith(("automl", "search_spaces"))
+    assert found.__module__.startswith(("automl", "search_spaces", "workers"))
     assert inspect.getdoc(found)
     assert name in dir(module)
     reference = (ROOT / "docs" / "reference" / "python.md").read_text(encoding="utf-8")

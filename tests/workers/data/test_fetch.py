@@ -30,8 +30,8 @@ def tar(files: dict[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
-class FileServer(ThreadingHTTPServer):
-    """Serves `files`, stops after `limit` bytes of a request, keeps the requested ranges."""
+class Server(ThreadingHTTPServer):
+    """Serves `files`, breaks off after `limit` bytes a request, keeps the ranges that were asked for."""
 
     files: dict[str, bytes]
     limit: int | None = None
@@ -49,7 +49,7 @@ class FileServer(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    server: FileServer
+    server: Server
 
     def do_GET(self) -> None:
         asked = self.headers.get("Range")
@@ -79,8 +79,8 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def server() -> Iterator[FileServer]:
-    one = FileServer()
+def server() -> Iterator[Server]:
+    one = Server()
     thread = threading.Thread(target=one.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     yield one
@@ -88,14 +88,12 @@ def server() -> Iterator[FileServer]:
     one.server_close()
 
 
-def dataset(
-    server: FileServer, content: bytes = CONTENT, name: str = "set.bin"
-) -> dict[str, Dataset]:
+def dataset(server: Server, content: bytes = CONTENT, name: str = "set.bin") -> dict[str, Dataset]:
     source = Source(f"{server.url}/{name}", hashlib.sha256(content).hexdigest())
     return {"one": Dataset("a test", "nothing", (source,))}
 
 
-def test_fetches_checks_and_keeps(tmp_path: Path, server: FileServer) -> None:
+def test_fetches_checks_and_keeps(tmp_path: Path, server: Server) -> None:
     server.files["set.bin"] = CONTENT
     seen: list[int] = []
     (path,) = fetch("one", tmp_path, lambda file, done, total: seen.append(done), dataset(server))
@@ -106,21 +104,21 @@ def test_fetches_checks_and_keeps(tmp_path: Path, server: FileServer) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["set.bin"]
 
 
-def test_a_file_that_was_changed_is_fetched_again(tmp_path: Path, server: FileServer) -> None:
+def test_a_file_that_was_changed_is_fetched_again(tmp_path: Path, server: Server) -> None:
     server.files["set.bin"] = CONTENT
     (tmp_path / "set.bin").write_bytes(b"other")
     (path,) = fetch("one", tmp_path, datasets=dataset(server))
     assert path.read_bytes() == CONTENT
 
 
-def test_a_wrong_checksum_is_refused_and_not_kept(tmp_path: Path, server: FileServer) -> None:
+def test_a_wrong_checksum_is_refused_and_not_kept(tmp_path: Path, server: Server) -> None:
     server.files["set.bin"] = CONTENT[:-1] + b"x"
     with pytest.raises(DataError, match="sha256"):
         fetch("one", tmp_path, datasets=dataset(server))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_broken_transfer_goes_on_from_where_it_broke(tmp_path: Path, server: FileServer) -> None:
+def test_a_broken_transfer_goes_on_from_where_it_broke(tmp_path: Path, server: Server) -> None:
     server.files["set.bin"], server.limit = CONTENT, 300_000
     (path,) = fetch("one", tmp_path, datasets=dataset(server))
     assert path.read_bytes() == CONTENT
@@ -128,7 +126,7 @@ def test_a_broken_transfer_goes_on_from_where_it_broke(tmp_path: Path, server: F
 
 
 def test_a_transfer_that_stays_broken_is_kept_for_the_next_try(
-    tmp_path: Path, server: FileServer, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workers.data.fetch.ATTEMPTS", 2)
     server.files["set.bin"], server.limit, server.silent_after = CONTENT, 400_000, 400_000
@@ -141,7 +139,7 @@ def test_a_transfer_that_stays_broken_is_kept_for_the_next_try(
     assert path.read_bytes() == CONTENT
 
 
-def test_a_server_without_ranges_sends_all_again(tmp_path: Path, server: FileServer) -> None:
+def test_a_server_without_ranges_sends_all_again(tmp_path: Path, server: Server) -> None:
     server.files["set.bin"], server.ranges = CONTENT, False
     (tmp_path / "set.bin.part").write_bytes(CONTENT[:1000])
     (path,) = fetch("one", tmp_path, datasets=dataset(server))
@@ -150,7 +148,7 @@ def test_a_server_without_ranges_sends_all_again(tmp_path: Path, server: FileSer
 
 @pytest.mark.parametrize("stale", [b"x" * 1000, b"x" * len(CONTENT), b"x" * (len(CONTENT) + 5)])
 def test_a_part_of_another_file_is_thrown_away(
-    tmp_path: Path, server: FileServer, stale: bytes
+    tmp_path: Path, server: Server, stale: bytes
 ) -> None:
     server.files["set.bin"] = CONTENT
     (tmp_path / "set.bin.part").write_bytes(stale)
@@ -158,7 +156,7 @@ def test_a_part_of_another_file_is_thrown_away(
     assert path.read_bytes() == CONTENT
 
 
-def test_refused(tmp_path: Path, server: FileServer) -> None:
+def test_refused(tmp_path: Path, server: Server) -> None:
     with pytest.raises(FetchError, match="404"):
         fetch("one", tmp_path, datasets=dataset(server))
     with pytest.raises(DataError, match="did you mean 'one'"):
@@ -166,7 +164,7 @@ def test_refused(tmp_path: Path, server: FileServer) -> None:
 
 
 def test_from_the_command_line(
-    tmp_path: Path, server: FileServer, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workers.data.fetch.DATASETS", dataset(server))
     monkeypatch.setattr("workers.data.fetch.ATTEMPTS", 1)
@@ -183,7 +181,7 @@ def test_from_the_command_line(
         assert isinstance(done.exception, SystemExit)
 
 
-def test_members_are_checked_and_written_apart(tmp_path: Path, server: FileServer) -> None:
+def test_members_are_checked_and_written_apart(tmp_path: Path, server: Server) -> None:
     server.files["g.tar.gz"] = tar({"G/train.txt": b"a\tr\tb\n", "G/other": b"?"})
     unpack = {"train.txt": hashlib.sha256(b"a\tr\tb\n").hexdigest()}
     known = {"g": Dataset("", "", (Source(f"{server.url}/g.tar.gz", unpack=unpack),))}
