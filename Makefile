@@ -4,10 +4,14 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: sweep test docs lint clean
+.PHONY: sweep dev test docs lint clean
 
 sweep: $(STAMP)  ## Run the main job: tune the translation model
 	$(BIN)/automl sweep configs/nmt.yaml
+
+dev: $(STAMP)  ## Set up everything that a developer needs
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e ".[test,dev]"
+	$(BIN)/python tests/browser.py
 
 test: $(STAMP)  ## Run every test
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e ".[test]"

@@ -1,4 +1,4 @@
-"""A hook of mkdocs: the reference of the command line, from the program itself whenever the site is built."""
+"""A hook of mkdocs: writes the reference of the command line from the help of the program."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from automl.cli import COMMANDS, cli
 PLACE = "reference/command-line.md"
 HEAD = """# Command line
 
-Exit status: 0 done, 1 failed, 2 wrong usage or configuration, 3 no trial succeeded, 130 interrupted and resumable.
+Exit status: 0 done, 1 failed, 2 wrong usage or configuration, 3 no trial succeeded, 130 interrupted
+and resumable.
 `--json` prints JSON and nothing else on standard output.
 
-Shell completion: `eval "$(_AUTOML_COMPLETE=bash_source automl)"` in `~/.bashrc` (or `zsh_source`, `fish_source`).
+Shell completion: `eval "$(_AUTOML_COMPLETE=bash_source automl)"` in `~/.bashrc` (or `zsh_source`,
+`fish_source`).
 """
 
 

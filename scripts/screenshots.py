@@ -1,7 +1,8 @@
-"""Makes every picture of the documentation: python scripts/screenshots.py
+"""Make every picture of the documentation: python scripts/screenshots.py
 
-A small sweep is run on Ray; while it runs the terminal, the live page and the Ray dashboard are taken, afterwards the
-report and optuna-dashboard. Needs a browser (python tests/browser.py) and optuna-dashboard.
+The script runs a small sweep on Ray. Meanwhile it takes pictures of the terminal, the live page and
+the Ray dashboard, and afterwards of the report and of optuna-dashboard. It needs a browser
+(python tests/browser.py) and optuna-dashboard.
 """
 
 from __future__ import annotations

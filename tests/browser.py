@@ -1,6 +1,7 @@
-"""A real headless Chromium for the tests that open pages, found or asked for; `python tests/browser.py` installs one.
+"""A headless Chromium for the tests that open pages; `python tests/browser.py` installs one.
 
-Playwright's own download is tried first, then the system's package where this program may install one.
+Playwright's own download is tried first, then the package of the system if this program runs as
+root.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-# Software rendering: parallel coordinates need WebGL, and there may be no GPU. A container has no user namespaces.
+# Parallel coordinates need WebGL, which software renders if there is no GPU.
+# The sandbox needs user namespaces, which a container does not have.
 OPTIONS = ["--enable-unsafe-swiftshader", "--no-sandbox"]
 
 
 def executable() -> str | None:
-    """Path of a browser: playwright's own, else the system's; None where there is none."""
+    """Path of a browser: playwright's own, else the system's; None if there is none."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -32,7 +34,7 @@ def executable() -> str | None:
 
 @contextmanager
 def browser(path: str) -> Iterator[Any]:
-    """A running browser, ended with the block."""
+    """Start a browser and end it with the block."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -44,7 +46,7 @@ def browser(path: str) -> Iterator[Any]:
 
 
 def install() -> str | None:
-    """Install a browser where there is none; its path, or None where none can be had."""
+    """Install a browser if there is none; its path, or None if that fails."""
     if found := executable():
         return found
     attempts = [[sys.executable, "-m", "playwright", "install", "chromium"]]
@@ -70,4 +72,7 @@ def install() -> str | None:
 
 if __name__ == "__main__":
     path = install()
-    print(f"browser for the tests: {path or 'none can be had; tests that open pages are skipped'}")
+    print(
+        "browser for the tests:",
+        path or "none could be installed; tests that open pages are skipped",
+    )

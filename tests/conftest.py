@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--data-dir",
         default=Path(__file__).parents[2] / "shared" / "data",
         type=Path,
-        help="folder of the real data sets; tests that need one are skipped where it is absent",
+        help="folder of the real data sets; tests that need one are skipped if it is absent",
     )
+
+
+@pytest.fixture(scope="session")
+def frozen_heap() -> None:
+    """Keep torch's own objects out of the garbage collection before each measurement of memory."""
+    import torch
+
+    torch.set_num_threads(1)
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

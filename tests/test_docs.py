@@ -1,8 +1,7 @@
-"""The documentation is true: its Python runs, the commands that it shows exist, its links lead somewhere."""
+"""The documentation is true: its Python runs, its commands exist, the site has no broken link."""
 
 from __future__ import annotations
 
-import gc
 import re
 import shlex
 from functools import partial
@@ -10,33 +9,14 @@ from pathlib import Path
 
 import click
 import pytest
+from pages import PAGES, blocks, shown
+from sources import ROOT
 
 import automl
 from automl.cli import COMMANDS, cli
 
-ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCK = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def frozen_heap() -> None:
-    """Each trial collects garbage before it measures memory; what torch has imported need not be looked at again."""
-    import torch
-
-    torch.set_num_threads(1)
-    gc.collect()
-    gc.freeze()
-
-
-def blocks(path: Path, language: str) -> list[str]:
-    return [
-        code for kind, code in BLOCK.findall(path.read_text(encoding="utf-8")) if kind == language
-    ]
-
-
-def shown(path: Path) -> str:
-    return str(path.relative_to(ROOT))
+CASES = re.compile(r"`(test_\w+)`: ((?:`[^`]+`(?:, )?)+)")
+pytestmark = pytest.mark.usefixtures("frozen_heap")
 
 
 @pytest.mark.parametrize("path", [path for path in PAGES if blocks(path, "python")], ids=shown)
@@ -63,7 +43,7 @@ def test_the_configurations_load(path: Path, tmp_path: Path) -> None:
         assert config.load(file).spec.beliefs
 
 
-def test_twenty_lines_are_enough() -> None:
+def test_the_first_example_has_at_most_twenty_lines() -> None:
     first = blocks(ROOT / "README.md", "python")[0]
     assert len([line for line in first.splitlines() if line.strip()]) <= 20
 
@@ -116,8 +96,20 @@ def test_the_site_builds_without_a_broken_link(
     assert all(f"automl {verb}" in commands for verb in COMMANDS)
 
 
-def test_links_of_the_readme_lead_somewhere() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    targets = [target for target in re.findall(r"\]\(([^)#]+)", text) if "://" not in target]
-    assert targets
-    assert [target for target in targets if not (ROOT / target).exists()] == []
+def test_the_tests_that_durability_names_exist() -> None:
+    """The page names tests as: `test_file`: `start_of_the_name…`, `…end_of_the_name`."""
+    text = (ROOT / "docs" / "durability.md").read_text(encoding="utf-8")
+    cases = {
+        file: [case for path in (ROOT / "tests").rglob(f"{file}.py") for case in defined(path)]
+        for file in re.findall(r"`(test_\w+)`", text)
+    }
+    assert [file for file, found in cases.items() if not found] == []
+    for file, names in CASES.findall(text):
+        for name in re.findall(r"`([^`]+)`", names):
+            pattern = re.compile(name.replace("…", r"\w*"))
+            assert any(pattern.fullmatch(case) for case in cases[file]), f"{file}: {name}"
+
+
+def defined(path: Path) -> list[str]:
+    """The names of the tests in a file, without `test_`."""
+    return re.findall(r"^def test_(\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)

@@ -1,8 +1,7 @@
-"""The examples run, on few trials and in this process; the notebooks in kernels of their own."""
+"""The examples run on few trials in this process, the notebooks each in a kernel of its own."""
 
 from __future__ import annotations
 
-import gc
 import importlib.util
 from pathlib import Path
 from types import ModuleType
@@ -14,14 +13,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 FILES = sorted(path.stem for path in EXAMPLES.glob("*.py"))
 
 
-@pytest.fixture(scope="module", autouse=True)
-def frozen_heap() -> None:
-    """Each trial collects garbage before it measures memory; what torch has imported need not be looked at again."""
-    import torch
-
-    torch.set_num_threads(1)
-    gc.collect()
-    gc.freeze()
+pytestmark = pytest.mark.usefixtures("frozen_heap")
 
 
 def load(name: str) -> ModuleType:
@@ -44,13 +36,15 @@ def test_an_example(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_every_example_is_described() -> None:
-    told = (EXAMPLES / "README.md").read_text()
+    described = (EXAMPLES / "README.md").read_text()
     notebooks = [
         f"notebooks/{path.name}" for path in sorted((EXAMPLES / "notebooks").glob("*.ipynb"))
     ]
     assert len(FILES) >= 5
     assert [
-        name for name in [*(f"{name}.py" for name in FILES), *notebooks] if f"`{name}`" not in told
+        name
+        for name in [*(f"{name}.py" for name in FILES), *notebooks]
+        if f"`{name}`" not in described
     ] == []
 
 

@@ -1,15 +1,8 @@
 from __future__ import annotations
 
-import gc
-
 import pytest
 
 
 @pytest.fixture(scope="session", autouse=True)
-def frozen_heap() -> None:
-    """Each trial collects garbage before it measures memory; what torch has imported need not be looked at again."""
-    import torch
-
-    torch.set_num_threads(1)
-    gc.collect()
-    gc.freeze()
+def every_test_has_a_frozen_heap(frozen_heap: None) -> None:
+    """Trials of these tests run in the process of the tests."""

@@ -32,7 +32,7 @@ def missing() -> str | None:
     return None
 
 
-class Server:
+class PostgresServer:
     """A server that listens on a free port of the loopback interface; its data is in `folder`."""
 
     def __init__(self, folder: Path) -> None:
@@ -104,11 +104,11 @@ class Server:
 
 
 @contextmanager
-def server() -> Iterator[Server]:
+def server() -> Iterator[PostgresServer]:
     """A server that ends with the block, in a folder that another user than root can reach."""
     folder = Path(tempfile.mkdtemp(prefix="automl-postgres-"))
     try:
-        running = Server(folder)
+        running = PostgresServer(folder)
         try:
             yield running
         finally:

@@ -1,82 +1,74 @@
+"""The public names can be imported, are documented, and take the arguments of the contract."""
+
 from __future__ import annotations
 
 import inspect
 import re
+from typing import Any
 
 import pytest
+from sources import ROOT
 
 import automl
 import search_spaces
 
-PUBLIC = {
-    "AutomlError",
-    "BayesSampler",
-    "Metric",
-    "Optimizer",
-    "Result",
-    "TrialFailure",
-    "UsageError",
-    "load",
-    "simulate",
-    "sweep",
-}
+PUBLIC = [(module, name) for module in (automl, search_spaces) for name in module.__all__]
+CALLABLE = [
+    (module, name)
+    for module, name in PUBLIC
+    if not (inspect.isclass(getattr(module, name)) and issubclass(getattr(module, name), Exception))
+]
+SETTINGS = "goals constraints suggester stopper workers trials budget store seed"
+CALLS = [
+    (automl.sweep, 2, f"{SETTINGS} dispatcher resources name resume beliefs transfer progress"),
+    (automl.load, 1, "store"),
+    (automl.Optimizer, 1, "goals constraints suggester seed store"),
+    (automl.Optimizer.ask, 1, ""),
+    (automl.Optimizer.tell, 3, ""),
+    (automl.Optimizer.fail, 3, ""),
+    (automl.Optimizer.add, 3, ""),
+    (automl.Optimizer.add, 2, "failure"),
+    (automl.simulate, 2, f"{SETTINGS} seconds max_steps charge_suggestions"),
+    (search_spaces.Space, 3, "constraints"),
+    (search_spaces.Float, 3, "log default affects when"),
+    (search_spaces.Int, 3, "log default affects when"),
+    (search_spaces.Choice, 2, "ordered default affects when"),
+]
 
 
-def test_the_public_names_are_these_and_each_can_be_had() -> None:
-    assert set(automl.__all__) == PUBLIC
-    for name in PUBLIC:
-        assert getattr(automl, name).__module__.startswith(
-            ("automl", "search_spaces", "workers")
-        ), name
+def called(value: Any) -> str:
+    return str(getattr(value, "__name__", value))
 
 
-SIGNATURES = {
-    "sweep": "objective space goals trials workers seed constraints budget suggester stopper dispatcher resources "
-    "store name resume beliefs transfer progress metrics",
-    "Optimizer": "space goals constraints suggester seed store name beliefs metrics",
-    "load": "name store",
-    "simulate": "replay space goals workers seconds seed trials budget constraints suggester stopper max_steps "
-    "charge_suggestions faults max_retries store beliefs metrics",
-}
-SPACES = {"AutomlError", "Choice", "Float", "Int", "Parameter", "Space", "SpaceError", "UsageError"}
+@pytest.mark.parametrize(("module", "name"), PUBLIC, ids=called)
+def test_a_public_name_can_be_imported_and_is_in_the_reference(module: Any, name: str) -> None:
+    found = getattr(module, name)
+    assert found.__module__.startswith(("automl", "search_spaces", "workers"))
+    assert inspect.getdoc(found)
+    assert name in dir(module)
+    reference = (ROOT / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
+    assert re.search(rf"^(:::|.*members:).*\b{name}\b", reference, re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", SIGNATURES)
-def test_the_arguments_are_these(name: str) -> None:
-    assert list(inspect.signature(getattr(automl, name)).parameters) == SIGNATURES[name].split()
+@pytest.mark.parametrize(("module", "name"), CALLABLE, ids=called)
+def test_every_argument_is_documented(module: Any, name: str) -> None:
+    public = getattr(module, name)
+    documented = [public, *getattr(public, "__mro__", ())]
+    if inspect.isclass(public):
+        documented.append(public.__init__)
+    text = "".join(inspect.getdoc(part) or "" for part in documented)
+    arguments = inspect.signature(public).parameters
+    assert [name for name in arguments if not re.search(rf"\b{name}\b", text)] == []
 
 
-def test_the_names_of_search_spaces_are_these() -> None:
-    assert set(search_spaces.__all__) == SPACES
+@pytest.mark.parametrize(("function", "positional", "keywords"), CALLS, ids=called)
+def test_the_calls_of_the_contract_are_accepted(
+    function: Any, positional: int, keywords: str
+) -> None:
+    given = dict.fromkeys(keywords.split())
+    assert inspect.signature(function).bind(*range(positional), **given)
 
 
-@pytest.mark.parametrize("name", sorted(PUBLIC | {f"search_spaces.{name}" for name in SPACES}))
-def test_every_public_name_says_what_it_takes_and_raises(name: str) -> None:
-    owner, found = (search_spaces, name.partition(".")[2]) if "." in name else (automl, name)
-    public = getattr(owner, found)
-    assert inspect.getdoc(public)
-    if inspect.isclass(public) and issubclass(public, Exception):
-        return
-    takes = inspect.signature(public).parameters
-    text = (inspect.getdoc(public) or "") + (
-        inspect.getdoc(public.__init__) or "" if inspect.isclass(public) else ""
-    )
-    told = text + "".join(inspect.getdoc(base) or "" for base in getattr(public, "__mro__", ()))
-    missing = [argument for argument in takes if not re.search(rf"\b{argument}\b", told)]
-    assert missing == []
-
-
-def test_what_the_contract_promises_of_a_simulation() -> None:
-    parameters = inspect.signature(automl.simulate).parameters
-    assert list(parameters)[:3] == ["replay", "space", "goals"]
-    promised = {
-        "workers",
-        "seconds",
-        "seed",
-        "suggester",
-        "stopper",
-        "max_steps",
-        "charge_suggestions",
-        "constraints",
-    }
-    assert promised <= set(parameters)
+def test_an_unknown_name_is_refused() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'swep'"):
+        _ = automl.swep  # type: ignore[attr-defined]

@@ -56,7 +56,7 @@ def nothing_stays() -> Iterator[None]:
         STARTED.pop().kill()
 
 
-class Controller:
+class ControllerProcess:
     """A controller in a process group of its own, and the Ray that it started."""
 
     def __init__(self, store: Path, what: str, home: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_ray_of_our_own_is_private_quiet_and_ends_with_its_controller(tmp_path
     home, store = tmp_path / "home", tmp_path / "store"
     home.mkdir()
     store.mkdir()
-    controller = Controller(store, "begin", home)
+    controller = ControllerProcess(store, "begin", home)
     dashboard = controller.wait_until_it_runs()
 
     token = home / ".ray" / "auth_token"
@@ -142,7 +142,7 @@ def test_a_ray_of_our_own_is_private_quiet_and_ends_with_its_controller(tmp_path
     assert ledger.snapshot("test").state == "interrupted"
 
     # A controller that is killed takes its Ray with it, and another one resumes.
-    killed = Controller(store, "resume", home)
+    killed = ControllerProcess(store, "resume", home)
     while not any(trial.state is TrialState.RUNNING for trial in ledger.trials("test")):
         assert killed.process.poll() is None, killed.process.communicate()
         time.sleep(0.05)
@@ -154,7 +154,7 @@ def test_a_ray_of_our_own_is_private_quiet_and_ends_with_its_controller(tmp_path
     killed.process.kill()
     killed.process.wait()
     assert not left(children, 60)
-    last = Controller(store, "resume", home)
+    last = ControllerProcess(store, "resume", home)
     output, errors = last.process.communicate(timeout=300)
     assert (last.process.returncode, output, errors) == (0, "", "")
     trials = ledger.trials("test")

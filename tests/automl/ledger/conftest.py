@@ -10,12 +10,12 @@ import pytest
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[postgres.Server]:
+def server() -> Iterator[postgres.PostgresServer]:
     with postgres.server() as running:
         yield running
 
 
 @pytest.fixture
-def url(server: postgres.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def url(server: postgres.PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.chdir(tmp_path)  # the files of trials are in .automl of the current folder
     return server.database()

@@ -176,7 +176,9 @@ def test_of_many_that_come_at_once_one_gets_the_sweep(url: str) -> None:
     assert all("held by process" in message for message in refused)
 
 
-def test_tables_that_many_create_at_once_are_there_once(server: postgres.Server, url: str) -> None:
+def test_tables_that_many_create_at_once_are_there_once(
+    server: postgres.PostgresServer, url: str
+) -> None:
     def create() -> None:
         Ledger.open(url, create=True).create_sweep(make_spec())
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(postgres.missing() is not None, reason=str(postg
 
 
 def test_a_server_that_is_restarted_again_and_again_costs_a_sweep_nothing(
-    server: postgres.Server, url: str
+    server: postgres.PostgresServer, url: str
 ) -> None:
     """Restarted as by a crash while a sweep commits several times for each of its reports."""
     spec = make_spec(trials=6)
@@ -77,7 +77,7 @@ READS: dict[str, Callable[[Ledger, Recorder], Any]] = {
 
 @pytest.mark.parametrize("read", READS)
 def test_what_a_sweep_reads_while_its_server_is_away_is_waited_for(
-    server: postgres.Server, url: str, read: str
+    server: postgres.PostgresServer, url: str, read: str
 ) -> None:
     ledger = Ledger.open(url, create=True)
     ledger.create_sweep(make_spec())

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import pytest
+from objectives import make_spec
+
+from automl.control.budget_tracker import Accounts
+from automl.core.spec import Budget
+from automl.core.trial import Trial, TrialState
+
+DONE = TrialState.COMPLETED
+
+
+@pytest.mark.parametrize(
+    ("budget", "now", "over"),
+    [
+        (Budget(time=10.0), 9.9, None),
+        (Budget(time=10.0), 10.0, "the time of 10 s is over"),
+        (Budget(worker_time=20.0), 10.9, None),
+        (Budget(worker_time=20.0), 11.0, "the worker time of 20 s is spent"),
+    ],
+)
+def test_time_counts_on_every_slot_that_a_trial_takes(
+    budget: Budget, now: float, over: str | None
+) -> None:
+    accounts = Accounts(make_spec(budget=budget))
+    accounts.begin(0, 1.0, 2)
+    assert accounts.busy_slots == 2
+    assert accounts.over(now) == over
+
+
+def test_a_trial_is_charged_for_each_of_its_slots_and_earlier_runs_count() -> None:
+    accounts = Accounts(make_spec(budget=Budget(worker_time=100.0)), seconds=50.0)
+    accounts.recall(Trial(0, {}, DONE, seconds=7.0), 2)
+    accounts.begin(1, 50.0, 3)
+    accounts.end(Trial(1, {}, DONE, {"loss": 1.0}), 5.0)
+    assert accounts.worker_seconds == 29.0
+    assert accounts.busy_slots == 0
+    assert accounts.earlier_seconds == 50.0
+    assert accounts.period(2) == 2.5
+
+
+@pytest.mark.parametrize(("limit", "left"), [(None, None), (3, 2), (1, 0), (0, 0)])
+def test_how_many_trials_are_left(limit: int | None, left: int | None) -> None:
+    assert Accounts(make_spec(budget=Budget(trials=limit))).trials_left(1) == left

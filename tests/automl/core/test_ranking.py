@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import math
+
+from automl.core import ranking
+from automl.core.goals import parse_constraints, parse_goals
+from automl.core.trial import ReportPoint, Trial, TrialState
+
+DONE = TrialState.COMPLETED
+
+
+def trial(
+    number: int, state: TrialState = DONE, reports: tuple[float, ...] = (), **metrics: float
+) -> Trial:
+    points = tuple(ReportPoint(i, {"loss": loss}, float(i), 1, i) for i, loss in enumerate(reports))
+    return Trial(number, {"lr": 0.1}, state, metrics, reports=points)
+
+
+def test_a_goal_takes_the_best_report_unless_only_the_last_counts() -> None:
+    (goal,) = parse_goals("minimize loss")
+    overfitted = trial(0, reports=(3.0, 1.0, 2.0), loss=2.0)
+    assert ranking.value(overfitted, goal) == 1.0
+    assert ranking.value(overfitted, goal, last_report_counts=True) == 2.0
+    assert ranking.value(trial(1, TrialState.RUNNING, (3.0,), loss=3.0), goal) == 3.0
+    assert (
+        ranking.value(trial(1, TrialState.RUNNING, (3.0,), loss=3.0), goal, last_report_counts=True)
+        is None
+    )
+
+
+def test_failed_trials_and_values_that_are_not_finite_do_not_rank() -> None:
+    (goal,) = parse_goals("maximize bleu")
+    assert ranking.value(trial(0, TrialState.FAILED, bleu=9.0), goal) is None
+    assert ranking.value(trial(0, bleu=math.inf), goal) is None
+    assert ranking.value(trial(0, loss=1.0), goal) is None
+
+
+def test_the_best_satisfies_the_constraints_and_is_the_earlier_of_equals() -> None:
+    goals, constraints = parse_goals("minimize loss"), parse_constraints("size <= 5")
+    trials = [
+        trial(0, loss=1.0, size=9.0),
+        trial(1, loss=2.0, size=5.0),
+        trial(2, loss=2.0, size=1.0),
+        trial(3, loss=0.1),
+    ]
+    found = ranking.best(trials, goals, constraints)
+    assert found is not None
+    assert found.number == 1
+    assert ranking.best(trials[:1], goals, constraints) is None
+
+
+def test_equal_trials_share_the_pareto_front() -> None:
+    goals = parse_goals(["minimize loss", "maximize bleu"])
+    values = [(1.0, 1.0), (0.5, 0.5), (1.0, 0.9), (1.0, 1.0), (2.0, 3.0)]
+    trials = [trial(number, loss=loss, bleu=bleu) for number, (loss, bleu) in enumerate(values)]
+    assert [found.number for found in ranking.pareto(trials, goals)] == [0, 1, 3, 4]

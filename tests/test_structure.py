@@ -1,0 +1,98 @@
+"""Rules of the layout: few modules at the top, one name a class, no circles, true paths."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+from pages import FOLDERS, PAGES, shown
+from sources import MODULES, PACKAGES, ROOT, imports, public_classes, room
+
+LOOSE_MODULES = {"automl": 8, "workers": 6}
+MOST_LINES = 350
+LINK = re.compile(r"\]\((?![a-z]+:)([^)#\s]+)")
+PATH = re.compile(rf"(?<![\w/.~{{-])(?:{'|'.join(FOLDERS)})(?:/[\w.*-]+)+")
+SHORT_PATH = re.compile(r"`((?:[a-z_]\w*/)+\w+\.(?:md|yaml|jsonl?|html|txt)|(?:\w+/)*\w+\.py)`")
+YOURS = {"mine.py", "train.py"}  # files of the reader
+
+
+@pytest.mark.parametrize(("package", "most"), LOOSE_MODULES.items())
+def test_few_modules_stand_at_the_top(package: str, most: int) -> None:
+    loose = sorted(path.name for path in (ROOT / package).glob("*.py"))
+    loose.remove("__init__.py")
+    assert len(loose) <= most, f"{package}/ has {loose}: move modules into folders"
+
+
+def test_a_public_class_name_stands_once() -> None:
+    places = defaultdict(list)
+    for path in MODULES.values():
+        for name in public_classes(path):
+            places[name].append(shown(path))
+    twice = {name: found for name, found in places.items() if len(found) > 1}
+    assert twice == {}
+
+
+def test_no_file_is_long() -> None:
+    lengths = {shown(path): len(path.read_text().splitlines()) for path in MODULES.values()}
+    assert {name: lines for name, lines in lengths.items() if lines > MOST_LINES} == {}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_folders_import_each_other_without_circles(package: str) -> None:
+    """Imports inside functions count too."""
+    graph = defaultdict(set)
+    examples = {}
+    for module in MODULES:
+        for target in imports(module, everywhere=True):
+            pair = room(module), room(target)
+            inside = all(name.startswith(f"{package}.") for name in pair)
+            if inside and pair[0] != pair[1]:
+                graph[pair[0]].add(pair[1])
+                examples[pair] = f"{module} imports {target}"
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        circle = error.args[1]
+        pairs = zip(circle[1:], circle, strict=False)
+        pytest.fail("folders import each other: " + "; ".join(examples[pair] for pair in pairs))
+
+
+def test_the_folders_of_the_tests_mirror_the_source() -> None:
+    folders = {
+        path.parent.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("test_*.py")
+    }
+    assert [str(folder) for folder in folders if not (ROOT / folder).is_dir()] == []
+
+
+def exists(name: str) -> bool:
+    """Whether a path, which may contain `*` and a name in capitals to be filled in, exists."""
+    pattern = re.sub(r"\b[A-Z]{3,}\b", "*", name.rstrip("."))
+    return any(ROOT.glob(pattern)) if "*" in pattern else (ROOT / pattern).exists()
+
+
+def inside(name: str) -> bool:
+    """Whether a path exists here or, as `report/page.py`, in a folder of the project."""
+    pattern = re.sub(r"\b[A-Z]{3,}\b", "*", name)
+    return exists(name) or any(any((ROOT / top).glob(f"**/{pattern}")) for top in FOLDERS)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=shown)
+def test_paths_in_the_documentation_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    links = [link for link in LINK.findall(text) if not (page.parent / link).exists()]
+    paths = [path for path in PATH.findall(text) if not exists(path)]
+    short = [path for path in {*SHORT_PATH.findall(text)} - YOURS if not inside(path)]
+    assert sorted({*links, *paths, *short}) == []
+
+
+def test_paths_in_the_source_exist() -> None:
+    """Docstrings and comments name files too."""
+    wrong = {
+        shown(path): found
+        for path in MODULES.values()
+        if (found := [name for name in PATH.findall(path.read_text()) if not exists(name)])
+    }
+    assert wrong == {}
