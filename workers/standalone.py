@@ -13,7 +13,7 @@ from typing import Any
 from search_spaces.errors import AutomlError, UsageError
 from search_spaces.plugins import nearest
 
-from .protocol import Assignment, Ending, Halt, Outcome, Report
+from .protocol import Assignment, Ending, Outcome, Report, StopRequest
 from .training.settings import TRAINER_OPTIONS
 
 _STATUS = {
@@ -133,8 +133,8 @@ def _run(assignment: Assignment) -> Outcome:
     from .run import run
     from .runtime.processes import run_gang
 
-    asked: list[Halt] = []
-    before = signal.signal(signal.SIGINT, lambda number, frame: asked.append(Halt.PAUSE))
+    asked: list[StopRequest] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: asked.append(StopRequest.PAUSE))
     try:
         if assignment.num_ranks > 1:
             return run_gang(assignment, _print_report, lambda: asked[-1] if asked else None)

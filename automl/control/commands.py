@@ -1,4 +1,4 @@
-"""Taking up what people ask of a running sweep: limits on its parameters, and configurations to try next."""
+"""Obeys people's commands to a running sweep: limits on parameters, and configurations to try."""
 
 from __future__ import annotations
 
@@ -11,49 +11,52 @@ from workers.protocol import Params
 from .journal import Journal
 
 
-class Wishes:
-    """Fulfils what was asked, once each. Used from the controller's thread.
+class SweepCommands:
+    """Obeys each command once. Used from the controller's thread.
 
     Args:
-        journal: of the sweep; suggestions: that limits apply to.
+        journal: of the sweep.
+        suggestions: obey the limits too.
     """
 
     def __init__(self, journal: Journal, suggestions: Suggestions) -> None:
-        self._journal, self._suggestions = journal, suggestions
+        self._journal = journal
+        self._suggestions = suggestions
         self._limits: dict[str, Limit] = {}
-        self._fulfilled: set[int] | None = None
-        self._narrow = journal.spec.space
+        self._space = journal.spec.space  # within the limits
+        self._executed: set[int] | None = None  # read when the first configuration is enqueued
 
     def allows(self, params: Params) -> bool:
-        """Whether a configuration lies within the limits."""
-        return not self._limits or self._narrow.legal(params)
+        """Whether a configuration is within the limits."""
+        return not self._limits or self._space.legal(params)
 
-    def take(self, *, look: bool = False) -> None:
-        """Take up what was asked since the last time, up to the last commit or, to `look`, up to now."""
-        wishes = self._journal.wishes(look=look)
-        limits = [wish for _, wish in wishes if wish.kind == "limits"]
+    def execute(self, *, refresh: bool = False) -> None:
+        """Obey new commands: those that the last commit has found or, if `refresh`, all."""
+        commands = self._journal.new_commands(refresh=refresh)
+        limits = [command for _, command in commands if command.kind == "limits"]
         if limits:
             self._limit(limits)
-        for identity, wish in wishes:
-            if wish.kind == "enqueue":
-                self._enqueue(identity, dict(wish.content))
+        for identity, command in commands:
+            if command.kind == "enqueue":
+                self._enqueue(identity, dict(command.content))
 
-    def _limit(self, wishes: list[Wished]) -> None:
-        limits = fold(wishes, self._limits)
+    def _limit(self, commands: list[Wished]) -> None:
+        limits = fold(commands, self._limits)
         try:
-            narrow = narrowed(self._journal.spec.space, limits)
+            space = narrowed(self._journal.spec.space, limits)
         except AutomlError as error:
             self._journal.note("limits", f"not obeyed: {error}")
             return
-        self._limits, self._narrow = limits, narrow
-        self._suggestions.restrict(limits, narrow)
+        self._limits = limits
+        self._space = space
+        self._suggestions.restrict(limits, space)
 
     def _enqueue(self, identity: int, params: Params) -> None:
         journal = self._journal
-        if self._fulfilled is None:
-            self._fulfilled = journal.fulfilled()
-        if identity not in self._fulfilled and journal.spec.space.legal(params):
-            self._fulfilled.add(identity)
+        if self._executed is None:
+            self._executed = journal.executed_commands()
+        if identity not in self._executed and journal.spec.space.legal(params):
+            self._executed.add(identity)
             journal.apply(
                 Proposed(len(journal.trials), params, "enqueued", journal.now, wish=identity)
             )

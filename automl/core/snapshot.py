@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from . import ranking
+from .budget import Budget
 from .goals import Constraint, Goal
-from .spec import Budget, SweepSpec
+from .spec import SweepSpec
 from .trial import Trial, TrialState
 
 

@@ -62,6 +62,11 @@ class Stopper(ABC):
         self.space, self.max_steps, self.can_pause = space, max_steps, can_pause
         self.spent, self.seconds_left, self.guided = 0.0, math.inf, False
 
+    def update_budget(self, spent: float, seconds_left: float) -> None:
+        """Note how much of the budget is used; called before each decision."""
+        self.spent = spent
+        self.seconds_left = seconds_left
+
     def observe(self, trial: Trial) -> None:
         """A trial is new or has changed; called before anything is asked about it."""
         return

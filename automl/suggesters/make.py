@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from automl.core.budget import Budget
 from automl.core.goals import Constraint, Goal
-from automl.core.spec import Budget
 from automl.core.trial import Trial
 from automl.errors import UsageError
 from search_spaces import Space

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from automl.core.trial import Trial, TrialState
-from automl.core.trial_index import History
+from automl.core.trial_index import TrialIndex
 from search_spaces import Space
 
 from .base import Suggester
@@ -58,7 +58,7 @@ class Suggestions:
         """Proposals that were made ahead, the next one first; fresher ones may yet replace them."""
         return self._ready
 
-    def take(self, history: History, count: int) -> list[Proposal]:
+    def take(self, history: TrialIndex, count: int) -> list[Proposal]:
         """At most `count` proposals, those that are ready now; raises AutomlError where suggesting has failed."""
         if len(self._ready) < count and not self._exhausted:
             pending = history.pending
@@ -70,7 +70,7 @@ class Suggestions:
         return [self._ready.popleft() for _ in range(min(count, len(self._ready)))]
 
     def prepare(
-        self, history: History, wanted: int, period: float, patience: float = math.inf
+        self, history: TrialIndex, wanted: int, period: float, patience: float = math.inf
     ) -> None:
         """Make proposals ready: at most `wanted` will still be taken, one every `period` seconds or so.
 
@@ -133,7 +133,7 @@ class Ahead(Suggestions):
         self._thread = threading.Thread(target=self._work, name="automl-suggester", daemon=True)
         self._thread.start()
 
-    def take(self, history: History, count: int) -> list[Proposal]:
+    def take(self, history: TrialIndex, count: int) -> list[Proposal]:
         """What is ready, the freshest first; after a wait for longer than is sensible one of the fallback's."""
         self._collect(history)
         if self._ready or self._exhausted:
@@ -147,7 +147,7 @@ class Ahead(Suggestions):
         return self._fall_back(history)
 
     def prepare(
-        self, history: History, wanted: int, period: float, patience: float = math.inf
+        self, history: TrialIndex, wanted: int, period: float, patience: float = math.inf
     ) -> None:
         """Ask the thread for more where it is idle, and there are new results or too few are ready."""
         self._collect(history)
@@ -186,7 +186,7 @@ class Ahead(Suggestions):
             self._closed = True
             self._condition.notify()
 
-    def _fall_back(self, history: History) -> list[Proposal]:
+    def _fall_back(self, history: TrialIndex) -> list[Proposal]:
         """A worker would wait for longer than trials are worth: a proposal that takes no time."""
         if not self._slow:
             self._slow = True
@@ -195,7 +195,7 @@ class Ahead(Suggestions):
             )
         return self._proposer.instead(history.known, history.pending, 1)
 
-    def _pending(self, history: History) -> list[Trial]:
+    def _pending(self, history: TrialIndex) -> list[Trial]:
         """Pending trials; what is ready counts among them, under the numbers that it may get, where it is kept."""
         pending = history.pending
         if not self._keep:
@@ -209,7 +209,7 @@ class Ahead(Suggestions):
         ]
         return pending + waiting
 
-    def _collect(self, history: History) -> None:
+    def _collect(self, history: TrialIndex) -> None:
         with self._condition:
             answer, self._answer = self._answer, None
         if answer is None:

@@ -11,14 +11,11 @@ os.environ["OMP_NUM_THREADS"] = "1"
 
 import argparse
 import json
-import sys
 import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
 from benchmarks.suggesters.problems.recorded import FOLDER, Recording, recordings
-
 from search_spaces.enumeration import enumerate_legal
 from workers.context import Context
 from workers.protocol import Assignment, Report
@@ -39,7 +36,7 @@ def train(recording: Recording, params: dict[str, Any]) -> dict[str, Any]:
             data=recording.data,
             fixed=recording.fixed,
         )
-        outcome = run(Context(assignment, send=reports.append, halted=lambda: None))
+        outcome = run(Context(assignment, send=reports.append, stop_requested=lambda: None))
     curve = [
         [r.step, round(r.seconds, 4), round(r.metrics[metric], 6)]
         for r in reports

@@ -65,7 +65,7 @@ def cpu_name() -> str:
 
 
 class Looks:
-    """Stands for `halted`; keeps the longest time between two looks, and where the work was in the middle of it."""
+    """Stands for `stop_requested`; keeps the longest time between two looks, and where the work was in the middle of it."""
 
     def __init__(self) -> None:
         self.begun = self.last = time.monotonic()

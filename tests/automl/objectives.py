@@ -7,8 +7,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from automl.core.budget import Budget
 from automl.core.goals import parse_constraints, parse_goals
-from automl.core.spec import Budget, SweepSpec
+from automl.core.spec import SweepSpec
 from search_spaces import Choice, Float, Space
 from workers.context import Context
 

@@ -10,9 +10,10 @@ from objectives import SPACE, make_spec, patient, quick
 
 import automl
 from automl import sweeps
+from automl.core.budget import Budget
 from automl.core.events import Noted
 from automl.core.snapshot import Snapshot
-from automl.core.spec import Budget, SweepSpec
+from automl.core.spec import SweepSpec
 from automl.core.trial import Trial, TrialState
 from automl.dispatch.inline import InlineDispatcher
 from automl.errors import AutomlError, UsageError

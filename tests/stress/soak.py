@@ -36,8 +36,9 @@ sys.path[:0] = [str(ROOT)]
 
 from faults import POINTS  # noqa: E402
 
+from automl.core.budget import Budget  # noqa: E402
 from automl.core.goals import parse_goals  # noqa: E402
-from automl.core.spec import Budget, SweepSpec  # noqa: E402
+from automl.core.spec import SweepSpec  # noqa: E402
 from automl.core.trial import Trial  # noqa: E402
 from automl.ledger import Ledger  # noqa: E402
 from search_spaces import Choice, Float, Space  # noqa: E402
@@ -110,7 +111,7 @@ def control(store: str, name: str, point: str, skip: int, address: str | None) -
     gc.freeze()  # each trial collects garbage before it measures memory
 
     if address:
-        import automl.dispatch.ray.dispatcher  # before the wrappers
+        pass  # before the wrappers
     if point:
         from faults import arm
 

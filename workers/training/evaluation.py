@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 _LOOK_SECONDS = 0.2
 
 
-class _Halted(Exception):
+class _Stopped(Exception):
     """The attempt was asked to end while it evaluated."""
 
 
 class Evaluator:
-    """Calls the workload's `evaluate` and gives up within a second when the attempt is halted."""
+    """Calls the workload's `evaluate` and gives up within a second if the attempt is asked to stop."""
 
     def __init__(
         self, workload: Trainable, context: Context, strategy: Strategy, precision: Precision
@@ -36,7 +36,7 @@ class Evaluator:
         self._looked = 0.0
 
     def evaluate(self) -> dict[str, float] | None:
-        """Metrics on rank 0; empty on other ranks; None where it was halted. Called by all ranks."""
+        """Metrics on rank 0; empty on other ranks; None if it was asked to stop. Called by all ranks."""
         model = self.strategy.whole()
         if model is None:
             state = self.strategy.state()
@@ -52,7 +52,7 @@ class Evaluator:
                     key: float(value)
                     for key, value in self.workload.evaluate(model, self.strategy.device).items()
                 }
-        except _Halted:
+        except _Stopped:
             return None
         finally:
             model.train(training)
@@ -75,5 +75,5 @@ class Evaluator:
         now = time.monotonic()
         if now - self._looked >= _LOOK_SECONDS:
             self._looked = now
-            if self.context.halted() is not None:
-                raise _Halted
+            if self.context.stop_requested() is not None:
+                raise _Stopped

@@ -21,7 +21,7 @@ from workers.device.precision import Precision, weights_in
 from workers.device.profiling import profiling
 from workers.parallel import strategy_class
 from workers.parallel.mesh import Mesh, connect, disconnect
-from workers.protocol import LEAVING
+from workers.protocol import WORKER_SPENT
 
 from . import checkpoint
 from .batches import Place, Prefetcher, batches
@@ -44,7 +44,7 @@ def train(workload: Trainable, context: Context) -> dict[str, float]:
     """Train a workload on this rank and return its final metrics (rank 0; empty on other ranks).
 
     Training goes on from the newest sound checkpoint in the trial's folder where the assignment says `resume`, and
-    ends at the first of its limits or when the context is halted, with a checkpoint in either case.
+    ends at the first of its limits or if the context is asked to stop, with a checkpoint in either case.
 
     Raises:
         UsageError: an option has no such value, or the strategy cannot run on these ranks.
@@ -84,7 +84,7 @@ class Trainer:
         self.optimizer = self.strategy.optimizer(
             lambda parameters: build_optimizer(parameters, given)
         )
-        self.control = Control(context, settings)
+        self.control = Control(context)
         self.evaluator = Evaluator(workload, context, self.strategy, self.precision)
         self.clock = Clock(context.assignment.previous_seconds)
         self.evaluations = Every(settings.evaluate_seconds, settings.evaluate_updates)
@@ -146,8 +146,8 @@ class Trainer:
                 item = item or next(source, None)
                 orders = self.control.agree(self._wishes(item is None), self.share)
             self._check(orders)
-            if orders.halt:
-                self.context.noticed = orders.halt
+            if orders.stop:
+                self.context.accept_stop(orders.stop)
                 self._save(wait=False)
                 return self.metrics
             if orders.evaluate or orders.finish:
@@ -160,7 +160,7 @@ class Trainer:
                 return self.metrics
             if (
                 item and not orders.evaluate
-            ):  # else agree once more: a halt may have cut the evaluation short
+            ):  # else agree once more: a stop request may have cut the evaluation short
                 with self.clock:
                     self._update(*item)
                 self.traced()
@@ -174,7 +174,7 @@ class Trainer:
         late = any(limit is not None and seconds >= limit for limit in limits)
         full = settings.max_updates is not None and self.updates >= settings.max_updates
         return Orders(
-            halt=self.context.halted(),
+            stop=self.context.stop_requested(),
             finish=late or full or exhausted or self.selection.done,
             scale=self.selection.scale,
             evaluate=self.evaluations.due(seconds - self.window.begun, self.window.updates),
@@ -242,7 +242,9 @@ class Trainer:
                 seconds = self.clock.total - self.context.assignment.previous_seconds
                 self.context.emit(self.updates, self.metrics, seconds)
             # a request that comes when the end is reached changes nothing, one that cut the evaluation short does
-            self.context.noticed = None if evaluated is not None else self.context.halted()
+            self.context.accept_stop(
+                None if evaluated is not None else self.context.stop_requested()
+            )
         if evaluated is not None:
             self.window = Window(self.clock.total)
         self._select(evaluated if self.context.rank == 0 else None)
@@ -371,7 +373,7 @@ class Trainer:
         self.context.details["skipped_updates"] = self.skipped
         self.context.details["state_bytes"] = self._held()
         if self.strategy.spends_process:
-            self.context.details[LEAVING] = True
+            self.context.details[WORKER_SPENT] = True
         found = getattr(self.strategy, "contributions", None)
         if found is not None:
             table = found.table(self.strategy.parameters(), self._state_bytes)

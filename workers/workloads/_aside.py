@@ -54,14 +54,14 @@ class Aside:
         """What `work` returns.
 
         Raises:
-            Halted: the attempt was asked to end; the work goes on to its end, and nobody waits for it.
+            Stopped: the attempt was asked to end; the work goes on to its end, and nobody waits for it.
             BaseException: whatever `work` raises.
         """
         future: Future[T] = Future()
         self._work.put((future, work))
         while not wait([future], _LOOK_SECONDS).done:
             if self.context.world_size == 1:
-                self.context.look()
+                self.context.check_stop()
         return future.result()
 
     def _serve(self) -> None:

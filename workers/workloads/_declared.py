@@ -77,7 +77,7 @@ class Declared(Workload):
         """Load the data set while looking for a request to end; its memory is no trial's, the process keeps it for all.
 
         Raises:
-            Halted: there was one; DataError: whatever loading raises.
+            Stopped: there was one; DataError: whatever loading raises.
         """
         with Aside(context) as aside:
             aside(load or self.dataset)

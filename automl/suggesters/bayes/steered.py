@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from automl.core.budget import Budget
 from automl.core.goals import Constraint, Goal
-from automl.core.spec import Budget
 from automl.core.trial import Trial
 from automl.suggesters.domain import inside
 from search_spaces import Choice, Int, Space

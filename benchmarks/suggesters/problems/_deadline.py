@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+
 from benchmarks.suggesters.problems._simulator import (
     Device,
     Noise,
@@ -23,7 +24,6 @@ from benchmarks.suggesters.problems.base import (
     Problem,
     problem,
 )
-
 from search_spaces import Space
 from search_spaces.errors import TrialFailure
 

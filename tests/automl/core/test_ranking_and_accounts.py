@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from objectives import make_spec
 
-from automl.control.budget_tracker import Accounts
+from automl.control.budget_tracker import BudgetTracker
 from automl.core import ranking
+from automl.core.budget import Budget
 from automl.core.goals import parse_constraints, parse_goals
-from automl.core.spec import Budget
 from automl.core.trial import ReportPoint, Trial, TrialState
-from automl.core.trial_index import History
+from automl.core.trial_index import TrialIndex
 
 DONE = TrialState.COMPLETED
 
@@ -64,7 +64,7 @@ def test_equal_trials_share_the_pareto_front() -> None:
 
 
 @pytest.mark.parametrize(
-    ("budget", "now", "over"),
+    ("budget", "now", "reason"),
     [
         (Budget(time=10.0), 9.9, None),
         (Budget(time=10.0), 10.0, "the time of 10 s is over"),
@@ -72,33 +72,32 @@ def test_equal_trials_share_the_pareto_front() -> None:
         (Budget(worker_time=20.0), 11.0, "the worker time of 20 s is spent"),
     ],
 )
-def test_time_counts_what_runs_on_every_slot(budget: Budget, now: float, over: str | None) -> None:
-    accounts = Accounts(make_spec(budget=budget))
-    accounts.begin(0, 1.0, 2)
-    assert accounts.busy_slots == 2
-    assert accounts.over(now) == over
+def test_time_counts_what_runs_on_every_slot(
+    budget: Budget, now: float, reason: str | None
+) -> None:
+    tracker = BudgetTracker(make_spec(budget=budget))
+    tracker.begin(0, 1.0, 2)
+    assert tracker.busy_slots == 2
+    assert tracker.reason_to_end(now) == reason
 
 
-def test_what_ended_is_charged_by_its_slots_and_earlier_runs_count() -> None:
-    accounts = Accounts(make_spec(budget=Budget(worker_time=100.0)), seconds=50.0)
-    accounts.recall(Trial(0, {}, DONE, seconds=7.0), 2)
-    accounts.begin(1, 50.0, 3)
-    accounts.end(trial(1, loss=1.0), 5.0)
-    assert (accounts.worker_seconds, accounts.busy_slots, accounts.earlier_seconds) == (
-        29.0,
-        0,
-        50.0,
-    )
-    assert accounts.period(2) == 2.5
+def test_ended_attempts_count_with_their_slots_and_earlier_runs_count_too() -> None:
+    tracker = BudgetTracker(make_spec(budget=Budget(worker_time=100.0)), seconds=50.0)
+    tracker.add_earlier(Trial(0, {}, DONE, seconds=7.0), 7.0, 2)
+    tracker.begin(1, 50.0, 3)
+    tracker.end(trial(1, loss=1.0), 5.0)
+    assert tracker.spent(60.0, 2) == 0.29
+    assert (tracker.busy_slots, tracker.earlier_seconds) == (0, 50.0)
+    assert tracker.trial_seconds == 5.0
 
 
 @pytest.mark.parametrize(("limit", "left"), [(None, None), (3, 2), (1, 0), (0, 0)])
 def test_trials_left(limit: int | None, left: int | None) -> None:
-    assert Accounts(make_spec(budget=Budget(trials=limit))).trials_left(1) == left
+    assert BudgetTracker(make_spec(budget=Budget(trials=limit))).trials_left(1) == left
 
 
 def test_a_trial_is_in_one_list_at_a_time() -> None:
-    history = History()
+    history = TrialIndex()
     path: list[Any] = [
         TrialState.WAITING,
         TrialState.RUNNING,

@@ -27,7 +27,7 @@ for _ in range(2):
 cluster.wait_for_nodes()
 
 from automl.dispatch.ray.dispatcher import RayDispatcher
-from automl.core.spec import Resources
+from automl.core.resources import Resources
 import toy
 
 def objective(trial):

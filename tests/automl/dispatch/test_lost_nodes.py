@@ -18,13 +18,16 @@ import sys, time
 import ray
 from ray.cluster_utils import Cluster
 from automl import sweeps
-from automl.dispatch import head, pool, ray as dispatch
+from automl.dispatch.ray import timeouts
 from automl.dispatch.ray.session import environment
 from automl.errors import AutomlError
 from automl.ledger import Ledger
 from objectives import make_spec
 
-pool.START_SECONDS, dispatch.LOOK_SECONDS, dispatch.LOST_SECONDS, head.HEAD_SECONDS = 2.0, 0.5, 5.0, 3.0
+timeouts.WORKER_START_SECONDS = 2.0
+timeouts.NODE_POLL_SECONDS = 0.5
+timeouts.ALL_LOST_SECONDS = 5.0
+timeouts.HEAD_LOST_SECONDS = 3.0
 
 def slow(trial):
     for step in range(15):

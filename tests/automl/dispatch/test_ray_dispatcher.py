@@ -13,15 +13,26 @@ from objectives import SPACE, dying, loss_of, make_spec, marked, patient, quick
 
 import automl
 from automl import sweeps
+from automl.core.budget import Budget
 from automl.core.events import Ended
+from automl.core.resources import Resources
 from automl.core.snapshot import Snapshot
-from automl.core.spec import Budget, Resources, SweepSpec
+from automl.core.spec import SweepSpec
 from automl.core.trial import TrialState
 from automl.dispatch.base import Dispatcher
 from automl.errors import AutomlError, UsageError
 from automl.ledger import Ledger
 from workers.context import Context
-from workers.protocol import Assignment, Ending, Event, Halt, Limits, Outcome, Report, Started
+from workers.protocol import (
+    Assignment,
+    Ending,
+    Event,
+    Limits,
+    Outcome,
+    Report,
+    Started,
+    StopRequest,
+)
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -280,9 +291,9 @@ def test_an_objective_that_workers_cannot_load_ends_the_sweep_with_the_cause(
 def test_more_slots_than_there_is_room_for_is_refused(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from automl.dispatch.ray import pool as module
+    from automl.dispatch.ray import timeouts
 
-    monkeypatch.setattr(module, "PLACEMENT_SECONDS", 1.0)
+    monkeypatch.setattr(timeouts, "PLACEMENT_SECONDS", 1.0)
     with pytest.raises(UsageError, match="no room for 9 workers"):
         run(ledger, make_spec(trials=1, workers=9), quick)
 
@@ -454,24 +465,24 @@ def test_ranks_take_free_slots_beside_other_trials(bench: Bench) -> None:
     assert bench.dispatcher.free_slots == 0
     assert bench.finish(gang).ending is Ending.COMPLETED
     assert alone not in bench.outcomes()
-    bench.dispatcher.halt(alone, 1, Halt.STOP)
+    bench.dispatcher.stop(alone, 1, StopRequest.STOP)
     assert bench.finish(alone).ending is Ending.STOPPED
 
 
 HALTS = [
-    (Halt.STOP, Ending.STOPPED),
-    (Halt.PAUSE, Ending.PAUSED),
-    (Halt.INTERRUPT, Ending.INTERRUPTED),
+    (StopRequest.STOP, Ending.STOPPED),
+    (StopRequest.PAUSE, Ending.PAUSED),
+    (StopRequest.INTERRUPT, Ending.INTERRUPTED),
 ]
 
 
 @pytest.mark.parametrize(("how", "ending"), HALTS)
 def test_a_trial_may_be_asked_to_end_before_it_has_begun(
-    bench: Bench, how: Halt, ending: Ending
+    bench: Bench, how: StopRequest, ending: Ending
 ) -> None:
     number = bench.submit("patient")
-    bench.dispatcher.halt(number, 1, how)
-    bench.dispatcher.halt(number + 1, 1, how)  # which there is not
+    bench.dispatcher.stop(number, 1, how)
+    bench.dispatcher.stop(number + 1, 1, how)  # which there is not
     assert bench.finish(number).ending is ending
     assert isinstance(bench.events[0], Started)
 
@@ -484,7 +495,7 @@ def test_killing_ends_an_attempt_and_frees_its_slot(bench: Bench) -> None:
     other = bench.submit("patient")
     bench.until(lambda: bool(bench.reports(other)))
     assert bench.finish(number).failure == "timeout"
-    bench.dispatcher.halt(other, 1, Halt.STOP)
+    bench.dispatcher.stop(other, 1, StopRequest.STOP)
     assert bench.finish(other).ending is Ending.STOPPED
 
 

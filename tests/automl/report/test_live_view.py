@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 from automl.core import text
+from automl.core.budget import Budget
 from automl.core.goals import Constraint, Goal
 from automl.core.snapshot import Snapshot
-from automl.core.spec import Budget
 from automl.core.trial import ReportPoint, Trial, TrialState
 from automl.report.live import PlainLines, render, view
 from automl.report.summary import print_summary

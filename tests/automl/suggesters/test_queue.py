@@ -9,7 +9,7 @@ import pytest
 from objectives import SPACE
 
 from automl.core.trial import Trial, TrialState
-from automl.core.trial_index import History
+from automl.core.trial_index import TrialIndex
 from automl.errors import AutomlError
 from automl.suggesters import SUGGESTERS
 from automl.suggesters.base import Suggester
@@ -53,7 +53,7 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.002)
 
 
-def take(suggestions: Ahead, history: History, count: int) -> list[float]:
+def take(suggestions: Ahead, history: TrialIndex, count: int) -> list[float]:
     found: list[float] = []
 
     def arrived() -> bool:
@@ -65,7 +65,7 @@ def take(suggestions: Ahead, history: History, count: int) -> list[float]:
 
 
 def test_proposals_are_ready_before_they_are_asked_for(counting: Counting) -> None:
-    suggestions, history = ahead(counting), History()
+    suggestions, history = ahead(counting), TrialIndex()
     assert suggestions.take(history, 1) == []
     suggestions.prepare(history, 10, 100.0)
     assert take(suggestions, history, 2) == [0.001, 0.002]
@@ -73,7 +73,7 @@ def test_proposals_are_ready_before_they_are_asked_for(counting: Counting) -> No
 
 
 def test_no_more_are_made_than_will_be_taken(counting: Counting) -> None:
-    suggestions, history = ahead(counting, depth=4), History()
+    suggestions, history = ahead(counting, depth=4), TrialIndex()
     suggestions.prepare(history, 0, 100.0)
     suggestions.prepare(history, 1, 100.0)
     assert take(suggestions, history, 1) == [0.001]
@@ -82,7 +82,7 @@ def test_no_more_are_made_than_will_be_taken(counting: Counting) -> None:
 
 
 def test_a_result_refreshes_what_is_ready_and_the_old_serves_meanwhile(counting: Counting) -> None:
-    suggestions, history = ahead(counting), History()
+    suggestions, history = ahead(counting), TrialIndex()
     suggestions.prepare(history, 10, 100.0)
     assert take(suggestions, history, 1) == [0.001]
     counting.may.clear()
@@ -96,7 +96,7 @@ def test_a_result_refreshes_what_is_ready_and_the_old_serves_meanwhile(counting:
 
 
 def test_a_proposal_that_was_begun_meanwhile_is_dropped(counting: Counting) -> None:
-    suggestions, history = ahead(counting), History()
+    suggestions, history = ahead(counting), TrialIndex()
     suggestions.prepare(history, 10, 100.0)
     history.update(Trial(0, {"lr": 0.001, "optimizer": "sgd"}, TrialState.RUNNING))
     assert take(suggestions, history, 1) == [0.002]
@@ -106,7 +106,7 @@ def test_a_proposal_that_was_begun_meanwhile_is_dropped(counting: Counting) -> N
 def test_a_failure_in_the_thread_reaches_the_controller(counting: Counting) -> None:
     counting.fails = True
     proposer = Proposer(lambda name: counting, "sobol")  # there is nothing to fall back to
-    suggestions, history = Ahead(proposer, SPACE, 2), History()
+    suggestions, history = Ahead(proposer, SPACE, 2), TrialIndex()
     suggestions.prepare(history, 10, 100.0)
 
     def failed() -> bool:
@@ -123,7 +123,7 @@ def test_a_worker_that_has_waited_too_long_gets_a_proposal_of_the_fallback(
 ) -> None:
     counting.may.clear()
     made = {"counting": counting, FALLBACK: SUGGESTERS.get(FALLBACK)(SPACE, ())}
-    suggestions, history = Ahead(Proposer(made.__getitem__, "counting"), SPACE, 2), History()
+    suggestions, history = Ahead(Proposer(made.__getitem__, "counting"), SPACE, 2), TrialIndex()
     notes: list[str] = []
     suggestions.note = notes.append
     suggestions.prepare(history, 9, 0.01, 0.02)

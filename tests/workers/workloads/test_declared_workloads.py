@@ -11,9 +11,9 @@ import torch
 
 from automl.config import load
 from search_spaces.errors import DataError, UsageError
-from workers.context import Context, Halted
+from workers.context import Context, Stopped
 from workers.device.peak_memory import PeakMemory
-from workers.protocol import Assignment, Ending, Halt
+from workers.protocol import Assignment, Ending, StopRequest
 from workers.run import run
 from workers.workloads import WORKLOADS
 from workers.workloads._aside import Aside
@@ -28,14 +28,16 @@ REAL = {  # where the data are, and what trial 0 changes of the published settin
 CONFIGS = Path(__file__).parents[3] / "configs" / "real"
 
 
-def started(folder: Path, halted: Any = lambda: None) -> Any:
-    return run(Context(Assignment("s", 0, 1, {}, "sentiment", str(folder)), halted=halted))
+def started(folder: Path, stop_requested: Any = lambda: None) -> Any:
+    return run(
+        Context(Assignment("s", 0, 1, {}, "sentiment", str(folder)), stop_requested=stop_requested)
+    )
 
 
 def test_a_request_to_end_is_heard_while_data_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ended, asked = threading.Event(), iter([None, Halt.STOP])
+    ended, asked = threading.Event(), iter([None, StopRequest.STOP])
     monkeypatch.setattr(data, "load", lambda section: ended.wait(60))
     outcome = started(tmp_path, lambda: next(asked))
     assert outcome.ending is Ending.STOPPED
@@ -58,9 +60,10 @@ def test_what_reading_raises_ends_the_attempt(
 def test_work_aside_is_done_in_one_thread_and_given_up_when_the_attempt_is_to_end(
     tmp_path: Path,
 ) -> None:
-    asked: list[Halt] = []
+    asked: list[StopRequest] = []
     context = Context(
-        Assignment("s", 0, 1, {}, None, str(tmp_path)), halted=lambda: next(iter(asked), None)
+        Assignment("s", 0, 1, {}, None, str(tmp_path)),
+        stop_requested=lambda: next(iter(asked), None),
     )
     never = threading.Event()
     with Aside(context, torch.inference_mode) as aside:
@@ -69,10 +72,10 @@ def test_work_aside_is_done_in_one_thread_and_given_up_when_the_attempt_is_to_en
         assert aside(torch.is_inference_mode_enabled)
         with pytest.raises(ZeroDivisionError):
             aside(lambda: 1 // 0)
-        asked.append(Halt.PAUSE)
-        with pytest.raises(Halted):
+        asked.append(StopRequest.PAUSE)
+        with pytest.raises(Stopped):
             aside(lambda: never.wait(60))
-    assert context.noticed is Halt.PAUSE
+    assert context.stop is StopRequest.PAUSE
     never.set()
 
 

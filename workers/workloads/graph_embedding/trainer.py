@@ -15,8 +15,8 @@ import torch.distributed as dist
 from safetensors.torch import load_file
 
 from search_spaces.errors import TrialFailure
-from workers.context import Halted
-from workers.protocol import Halt
+from workers.context import Stopped
+from workers.protocol import StopRequest
 from workers.workloads._data import IntArray
 
 from .embeddings import Embeddings
@@ -84,7 +84,7 @@ class Trainer:
         )
 
     def run(self) -> dict[str, float]:
-        """Train to the end, or until the context is halted; returns the last metrics."""
+        """Train to the end, or until the context is asked to stop; returns the last metrics."""
         try:
             while True:
                 last = self.place.epoch >= self.options.max_epochs or self._agreed(self._over())
@@ -101,8 +101,10 @@ class Trainer:
                 self._epoch()
             if self.options.test and len(self.graph.test):
                 self._alone(self._test)
-        except Halted:
-            self.context.noticed = self.context.noticed or self.context.halted() or Halt.INTERRUPT
+        except Stopped:
+            self.context.accept_stop(
+                self.context.stop or self.context.stop_requested() or StopRequest.INTERRUPT
+            )
             if (
                 self.context.world_size == 1
             ):  # several ranks stand apart; they go on from the last whole round
@@ -124,15 +126,15 @@ class Trainer:
         return bool(flag)
 
     def _alone(self, work: Callable[[], None]) -> None:
-        """Do something on rank 0 while the others wait; its halt is everybody's."""
-        halted = False
+        """Do something on rank 0 while the others wait; a stop request to it is one to all."""
+        stopped = False
         if self.context.rank == 0:
             try:
                 work()
-            except Halted:
-                halted = True
-        if self._agreed(halted):
-            raise Halted
+            except Stopped:
+                stopped = True
+        if self._agreed(stopped):
+            raise Stopped
 
     def _total(self) -> float:
         return self.context.assignment.previous_seconds + self.seconds
@@ -146,14 +148,14 @@ class Trainer:
         for number, pairs in list(enumerate(rounds(self.options.partitions)))[self.place.round :]:
             before = self.embeddings.copied()
             mine = list(enumerate(pairs))[self.context.rank :: self.context.world_size]
-            halted = False
+            stopped = False
             try:
                 for index, pair in mine:
                     if index >= self.place.pair:
                         self._pair(index, pair, parts[pair])
-            except Halted:
-                halted = True
-            self._meet(before, halted)
+            except Stopped:
+                stopped = True
+            self._meet(before, stopped)
             self.place = Place(self.place.epoch, number + 1)
             self._save_sometimes()
         self.place = Place(self.place.epoch + 1)
@@ -209,20 +211,20 @@ class Trainer:
 
     def _look(self, batch: int = 0) -> None:
         """Raise where the attempt must end."""
-        self.context.look()
+        self.context.check_stop()
         limit, memory = self.context.assignment.limits.memory_bytes, self.context.memory
         if limit and memory and batch % _MEMORY_EVERY == 0 and memory.bytes() > limit:
             raise TrialFailure("out_of_memory", f"used more than the {limit} bytes that it may use")
 
-    def _meet(self, before: tuple[torch.Tensor, torch.Tensor], halted: bool) -> None:
-        """Ranks add up what each changed in the relations; the halt of one is the halt of all."""
+    def _meet(self, before: tuple[torch.Tensor, torch.Tensor], stopped: bool) -> None:
+        """Ranks add up what each changed in the relations; a stop of one is a stop of all."""
         if self.context.world_size > 1:
             self.tables.flush()
             self.tables.drop()
-            halted = self._agreed(halted)
+            stopped = self._agreed(stopped)
             self.embeddings.add_up(before)
-        if halted:
-            raise Halted
+        if stopped:
+            raise Stopped
 
     def _barrier(self) -> None:
         if self.context.world_size > 1:

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from automl.core.spec import Budget
+from automl.core.budget import Budget
 from automl.core.trial import Trial, TrialState
 from automl.suggesters.bayes.model import aspects as reach
 from automl.suggesters.bayes.model.log_gp import Quantity, exact_fitter
