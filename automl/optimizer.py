@@ -109,7 +109,7 @@ class Optimizer:
         """The configuration to try next, different from those that are being tried.
 
         Raises:
-            AutomlError: the space has no more configurations, or the suggester fails again and again.
+            AutomlError: the space has no more configurations, or the suggester keeps failing.
         """
         with self._lock:
             trial = self._index.next_waiting or self._propose()
@@ -266,8 +266,7 @@ class Optimizer:
         current = self._recorder.trials[number]
         if current.state is not TrialState.RUNNING:
             raise UsageError(
-                f"trial {number} is {current.state}: only a trial that `ask` has returned can be told, "
-                "and only once"
+                f"trial {number} is {current.state}: tell each trial that `ask` returns once"
             )
         return current
 

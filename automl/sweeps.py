@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
 from search_spaces import Space
 
 from .control.assignments import Assigner
+from .control.checkpoint_cleanup import CheckpointCleanup
+from .control.commands import SweepCommands
 from .control.controller import Controller
 from .control.journal import Journal
 from .control.memory_guard import MemoryGuard
 from .control.preflight import check_not_importing, check_spec
+from .control.scheduler import Scheduler
+from .control.shutdown import Shutdown
 from .control.signals import StopSignals
 from .core.budget import Budget, read_budget
 from .core.environment import describe
@@ -23,6 +28,7 @@ from .core.spec import SweepSpec
 from .dispatch import DISPATCHERS
 from .dispatch.base import Dispatcher
 from .errors import StoreError, StoreFailure, UsageError
+from .integrations.ray_metrics import with_ray_metrics
 from .ledger import Ledger
 from .result import Result
 from .stopping import STOPPERS
@@ -183,7 +189,7 @@ def run(
     """
     check_spec(spec, dispatcher, objective)
     kind = DISPATCHERS.get(dispatcher)
-    watch = _with_ray_metrics(spec.name, on_change) if dispatcher == "ray" else on_change
+    watch = with_ray_metrics(spec.name, on_change) if dispatcher == "ray" else on_change
     return conduct(
         spec,
         ledger,
@@ -219,27 +225,38 @@ def conduct(
             )
         seconds = ledger.snapshot(spec.name).seconds if recorder.trials else 0.0
         ledger.replace_spec(spec.name, spec)
-        suggestions = _suggestions(spec, ahead=kind.suggests_ahead)
         stopper = _stopper(spec, can_pause=spec.workload is not None or kind.keeps_paused)
-        journal = Journal(
-            spec,
-            recorder,
-            suggestions,
-            seconds=seconds,
-            observe=stopper.observe,
-            on_change=on_change,
-        )
-        suggestions.note = lambda message: journal.note("fallback", message)
-        with StopSignals(interrupts=kind.commits_each) as signals:
+        assigner = Assigner(spec, ledger.folder(spec.name))
+
+        def note(message: str) -> None:
+            journal.note("fallback", message)
+
+        with (
+            StopSignals(interrupts=kind.commits_each) as signals,
+            closing(_suggestions(spec, note, ahead=kind.suggests_ahead)) as suggestions,
+            closing(MemoryGuard(spec, kind.estimates, local)) as guard,
+        ):
+            journal = Journal(
+                spec,
+                recorder,
+                suggestions,
+                seconds=seconds,
+                observe=stopper.observe,
+                on_change=on_change,
+            )
+            commands = SweepCommands(journal, recorder, suggestions)
+            shutdown = Shutdown(journal, assigner, signals)
+            scheduler = Scheduler(
+                journal, suggestions, stopper, assigner, guard, commands, shutdown
+            )
+            checkpoints = CheckpointCleanup(spec, assigner.folder)
 
             def start_dispatcher() -> Dispatcher:
                 dispatcher = start()
                 signals.install()  # Ray has replaced the handlers
                 return dispatcher
 
-            guard = MemoryGuard(spec, kind.estimates, local)
-            assigner = Assigner(spec, ledger.folder(spec.name))
-            controller = Controller(journal, suggestions, stopper, assigner, signals, guard)
+            controller = Controller(journal, scheduler, shutdown, stopper, guard, checkpoints)
             return controller.run(start_dispatcher)
         return ledger.snapshot(spec.name)  # after the second signal
     except StoreError as error:
@@ -250,7 +267,7 @@ def conduct(
         ledger.release(spec.name)
 
 
-def _suggestions(spec: SweepSpec, *, ahead: bool) -> Suggestions:
+def _suggestions(spec: SweepSpec, note: Callable[[str], None], *, ahead: bool) -> Suggestions:
     def within(limits: Limits) -> Callable[[str], Suggester]:
         sought, known = (spec.space, spec.goals, spec.constraints), spec.beliefs
         return lambda name: make(
@@ -262,6 +279,7 @@ def _suggestions(spec: SweepSpec, *, ahead: bool) -> Suggestions:
     found = (
         Ahead(proposer, spec.space, depth) if ahead else Suggestions(proposer, spec.workers or 1)
     )
+    found.note = note
     found.within = within
     return found
 
@@ -300,23 +318,6 @@ def _dispatcher(
 
 def _local_slots(spec: SweepSpec) -> int:
     return spec.workers if spec.workers is not None else spec.resources.local_slots()
-
-
-def _with_ray_metrics(
-    sweep: str, on_change: Callable[[Snapshot], None] | None
-) -> Callable[[Snapshot], None]:
-    """`on_change`, and once Ray has started also an export of Ray's metrics."""
-    metrics: list[Callable[[Snapshot], None]] = []
-
-    def watch(snapshot: Snapshot) -> None:
-        if not metrics and snapshot.num_slots:
-            from .integrations.ray_metrics import RayMetrics
-
-            metrics.append(RayMetrics(sweep))
-        for each in (*metrics, *([on_change] if on_change else [])):
-            each(snapshot)
-
-    return watch
 
 
 def _create_or_resume(

@@ -99,7 +99,7 @@ class Context:
         return self.emit(step, metrics, time.monotonic() - self._begun)
 
     def emit(self, step: int, metrics: Mapping[str, float], seconds: float) -> bool:
-        """Like `report`, for a trainer that measures the training seconds of this attempt itself."""
+        """Like `report`, with the training seconds of this attempt, for a trainer with a clock."""
         numbers = {}
         for key, value in metrics.items():
             try:

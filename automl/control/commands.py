@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from automl.core.events import Proposed, Wished
 from automl.errors import AutomlError
+from automl.ledger import Recorder
 from automl.suggesters.domain import Limit, fold, narrowed
 from automl.suggesters.queue import Suggestions
 from workers.protocol import Params
@@ -16,11 +17,13 @@ class SweepCommands:
 
     Args:
         journal: of the sweep.
+        recorder: reads the commands from the ledger.
         suggestions: obey the limits too.
     """
 
-    def __init__(self, journal: Journal, suggestions: Suggestions) -> None:
+    def __init__(self, journal: Journal, recorder: Recorder, suggestions: Suggestions) -> None:
         self._journal = journal
+        self._recorder = recorder
         self._suggestions = suggestions
         self._limits: dict[str, Limit] = {}
         self._space = journal.spec.space  # within the limits
@@ -32,7 +35,7 @@ class SweepCommands:
 
     def execute(self, *, refresh: bool = False) -> None:
         """Obey new commands: those that the last commit has found or, if `refresh`, all."""
-        commands = self._journal.new_commands(refresh=refresh)
+        commands = self._recorder.wishes(look=refresh)
         limits = [command for _, command in commands if command.kind == "limits"]
         if limits:
             self._limit(limits)
@@ -54,7 +57,7 @@ class SweepCommands:
     def _enqueue(self, identity: int, params: Params) -> None:
         journal = self._journal
         if self._executed is None:
-            self._executed = journal.executed_commands()
+            self._executed = self._recorder.fulfilled()
         if identity not in self._executed and journal.spec.space.legal(params):
             self._executed.add(identity)
             journal.apply(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
 from automl.core.events import Moved
@@ -12,17 +11,14 @@ from automl.core.trial import Trial, TrialState
 from automl.dispatch.base import Dispatcher
 from automl.stopping._probes import Probes
 from automl.stopping.base import Decision, Stopper
-from automl.suggesters.queue import Suggestions
-from workers.protocol import Ending, Event, Outcome, Report, StopRequest
+from workers.protocol import Event, Outcome, Report, StopRequest
 
-from .assignments import Assigner
 from .checkpoint_cleanup import CheckpointCleanup
 from .journal import Journal
 from .memory_guard import MemoryGuard
 from .outcome_policy import OutcomePolicy
 from .scheduler import Scheduler
 from .shutdown import Shutdown
-from .signals import StopSignals
 
 MIN_POLL_SECONDS: Final = 0.005  # also while a free slot waits for a suggestion
 
@@ -32,32 +28,30 @@ class Controller:
 
     Args:
         journal: of the sweep.
-        suggestions: propose new trials.
+        scheduler: decides what runs next.
+        shutdown: decides when and how the sweep ends.
         stopper: decides after each report.
-        assigner: makes assignments.
-        signals: ask the sweep to stop.
-        guard: estimates the memory of trials.
+        guard: adds the estimated memory to outcomes.
+        checkpoints: cleans up after each attempt.
     """
 
     def __init__(
         self,
         journal: Journal,
-        suggestions: Suggestions,
+        scheduler: Scheduler,
+        shutdown: Shutdown,
         stopper: Stopper,
-        assigner: Assigner,
-        signals: StopSignals,
         guard: MemoryGuard,
+        checkpoints: CheckpointCleanup,
     ) -> None:
-        spec = journal.spec
         self._journal = journal
-        self._suggestions = suggestions
+        self._scheduler = scheduler
+        self._shutdown = shutdown
         self._stopper = stopper
         self._guard = guard
-        self._shutdown = Shutdown(journal, assigner, signals)
-        self._scheduler = Scheduler(journal, suggestions, stopper, assigner, guard, self._shutdown)
-        self._policy = OutcomePolicy(spec.goals, spec.max_retries)
-        self._checkpoints = CheckpointCleanup(spec, assigner.folder)
-        self._probes = Probes(spec.goals, spec.constraints)
+        self._checkpoints = checkpoints
+        self._policy = OutcomePolicy(journal.spec.goals, journal.spec.max_retries)
+        self._probes = Probes(journal.spec.goals, journal.spec.constraints)
 
     def run(self, start: Callable[[], Dispatcher]) -> Snapshot:
         """Run the sweep until it ends.
@@ -79,8 +73,6 @@ class Controller:
             self._shutdown.abandon("failed" if isinstance(error, Exception) else "interrupted")
             raise
         finally:
-            self._suggestions.close()
-            self._guard.close()
             if dispatcher is not None:
                 dispatcher.close()
         return self._journal.snapshot()
@@ -121,11 +113,9 @@ class Controller:
         trial = journal.trials[outcome.trial]
         if trial.state is not TrialState.RUNNING or trial.attempts != outcome.attempt:
             return  # late: the attempt is over already
-        reason = self._shutdown.pop_reason(trial.number)
-        if not outcome.message and outcome.ending in (Ending.STOPPED, Ending.PAUSED):
-            outcome = replace(outcome, message=reason)
-        outcome = self._guard.add_estimate(outcome, trial.params)
-        ended = self._policy.decide(trial, outcome, journal.now, sweep_stop=self._shutdown.request)
+        outcome = self._guard.add_estimate(self._shutdown.explain(outcome), trial.params)
+        request = self._shutdown.request
+        ended = self._policy.decide(trial, outcome, journal.now, sweep_stop=request)
         after = journal.apply(ended)
         journal.budget.end(after or trial, outcome.seconds)
         if journal.spec.workload is not None and after is not None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any, Final
 
-from automl.core.events import Noted, SweepEvent, Wished
+from automl.core.events import Noted, SweepEvent
 from automl.core.snapshot import Snapshot
 from automl.core.spec import SweepSpec
 from automl.core.trial import Trial
@@ -118,18 +118,6 @@ class Journal:
         """When the trial's last attempt began."""
         begun = self.budget.begun(trial.number)
         return self._recorder.begun(trial) if begun is None else begun
-
-    def new_commands(self, *, refresh: bool = False) -> list[tuple[int, Wished]]:
-        """People's commands to the sweep since the last call, with their identities.
-
-        Args:
-            refresh: read the ledger now; otherwise take what the last commit has found.
-        """
-        return self._recorder.wishes(look=refresh)
-
-    def executed_commands(self) -> set[int]:
-        """The commands that have become trials, as committed."""
-        return self._recorder.fulfilled()
 
     def snapshot(self) -> Snapshot:
         """The sweep as it is now."""

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from automl.core.events import Ended, final_metrics
 from automl.core.goals import Goal
 from automl.core.trial import Trial, TrialState
-from workers.protocol import Ending, Outcome, StopRequest, was_lost
-
-_STATES: Mapping[Ending, TrialState] = {
-    Ending.COMPLETED: TrialState.COMPLETED,
-    Ending.STOPPED: TrialState.STOPPED,
-    Ending.PAUSED: TrialState.PAUSED,
-    Ending.INTERRUPTED: TrialState.INTERRUPTED,
-    Ending.FAILED: TrialState.FAILED,
-}
+from workers.protocol import Outcome, StopRequest, was_lost
 
 
 @dataclass(frozen=True)
@@ -49,7 +40,7 @@ class OutcomePolicy:
     def _decide(
         self, trial: Trial, outcome: Outcome, sweep_stop: StopRequest | None
     ) -> tuple[TrialState, str | None, str]:
-        state = _STATES[outcome.ending]
+        state = TrialState(outcome.ending.value)  # each ending has a state of the same name
         if state is TrialState.FAILED:
             return self._decide_failed(trial, outcome, sweep_stop)
         if state is TrialState.INTERRUPTED and sweep_stop is not StopRequest.INTERRUPT:

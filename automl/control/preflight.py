@@ -12,6 +12,9 @@ from typing import Any
 from automl.core.spec import SweepSpec
 from automl.dispatch import DISPATCHERS
 from automl.errors import StoreError, UsageError
+from automl.ledger import Ledger, check_name
+from automl.ledger.sql import IN_MEMORY, is_ledger, locate
+from automl.ledger.trouble import translated
 from automl.stopping import STOPPERS
 from automl.suggesters import SUGGESTERS
 
@@ -39,8 +42,6 @@ def check_not_importing() -> None:
 
 def check_spec(spec: SweepSpec, dispatcher: str, objective: Callable[[Any], Any] | None) -> None:
     """Raise UsageError if a name in the spec is unknown; imports no suggester."""
-    from automl.ledger import check_name
-
     check_name(spec.name)
     SUGGESTERS.require(spec.suggester)
     STOPPERS.require(spec.stopper)
@@ -61,10 +62,6 @@ def check_spec(spec: SweepSpec, dispatcher: str, objective: Callable[[Any], Any]
 
 def check_store(location: str) -> None:
     """Raise StoreError if a store can be neither opened nor created; creates nothing."""
-    from automl.ledger import Ledger
-    from automl.ledger.sql import IN_MEMORY, is_ledger, locate
-    from automl.ledger.trouble import translated
-
     with translated(location):
         _, file, _ = locate(location)
     if file is None and (location == IN_MEMORY or not is_ledger(location)):
@@ -85,9 +82,6 @@ def check_store(location: str) -> None:
 
 def existing_sweeps(location: str) -> list[str]:
     """Names of the sweeps in a store; none if it does not exist yet."""
-    from automl.ledger import Ledger
-    from automl.ledger.sql import is_ledger, locate
-
     _, file, _ = locate(location)
     if (file is not None and not Path(file).exists()) or (file is None and not is_ledger(location)):
         return []

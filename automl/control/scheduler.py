@@ -33,6 +33,7 @@ class Scheduler:
         stopper: resumes paused trials, and may propose new ones itself.
         assigner: makes assignments.
         guard: estimates memory; refuses a trial that needs far too much.
+        commands: of people to the sweep.
         shutdown: ends the sweep if suggesting fails. While the sweep ends, nothing begins.
     """
 
@@ -43,6 +44,7 @@ class Scheduler:
         stopper: Stopper,
         assigner: Assigner,
         guard: MemoryGuard,
+        commands: SweepCommands,
         shutdown: Shutdown,
     ) -> None:
         self._journal = journal
@@ -50,8 +52,8 @@ class Scheduler:
         self._stopper = stopper
         self._assigner = assigner
         self._guard = guard
+        self._commands = commands
         self._shutdown = shutdown
-        self._commands = SweepCommands(journal, suggestions)
         self._overtaken: Counter[int] = Counter()  # how many trials began before a waiting one
         self._gain_noted = False
 

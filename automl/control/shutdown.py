@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from typing import Final
 
 from automl.core.events import Moved
 from automl.core.trial import Trial, TrialState
 from automl.dispatch.base import Dispatcher
 from automl.errors import AutomlError
-from workers.protocol import StopRequest
+from workers.protocol import Ending, Outcome, StopRequest
 
 from .assignments import Assigner
 from .journal import Journal
@@ -77,9 +78,12 @@ class Shutdown:
         """Whether a running trial was asked to stop."""
         return number in self._reasons
 
-    def pop_reason(self, number: int) -> str:
-        """Why a trial, whose attempt has ended now, was asked to stop; "" if it was not."""
-        return self._reasons.pop(number, "")
+    def explain(self, outcome: Outcome) -> Outcome:
+        """The outcome of a trial that was asked to stop, with the reason as its message."""
+        reason = self._reasons.pop(outcome.trial, "")
+        if not outcome.message and outcome.ending in (Ending.STOPPED, Ending.PAUSED):
+            return replace(outcome, message=reason)
+        return outcome
 
     def interrupt(self, trial: Trial, reason: str) -> None:
         """A running trial has lost its controller."""

@@ -51,14 +51,11 @@ class Dispatcher(ABC):
         """End a running attempt by force; its `Outcome` is FAILED with this failure."""
 
     @abstractmethod
-    def poll(self, handle: Callable[[Event], None], timeout: float) -> int:
+    def poll(self, handle: Callable[[Event], None], timeout: float) -> None:
         """Wait up to `timeout` seconds for events and pass each to `handle`, in order.
 
         `handle` may call `submit`, `stop` and `kill`. The inline dispatcher runs a whole attempt
         in here and calls `handle` at each report.
-
-        Returns:
-            The number of events.
         """
 
     @abstractmethod

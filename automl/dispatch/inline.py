@@ -49,31 +49,23 @@ class InlineDispatcher(Dispatcher):
         """Ask the attempt to stop: a thread cannot be killed by itself."""
         self.stop(trial, attempt, StopRequest.INTERRUPT)
 
-    def poll(self, handle: Callable[[Event], None], timeout: float) -> int:
+    def poll(self, handle: Callable[[Event], None], timeout: float) -> None:
         """Run the next attempt to its end."""
         if not self._queue:
-            return 0
-        assignment = self._queue.popleft()
-        count = 0
-
-        def send(event: Event) -> None:
-            nonlocal count
-            count += 1
-            handle(event)
-
-        self._current = assignment
+            return
+        self._current = assignment = self._queue.popleft()
         self._request = None
-        send(Started(assignment.trial, assignment.attempt, f"{socket.gethostname()}:{os.getpid()}"))
+        worker = f"{socket.gethostname()}:{os.getpid()}"
+        handle(Started(assignment.trial, assignment.attempt, worker))
         begun = time.monotonic()
         try:
-            outcome = self._run(assignment, send)
+            outcome = self._run(assignment, handle)
         except KeyboardInterrupt:  # the second Ctrl-C: see `automl.control.signals`
             seconds = time.monotonic() - begun
             outcome = lost(assignment, "ended by force", failure="preempted", seconds=seconds)
         self._current = None
         self.free_slots = self.num_slots
-        send(outcome)
-        return count
+        handle(outcome)
 
     def now(self) -> float:
         """Seconds since the dispatcher was made."""

@@ -96,7 +96,7 @@ class RayDispatcher(Dispatcher):
         if gang := self._gangs.get((trial, attempt)):
             self._outcomes += self._release_ended(gang, gang.kill(failure, message))
 
-    def poll(self, handle: Callable[[Event], None], timeout: float) -> int:
+    def poll(self, handle: Callable[[Event], None], timeout: float) -> None:
         """Wait for events of the workers.
 
         Raises:
@@ -121,7 +121,6 @@ class RayDispatcher(Dispatcher):
             events += self._replace_lost()
         for event in events:
             handle(event)
-        return len(events)
 
     def now(self) -> float:
         """Seconds since the dispatcher's constructor was called."""

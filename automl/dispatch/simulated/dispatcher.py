@@ -137,7 +137,7 @@ class SimulatedDispatcher(Dispatcher):
             seconds = self._clock - found.begun
             self._end(found, lost(found.assignment, message, failure=failure, seconds=seconds))
 
-    def poll(self, handle: Callable[[Event], None], timeout: float) -> int:
+    def poll(self, handle: Callable[[Event], None], timeout: float) -> None:
         """Advance the clock to the next events, by at most `timeout` virtual seconds.
 
         All events of one moment are handled together.
@@ -158,7 +158,6 @@ class SimulatedDispatcher(Dispatcher):
                 self._ready.append(attempt)
             self._on_event(event, self._clock)
             handle(event)
-        return len(events)
 
     def now(self) -> float:
         """Virtual seconds since the beginning."""

@@ -21,7 +21,7 @@ from workers.workloads import WORKLOADS
 
 
 class Restless(Stopper):
-    """Pauses every trial after each of its first three reports, and takes up the one that has waited longest."""
+    """Pauses every trial after each of its first three reports; resumes the longest paused."""
 
     name = "restless"
 

@@ -1,4 +1,4 @@
-"""A real Ray cluster of several nodes on this machine, which are lost one after the other while sweeps run on them."""
+"""A Ray cluster of several nodes on this machine, which are lost while sweeps run on them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def sweep(name, workers, lose):
     lost = []
 
     def watch(snapshot):
-        if sum(bool(trial.reports) for trial in snapshot.trials if trial.state == "running") == workers and not lost:
+        running = [trial for trial in snapshot.trials if trial.state == "running"]
+        if sum(bool(trial.reports) for trial in running) == workers and not lost:
             lost.append(True)
             lose()
 
@@ -55,7 +56,8 @@ def lose_head():
     cluster.head_node.kill_raylet(check_alive=False)
 
 with environment():
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    head = {"num_cpus": 0, "include_dashboard": False}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
     nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
     ray.init(address=cluster.address, log_to_driver=False, configure_logging=False)
     ledger = Ledger.open(sys.argv[1], create=True)
@@ -68,7 +70,7 @@ with environment():
 
 
 @pytest.mark.timeout(300)
-def test_a_sweep_goes_on_without_a_lost_node_and_ends_with_the_cause_without_any_or_without_the_head(
+def test_a_sweep_survives_a_lost_node_and_ends_if_all_nodes_or_the_head_are_lost(
     tmp_path: Path,
 ) -> None:
     here = Path(__file__).parents[1]

@@ -1,4 +1,4 @@
-"""A Ray of our own, as `automl sweep` starts it: everything in one process of its own, because starting it is slow."""
+"""A Ray that `automl sweep` starts for itself: all in one process, because the start is slow."""
 
 from __future__ import annotations
 
@@ -38,8 +38,9 @@ def show(snapshot):
     if snapshot.dashboard and len(seen) < 1 and any(trial.reports for trial in snapshot.trials):
         seen.append(snapshot.dashboard)
         Path(store, "dashboard").write_text(snapshot.dashboard)
-snapshot = sweeps.run(spec, ledger=ledger, objective=quick if what == "resume" else patient, on_change=show,
-                      resume=what == "resume")
+resume = what == "resume"
+objective = quick if resume else patient
+snapshot = sweeps.run(spec, ledger=ledger, objective=objective, on_change=show, resume=resume)
 ledger.close()
 os._exit(130 if snapshot.state == "interrupted" else 0)
 """
@@ -56,7 +57,7 @@ def nothing_stays() -> Iterator[None]:
         STARTED.pop().kill()
 
 
-class Controller:
+class ControllerProcess:
     """A controller in a process group of its own, and the Ray that it started."""
 
     def __init__(self, store: Path, what: str, home: Path) -> None:
@@ -116,7 +117,7 @@ def test_a_ray_of_our_own_is_private_quiet_and_ends_with_its_controller(tmp_path
     home, store = tmp_path / "home", tmp_path / "store"
     home.mkdir()
     store.mkdir()
-    controller = Controller(store, "begin", home)
+    controller = ControllerProcess(store, "begin", home)
     dashboard = controller.wait_until_it_runs()
 
     token = home / ".ray" / "auth_token"
@@ -142,7 +143,7 @@ def test_a_ray_of_our_own_is_private_quiet_and_ends_with_its_controller(tmp_path
     assert ledger.snapshot("test").state == "interrupted"
 
     # A controller that is killed takes its Ray with it, and another one resumes.
-    killed = Controller(store, "resume", home)
+    killed = ControllerProcess(store, "resume", home)
     while not any(trial.state is TrialState.RUNNING for trial in ledger.trials("test")):
         assert killed.process.poll() is None, killed.process.communicate()
         time.sleep(0.05)
@@ -154,7 +155,7 @@ def test_a_ray_of_our_own_is_private_quiet_and_ends_with_its_controller(tmp_path
     killed.process.kill()
     killed.process.wait()
     assert not left(children, 60)
-    last = Controller(store, "resume", home)
+    last = ControllerProcess(store, "resume", home)
     output, errors = last.process.communicate(timeout=300)
     assert (last.process.returncode, output, errors) == (0, "", "")
     trials = ledger.trials("test")
