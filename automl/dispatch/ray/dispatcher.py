@@ -179,8 +179,6 @@ def _ready(refs: list[Any], timeout: float) -> list[Any]:
     if not refs:
         time.sleep(timeout)
         return []
-    first, rest = ray.wait(refs, num_returns=1, timeout=timeout)
-    if first and rest:
-        more, _ = ray.wait(rest, num_returns=len(rest), timeout=0)
-        return [*first, *more]
-    return list(first)
+    ray.wait(refs, num_returns=1, timeout=timeout)
+    ready, _ = ray.wait(refs, num_returns=len(refs), timeout=0)
+    return list(ready)
