@@ -27,7 +27,7 @@ TESTS = [
     "tests/automl/ledger/test_postgres.py",
     "tests/automl/core/test_events.py",
     "tests/automl/test_optimizer.py",
-    "tests/automl/test_sweeps_inline.py",
+    "tests/automl/test_sweeps.py",
     "tests/automl/control/test_failpoints.py",
     "tests/automl/control/test_killed_controllers.py",
     "tests/automl/control/test_checkpoint_cleanup.py",
