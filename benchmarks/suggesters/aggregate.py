@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from benchmarks.suggesters.contestants import OWN, fingerprint
 
 from benchmarks.common.store import Row
 from benchmarks.suggesters import problems
-from benchmarks.suggesters.contestants import OWN, fingerprint
 
 KINDS = ("tabular", "synthetic", "systems")
 Key = tuple[str, str]  # suggester, problem

@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
-
-from benchmarks.suggesters import problems
 from benchmarks.suggesters.problems import Params, Problem
 from benchmarks.suggesters.scoring import BEST, Losses, Scale, hypervolume
+
+from benchmarks.suggesters import problems
 
 NUM_RANDOM = 20_000
 NUM_STARTS = 12

@@ -10,12 +10,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.suggesters.problems import Problem
+
 from automl.core.trial import Trial
 from automl.suggesters import SUGGESTERS
 from automl.suggesters._optuna import OptunaSuggester
 from automl.suggesters.base import Suggester
 from benchmarks.peers.client import PEERS, PeerSuggester
-from benchmarks.suggesters.problems import Problem
 from search_spaces import Space
 from search_spaces.parameters import ALL
 

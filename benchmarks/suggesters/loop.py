@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from benchmarks.suggesters.contestants import fingerprint, make
+from benchmarks.suggesters.problems import Problem
+from benchmarks.suggesters.scoring import Scale
 
 from automl.core.ranking import best
 from automl.core.trial import Trial
 from automl.suggesters.base import Suggester
-from benchmarks.suggesters.contestants import fingerprint, make
-from benchmarks.suggesters.problems import Problem
-from benchmarks.suggesters.scoring import Scale
 
 POINTS = (1, 2, 3, 5, 7, 10, 15, 20, 25, 30, 40, 50, 75, 100)
 

@@ -10,16 +10,16 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from benchmarks.suggesters.problems.tabular import TABLES, Grid, grids
 from sklearn import datasets, ensemble, linear_model, metrics, neighbors, neural_network, svm
 from sklearn.decomposition import PCA
 from sklearn.model_selection import KFold, StratifiedKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
-
-from benchmarks.suggesters.problems.tabular import TABLES, Grid, grids
 
 WORST_LOG_LOSS = 4.0
 Data = tuple[np.ndarray, np.ndarray]

@@ -11,11 +11,14 @@ os.environ["OMP_NUM_THREADS"] = "1"
 
 import argparse
 import json
+import sys
 import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 from benchmarks.suggesters.problems.recorded import FOLDER, Recording, recordings
+
 from search_spaces.enumeration import enumerate_legal
 from workers.context import Context
 from workers.protocol import Assignment, Report

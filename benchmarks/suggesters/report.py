@@ -6,9 +6,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-
-from benchmarks.common.store import Row
-from benchmarks.suggesters import problems
 from benchmarks.suggesters.aggregate import (
     KINDS,
     Cell,
@@ -19,6 +16,9 @@ from benchmarks.suggesters.aggregate import (
     stale,
     wins,
 )
+
+from benchmarks.common.store import Row
+from benchmarks.suggesters import problems
 
 CUTS = (10, 25, 50, 100)
 

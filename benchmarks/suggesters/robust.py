@@ -13,12 +13,12 @@ os.environ["OMP_NUM_THREADS"] = "1"
 
 import argparse
 import json
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import hypothesis
-
 from benchmarks.suggesters.contestants import fingerprint
 from benchmarks.suggesters.robust_cases import Case, cases, check
 

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from benchmarks.suggesters.contestants import fingerprint, make
 
 from automl.core.trial import Trial
 from benchmarks.common import store
 from benchmarks.peers.client import PEERS
 from benchmarks.suggesters import problems
-from benchmarks.suggesters.contestants import fingerprint, make
 
 PROBLEM = "translation_one_gpu"
 SIZES = (50, 200, 1000, 10_000)

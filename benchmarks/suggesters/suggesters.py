@@ -23,17 +23,19 @@ os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = os.environ[
 import argparse
 import sys
 import time
+from pathlib import Path
+
+from benchmarks.suggesters.aggregate import KINDS, select
+from benchmarks.suggesters.contestants import ALL_NAMES, fingerprint
+from benchmarks.suggesters.loop import run
+from benchmarks.suggesters.scoring import scales
+from benchmarks.suggesters.verdicts import verdicts
 
 from benchmarks.common import store
 from benchmarks.common.bounds import conclude
 from benchmarks.common.store import Row
 from benchmarks.peers.client import CannotInstall
 from benchmarks.suggesters import problems, report
-from benchmarks.suggesters.aggregate import KINDS, select
-from benchmarks.suggesters.contestants import ALL_NAMES, fingerprint
-from benchmarks.suggesters.loop import run
-from benchmarks.suggesters.scoring import scales
-from benchmarks.suggesters.verdicts import verdicts
 
 # In the order in which they are worth having: cheap peers first.
 ORDER = [

@@ -6,10 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-
-from benchmarks.common.bounds import Verdict
-from benchmarks.common.store import Row
-from benchmarks.suggesters import problems
 from benchmarks.suggesters.aggregate import (
     KINDS,
     by_problem,
@@ -19,6 +15,10 @@ from benchmarks.suggesters.aggregate import (
     stale,
 )
 from benchmarks.suggesters.contestants import OWN
+
+from benchmarks.common.bounds import Verdict
+from benchmarks.common.store import Row
+from benchmarks.suggesters import problems
 
 Chosen = Callable[..., list[str]]
 LIMITS = {

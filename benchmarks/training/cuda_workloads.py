@@ -10,8 +10,10 @@ Without the real data, generated data of the same size are used: the seconds are
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch

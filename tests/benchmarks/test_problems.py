@@ -6,9 +6,6 @@ import math
 
 import numpy as np
 import pytest
-
-from benchmarks.common.store import KEYS, Row, append, compact, load
-from benchmarks.suggesters import aggregate, problems, report
 from benchmarks.suggesters.contestants import fingerprint
 from benchmarks.suggesters.loop import regret, run
 from benchmarks.suggesters.problems import systems, systems_parallel
@@ -20,6 +17,9 @@ from benchmarks.suggesters.problems._simulator import (
 )
 from benchmarks.suggesters.scoring import Scale, hypervolume, scales
 from benchmarks.suggesters.verdicts import verdicts
+
+from benchmarks.common.store import KEYS, Row, append, compact, load
+from benchmarks.suggesters import aggregate, problems, report
 
 
 @pytest.fixture(params=problems.names())

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-
 from benchmarks.suggesters.problems._simulator import (
     Device,
     Noise,
@@ -24,6 +23,7 @@ from benchmarks.suggesters.problems.base import (
     Problem,
     problem,
 )
+
 from search_spaces import Space
 from search_spaces.errors import TrialFailure
 

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+from benchmarks.suggesters.problems.base import Observation
 
 from automl.core.trial import ReportPoint
-from benchmarks.suggesters.problems.base import Observation
 from search_spaces.errors import TrialFailure
 
 NUM_REPORTS = 10

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from benchmarks.suggesters.problems.base import Metrics, Params, Problem, problem
+
 from search_spaces import Choice, Float, Int, Space
 
 

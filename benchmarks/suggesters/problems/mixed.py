@@ -6,8 +6,8 @@ import itertools
 import math
 
 import numpy as np
-
 from benchmarks.suggesters.problems.base import Params, Problem, problem
+
 from search_spaces import Choice, Float, Int, Space
 
 

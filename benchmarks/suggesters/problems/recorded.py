@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.suggesters.problems.base import Metrics, Params, Problem, problem
+
 from search_spaces import Choice, Space
 from search_spaces.errors import TrialFailure
 

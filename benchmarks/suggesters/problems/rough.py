@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-
 from benchmarks.suggesters.problems.base import Params, Problem, problem
+
 from search_spaces import Choice, Float, Int, Space
 
 _A = np.array(

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-
-from automl.core.trial import ReportPoint
 from benchmarks.suggesters.problems._deadline import COSTS, GPU_80, SPEED, Resolve
 from benchmarks.suggesters.problems._simulator import (
     Noise,
@@ -28,6 +26,8 @@ from benchmarks.suggesters.problems.systems import (
     translation,
     translation_space,
 )
+
+from automl.core.trial import ReportPoint
 from search_spaces import Choice, Int, Space
 from search_spaces.errors import TrialFailure
 

@@ -23,6 +23,7 @@ from benchmarks.suggesters.problems._simulator import (
     step_seconds,
 )
 from benchmarks.suggesters.problems.base import Params, Problem
+
 from search_spaces import Choice, Float, Int, Space
 
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-
 from benchmarks.suggesters.problems.base import Params, Problem, problem
+
 from search_spaces import Choice, Float, Int, Space
 
 TABLES = Path(__file__).parent / "tables"

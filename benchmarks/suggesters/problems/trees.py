@@ -6,6 +6,7 @@ import itertools
 import math
 
 from benchmarks.suggesters.problems.base import Params, Problem, problem
+
 from search_spaces import Choice, Float, Int, Space
 
 

@@ -8,12 +8,12 @@ import sys
 
 import numpy as np
 import pytest
+from benchmarks.suggesters.robust_cases import cases, check
 from hypothesis import HealthCheck, given, settings
 
 from automl.core.goals import Goal
 from automl.core.trial import Trial, TrialState
 from automl.suggesters.bayes import BayesSuggester
-from benchmarks.suggesters.robust_cases import cases, check
 from search_spaces import Choice, Float, Int, Space
 
 
