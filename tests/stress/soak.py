@@ -111,7 +111,7 @@ def control(store: str, name: str, point: str, skip: int, address: str | None) -
     gc.freeze()  # each trial collects garbage before it measures memory
 
     if address:
-        pass  # before the wrappers
+        import automl.dispatch.ray.dispatcher  # before the wrappers
     if point:
         from faults import arm
 
