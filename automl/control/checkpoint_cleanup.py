@@ -12,12 +12,6 @@ from automl.core.spec import SweepSpec
 from automl.core.trial import Trial, TrialState
 
 FREE_SHARE: Final = 0.5  # of the free disk, if the spec sets no limit
-_MAY_RUN_AGAIN: Final = (
-    TrialState.PAUSED,
-    TrialState.INTERRUPTED,
-    TrialState.RUNNING,
-    TrialState.WAITING,
-)
 
 
 class CheckpointCleanup:
@@ -58,7 +52,7 @@ class CheckpointCleanup:
         if sum(self._bytes.values()) <= limit:
             return []
         others = [n for n in self._bytes if n not in best]
-        done = [n for n in others if trials[n].state not in _MAY_RUN_AGAIN]
+        done = [n for n in others if trials[n].state.finished]
         paused = [n for n in others if trials[n].state is TrialState.PAUSED]
         for number in [*self._worst_first(done, trials), *self._worst_first(paused, trials)]:
             if sum(self._bytes.values()) <= limit:
