@@ -1,4 +1,4 @@
-"""What must hold, said in the same way by every benchmark: a line a bound, and the verdict on the last line."""
+"""The verdict of a benchmark: a line for each claim, and the summary on the last line."""
 
 from __future__ import annotations
 
@@ -7,8 +7,14 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """One thing that must hold: whether it does, and the figures; None where it was not measured."""
+class Claim:
+    """One thing that must hold.
+
+    Args:
+        name: what must hold.
+        holds: whether it does; None if it was not measured.
+        figures: the measured value and the limit, as text.
+    """
 
     name: str
     holds: bool | None
@@ -19,34 +25,41 @@ class Verdict:
         return f"{mark}: {self.name}: {self.figures}"
 
 
-def at_most(name: str, measured: float | None, limit: float, note: str = "") -> Verdict:
-    """Whether what was measured is no more than the limit."""
-    holds = None if measured is None else measured <= limit
-    return Verdict(name, holds, _figures(measured, f"at most {limit:.3g}", note))
+def at_most(name: str, measured: float | None, limit: float | None, note: str = "") -> Claim:
+    """Claim that a value is no more than the limit; not measured if one of them is None."""
+    holds = None if measured is None or limit is None else measured <= limit
+    return Claim(name, holds, _figures(measured, "at most", limit, note))
 
 
-def at_least(name: str, measured: float | None, limit: float, note: str = "") -> Verdict:
-    """Whether what was measured is no less than the limit."""
-    holds = None if measured is None else measured >= limit
-    return Verdict(name, holds, _figures(measured, f"at least {limit:.3g}", note))
+def at_least(name: str, measured: float | None, limit: float | None, note: str = "") -> Claim:
+    """Claim that a value is no less than the limit; not measured if one of them is None."""
+    holds = None if measured is None or limit is None else measured >= limit
+    return Claim(name, holds, _figures(measured, "at least", limit, note))
 
 
-def _figures(measured: float | None, limit: str, note: str) -> str:
-    return ", ".join(filter(None, ("-" if measured is None else f"{measured:.3g}", limit, note)))
+def complete(name: str, missing: Sequence[object]) -> Claim:
+    """Claim that everything was measured; `missing` lists what was not."""
+    shown = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
+    return Claim(name, None if missing else True, f"missing: {shown}" if missing else "all")
 
 
-def conclude(found: Sequence[Verdict]) -> int:
-    """Print every verdict, on the last line those that do not hold.
+def _figures(measured: float | None, word: str, limit: float | None, note: str) -> str:
+    value, bound = ("-" if number is None else f"{number:.3g}" for number in (measured, limit))
+    return ", ".join(filter(None, (value, f"{word} {bound}", note)))
+
+
+def conclude(claims: Sequence[Claim]) -> int:
+    """Print every claim, and on the last line those that do not hold.
 
     Returns:
-        The exit status: 1 where one does not hold or was not measured.
+        The exit status: 1 if a claim is missed or was not measured, or if there is no claim.
     """
-    print("\n" + "\n".join(map(str, found)))
-    missed = [verdict for verdict in found if not verdict.holds]
-    figures = "; ".join(map(str, missed))
-    print(
-        f"NOT HELD {len(missed)} of {len(found)}: {figures}"
-        if missed
-        else f"HELD: all {len(found)}"
-    )
-    return 1 if missed else 0
+    print("\n" + "\n".join(map(str, claims)))
+    missed = [claim for claim in claims if not claim.holds]
+    if not claims:
+        print("NOT HELD: nothing was measured")
+    elif missed:
+        print(f"NOT HELD {len(missed)} of {len(claims)}: {'; '.join(map(str, missed))}")
+    else:
+        print(f"HELD: all {len(claims)}")
+    return 1 if missed or not claims else 0

@@ -1,4 +1,4 @@
-"""Timing several things in turn, so that whatever else the machine does hits all of them alike."""
+"""Time several contestants in turn, so that other work on the machine slows all of them alike."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Timed = Callable[[], float]
 
 
 class CpuTime:
-    """Stands in for `time` where a trainer reads it: seconds that this process computed, not those of the wall."""
+    """Replaces `time` in a trainer: CPU seconds of this process in place of wall seconds."""
 
     monotonic = staticmethod(time.monotonic)
     perf_counter = staticmethod(time.process_time)
@@ -21,7 +21,7 @@ class CpuTime:
 
 @contextmanager
 def cpu_clock(*modules: ModuleType) -> Iterator[None]:
-    """Let these modules read CPU seconds where they would read the wall's."""
+    """Make these modules read CPU seconds in place of wall seconds."""
     before: list[tuple[Any, Any]] = [(module, module.time) for module in modules]
     for module in modules:
         module.time = CpuTime  # type: ignore[attr-defined]
@@ -35,10 +35,12 @@ def cpu_clock(*modules: ModuleType) -> Iterator[None]:
 def interleaved(
     contestants: Mapping[str, Timed], rounds: int, first: int = 0
 ) -> dict[str, list[float]]:
-    """What each took in each round; the order is turned round from one round to the next.
+    """Seconds of each contestant in each round; every second round runs in reverse order.
 
     Args:
-        first: rounds that there were before.
+        contestants: functions that return their seconds, by name.
+        rounds: how many rounds to run.
+        first: the number of earlier rounds.
     """
     taken: dict[str, list[float]] = {name: [] for name in contestants}
     for number in range(first, first + rounds):
@@ -49,7 +51,7 @@ def interleaved(
 
 
 def ratios(taken: Mapping[str, list[float]], base: str) -> dict[str, float]:
-    """Median over the rounds of what each took by what `base` took in the same round."""
+    """Median over the rounds of each contestant's seconds divided by those of `base`."""
     return {
         name: statistics.median(a / b for a, b in zip(seconds, taken[base], strict=True))
         for name, seconds in taken.items()

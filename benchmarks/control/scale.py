@@ -1,14 +1,13 @@
-"""What the controller itself costs: 100,000 simulated trials on 10,000 workers.
+"""The cost of the controller: up to 100,000 simulated trials on 10,000 workers.
 
-    python -m benchmarks.control.scale [--suggester random] [--trials 1000 10000 30000 100000] [--workers 10000] [--store ...]
+    python benchmarks/control/scale.py [--suggester NAME] [--trials N ...] [--store STORE]
+    python benchmarks/control/scale.py --quick [--check]     1,000 and 10,000 trials
+    python benchmarks/control/scale.py --table [--check]     the stored rows
 
-    python -m benchmarks.control.scale --quick [--check]     1,000 and 10,000 trials of `random`, kept nowhere
-    python -m benchmarks.control.scale --table [--check]     the kept rows; --check: exit status 1 where a bound is broken
-
-Each size runs in a process of its own; rows are kept. Printed: processor time a trial (replaying is a sum, so nearly
-all is the controller's), the peak memory, and the slope of time against trials in logarithms: above 1 means
-superlinear. `--store sqlite` writes to a file, `--store postgresql` to a server of its own (whose own processor time is
-not counted).
+Each size runs in its own process. The table shows the CPU time of a trial (almost all of it is
+the controller, because a replay is a sum), the peak memory, and the slope of log time against
+log trials: above 1 is superlinear. `--store sqlite` writes to a file. `--store postgresql`
+writes to its own server, whose CPU time does not count.
 """
 
 from __future__ import annotations
@@ -21,14 +20,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 import automl
 from benchmarks.common import store as rows_of
-from benchmarks.common.bounds import at_most, conclude
+from benchmarks.common.bounds import Claim, at_most, conclude
+from benchmarks.common.options import benchmark_parser
 from search_spaces import Choice, Float, Int, Space
 
 SPACE: Final = Space(
@@ -40,7 +40,7 @@ SPACE: Final = Space(
 )
 NUM_REPORTS: Final = 3
 ROWS: Final = rows_of.RESULTS / "scale.jsonl"
-MOST_MS: Final = {"random": 5.0, "bayes": 50.0}  # a trial, in memory
+MOST_MS: Final = {"random": 5.0, "bayes": 50.0}  # of a trial, ledger in memory
 MOST_GIB: Final = 4.0
 MOST_SLOPE: Final = 1.0
 KEYS: Final = ("trials", "workers", "suggester", "stopper", "store")
@@ -48,14 +48,14 @@ QUICK: Final = (1000, 10_000)  # trials
 
 
 def replay(params: Any) -> Iterator[tuple[float, dict[str, float]]]:
-    """Three reports at times of the trial's own."""
+    """Three reports; their times depend on the parameters."""
     for step in range(1, NUM_REPORTS + 1):
         yield 10.0 + params["width"] / 100 + params["dropout"], {"loss": params["lr"] + 1.0 / step}
 
 
 @contextlib.contextmanager
 def place(store: str) -> Iterator[str | None]:
-    """Where the ledger is."""
+    """Where the ledger is; None keeps it in memory."""
     if store == "postgresql":
         from tests.automl.postgres import server
 
@@ -67,57 +67,57 @@ def place(store: str) -> Iterator[str | None]:
 
 
 def one(trials: int, workers: int, suggester: str, stopper: str, store: str) -> dict[str, Any]:
-    """A simulation in this process."""
+    """Run a simulation in this process."""
     with place(store) as where:
-        began, clock = time.process_time(), time.perf_counter()
-        options: dict[str, Any] = {
-            "suggester": suggester,
-            "stopper": stopper,
-            "store": where,
-            "seed": 0,
-        }
+        began = time.process_time()
+        clock = time.perf_counter()
         result = automl.simulate(
-            replay, SPACE, "minimize loss", workers=workers, trials=trials, **options
+            replay,
+            SPACE,
+            "minimize loss",
+            workers=workers,
+            trials=trials,
+            suggester=suggester,
+            stopper=stopper,
+            store=where,
+            seed=0,
         )
-        took, wall = time.process_time() - began, time.perf_counter() - clock
+        took = time.process_time() - began
+        wall = time.perf_counter() - clock
     if len(result.trials) != trials:  # a signal ends a simulation as it ends a sweep
-        raise SystemExit(
-            f"{trials} trials: {result.snapshot.state} after {len(result.trials)}; nothing was measured"
-        )
+        state = result.snapshot.state
+        raise SystemExit(f"only {len(result.trials)} of {trials} trials: the sweep is {state}")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    row = {
+    return {
         "trials": trials,
         "workers": workers,
         "suggester": suggester,
         "stopper": stopper,
         "store": store,
-    }
-    each = 1000 * took / trials
-    return {
-        **row,
         "cpu": round(took, 1),
         "wall": round(wall, 1),
-        "ms_a_trial": round(each, 3),
+        "ms_a_trial": round(1000 * took / trials, 3),
         "GiB": round(peak, 2),
     }
 
 
 def print_slopes(rows: list[dict[str, Any]], workers: int) -> None:
-    """Of all rows; and of what comes after the first trial of every worker, which all begin together at once."""
+    """Print the slope over all rows, and without the first trial of each worker.
+
+    The first trials begin together, which is cheaper.
+    """
     sizes, seconds = _sizes(rows)
     print(f"slope of log seconds over log trials: {_slope(sizes, seconds):.2f}")
     later = sizes > workers
     if workers in sizes and later.sum() > 1:
         first = float(seconds[sizes == workers][0])
-        print(
-            f"after the first {workers} trials: {_slope(sizes[later] - workers, seconds[later] - first):.2f}"
-        )
+        slope = _slope(sizes[later] - workers, seconds[later] - first)
+        print(f"after the first {workers} trials: {slope:.2f}")
 
 
 def _sizes(rows: list[rows_of.Row]) -> tuple[Any, Any]:
-    return np.array([row["trials"] for row in rows], dtype=float), np.array(
-        [row["cpu"] for row in rows], dtype=float
-    )
+    table = np.array([[row["trials"], row["cpu"]] for row in rows], dtype=float)
+    return table[:, 0], table[:, 1]
 
 
 def _slope(sizes: Any, seconds: Any) -> float:
@@ -125,50 +125,34 @@ def _slope(sizes: Any, seconds: Any) -> float:
 
 
 def main() -> int:
-    """Every size in a process of its own; then the slope."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    """Measure every size, then print the slope."""
+    parser = benchmark_parser(__doc__, "1,000 and 10,000 trials")
     parser.add_argument("--trials", type=int, nargs="+", default=[1000, 10_000, 30_000, 100_000])
     parser.add_argument("--workers", type=int, default=10_000)
     parser.add_argument("--suggester", default="random")
     parser.add_argument("--stopper", default="none")
     parser.add_argument("--store", choices=["memory", "sqlite", "postgresql"], default="memory")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
-    for flag in ("quick", "table", "check"):
-        parser.add_argument(f"--{flag}", action="store_true")
-    arguments = parser.parse_args()
-    if arguments.one:
-        row = one(
-            arguments.trials[0],
-            arguments.workers,
-            arguments.suggester,
-            arguments.stopper,
-            arguments.store,
-        )
+    given = parser.parse_args()
+    if given.one:
+        row = one(given.trials[0], given.workers, given.suggester, given.stopper, given.store)
         print(json.dumps(row))
         return 0
-    rows = list(rows_of.load(ROWS, *KEYS).values()) if arguments.table else _measured(arguments)
-    if arguments.table:
+    rows = list(rows_of.load(ROWS, *KEYS).values()) if given.table else _measure(given)
+    if given.table:
         print("\n".join(map(json.dumps, rows)))
-    return _check(rows, whole=arguments.table) if arguments.check else 0
+    suggesters = list(MOST_MS) if given.table else [given.suggester]
+    return conclude(claims(rows, suggesters)) if given.check else 0
 
 
-def _measured(given: argparse.Namespace) -> list[rows_of.Row]:
-    """Every size in a process of its own."""
+def _measure(given: argparse.Namespace) -> list[rows_of.Row]:
+    """Run every size in its own process."""
     rows = []
     for trials in QUICK if given.quick else given.trials:
         options = [
             f"--{key}={getattr(given, key)}" for key in ("workers", "suggester", "stopper", "store")
         ]
-        command = [
-            sys.executable,
-            "-m",
-            "benchmarks.control.scale",
-            "--one",
-            f"--trials={trials}",
-            *options,
-        ]
+        command = [sys.executable, __file__, "--one", f"--trials={trials}", *options]
         rows.append(json.loads(subprocess.check_output(command).splitlines()[-1]))
         if not given.quick:
             rows_of.append(ROWS, rows[-1])
@@ -178,26 +162,21 @@ def _measured(given: argparse.Namespace) -> list[rows_of.Row]:
     return rows
 
 
-def _check(rows: list[rows_of.Row], *, whole: bool) -> int:
-    """Nothing must hold of a database, whose rows stand beside; `whole` where nothing may be missing."""
+def claims(rows: list[rows_of.Row], suggesters: Sequence[str]) -> list[Claim]:
+    """Limits of these suggesters with a ledger in memory; a database has no limits."""
     found = []
-    for suggester, most in MOST_MS.items():
+    for suggester in suggesters:
         mine = [row for row in rows if (row["suggester"], row["store"]) == (suggester, "memory")]
-        if mine or whole:
-            slowest = max((row["ms_a_trial"] for row in mine), default=None)
-            found.append(at_most(f"milliseconds a trial with {suggester}", slowest, most))
-            found.append(
-                at_most(
-                    f"GiB with {suggester}",
-                    max((row["GiB"] for row in mine), default=None),
-                    MOST_GIB,
-                )
-            )
-    sized = [row for row in rows if (row["suggester"], row["store"]) == ("random", "memory")]
-    slope = _slope(*_sizes(sized)) if len(sized) > 1 else None
-    return conclude(
-        [*found, at_most("slope of log seconds over log trials with random", slope, MOST_SLOPE)]
-    )
+        slowest = max((row["ms_a_trial"] for row in mine), default=None)
+        largest = max((row["GiB"] for row in mine), default=None)
+        limit = MOST_MS.get(suggester)
+        found.append(at_most(f"milliseconds of a trial with {suggester}", slowest, limit))
+        found.append(at_most(f"GiB with {suggester}", largest, MOST_GIB))
+        if suggester == "random":
+            slope = _slope(*_sizes(mine)) if len(mine) > 1 else None
+            name = "slope of log seconds over log trials with random"
+            found.append(at_most(name, slope, MOST_SLOPE))
+    return found
 
 
 if __name__ == "__main__":

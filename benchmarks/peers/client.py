@@ -1,4 +1,7 @@
-"""Peers that need packages of their own: an environment each under `benchmarks/.envs`, spoken to by JSON lines."""
+"""Peers with their own packages: each has an environment in `benchmarks/.envs` and a process.
+
+The process speaks JSON lines (`serve.py`).
+"""
 
 from __future__ import annotations
 
@@ -21,9 +24,9 @@ from automl.suggesters.base import Suggester
 
 ROOT = Path(__file__).parents[2]
 ENVS = ROOT / "benchmarks" / ".envs"
-# Arguments of `pip install`, one call after another. HEBO pins a numpy and a pymoo that have no wheel for Python 3.11,
-# and lists GPy and CatBoost, which its default surrogate does not use. Syne Tune asks for xgboost, which brings CUDA.
-# Sockeye asks for old torch and numpy, and runs with new ones.
+# The arguments of successive calls of `pip install`. HEBO pins a numpy and a pymoo that have no
+# wheel for Python 3.11, and lists GPy and CatBoost, which its default surrogate does not use. Syne
+# Tune asks for xgboost, which brings CUDA. Sockeye asks for old torch and numpy, but runs with new.
 HEBO_NEEDS = "torch>=2.10,<2.14 gpytorch pandas<2.3 scikit-learn disjoint-set pymoo==0.6.1.*"
 PEERS = {
     "smac": [["smac==2.4.*"]],
@@ -49,14 +52,18 @@ PEERS = {
 
 
 class CannotInstall(RuntimeError):
-    """A peer's packages cannot be had on this machine."""
+    """The packages of a peer cannot be installed on this machine."""
 
 
 def environment(name: str) -> Path:
-    """The Python of the peer's environment; it is made on first use. Raises CannotInstall."""
+    """The Python of the peer's environment, which is made at the first call.
+
+    Raises:
+        CannotInstall: pip failed.
+    """
     folder = ENVS / name
     python = folder / "bin" / "python"
-    if not (folder / ".ready").exists():
+    if not installed(name):
         print(f"installing {name} into {folder.relative_to(ROOT)}", file=sys.stderr)
         venv.create(folder, with_pip=True, clear=True)
         for packages in PEERS[name]:
@@ -65,25 +72,29 @@ def environment(name: str) -> Path:
     return python
 
 
+def installed(name: str) -> bool:
+    """Whether the peer's environment is there."""
+    return (ENVS / name / ".ready").exists()
+
+
 def _install(python: Path, packages: Sequence[str]) -> None:
     command = [python, "-m", "pip", "install", "-q", *packages]
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True)
     if done.returncode:
-        errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or [
-            "pip failed"
-        ]
-        raise CannotInstall(f"pip install {' '.join(packages)}: {errors[-1]}")
+        errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+        reason = errors[-1] if errors else "pip failed"
+        raise CannotInstall(f"pip install {' '.join(packages)}: {reason}")
 
 
 class PeerSuggester(Suggester):
-    """A peer in a process of its own that keeps its own state: told each finished trial once, in order."""
+    """A peer in its own process, which learns of each finished trial once, in order."""
 
     def __init__(
         self, peer: str, space: Any, goals: Any, constraints: Any = (), *, seed: int = 0
     ) -> None:
         super().__init__(space, goals, constraints, seed=seed)
         single = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-        command = [str(environment(peer)), str(Path(__file__).parent / f"{peer}_adapter.py")]
+        command = [str(environment(peer)), str(Path(__file__).parent / "serve.py"), peer]
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -92,24 +103,24 @@ class PeerSuggester(Suggester):
             text=True,
             env=single,
         )
-        self.num_told = 0
+        self.num_sent = 0
         self._send({"space": space.to_dict(), "goals": len(self.goals), "seed": seed})
 
     def suggest(
         self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1
     ) -> list[Any]:
-        """A proposal that breaks a constraint of the space or was tried before is repaired."""
+        """Ask the peer; a proposal that is illegal or was tried before is repaired."""
         seen = keys(self.space, history, pending)
-        told = tell(history, self.goals, self.constraints)[self.num_told :]
+        new = tell(history, self.goals, self.constraints)[self.num_sent :]
         rows = [
             {
                 "params": dict(trial.params),
                 "losses": list(item.losses),
                 "failed": item.failed or any(excess > 0 for excess in item.excesses),
             }
-            for trial, item in zip(history[self.num_told :], told, strict=True)
+            for trial, item in zip(history[self.num_sent :], new, strict=True)
         ]
-        self.num_told = len(history)
+        self.num_sent = len(history)
         answer = self._send({"tell": rows})
         rng = np.random.default_rng([self.seed, len(history)])
         found = repair(self.space, self.space.complete(answer["params"]), rng, seen)
@@ -122,7 +133,7 @@ class PeerSuggester(Suggester):
         self.process.stdin.flush()
         line = self.process.stdout.readline()
         if not line:
-            raise RuntimeError("the peer's process ended")
+            raise RuntimeError("the process of the peer has ended; its message is above")
         answer: dict[str, Any] = json.loads(line)
         return answer
 

@@ -1,12 +1,14 @@
-"""Multi-fidelity searches of Syne Tune and SMAC on the virtual clock of `benchmarks.stoppers.curves`, each in its environment.
+"""Multi-fidelity searches of Syne Tune and SMAC on the virtual clock of `stoppers/curves.py`.
 
-    PYTHON curves_adapter.py METHOD TABLE SEED     # prints the trajectory: [[seconds, best loss so far], ...]
+    PYTHON benchmarks/peers/curves_adapter.py METHOD TABLE SEED
 
-A trial that is promoted goes on where it was, which SMAC itself would begin anew.
+Runs in the peer's environment and prints the trajectory: [[seconds, best loss so far], ...]. A
+promoted trial continues from its last step; SMAC itself would start it again.
 """
 
 from __future__ import annotations
 
+import argparse
 import heapq
 import json
 import sys
@@ -18,15 +20,17 @@ from benchmarks.stoppers.curve_problems import NUM_WORKERS, Table
 Trajectory = list[tuple[float, float]]
 
 
-class Peer(Protocol):
-    """What a search says of a trial: its configuration and up to which step, and then whether it goes on."""
+class MultiFidelityPeer(Protocol):
+    """A search that also decides how long a trial runs."""
 
-    def begin(self) -> tuple[Any, dict[str, float], int]: ...
+    def begin(self) -> tuple[Any, dict[str, float], int]:
+        """A handle of the next trial, its parameters, and its last step."""
 
-    def report(self, handle: Any, step: int, loss: float) -> bool: ...
+    def report(self, handle: Any, step: int, loss: float) -> bool:
+        """Learn the loss at a step; whether the trial continues."""
 
 
-class Syne:
+class SyneTune:
     """A scheduler of Syne Tune (Salinas et al., AutoML 2022) that stops trials at rungs."""
 
     def __init__(self, table: Table, method: str, seed: int) -> None:
@@ -35,11 +39,7 @@ class Syne:
         from syne_tune.optimizer import baselines
 
         np.random.seed(seed)
-        kind = {
-            "syne-ashabore": baselines.ASHABORE,
-            "syne-bohb": baselines.BOHB,
-            "syne-asha": baselines.ASHA,
-        }[method]
+        kind = {"syne-ashabore": baselines.ASHABORE, "syne-bohb": baselines.BOHB}[method]
         self.space = {
             name: loguniform(float(axis[0]), float(axis[-1])) for name, axis in table.axes.items()
         }
@@ -50,7 +50,8 @@ class Syne:
             "grace_period": 1,
         }
         self.scheduler = kind(self.space, reduction_factor=3, random_seed=seed, **options)
-        self.most, self.count = table.num_steps, 0
+        self.num_steps = table.num_steps
+        self.count = 0
 
     def begin(self) -> tuple[Any, dict[str, float], int]:
         from datetime import datetime
@@ -61,17 +62,17 @@ class Syne:
         trial = Trial(self.count, config, datetime.now())
         self.count += 1
         self.scheduler.on_trial_add(trial)
-        return trial, config, self.most
+        return trial, config, self.num_steps
 
     def report(self, handle: Any, step: int, loss: float) -> bool:
         result = {"loss": loss, "step": step}
-        if step < self.most:
+        if step < self.num_steps:
             return str(self.scheduler.on_trial_result(handle, result)) == "CONTINUE"
         self.scheduler.on_trial_complete(handle, result)
         return False
 
 
-class Smac:
+class SmacHyperband:
     """SMAC's multi-fidelity facade: a random forest and Hyperband (Lindauer et al., JMLR 2022)."""
 
     def __init__(self, table: Table, method: str, seed: int) -> None:
@@ -94,11 +95,8 @@ class Smac:
 
     def begin(self) -> tuple[Any, dict[str, float], int]:
         info = self.facade.ask()
-        return (
-            info,
-            {name: float(value) for name, value in dict(info.config).items()},
-            round(info.budget),
-        )
+        params = {name: float(value) for name, value in dict(info.config).items()}
+        return info, params, round(info.budget)
 
     def report(self, handle: Any, step: int, loss: float) -> bool:
         from smac.runhistory import TrialValue
@@ -113,7 +111,7 @@ def _never(config: Any, seed: int = 0, budget: float = 0.0) -> float:
     raise RuntimeError("SMAC is driven by ask and tell")
 
 
-def run(table: Table, peer: Peer) -> Trajectory:
+def run(table: Table, peer: MultiFidelityPeer) -> Trajectory:
     """The best loss so far over virtual seconds."""
     agenda: list[tuple[float, int, Any, Any, int, int]] = []
     reached: dict[str, int] = {}
@@ -145,13 +143,26 @@ def run(table: Table, peer: Peer) -> Trajectory:
     return found
 
 
+METHODS: dict[str, Callable[..., MultiFidelityPeer]] = {
+    "syne-ashabore": SyneTune,
+    "syne-bohb": SyneTune,
+    "smac-hyperband": SmacHyperband,
+}
+
+
 def main() -> None:
-    """One run; whatever a peer prints goes to standard error."""
-    method, name, seed = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    out, sys.stdout = sys.stdout, sys.stderr
-    table = Table.load(name)
-    make: Callable[..., Peer] = Smac if method == "smac-hyperband" else Syne
-    json.dump(run(table, make(table, method, seed)), out)
+    """One run; the output of the peer itself goes to standard error."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("method", choices=list(METHODS))
+    parser.add_argument("table")
+    parser.add_argument("seed", type=int)
+    given = parser.parse_args()
+    out = sys.stdout
+    sys.stdout = sys.stderr
+    table = Table.load(given.table)
+    json.dump(run(table, METHODS[given.method](table, given.method, given.seed)), out)
 
 
 if __name__ == "__main__":

@@ -1,21 +1,26 @@
-"""HEBO 0.3 (Cowen-Rivers et al., JAIR 2022): inactive parameters take their middle, failures the worst loss."""
+"""HEBO 0.3 (Cowen-Rivers et al., JAIR 2022).
+
+Inactive parameters take their middle value; failed trials take the worst loss.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from _adapter import Row, inward, outward, serve
 from hebo.design_space.design_space import DesignSpace
 from hebo.optimizers.general import GeneralBO
 from hebo.optimizers.hebo import HEBO
 
+from benchmarks.peers.choices import Row, inward, outward
 from search_spaces import Choice, Int, Space
 
 
 class Hebo:
+    """HEBO by ask and tell; its evolutionary variant for several goals."""
+
     def __init__(self, space: Space, num_goals: int, seed: int) -> None:
         np.random.seed(seed)
-        self.space, self.num_goals = space, num_goals
+        self.space = space
         self.varied = [name for name, p in space.parameters.items() if p.size != 1]
         design = DesignSpace().parse(
             [_describe(name, space.parameters[name]) for name in self.varied]
@@ -32,8 +37,8 @@ class Hebo:
                 name: row["params"].get(name, self.space.parameters[name].middle())
                 for name in self.varied
             }
-            told = outward(self.space, filled)
-            frame = pd.DataFrame([{name: told[name] for name in self.varied}])
+            codes = outward(self.space, filled)
+            frame = pd.DataFrame([{name: codes[name] for name in self.varied}])
             self.optimizer.observe(frame, np.array([row["losses"]]))
 
     def ask(self) -> Row:
@@ -41,13 +46,8 @@ class Hebo:
         fixed = outward(
             self.space, {n: p.middle() for n, p in self.space.parameters.items() if p.size == 1}
         )
-        return inward(
-            self.space,
-            {
-                **{k: v.item() if isinstance(v, np.generic) else v for k, v in found.items()},
-                **fixed,
-            },
-        )
+        plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in found.items()}
+        return inward(self.space, {**plain, **fixed})
 
 
 def _describe(name: str, p: object) -> Row:
@@ -62,7 +62,3 @@ def _describe(name: str, p: object) -> Row:
         (False, False): "num",
     }
     return {"name": name, "type": kind[isinstance(p, Int), p.log], "lb": p.low, "ub": p.high}  # type: ignore[attr-defined]
-
-
-if __name__ == "__main__":
-    serve(Hebo)

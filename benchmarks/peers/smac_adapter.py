@@ -1,4 +1,4 @@
-"""SMAC 2.4 (Lindauer et al., JMLR 2022): the hyperparameter facade, a random forest, by ask and tell."""
+"""SMAC 2.4 (Lindauer et al., JMLR 2022): its facade for hyperparameters, a random forest."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import tempfile
 from typing import Any
 
 import numpy as np
-from _adapter import Row, inward, serve
 from ConfigSpace import (
     Categorical,
     ConfigurationSpace,
@@ -20,21 +19,29 @@ from smac import HyperparameterOptimizationFacade, Scenario
 from smac.multi_objective.parego import ParEGO
 from smac.runhistory import StatusType, TrialValue
 
+from benchmarks.peers.choices import Row, inward
 from search_spaces import Choice, Int, Space
 
 NUM_TRIALS = 200
 
 
 class Smac:
+    """SMAC by ask and tell; ParEGO for several goals."""
+
     def __init__(self, space: Space, num_goals: int, seed: int) -> None:
-        self.space, self.num_goals, self.seed = space, num_goals, seed
+        self.space = space
+        self.num_goals = num_goals
         self.configs = config_space(space, seed)
-        self.asked: Any = None
+        self.proposal: Any = None
         names = [f"loss_{i}" for i in range(num_goals)]
         scenario = Scenario(
-            self.configs, deterministic=True, n_trials=NUM_TRIALS, seed=seed, output_directory=tempfile.mkdtemp(),
+            self.configs,
+            deterministic=True,
+            n_trials=NUM_TRIALS,
+            seed=seed,
+            output_directory=tempfile.mkdtemp(),
             objectives=names if num_goals > 1 else names[0],
-        )  # fmt: skip
+        )
         extra = {"multi_objective_algorithm": ParEGO(scenario)} if num_goals > 1 else {}
         intensifier = HyperparameterOptimizationFacade.get_intensifier(scenario, max_config_calls=1)
         self.facade = HyperparameterOptimizationFacade(
@@ -50,15 +57,18 @@ class Smac:
         for row in rows:
             cost = row["losses"] if self.num_goals > 1 else row["losses"][0]
             status = StatusType.CRASHED if row["failed"] else StatusType.SUCCESS
-            # What was asked for is what is told, also where it had to be repaired: an answer that SMAC did not ask for
-            # leaves its own question open, and its search waits for it.
-            self.facade.tell(self.asked, TrialValue(cost=cost, time=1.0, status=status))
+            # SMAC waits for an answer to its own proposal, so it gets that one back even if the
+            # client repaired it.
+            self.facade.tell(self.proposal, TrialValue(cost=cost, time=1.0, status=status))
 
     def ask(self) -> Row:
-        self.asked = self.facade.ask()
+        self.proposal = self.facade.ask()
         return inward(
             self.space,
-            {k: v.item() if isinstance(v, np.generic) else v for k, v in self.asked.config.items()},
+            {
+                k: v.item() if isinstance(v, np.generic) else v
+                for k, v in self.proposal.config.items()
+            },
         )
 
 
@@ -94,7 +104,3 @@ def _condition(
     if len(indices) == 1:
         return EqualsCondition(configs[name], configs[parent], indices[0])
     return InCondition(configs[name], configs[parent], indices)
-
-
-if __name__ == "__main__":
-    serve(Smac)

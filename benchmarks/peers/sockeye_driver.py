@@ -1,8 +1,9 @@
-"""Runs a command of Sockeye in its own environment and writes what it took, in CPU seconds of the process.
+"""Runs a command of Sockeye in its own environment and writes its CPU seconds and peak memory.
 
-python sockeye_driver.py train|translate|score|prepare_data RESULT.json [Sockeye's own options]
+PYTHON benchmarks/peers/sockeye_driver.py COMMAND RESULT.json [options of Sockeye]
 """
 
+import argparse
 import importlib
 import json
 import resource
@@ -11,24 +12,27 @@ import time
 
 
 def main() -> None:
-    command, result = sys.argv[1:3]
-    rows: list[
-        tuple[float, float, int]
-    ] = []  # at the end of each step: CPU seconds, wall seconds, sentences
-    module = importlib.import_module(f"sockeye.{command}")
-    if command == "train":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("command", choices=["train", "translate", "score", "prepare_data"])
+    parser.add_argument("result", metavar="RESULT.json")
+    parser.add_argument("options", nargs=argparse.REMAINDER, help="options of Sockeye")
+    given = parser.parse_args()
+    # At the end of each step: CPU seconds, wall seconds, sentences.
+    rows: list[tuple[float, float, int]] = []
+    module = importlib.import_module(f"sockeye.{given.command}")
+    if given.command == "train":
         _watch(importlib.import_module("sockeye.training").EarlyStoppingTrainer, "_step", rows)
-    if command == "translate":
+    if given.command == "translate":
         _watch(importlib.import_module("sockeye.inference").Translator, "translate", rows)
-    sys.argv = [f"sockeye-{command}", *sys.argv[3:]]
+    sys.argv = [f"sockeye-{given.command}", *given.options]
     module.main()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    with open(result, "w") as file:
+    with open(given.result, "w") as file:
         json.dump({"steps": rows, "peak_bytes": peak}, file)
 
 
 def _watch(kind: type, name: str, rows: list[tuple[float, float, int]]) -> None:
-    """Note each call of a method; before the first one, a row with no sentences."""
+    """Add a row after each call of a method, and one without sentences before the first."""
     method = getattr(kind, name)
 
     def watched(self: object, batch: object, *args: object, **kwargs: object) -> object:

@@ -1,6 +1,7 @@
-"""Our weights in Sockeye's form, so that both decode one model and a difference in speed has no other cause.
+"""Writes our weights in Sockeye's format, so that both decode the same model.
 
-The folder of a Sockeye model of the same size, whose parameters are replaced, tells words and configuration.
+The target is the folder of a Sockeye model of the same size. Its words and its configuration stay;
+its parameters are replaced.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from workers.workloads.translation.exported import VOCABULARY
 from workers.workloads.translation.model import sinusoids
 from workers.workloads.translation.vocabulary import Vocabulary
 
-_NEVER = -1e9  # logit of a word that our vocabulary does not have
+_NEVER = -1e9  # logit of a word that is missing in our vocabulary
 
 
 def write(export: Path, sockeye: Path) -> None:
     """Write the model exported to one folder as `params.best` of the other.
 
     Raises:
-        ValueError: attention has biases, which Sockeye's has not.
+        ValueError: our attention has biases, which Sockeye's does not have.
     """
     ours = load_file(export / "model.safetensors")
     theirs = torch.load(sockeye / "params.best", weights_only=True)
@@ -47,15 +48,18 @@ def _embeddings(
     found: dict[str, Tensor], ours: dict[str, Tensor], vocabulary: Vocabulary, sockeye: Path
 ) -> None:
     words = json.loads((sockeye / "vocab.src.0.json").read_text())
-    rows, matrix = found["output_layer.bias"].shape[0], ours["embedding.tokens.weight"]
+    rows = found["output_layer.bias"].shape[0]
+    matrix = ours["embedding.tokens.weight"]
     known = {vocabulary.piece(i).removeprefix("\u2581"): i for i in range(4, len(vocabulary))}
     known |= {"<pad>": 0, "<unk>": 1, "<s>": 2, "</s>": 3}
-    table, bias = torch.zeros(rows, matrix.shape[1]), torch.full((rows,), _NEVER)
+    table = torch.zeros(rows, matrix.shape[1])
+    bias = torch.full((rows,), _NEVER)
     for word, row in words.items():
         if word in known:
-            table[row], bias[row] = matrix[known[word]], 0.0
+            table[row] = matrix[known[word]]
+            bias[row] = 0.0
         else:
-            table[row] = matrix[1]  # it is read as an unknown word
+            table[row] = matrix[1]  # read as an unknown word
     for special in ("<unk>", "<pad>", "<s>"):
         bias[words[special]] = _NEVER
     for name in (
@@ -68,13 +72,14 @@ def _embeddings(
 
 
 def _layer(ours: dict[str, Tensor], side: str, rest: str, like: Tensor, heads: int) -> Tensor:
-    """The tensor that Sockeye calls `side`.`rest`."""
+    """The tensor that has the name `side`.`rest` in Sockeye."""
     if rest == "pos_embedding.weight":
         return sinusoids(0, like.shape[0], like.shape[1], like.device)
     if rest.startswith("final_process"):
         return ours[f"{side}.norm.{rest.rpartition('.')[2]}"]
     _, number, block, *_ = rest.split(".")
-    prefix, kind = f"{side}.layers.{number}.", rest.rpartition(".")[2]
+    prefix = f"{side}.layers.{number}."
+    kind = rest.rpartition(".")[2]
     own = "attention" if side == "encoder" else "self_attention"
     norms = {
         "pre_self_attention": "attention_norm", "pre_autoregr_layer": "self_norm",

@@ -1,14 +1,14 @@
-"""Our side of `benchmarks/training/sockeye.py`: one training or translation in a process of its own, timed as Sockeye's is.
+"""Our side of `benchmarks/training/sockeye.py`: one timed training or translation.
 
-python translation_driver.py train|overhead|translate RESULT.json OPTIONS    (JSON)
+python benchmarks/peers/translation_driver.py train|overhead|translate RESULT.json OPTIONS_AS_JSON
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import resource
 import shutil
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,10 @@ Rows = list[tuple[float, float, int]]
 
 
 def train(options: dict[str, Any]) -> dict[str, Any]:
-    """One trial, or the rest of it; a row an update, and the final metrics. The model is exported to `folder`/export.
+    """Train one trial, or the rest of it; a row for each update, and the final metrics.
 
-    With `no_bias`, attention's biases stay zero, as Sockeye's has none.
+    With `no_bias` the biases of attention stay zero, because Sockeye has none. With `export` the
+    model is exported to `folder`/export.
     """
     from workers.context import Context
     from workers.export import export
@@ -38,8 +39,19 @@ def train(options: dict[str, Any]) -> dict[str, Any]:
         rows.append((time.process_time(), time.time(), len(batch["source"])))
 
     Trainer._update = watched  # type: ignore[method-assign]
-    one = Assignment("peer", 0, 1, {}, "translation", options["folder"], options["data"], options["fixed"],
-                     options["seed"], threads=options["threads"], resume=options.get("resume", False))  # fmt: skip
+    one = Assignment(
+        "peer",
+        0,
+        1,
+        {},
+        "translation",
+        options["folder"],
+        options["data"],
+        options["fixed"],
+        options["seed"],
+        threads=options["threads"],
+        resume=options.get("resume", False),
+    )
     outcome = run(Context(one))
     if outcome.failure:
         raise SystemExit(f"{outcome.message}\n{outcome.details.get('traceback')}")
@@ -63,7 +75,10 @@ def _clear_biases(parameters: dict[str, Any]) -> None:
 
 
 def overhead(options: dict[str, Any]) -> dict[str, Any]:
-    """CPU seconds of the trainer's loop, and of forward, backward, clipping and step alone, on the same batches."""
+    """CPU seconds of the trainer's loop, and of the bare computation, on the same batches.
+
+    The bare computation is forward, backward, clipping and step.
+    """
     import torch
 
     from workers.device.precision import Precision
@@ -76,7 +91,8 @@ def overhead(options: dict[str, Any]) -> dict[str, Any]:
     optimizer = build_optimizer(list(model.parameters()), {"optimizer": "adam"})
     precision = Precision(options["fixed"].get("precision", "fp32"), torch.device("cpu"))
     times: dict[str, list[float]] = {"loop": [], "bare": []}
-    update, since = Trainer._update, [0.0]
+    update = Trainer._update
+    since = [0.0]
 
     def watched(self: Trainer, place: Any, batch: Any) -> None:
         update(self, place, batch)
@@ -99,7 +115,7 @@ def overhead(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def translate(options: dict[str, Any]) -> dict[str, Any]:
-    """Translations of a file by an exported model; two rows, before and after."""
+    """Translate a file by an exported model; two rows, before and after."""
     import torch
 
     from workers.workloads.translation.decoding import Search
@@ -107,11 +123,12 @@ def translate(options: dict[str, Any]) -> dict[str, Any]:
 
     torch.set_num_threads(options["threads"])
     torch.set_float32_matmul_precision("medium")  # exact to 1e-6, as in training
-    # Sockeye divides by the length, and ends a translation at about the mean ratio of lengths and two deviations
+    # Sockeye divides by the length, and stops at about the mean ratio of lengths + 2 deviations.
     search = Search(options["beam"], 1.0, length_base=0.0, max_ratio=1.3, max_extra=2, batch=16)
     with Path(options["source"]).open() as file:
         lines = file.read().splitlines()
-    model, load = Path(options["model"]), options.get("load", {})
+    model = Path(options["model"])
+    load = options.get("load", {})
     if load.get("engine") == "ctranslate2":
         from workers.workloads.translation import ct2
 
@@ -132,11 +149,13 @@ def translate(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    command, result, options = sys.argv[1:]
-    found = {"train": train, "overhead": overhead, "translate": translate}[command](
-        json.loads(options)
-    )
-    Path(result).write_text(json.dumps(found))
+    commands = {"train": train, "overhead": overhead, "translate": translate}
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("command", choices=list(commands))
+    parser.add_argument("result", type=Path, metavar="RESULT.json")
+    parser.add_argument("options", type=json.loads, metavar="OPTIONS", help="a JSON object")
+    given = parser.parse_args()
+    given.result.write_text(json.dumps(commands[given.command](given.options)))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Optuna's sampler and pruners on the same virtual clock, driven by its own ask, report, should_prune and tell."""
+"""Optuna's samplers and pruners on the virtual clock, driven by ask, report and tell."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ Trajectory = list[tuple[float, float]]
 
 
 def optuna_run(table: Table, seed: int, pruner: str) -> Trajectory:
-    """TPE with `hyperband`, `median` or no pruner (""); `asha-stop`: random search, successive halving that stops."""
+    """The best loss so far over virtual seconds.
+
+    Args:
+        table: the learning curves.
+        seed: of the sampler.
+        pruner: `hyperband`, `median` or "" (none) with TPE; `asha-stop` is random search with
+            successive halving that stops trials.
+    """
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)

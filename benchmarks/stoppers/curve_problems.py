@@ -1,4 +1,4 @@
-"""Learning-curve tables as replays: complete grids, smooth between their points, so that no two configurations tie."""
+"""Tables of learning curves as replays: complete grids, interpolated so that no two tie."""
 
 from __future__ import annotations
 
@@ -17,15 +17,22 @@ from search_spaces import Float, Space
 
 FOLDER: Final = Path(__file__).parent / "tables"
 TABLES: Final = ("digits", "recurrent", "modular", "factors")
-UNSEEN: Final = ("graph",)  # nothing was ever changed for
+UNSEEN: Final = ("graph",)  # never used to change the stopper
 NUM_WORKERS: Final = 8
-NUM_TRAININGS: Final = 100  # full ones that fit into the budget
+NUM_TRAININGS: Final = 100  # full trainings that fit into the budget
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Table:
-    """A grid of curves: `curves` (grid x reports), `rates` (grid of the first axes), `axes` by name."""
+    """A grid of learning curves.
+
+    Args:
+        name: one of `TABLES` or `UNSEEN`.
+        curves: losses, an array of (grid x reports).
+        rates: seconds of a report, on the grid of the first axes.
+        axes: the values of each parameter, by name.
+    """
 
     name: str
     curves: Array
@@ -34,14 +41,15 @@ class Table:
 
     @classmethod
     def load(cls, name: str) -> Table:
-        """Read one of `TABLES`."""
+        """Read a table by its name."""
         with np.load(FOLDER / f"{name}.npz") as file:
             keys = sorted(
                 (key for key in file.files if key.startswith("axis_")),
                 key=lambda key: int(key.split("_")[1]),
             )
             axes = {key.split("_", 2)[2]: file[key].astype(np.float64) for key in keys}
-            curves, rates = file["curves"].astype(np.float64), file["seconds"]
+            curves = file["curves"].astype(np.float64)
+            rates = file["seconds"]
         shape = curves.shape[:-1]
         size = 1
         depth = next(
@@ -51,18 +59,21 @@ class Table:
 
     @cached_property
     def space(self) -> Space:
-        """Every axis is a number on a logarithmic scale."""
+        """One number on a logarithmic scale for each axis."""
         return Space(
             *(Float(name, float(a[0]), float(a[-1]), log=True) for name, a in self.axes.items())
         )
 
     @property
     def num_steps(self) -> int:
-        """Reports of a full training."""
+        """The number of reports of a full training."""
         return int(self.curves.shape[-1])
 
     def corners(self, params: Mapping[str, Any]) -> list[tuple[tuple[int, ...], float]]:
-        """Grid points around a configuration and their weights: multilinear in the logarithms."""
+        """The grid points around a configuration, and their weights.
+
+        The interpolation is multilinear in the logarithms.
+        """
         sides = []
         for name, axis in self.axes.items():
             logs = np.log(axis)
@@ -77,14 +88,14 @@ class Table:
         return found
 
     def curve(self, params: Mapping[str, Any]) -> Array:
-        """Losses at each report."""
+        """The loss at each report."""
         total: Array = sum(
             (w * self.curves[index] for index, w in self.corners(params)), np.zeros(self.num_steps)
         )
         return total
 
     def rate(self, params: Mapping[str, Any]) -> float:
-        """Seconds a report."""
+        """Seconds of a report."""
         depth = self.rates.ndim
         return sum(w * float(self.rates[index[:depth]]) for index, w in self.corners(params))
 
@@ -96,7 +107,7 @@ class Table:
 
     @cached_property
     def grid_rates(self) -> Array:
-        """Seconds a report, of the whole grid."""
+        """Seconds of a report, on the whole grid."""
         extra = self.curves.ndim - 1 - self.rates.ndim
         return np.broadcast_to(
             self.rates.reshape(*self.rates.shape, *[1] * extra), self.curves.shape[:-1]
@@ -104,12 +115,12 @@ class Table:
 
     @property
     def seconds(self) -> float:
-        """The budget on the clock."""
+        """The budget in virtual seconds."""
         return NUM_TRAININGS * float(self.grid_rates.mean()) * self.num_steps / NUM_WORKERS
 
     @cached_property
     def bounds(self) -> tuple[float, float]:
-        """The best loss of all, and the median configuration's best."""
+        """The best loss of all, and the best loss of the median configuration."""
         best = self.curves.min(-1)
         return float(best.min()), float(np.median(best))
 
@@ -119,7 +130,7 @@ class Table:
         return (loss - low) / (middle - low)
 
     def oracle(self, seconds: float) -> float:
-        """Regret of one who trains, alone, what is best by then."""
+        """Regret of a search that trains only the configuration that is best at that time."""
         steps = np.minimum((seconds / self.grid_rates).astype(int), self.num_steps)
         running = np.minimum.accumulate(self.curves, -1)
         index = np.maximum(steps - 1, 0)

@@ -1,12 +1,13 @@
 """Time to quality on learning curves: 8 workers on a virtual clock, a budget of 100 full trainings.
 
-    python -m benchmarks.stoppers.curves [--tables digits ...] [--contestants bayes+curve ...] [--seeds 5]
-    python -m benchmarks.stoppers.curves --quick [--check]      ours with one seed, kept nowhere, beside the peers' rows
-    python -m benchmarks.stoppers.curves --report [--check]     the kept rows; --check: exit status 1 where a bound is not held
+    python benchmarks/stoppers/curves.py [--tables NAME ...] [--contestants NAME ...] [--seeds 5]
+    python benchmarks/stoppers/curves.py --quick [--check]     ours with one seed, the peers' rows
+    python benchmarks/stoppers/curves.py --table [--check]     the stored rows
 
-Normalised regret (0 the best of the grid, 1 the median configuration) after 1/8, 1/4, 1/2 and all of the budget, the
-share of the budget that each needs to reach what random search has at its end, and the hindsight oracle, which trains
-only what is best; then what must hold. Rows are kept; a run that was interrupted goes on where it stopped.
+The table shows the normalised regret (0 is the best of the grid, 1 the median configuration) after
+1/8, 1/4, 1/2 and all of the budget. The share is the part of the budget until the regret that
+random search has at its end. The oracle trains the best configuration only. Rows are stored, and
+an interrupted run continues with the next missing row.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ import numpy as np
 
 import automl
 from benchmarks.common import store
-from benchmarks.common.bounds import Verdict, at_most, conclude
+from benchmarks.common.bounds import Claim, at_least, at_most, complete, conclude
+from benchmarks.common.options import benchmark_parser
 from benchmarks.peers.client import ROOT, environment
 from benchmarks.stoppers.curve_peers import Trajectory, optuna_run
 from benchmarks.stoppers.curve_problems import NUM_WORKERS, TABLES, Table
@@ -69,7 +71,7 @@ def run(table: Table, contestant: str, seed: int) -> Trajectory:
 
 
 def _elsewhere(table: Table, contestant: str, seed: int) -> Trajectory:
-    """A peer in an environment of its own, in a process of its own; its processor time is not counted."""
+    """Run a peer in its own environment; its CPU time does not count."""
     script = Path(__file__).parents[1] / "peers" / "curves_adapter.py"
     command = [environment(ELSEWHERE[contestant]), script, contestant, table.name, str(seed)]
     single = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
@@ -80,11 +82,12 @@ def _elsewhere(table: Table, contestant: str, seed: int) -> Trajectory:
 
 
 def measure(table: Table, contestant: str, seed: int) -> store.Row:
-    """One row: regrets at `POINTS` of the budget."""
+    """One row: the regrets at `POINTS` of the budget."""
     began = time.process_time()
     trajectory = run(table, contestant, seed)
     took = time.process_time() - began
-    times, losses = np.array([t for t, _ in trajectory]), [loss for _, loss in trajectory]
+    times = np.array([t for t, _ in trajectory])
+    losses = [loss for _, loss in trajectory]
     regrets = []
     for part in POINTS:
         place = int(np.searchsorted(times, part * table.seconds * (1 + 1e-9), side="right"))
@@ -98,12 +101,8 @@ def measure(table: Table, contestant: str, seed: int) -> store.Row:
     }
 
 
-def report(rows: Rows, tables: Sequence[str], contestants: Sequence[str]) -> list[Verdict]:
-    """Means over tables and seeds; the share is of the budget, to random search's mean regret at its end.
-
-    Returns:
-        What must hold.
-    """
+def report(rows: Rows, tables: Sequence[str], contestants: Sequence[str]) -> None:
+    """Print the means over seeds for each table, and the means over the tables."""
     for name in tables:
         table = Table.load(name)
         oracle = [table.oracle(part * table.seconds) for part in PARTS]
@@ -117,15 +116,14 @@ def report(rows: Rows, tables: Sequence[str], contestants: Sequence[str]) -> lis
     for contestant, curve in curves.items():
         at = "".join(f"{_at(curve, part):8.3f}" for part in PARTS)
         print(f"{'all':10} {contestant:22} {at}   share {shares[contestant]:.3f}")
-    peers = {name: curve for name, curve in curves.items() if "bayes" not in name}
-    return _verdicts(curves[OURS], peers, shares) if OURS in curves and peers else []
 
 
 def _means(
     rows: Rows, tables: Sequence[str], contestants: Sequence[str]
 ) -> tuple[dict[str, Any], dict[str, float]]:
-    """Mean curves and shares over the tables, of those that were measured on all of them."""
-    curves, shares = {}, {}
+    """Mean curves and shares of the contestants that were measured on every table."""
+    curves = {}
+    shares = {}
     for contestant in contestants:
         mine = [_own(rows, name, contestant) for name in tables]
         if all(mine):
@@ -138,8 +136,29 @@ def _means(
     return curves, shares
 
 
-def _verdicts(ours: Any, peers: dict[str, Any], shares: dict[str, float]) -> list[Verdict]:
-    """Half of the best peer's regret at each point, half of its share, twice as fast to its end."""
+def claims(rows: Rows, tables: Sequence[str], seeds: int) -> list[Claim]:
+    """Half of the best peer's regret and share, twice as fast to its end; with everything measured.
+
+    Args:
+        rows: the measured rows.
+        tables: the tables that count.
+        seeds: how many seeds of ours are needed on each table.
+    """
+    asked = ("random+asha", *OPTUNA, *ELSEWHERE)
+    none = [f"{peer} on {t}" for peer in asked for t in tables if not _own(rows, t, peer)]
+    fewest = min((len(_own(rows, table, OURS)) for table in tables), default=0)
+    whole = [
+        complete("every peer on every table", none),
+        at_least("seeds of ours", fewest or None, seeds),
+    ]
+    curves, shares = _means(rows, tables, CONTESTANTS)
+    peers = {name: curve for name, curve in curves.items() if "bayes" not in name}
+    if OURS not in curves or not peers:
+        return [*whole, Claim(f"{OURS} beside its peers", None, "no rows")]
+    return [*_beside_peers(curves[OURS], peers, shares), *whole]
+
+
+def _beside_peers(ours: Any, peers: dict[str, Any], shares: dict[str, float]) -> list[Claim]:
     found = []
     for part in PARTS:
         best = min(peers, key=lambda name: _at(peers[name], part))
@@ -147,27 +166,12 @@ def _verdicts(ours: Any, peers: dict[str, Any], shares: dict[str, float]) -> lis
         found.append(at_most(name, _at(ours, part), _at(peers[best], part) / 2, best))
     best = min(peers, key=lambda name: shares[name])
     share = min(shares[best] / 2, LEAST_SHARE)
-    found.append(at_most("share to what random search has at its end", shares[OURS], share, best))
+    name = "share until the regret that random search has at its end"
+    found.append(at_most(name, shares[OURS], share, best))
     best = min(peers, key=lambda name: peers[name][-1])
     final = peers[best][-1]
-    name = f"share to the best peer's end ({final:.3f})"
+    name = f"share until the best peer's final regret ({final:.3f})"
     return [*found, at_most(name, _reached(ours, final), _reached(peers[best], final) / 2, best)]
-
-
-def _measured(rows: Rows, tables: Sequence[str]) -> list[Verdict]:
-    """Whether every peer was measured on every table, and ours with as many seeds as are asked for."""
-    asked = ("random+asha", *OPTUNA, *ELSEWHERE)
-    none = [name for name in asked if not all(_own(rows, table, name) for table in tables)]
-    seeds = min(len(_own(rows, table, OURS)) for table in tables)
-    covered = Verdict(
-        "every peer measured on every table",
-        None if none else True,
-        f"none of {none}" if none else "all",
-    )
-    return [
-        covered,
-        Verdict("seeds of ours", True if seeds >= SEEDS else None, f"{seeds}, {SEEDS} asked"),
-    ]
 
 
 def _own(rows: Rows, table: str, contestant: str) -> list[store.Row]:
@@ -181,7 +185,7 @@ def _at(curve: Any, part: float) -> float:
 
 
 def _reached(curve: Any, goal: float) -> float:
-    """The share of the budget after which a curve is as low as the goal; 1 where it never is."""
+    """The share of the budget until a curve is as low as the goal; 1 if it never is."""
     places = np.nonzero(curve <= goal)[0]
     return float(POINTS[places[0]]) if len(places) else 1.0
 
@@ -199,37 +203,28 @@ def _line(table: str, contestant: str, mine: list[store.Row], goal: float) -> No
     at = "".join(f"{_at(curve, part):8.3f}" for part in PARTS)
     error = ends.std() / max(1, len(ends) - 1) ** 0.5
     cpu = np.mean([row["cpu"] for row in mine])
-    print(
-        f"{table:10} {contestant:22} {at}   share {share}  +- {error:.3f} at the end, {len(mine)} seeds, {cpu:.0f} s"
-    )
+    tail = f"+- {error:.3f} at the end, {len(mine)} seeds, {cpu:.0f} s"
+    print(f"{table:10} {contestant:22} {at}   share {share}  {tail}")
 
 
 def main() -> int:
-    """Measure what is missing, then report."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    """Measure the missing rows, then print the table."""
+    parser = benchmark_parser(__doc__, "ours with one seed")
     parser.add_argument("--tables", nargs="+", default=list(TABLES))
     parser.add_argument("--contestants", nargs="+", default=list(CONTESTANTS))
     parser.add_argument("--seeds", type=int, default=SEEDS)
-    parser.add_argument("--again", action="store_true", help="measure what has a row already, too")
-    parser.add_argument("--report", action="store_true", help="measure nothing")
-    for flag in ("quick", "check"):
-        parser.add_argument(f"--{flag}", action="store_true")
+    parser.add_argument("--again", action="store_true", help="measure rows that are stored, too")
     given = parser.parse_args()
     rows = store.load(ROWS, *KEYS)
     if given.quick:
         rows = {key: row for key, row in rows.items() if row["contestant"] != OURS}
         rows |= {(name, OURS, 0): measure(Table.load(name), OURS, 0) for name in given.tables}
-    elif not given.report:
+    elif not given.table:
         _measure_missing(given)
         rows = store.load(ROWS, *KEYS)
-    found = report(rows, given.tables, given.contestants)
-    return (
-        conclude([*found, *([] if given.quick else _measured(rows, given.tables))])
-        if given.check
-        else 0
-    )
+    report(rows, given.tables, given.contestants)
+    seeds = 1 if given.quick else SEEDS
+    return conclude(claims(rows, given.tables, seeds)) if given.check else 0
 
 
 def _measure_missing(given: argparse.Namespace) -> None:

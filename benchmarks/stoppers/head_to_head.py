@@ -1,13 +1,16 @@
-"""The same training function, driven by this project, by Optuna (TPE + Hyperband) and by Ray Tune (ASHA).
+"""The same training function, tuned by this project, by Optuna (TPE + Hyperband) and by Ray Tune.
 
-    python -m benchmarks.stoppers.head_to_head --data ../shared/data/multi30k     # 8 minutes a run, 3 seeds; goes on
-    python -m benchmarks.stoppers.head_to_head --minutes 1 --within 10 --seeds 1 --contestants automl optuna
-    python -m benchmarks.stoppers.head_to_head --quick --data ...         # ours for half as long, kept nowhere, beside the rows
-    python -m benchmarks.stoppers.head_to_head --report [--check]         # the rows; exit status 1 where a peer is as good
+    python benchmarks/stoppers/head_to_head.py --data ../shared/data/multi30k     3 seeds, 8 minutes
+    python benchmarks/stoppers/head_to_head.py --minutes 1 --within 10 --seeds 1
+    python benchmarks/stoppers/head_to_head.py --quick --data DIR [--check]       ours, 4 minutes
+    python benchmarks/stoppers/head_to_head.py --table [--check]                  the stored rows
 
-Translation on two workers of one core each, `maximize bleu within 45s` a trial; every contestant searches the same
-space from the same data. Ray Tune needs `pip install "ray[tune]"`. Printed: the best BLEU of each run,
-their mean and spread.
+Translation on two workers of one core each, with the goal `maximize bleu within 45s`. All
+contestants search the same space on the same data. Ray Tune runs ASHA and needs
+`pip install "ray[tune]"`. The table shows the best BLEU of each run, their mean and spread.
+
+`--quick` gives ours half of the time that the stored rows of the peers had. Its best BLEU must
+still be at least their mean.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -29,7 +32,8 @@ import numpy as np
 from automl.config import load
 from automl.core.spec import SweepSpec
 from benchmarks.common import store
-from benchmarks.common.bounds import at_least, conclude
+from benchmarks.common.bounds import Claim, at_least, conclude
+from benchmarks.common.options import benchmark_parser
 from search_spaces import Choice, Float, Int, Space
 from workers.context import Context
 from workers.protocol import Assignment, Limits, Outcome, Report, StopRequest
@@ -38,11 +42,11 @@ from workers.run import run
 ROWS: Final = store.RESULTS / "head_to_head.jsonl"
 CONFIG: Final = Path(__file__).parents[2] / "configs" / "nmt.yaml"
 WORKERS: Final = 2
-EVALUATIONS: Final = 5  # a trial, between which a peer may stop it
+EVALUATIONS: Final = 5  # of a trial; a peer may stop it between them
 
 
 def make_spec(within: float, minutes: float, seed: int, data: str | None) -> SweepSpec:
-    """The sweep; the peers take its space, data and limits."""
+    """The sweep; the peers use its space, data and limits."""
     overrides = [
         f"goals=maximize bleu within {within:g}s",
         f"fixed.evaluate_seconds={within / EVALUATIONS:g}",
@@ -60,7 +64,7 @@ def make_spec(within: float, minutes: float, seed: int, data: str | None) -> Swe
 def train(
     spec: SweepSpec, params: Mapping[str, Any], folder: Path, goes_on: Callable[[int, float], bool]
 ) -> Outcome:
-    """One trial in this process: the very attempt that a worker of this project runs."""
+    """Run one trial in this process, as a worker of this project does."""
     requests: list[StopRequest] = []
 
     def send(report: Report) -> None:
@@ -74,11 +78,8 @@ def train(
     return run(Context(assignment, send, lambda: requests[-1] if requests else None))
 
 
-# ---------------------------------------------------------------------- the contestants
-
-
 def automl_run(spec: SweepSpec, folder: Path, stopper: str = "none") -> list[float]:
-    """This project, as `automl sweep` would."""
+    """This project, as `automl sweep` runs it."""
     from automl import sweeps
     from automl.ledger import Ledger
 
@@ -93,7 +94,7 @@ def automl_run(spec: SweepSpec, folder: Path, stopper: str = "none") -> list[flo
 
 
 def optuna_run(spec: SweepSpec, folder: Path) -> list[float]:
-    """TPE with Hyperband, two processes on one journal."""
+    """TPE with Hyperband: two processes with one journal."""
     folder.mkdir(parents=True)
     begun = time.time()
     spawn = multiprocessing.get_context("spawn")
@@ -158,7 +159,7 @@ def _optuna_worker(given: dict[str, Any], folder: str, number: int, begun: float
 
 
 def suggested(space: Space, trial: Any) -> dict[str, Any]:
-    """The active parameters, asked for one by one."""
+    """The active parameters, suggested one by one."""
     params: dict[str, Any] = {}
     for name, parameter in space.parameters.items():
         if name in space.active(params | {name: parameter.middle()}):
@@ -176,7 +177,10 @@ def _one(name: str, parameter: Any, trial: Any) -> Any:
 
 
 def tune_run(spec: SweepSpec, folder: Path) -> list[float]:
-    """ASHA over random configurations, on a Ray of its own: Tune would join whatever ran here last, alive or not."""
+    """ASHA over random configurations, on its own Ray.
+
+    Without it, Tune joins the Ray that ran here last, even if that one has ended.
+    """
     import ray
     from ray import tune
     from ray.tune.schedulers import ASHAScheduler
@@ -234,14 +238,16 @@ CONTESTANTS: Final[dict[str, Callable[[SweepSpec, Path], list[float]]]] = {
     "ray-tune": tune_run,
 }
 KEYS: Final = ("contestant", "seed", "within", "minutes", "data")
-USUAL: Final = ("automl", "optuna", "ray-tune")
+PEERS: Final = ("optuna", "ray-tune")
+USUAL: Final = ("automl", *PEERS)
 
 
 def measure(
     contestant: str, seed: int, within: float, minutes: float, data: str | None
 ) -> store.Row:
-    """One run of a contestant."""
-    folder, begun = Path(tempfile.mkdtemp(prefix="head-to-head-")), time.perf_counter()
+    """Run one contestant."""
+    folder = Path(tempfile.mkdtemp(prefix="head-to-head-"))
+    begun = time.perf_counter()
     try:
         found = CONTESTANTS[contestant](make_spec(within, minutes, seed, data), folder / "run")
     finally:
@@ -262,31 +268,31 @@ def measure(
 
 
 def main() -> int:
-    """Measure what is missing, then print the means."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    """Measure the missing rows, then print the means."""
+    parser = benchmark_parser(__doc__, "ours for half of the time")
     parser.add_argument("--contestants", nargs="+", default=USUAL, choices=list(CONTESTANTS))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--minutes", type=float, default=8.0)
     parser.add_argument("--within", type=float, default=45.0)
-    parser.add_argument("--data", help="folder of Multi30k; the built-in data without")
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--report", action="store_true", help="measure nothing")
-    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--data", help="folder of Multi30k; default: the built-in data")
     given = parser.parse_args()
+    half: store.Row | None = None
     if given.quick:
-        print(f"quick: {measure('automl', 0, given.within, given.minutes / 2, given.data)}")
-    elif not given.report:
+        half = measure("automl", 0, given.within, given.minutes / 2, given.data)
+        print(f"quick: {half}")
+    elif not given.table:
         _measure_missing(given)
     rows = store.load(ROWS, *KEYS)
     for about in sorted({(k[0], *k[2:]) for k in rows}):
         best = [row["best"] for k, row in rows.items() if (k[0], *k[2:]) == about]
         trials = np.mean([row["trials"] for k, row in rows.items() if (k[0], *k[2:]) == about])
-        print(
-            f"{about}: best BLEU {np.mean(best):.2f}, spread {np.std(best):.2f}, {trials:.0f} trials, {best}"
-        )
-    return _check(rows.values(), given) if given.check else 0
+        figures = f"best BLEU {np.mean(best):.2f}, spread {np.std(best):.2f}, {trials:.0f} trials"
+        print(f"{about}: {figures}, {best}")
+    if not given.check:
+        return 0
+    scores = best_scores(rows.values(), given.within, given.minutes)
+    found = quick_claims(scores, half) if given.quick else claims(scores, given.seeds)
+    return conclude(found)
 
 
 def _measure_missing(given: argparse.Namespace) -> None:
@@ -299,28 +305,42 @@ def _measure_missing(given: argparse.Namespace) -> None:
                 )
 
 
-def _check(rows: Iterable[store.Row], given: argparse.Namespace) -> int:
-    """The mean of our best BLEU is more than that of each peer, over the seeds that both have."""
+def best_scores(
+    rows: Iterable[store.Row], within: float, minutes: float
+) -> dict[str, dict[int, float]]:
+    """Best BLEU on Multi30k by contestant and seed."""
     best: dict[str, dict[int, float]] = {}
     for row in rows:
-        if (row["within"], row["minutes"], row["data"]) == (
-            given.within,
-            given.minutes,
-            "multi30k",
-        ):
+        if (row["within"], row["minutes"], row["data"]) == (within, minutes, "multi30k"):
             best.setdefault(row["contestant"], {})[row["seed"]] = row["best"]
-    ours, found = best.get("automl", {}), []
-    for peer in USUAL[1:]:
-        both = sorted(ours.keys() & best.get(peer, {}).keys())
-        measured, limit = (
-            float(np.mean([runs[s] for s in both])) if both else None
-            for runs in (ours, best.get(peer))
-        )
-        found.append(
-            at_least(f"best BLEU beside {peer}", measured, limit or 0.0, f"{len(both)} seeds")
-        )
-        found.append(at_least(f"seeds beside {peer}", float(len(both)), given.seeds))
-    return conclude(found)
+    return best
+
+
+def claims(best: Mapping[str, Mapping[int, float]], seeds: int) -> list[Claim]:
+    """The mean of our best BLEU is at least that of each peer, over the seeds that both have."""
+    found = []
+    ours = best.get("automl", {})
+    for peer in PEERS:
+        theirs = best.get(peer, {})
+        both = sorted(ours.keys() & theirs.keys())
+        means = (_mean([runs[seed] for seed in both]) for runs in (ours, theirs))
+        found.append(at_least(f"best BLEU beside {peer}", *means, f"{len(both)} seeds"))
+        found.append(at_least(f"seeds beside {peer}", len(both) or None, seeds))
+    return found
+
+
+def quick_claims(best: Mapping[str, Mapping[int, float]], half: store.Row | None) -> list[Claim]:
+    """Our best BLEU after half of the time is at least the mean of each peer."""
+    ours = half["best"] if half and half["data"] == "multi30k" and half["trials"] else None
+    name = "best BLEU in half of the time, beside {}"
+    return [
+        at_least(name.format(peer), ours, _mean(list(best.get(peer, {}).values())))
+        for peer in PEERS
+    ]
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return float(np.mean(values)) if values else None
 
 
 if __name__ == "__main__":

@@ -1,21 +1,20 @@
-"""Makes the learning-curve tables of `benchmarks.stoppers.curves`: every configuration of a grid, trained once.
+"""Makes the learning-curve tables of `curves.py`: trains every configuration of a grid once.
 
-    python -m benchmarks.stoppers.make_curves [digits recurrent modular factors]
+    python benchmarks/stoppers/make_curves.py [digits recurrent modular factors]
 
-Small models whose curves differ in kind: a classifier of digits (curves cross early), a recurrent language model
-(noisy, some diverge), modular addition (long plateaus, then a sudden fall) and a matrix factorisation (many overfit and
-rise again). Configurations of one shape are trained together, each with its own weights, learning rate and noise.
-Seconds a report are a model of the work (a fixed part and one that grows with the model), not measured.
+The curves of these small models differ in kind: a classifier of digits (curves cross early), a
+recurrent language model (noisy, some diverge), modular addition (long plateaus, then a sudden fall)
+and a matrix factorisation (many overfit and rise again). Configurations of one shape are trained
+together, each with its own weights, learning rate and noise. The seconds of a report are not
+measured: they are a fixed part and a part that grows with the model.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -23,12 +22,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-FOLDER: Final = Path(__file__).parent / "tables"
+from benchmarks.common.options import parser
+from benchmarks.stoppers.curve_problems import FOLDER
+
 Grid = Mapping[str, list[float]]
 Train = Callable[[dict[str, float], dict[str, Tensor]], Iterator[Tensor]]
-Task = tuple[
-    Grid, Train, tuple[str, ...], Callable[[dict[str, float]], float]
-]  # with what the seconds depend on
+# The grid, the training, the parameters that set the shape, and the seconds of a report by shape.
+Task = tuple[Grid, Train, tuple[str, ...], Callable[[dict[str, float]], float]]
 
 DIGITS: Final[Grid] = {
     "lr": [10 ** (-3 + 3.6 * i / 9) for i in range(10)],
@@ -57,14 +57,18 @@ FACTORS: Final[Grid] = {
 
 
 def digits(shape: dict[str, float], each: dict[str, Tensor]) -> Iterator[Tensor]:
-    """Validation cross-entropy of a two-layer network, an epoch a report."""
+    """Validation cross-entropy of a two-layer network; a report after each epoch."""
     from sklearn.datasets import load_digits
 
     data = load_digits()
-    x, y = torch.tensor(data.data, dtype=torch.float32) / 16 - 0.3, torch.tensor(data.target)
+    x = torch.tensor(data.data, dtype=torch.float32) / 16 - 0.3
+    y = torch.tensor(data.target)
     order = torch.randperm(len(x), generator=seeded(0))
-    x, y = x[order], y[order]
-    count, width, size = len(each["lr"]), int(shape["width"]), int(shape["batch"])
+    x = x[order]
+    y = y[order]
+    count = len(each["lr"])
+    width = int(shape["width"])
+    size = int(shape["batch"])
     w = [
         normal(count, 64, width, 1 / 8),
         normal(count, width, width, width**-0.5),
@@ -88,11 +92,15 @@ def digits(shape: dict[str, float], each: dict[str, Tensor]) -> Iterator[Tensor]
 
 
 def recurrent(shape: dict[str, float], each: dict[str, Tensor]) -> Iterator[Tensor]:
-    """Validation loss of a recurrent network on sequences of a random second-order process, four updates a report."""
+    """Validation loss of a recurrent network; a report after every 4 updates.
+
+    The sequences come from a random second-order process.
+    """
     source = np.random.default_rng(5)
     table = torch.tensor(source.dirichlet([0.08] * 12, size=(12, 12)), dtype=torch.float32)
     generator = seeded(2)
-    count, width = len(each["lr"]), int(shape["width"])
+    count = len(each["lr"])
+    width = int(shape["width"])
     recur = scaled(normal(count, width, width, width**-0.5), each["gain"])
     w = [normal(count, 12, width, 0.3), recur, normal(count, width, 12, width**-0.5)]
 
@@ -105,7 +113,8 @@ def recurrent(shape: dict[str, float], each: dict[str, Tensor]) -> Iterator[Tens
         return torch.stack(tokens, 1)
 
     def loss(tokens: Tensor) -> Tensor:
-        h, total = torch.zeros(count, len(tokens), width), torch.zeros(count)
+        h = torch.zeros(count, len(tokens), width)
+        total = torch.zeros(count)
         for t in range(tokens.shape[1] - 1):
             h = torch.tanh(w[0][:, tokens[:, t]] + torch.bmm(h, w[1]))
             scores = torch.bmm(h, w[2]).flatten(0, 1)
@@ -123,12 +132,15 @@ def recurrent(shape: dict[str, float], each: dict[str, Tensor]) -> Iterator[Tens
 
 
 def modular(shape: dict[str, float], each: dict[str, Tensor]) -> Iterator[Tensor]:
-    """Validation loss of a network that learns to add modulo 17 by AdamW, 40 updates on everything a report."""
-    p, width, count = 17, int(shape["width"]), len(each["lr"])
+    """Validation loss of addition modulo 17; a report after every 40 full updates of AdamW."""
+    p = 17
+    width = int(shape["width"])
+    count = len(each["lr"])
     pairs = torch.cartesian_prod(torch.arange(p), torch.arange(p))[
         torch.randperm(p * p, generator=seeded(3))
     ]
-    labels, split = pairs.sum(1) % p, int(0.7 * p * p)
+    labels = pairs.sum(1) % p
+    split = int(0.7 * p * p)
     w = [
         scaled(normal(count, p, width, 0.3), each["scale"]),
         scaled(normal(count, p, width, 0.3), each["scale"]),
@@ -151,8 +163,13 @@ def modular(shape: dict[str, float], each: dict[str, Tensor]) -> Iterator[Tensor
 
 
 def factors(shape: dict[str, float], each: dict[str, Tensor]) -> Iterator[Tensor]:
-    """Validation error of a factorisation of a noisy matrix of rank 5 by stochastic gradients, 25 updates a report."""
-    generator, count, rank = seeded(4), len(each["lr"]), int(shape["rank"])
+    """Validation error of a matrix factorisation; a report after every 25 updates.
+
+    The matrix has rank 5 and noise; the updates are stochastic gradient steps.
+    """
+    generator = seeded(4)
+    count = len(each["lr"])
+    rank = int(shape["rank"])
     truth = (
         torch.randn(90, 5, generator=generator) @ torch.randn(5, 70, generator=generator) / 5**0.5
     )
@@ -160,7 +177,8 @@ def factors(shape: dict[str, float], each: dict[str, Tensor]) -> Iterator[Tensor
     cells = torch.cartesian_prod(torch.arange(90), torch.arange(70))[
         torch.randperm(6300, generator=generator)
     ]
-    train, held_out = cells[:2000], cells[2000:]
+    train = cells[:2000]
+    held_out = cells[2000:]
     w = [
         scaled(normal(count, 90, rank, 1.0), each["scale"]),
         scaled(normal(count, 70, rank, 1.0), each["scale"]),
@@ -192,7 +210,7 @@ TASKS: Final[Mapping[str, Task]] = {
 
 
 def make(name: str, task: Task) -> None:
-    """Train a grid and write `NAME.npz`: the curves (grid x reports), seconds a report (grid) and the grid itself."""
+    """Train a grid; write `NAME.npz`: curves (grid x reports), seconds of a report, the grid."""
     grid, train, shapes, seconds = task
     own = [key for key in grid if key not in shapes]
     settings = list(itertools.product(*(grid[key] for key in own)))
@@ -217,7 +235,7 @@ def make(name: str, task: Task) -> None:
 
 
 def _descend(losses: Tensor, w: list[Tensor], each: dict[str, Tensor]) -> None:
-    """A step of every model by its own rate, clipped by its own norm and shrunk by its own decay."""
+    """One step of every model, with its own learning rate, gradient clipping and weight decay."""
     grads = torch.autograd.grad(losses.sum(), w)
     grads = tuple(torch.nan_to_num(grad, nan=0.0, posinf=0.0, neginf=0.0) for grad in grads)
     norm = sum(grad.square().sum((1, 2)) for grad in grads).sqrt()  # type: ignore[union-attr]
@@ -229,11 +247,13 @@ def _descend(losses: Tensor, w: list[Tensor], each: dict[str, Tensor]) -> None:
 
 
 class Adam:
-    """AdamW (Loshchilov and Hutter, 2019) of every model by its own rate and decay."""
+    """AdamW (Loshchilov and Hutter, 2019) for many models, each with its own rate and decay."""
 
     def __init__(self, w: list[Tensor], each: dict[str, Tensor]) -> None:
-        self.w, self.step = w, 0
-        self.lr, self.decay = each["lr"].view(-1, 1, 1), each["decay"].view(-1, 1, 1)
+        self.w = w
+        self.step = 0
+        self.lr = each["lr"].view(-1, 1, 1)
+        self.decay = each["decay"].view(-1, 1, 1)
         self.moments = [(torch.zeros_like(v), torch.zeros_like(v)) for v in w]
 
     def __call__(self, losses: Tensor) -> None:
@@ -259,14 +279,19 @@ def seeded(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def make_those(tasks: Mapping[str, Task]) -> None:
-    """Make the tables that the command line names, or all."""
+def make_tables(tasks: Mapping[str, Task], doc: str | None) -> None:
+    """Make the tables that the command line names, or all of `tasks`."""
+    options = parser(doc)
+    options.add_argument("names", nargs="*", metavar="NAME", help=f"default: {' '.join(tasks)}")
+    names = options.parse_args().names
+    if unknown := set(names) - set(tasks):
+        options.error(f"unknown table {min(unknown)!r}; known: {', '.join(tasks)}")
     torch.set_num_threads(1)
-    for name in sys.argv[1:] or tasks:
+    for name in names or tasks:
         began = time.time()
         make(name, tasks[name])
         print(f"{name}: {time.time() - began:.0f} s", flush=True)
 
 
 if __name__ == "__main__":
-    make_those(TASKS)
+    make_tables(TASKS, __doc__)

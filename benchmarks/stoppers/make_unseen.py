@@ -1,9 +1,9 @@
-"""A learning-curve table that was made when the stopper was finished and never used to change it.
+"""Makes a table of learning curves that was never used to change the stopper.
 
-    python -m benchmarks.stoppers.make_unseen
+    python benchmarks/stoppers/make_unseen.py
 
-Embeddings of a graph of relations, where few free parameters fit and many overfit. The rest is as in
-`benchmarks.stoppers.make_curves`.
+Embeddings of a graph of relations: few free parameters fit, many overfit. Everything else is as in
+`make_curves.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from benchmarks.stoppers.make_curves import Adam, Grid, make_those, normal, scaled, seeded
+from benchmarks.stoppers.make_curves import Adam, Grid, make_tables, normal, scaled, seeded
 
 GRAPH: Final[Grid] = {
     "lr": [10 ** (-3 + 2.5 * i / 7) for i in range(8)],
@@ -23,12 +23,18 @@ GRAPH: Final[Grid] = {
     "scale": [0.1, 0.3, 1.0],
     "width": [4, 8, 16, 32],
 }
-ENTITIES, RELATIONS = 60, 6
+ENTITIES = 60
+RELATIONS = 6
 
 
 def graph(shape: dict[str, float], each: dict[str, Tensor]) -> Iterator[Tensor]:
-    """Validation cross-entropy of the tail among all entities, DistMult (Yang et al., 2015), 8 updates a report."""
-    random, count, width = seeded(11), len(each["lr"]), int(shape["width"])
+    """Validation cross-entropy of the tail; a report after every 8 updates.
+
+    The model is DistMult (Yang et al., 2015).
+    """
+    random = seeded(11)
+    count = len(each["lr"])
+    width = int(shape["width"])
     heads, relations, tails = _facts(random)
     split = int(0.75 * len(heads))
     w = [
@@ -55,11 +61,12 @@ def graph(shape: dict[str, float], each: dict[str, Tensor]) -> Iterator[Tensor]:
 
 
 def _facts(random: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    """Every head with every relation, and three tails each: the best two by hidden vectors, and one at random."""
-    hidden, links = (
-        torch.randn(ENTITIES, 5, generator=random),
-        torch.randn(RELATIONS, 5, generator=random),
-    )
+    """Heads, relations and tails of the facts.
+
+    Every pair of head and relation has three tails: two by hidden vectors and one at random.
+    """
+    hidden = torch.randn(ENTITIES, 5, generator=random)
+    links = torch.randn(RELATIONS, 5, generator=random)
     pairs = torch.cartesian_prod(torch.arange(ENTITIES), torch.arange(RELATIONS))
     best = ((hidden[pairs[:, 0]] * links[pairs[:, 1]]) @ hidden.T).topk(2).indices
     tails = torch.cat(
@@ -71,4 +78,5 @@ def _facts(random: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
 
 
 if __name__ == "__main__":
-    make_those({"graph": (GRAPH, graph, ("width",), lambda s: 0.5 + s["width"] / 16)})
+    tasks = {"graph": (GRAPH, graph, ("width",), lambda s: 0.5 + s["width"] / 16)}
+    make_tables(tasks, __doc__)

@@ -1,17 +1,16 @@
-"""How long a simulated sweep takes under `bayes` + `curve`: at least 500 trials with 5,000 reports, on one thread.
+"""CPU seconds of a simulated sweep with `bayes` and `curve`, on one thread.
 
-    python -m benchmarks.stoppers.simulation [--tables digits ...] [--factor 1.6] [--trials 500] [--every 2]
-    python -m benchmarks.stoppers.simulation --quick [--check]     one such simulation, kept nowhere
-    python -m benchmarks.stoppers.simulation --table [--check]     the kept rows; --check: exit status 1 where one took longer
+    python benchmarks/stoppers/simulation.py [--tables NAME ...] [--factor 1.6] [--trials 500]
+    python benchmarks/stoppers/simulation.py --quick [--check]     one sweep of 500 trials
+    python benchmarks/stoppers/simulation.py --table [--check]     the stored rows
 
-A learning-curve table of `benchmarks.stoppers.curves` with a budget of so many times the usual, or of so many trials; where only
-every other report is made, there are half as many a trial. Printed: trials, reports and the seconds of the processor
-and of the clock, for which 60 are allowed.
+The trials replay a table of learning curves (`curve_problems.py`). `--factor` multiplies the usual
+budget, `--trials` replaces it, and `--every 2` reports every second step only. A sweep of 500
+trials with 5,000 reports may take 60 CPU seconds.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Iterator
@@ -22,18 +21,21 @@ import torch
 
 import automl
 from benchmarks.common import store
-from benchmarks.common.bounds import at_most, conclude
+from benchmarks.common.bounds import Claim, at_most, conclude
+from benchmarks.common.options import benchmark_parser
 from benchmarks.stoppers.curve_problems import NUM_WORKERS, TABLES, Table
 
 ROWS = store.RESULTS / "simulation.jsonl"
 KEYS = ("table", "trials", "reports", "seed")
-TRIALS, REPORTS, SECONDS = 500, 5000, 60.0
-QUICK_EVERY = 4  # makes somewhat more than the 5,000 reports
+TRIALS = 500
+REPORTS = 5000
+SECONDS = 60.0
+QUICK_EVERY = 4  # a little more than 5,000 reports
 
 
 @dataclass(frozen=True)
 class Sparse:
-    """A table's replay with every so-manieth report."""
+    """Replays a table with every `every`-th report."""
 
     table: Table
     every: int
@@ -46,48 +48,42 @@ class Sparse:
 
 
 def measure(name: str, budget: dict[str, float], every: int, seed: int) -> dict[str, Any]:
-    """One simulation; `budget` as `automl.simulate` takes it."""
+    """Run one simulation; `budget` holds options of `automl.simulate`."""
     table = Table.load(name)
-    cpu, wall = time.process_time(), time.perf_counter()
-    options: dict[str, Any] = {
-        "workers": NUM_WORKERS,
-        "suggester": "bayes",
-        "stopper": "curve",
-        "seed": seed,
-        **budget,
-    }
-    found = automl.simulate(Sparse(table, every), table.space, "minimize loss", **options)
+    cpu = time.process_time()
+    wall = time.perf_counter()
+    options: dict[str, Any] = {"suggester": "bayes", "stopper": "curve", "seed": seed, **budget}
+    found = automl.simulate(
+        Sparse(table, every), table.space, "minimize loss", workers=NUM_WORKERS, **options
+    )
     reports = sum(len(trial.reports) for trial in found.trials)
-    took = {
-        "cpu": round(time.process_time() - cpu, 1),
-        "wall": round(time.perf_counter() - wall, 1),
-    }
     return {
         "table": name,
         "every": every,
         "seed": seed,
         "trials": len(found.trials),
         "reports": reports,
-        **took,
+        "cpu": round(time.process_time() - cpu, 1),
+        "wall": round(time.perf_counter() - wall, 1),
     }
 
 
 def main() -> int:
-    """One line a table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    """One line for each table."""
+    parser = benchmark_parser(__doc__, "one sweep of 500 trials")
     parser.add_argument("--tables", nargs="+", default=list(TABLES))
     parser.add_argument("--factor", type=float, default=1.6)
-    parser.add_argument("--trials", type=int, help="in place of a budget of time")
-    parser.add_argument("--every", type=int, default=1, help="so many steps a report")
+    parser.add_argument(
+        "--trials", type=int, help="a number of trials in place of a budget of time"
+    )
+    parser.add_argument("--every", type=int, default=1, help="the number of steps of a report")
     parser.add_argument("--seed", type=int, default=0)
-    for flag in ("quick", "table", "check"):
-        parser.add_argument(f"--{flag}", action="store_true")
     given = parser.parse_args()
     torch.set_num_threads(1)
     if given.quick:
-        given.tables, given.trials, given.every = ["digits"], TRIALS, QUICK_EVERY
+        given.tables = ["digits"]
+        given.trials = TRIALS
+        given.every = QUICK_EVERY
     rows = list(store.load(ROWS, *KEYS).values()) if given.table else []
     for name in () if given.table else given.tables:
         budget = (
@@ -101,18 +97,16 @@ def main() -> int:
         print(rows[-1], flush=True)
     if given.table:
         print("\n".join(map(str, rows)))
-    return _check(rows) if given.check else 0
+    return conclude(claims(rows)) if given.check else 0
 
 
-def _check(rows: list[store.Row]) -> int:
-    """The longest of those of about the size for which the seconds are said."""
+def claims(rows: list[store.Row]) -> list[Claim]:
+    """The limit of the slowest sweep of about the size that the limit is for."""
     sized = [
         row for row in rows if row["trials"] >= TRIALS and REPORTS <= row["reports"] <= 2 * REPORTS
     ]
     slowest = max((row["cpu"] for row in sized), default=None)
-    return conclude(
-        [at_most(f"seconds of {TRIALS} trials with {REPORTS} reports", slowest, SECONDS)]
-    )
+    return [at_most(f"seconds of {TRIALS} trials with {REPORTS} reports", slowest, SECONDS)]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Means over seeds and problems, ranks, and which rows count when the suggester's code has changed."""
+"""Means over seeds and problems, ranks, and the rows that count if the code has changed."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from benchmarks.suggesters.contestants import OWN, fingerprint
 
 from benchmarks.common.store import Row
 from benchmarks.suggesters import problems
+from benchmarks.suggesters.fingerprint import OWN, fingerprint
 
 KINDS = ("tabular", "synthetic", "systems")
 Key = tuple[str, str]  # suggester, problem
@@ -18,7 +18,7 @@ Key = tuple[str, str]  # suggester, problem
 
 @dataclass(frozen=True)
 class Cell:
-    """Mean over problems of the mean over seeds, its standard error over seeds, and how many problems are in it."""
+    """A cell of a table: mean over problems and seeds, standard error over seeds, problems."""
 
     mean: float
     error: float
@@ -26,8 +26,11 @@ class Cell:
 
 
 def select(rows: Iterable[Row]) -> list[Row]:
-    """Rows of one version of each suggester: of the present code where it was tried on every problem that any
-    version was tried on, else of the version with the most rows. Problems that are no more do not count."""
+    """The rows of one version of each suggester.
+
+    That is the present code if it has rows of as many problems as any version; otherwise it is the
+    version with the most rows. Problems that no longer exist do not count.
+    """
     groups: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
     known = set(problems.names())
     for row in rows:
@@ -45,7 +48,7 @@ def select(rows: Iterable[Row]) -> list[Row]:
 
 
 def stale(rows: Iterable[Row]) -> list[str]:
-    """Of our suggesters, those whose rows are of another version of the code."""
+    """Our suggesters that have rows of another version of the code."""
     return sorted(
         {row["suggester"] for row in rows if row["code"] != fingerprint(row["suggester"])}
     )
@@ -60,7 +63,7 @@ def value(row: Row, at: int, key: str = "regret") -> float | None:
 
 
 def by_problem(rows: Iterable[Row], at: int, key: str = "regret") -> dict[Key, list[float]]:
-    """Values of every seed."""
+    """Values of every seed, by suggester and problem."""
     found: dict[Key, list[float]] = defaultdict(list)
     for row in rows:
         number = value(row, at, key)
@@ -72,7 +75,7 @@ def by_problem(rows: Iterable[Row], at: int, key: str = "regret") -> dict[Key, l
 def cell(
     rows: Sequence[Row], suggester: str, names: Iterable[str], at: int, key: str = "regret"
 ) -> Cell | None:
-    """Over those of the problems for which there are rows; None where there are none."""
+    """The mean over those problems that have rows; None without any."""
     table = by_problem(rows, at, key)
     groups = [table[suggester, name] for name in names if (suggester, name) in table]
     if not groups:
@@ -91,7 +94,7 @@ def mean(
 
 
 def ranks(rows: Sequence[Row], names: Sequence[str], at: int) -> dict[str, float]:
-    """Mean rank among the contestants that were measured on all of these problems, ties sharing theirs."""
+    """Mean rank among the contestants that have rows of all these problems; ties share a rank."""
     table = {key: float(np.mean(values)) for key, values in by_problem(rows, at).items()}
     whole = [
         n
@@ -107,7 +110,7 @@ def ranks(rows: Sequence[Row], names: Sequence[str], at: int) -> dict[str, float
 
 
 def wins(rows: Sequence[Row], peer: str, at: int) -> tuple[int, int]:
-    """On how many problems ours has the smaller mean regret, and on how many both were measured."""
+    """The number of problems on which ours has less regret, and the number that both have."""
     table = {key: float(np.mean(values)) for key, values in by_problem(rows, at).items()}
     both = [n for n in problems.names() if ("bayes", n) in table and (peer, n) in table]
     return sum(table["bayes", n] < table[peer, n] for n in both), len(both)

@@ -1,22 +1,18 @@
-"""Who takes part: our suggester, itself as a black box, the suggesters behind the same face, peers in processes."""
+"""The contestants: our suggester, the same as a black box, other suggesters, and peers."""
 
 from __future__ import annotations
 
-import ast
 import dataclasses
-import functools
-import hashlib
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
-
-from benchmarks.suggesters.problems import Problem
 
 from automl.core.trial import Trial
 from automl.suggesters import SUGGESTERS
 from automl.suggesters._optuna import OptunaSuggester
 from automl.suggesters.base import Suggester
 from benchmarks.peers.client import PEERS, PeerSuggester
+from benchmarks.suggesters.fingerprint import OWN
+from benchmarks.suggesters.problems import Problem
 from search_spaces import Space
 from search_spaces.parameters import ALL
 
@@ -24,7 +20,7 @@ Params = dict[str, Any]
 
 
 class TpeGroup(OptunaSuggester):
-    """Optuna's TPE with `group=True`, its own answer to conditional spaces."""
+    """Optuna's TPE with `group=True`, its option for conditional spaces."""
 
     name = "tpe-group"
 
@@ -35,16 +31,14 @@ class TpeGroup(OptunaSuggester):
 
 
 class TpePlain(OptunaSuggester):
-    """Optuna's TPE as a user gets it: failed trials are FAIL, which teach it nothing."""
+    """Optuna's TPE with its defaults: failed trials are FAIL, from which it learns nothing."""
 
     name = "tpe-plain"
 
     def suggest(
         self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1
     ) -> list[Any]:
-        return super().suggest(
-            [trial for trial in history if trial.failure is None], pending, count
-        )
+        return super().suggest([t for t in history if t.failure is None], pending, count)
 
     def _sampler(self, seed: int) -> Any:
         from optuna.samplers import TPESampler
@@ -53,7 +47,7 @@ class TpePlain(OptunaSuggester):
 
 
 class BlackBox(Suggester):
-    """A suggester that is not told what parameters affect, and sees nothing but goals and constraints."""
+    """`bayes` that sees goals and constraints only, and knows of no parameter what it affects."""
 
     name = "bayes-blackbox"
 
@@ -63,55 +57,30 @@ class BlackBox(Suggester):
         for parameter in data["parameters"]:
             parameter["affects"] = sorted(ALL)
         plain = tuple(dataclasses.replace(goal, within=None) for goal in self.goals)
-        self.inner = SUGGESTERS.get("bayes")(Space.from_dict(data), plain, constraints, seed=seed)
-        self.kept = {goal.metric for goal in self.goals} | {
+        self.suggester = SUGGESTERS.get("bayes")(
+            Space.from_dict(data), plain, constraints, seed=seed
+        )
+        self.metrics = {goal.metric for goal in self.goals} | {
             constraint.metric for constraint in self.constraints
         }
 
     def suggest(
         self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1
     ) -> list[Any]:
-        return self.inner.suggest([self._blind(trial) for trial in history], pending, count)
+        return self.suggester.suggest([self._blind(trial) for trial in history], pending, count)
 
     def _blind(self, trial: Trial) -> Trial:
-        metrics = {name: value for name, value in trial.metrics.items() if name in self.kept}
+        metrics = {name: value for name, value in trial.metrics.items() if name in self.metrics}
         return dataclasses.replace(trial, metrics=metrics, reports=(), peak_memory_bytes=None)
 
 
-OWN = ("bayes", "bayes-blackbox")
 VARIANTS: dict[str, type[Suggester]] = {c.name: c for c in (TpeGroup, TpePlain, BlackBox)}
 ALL_NAMES = [*OWN, "tpe", "tpe-group", "tpe-plain", "optuna-gp", "ax", *PEERS, "sobol", "random"]
 
 
 def make(name: str, problem: Problem, seed: int) -> Suggester:
-    """A contestant for one run; a peer starts its process."""
+    """The contestant of one run; a peer starts its process."""
     if name in PEERS:
         return PeerSuggester(name, problem.space, problem.goals, problem.constraints, seed=seed)
     kind: Callable[..., Suggester] = VARIANTS[name] if name in VARIANTS else SUGGESTERS.get(name)
     return kind(problem.space, problem.goals, problem.constraints, seed=seed)
-
-
-@functools.cache
-def fingerprint(name: str) -> str:
-    """Of our suggester's code as this process loaded it, comments and docstrings left out; "" for a peer.
-
-    Rows that were measured with another version are measured again.
-    """
-    if name not in OWN:
-        return ""
-    folder = Path(__file__).parents[2] / "automl" / "suggesters" / "bayes"
-    code = "".join(_code(path) for path in sorted(folder.rglob("*.py")))
-    return hashlib.sha256(code.encode()).hexdigest()[:10]
-
-
-def _code(path: Path) -> str:
-    tree = ast.parse(path.read_text())
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if isinstance(body, list):
-            node.body = [
-                n
-                for n in body
-                if not (isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant))
-            ]  # type: ignore[attr-defined]
-    return ast.dump(tree)

@@ -1,4 +1,4 @@
-"""One run: a contestant, a problem and a seed, one trial after another."""
+"""One run: the trials of one contestant on one problem with one seed."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from benchmarks.suggesters.contestants import fingerprint, make
-from benchmarks.suggesters.problems import Problem
-from benchmarks.suggesters.scoring import Scale
 
 from automl.core.ranking import best
 from automl.core.trial import Trial
 from automl.suggesters.base import Suggester
+from benchmarks.suggesters.contestants import make
+from benchmarks.suggesters.fingerprint import fingerprint
+from benchmarks.suggesters.problems import Problem
+from benchmarks.suggesters.scoring import RegretScale
 
 POINTS = (1, 2, 3, 5, 7, 10, 15, 20, 25, 30, 40, 50, 75, 100)
 
 
-def run(name: str, problem: Problem, scale: Scale, seed: int, num_trials: int) -> dict[str, Any]:
-    """The row of one run: regret after so many trials, failures so far, CPU seconds a suggestion."""
+def run(
+    name: str, problem: Problem, scale: RegretScale, seed: int, num_trials: int
+) -> dict[str, Any]:
+    """The row of one run: regret and failures at `POINTS`, and the CPU seconds of suggestions."""
     suggester = make(name, problem, seed)
     try:
         trials, seconds = _trials(suggester, problem, seed, num_trials)
@@ -63,12 +66,12 @@ def _trials(
 
 
 def cpu_seconds(suggester: Suggester) -> float:
-    """Processor time of this process and, where it has one, of the suggester's own: what one idle core would need."""
+    """CPU seconds of this process and, if the suggester has one, of its own process."""
     return time.process_time() + float(getattr(suggester, "cpu_seconds", lambda: 0.0)())
 
 
-def regret(problem: Problem, scale: Scale, trials: list[Trial]) -> float:
-    """Of what the user would be given: the noiseless value of the trial that was observed to be best."""
+def regret(problem: Problem, scale: RegretScale, trials: list[Trial]) -> float:
+    """Normalised regret: the noiseless value of the trial that was observed to be best."""
     if scale.reference:
         return scale.regret(scale.score([problem.truth(trial.params) for trial in trials]))
     chosen = best(trials, problem.goals, problem.constraints)
@@ -76,7 +79,7 @@ def regret(problem: Problem, scale: Scale, trials: list[Trial]) -> float:
 
 
 def _calibration(found: Sequence[Any]) -> dict[str, float] | None:
-    """Leave-one-out coverage of the 50% and 90% intervals and the gain in log density over a constant model."""
+    """Leave-one-out coverage of intervals, and the gain in log density over a constant model."""
     if not found:
         return None
     means = {

@@ -1,4 +1,4 @@
-"""Computes the tables of problems/tabular.py with scikit-learn: some twenty minutes on one core.
+"""Computes the tables of problems/tabular.py with scikit-learn, in about 20 minutes on one core.
 
 python benchmarks/suggesters/make_tables.py [NAME ...]
 """
@@ -6,20 +6,20 @@ python benchmarks/suggesters/make_tables.py [NAME ...]
 from __future__ import annotations
 
 import itertools
-import sys
 import time
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks.suggesters.problems.tabular import TABLES, Grid, grids
 from sklearn import datasets, ensemble, linear_model, metrics, neighbors, neural_network, svm
 from sklearn.decomposition import PCA
 from sklearn.model_selection import KFold, StratifiedKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
+
+from benchmarks.common.options import parser
+from benchmarks.suggesters.problems.tabular import TABLES, Grid, grids
 
 WORST_LOG_LOSS = 4.0
 Data = tuple[np.ndarray, np.ndarray]
@@ -54,9 +54,8 @@ def score(model: Any, data: Data, scoring: str, *, folds: int = 5) -> float:
 def log_loss(y: np.ndarray, probabilities: np.ndarray, labels: np.ndarray) -> float:
     if not np.isfinite(probabilities).all():
         return WORST_LOG_LOSS
-    smooth = 0.98 * probabilities + 0.02 / len(
-        labels
-    )  # a model that is sure and wrong does not hide the others
+    # Smoothing, so that one sure and wrong prediction does not hide the others.
+    smooth = 0.98 * probabilities + 0.02 / len(labels)
     return min(WORST_LOG_LOSS, float(metrics.log_loss(y, smooth, labels=labels)))
 
 
@@ -84,10 +83,9 @@ def fit_svr(p: dict[str, Any], _: list[int]) -> float:
 
 
 def fit_forest(p: dict[str, Any], stages: list[int]) -> list[float]:
-    model = ensemble.RandomForestClassifier(
-        max(stages), criterion=p["criterion"], max_depth=p["max_depth"], min_samples_leaf=p["min_samples_leaf"],
-        max_features=p["max_features"], bootstrap=p["bootstrap"], random_state=0,
-    )  # fmt: skip
+    names = ("criterion", "max_depth", "min_samples_leaf", "max_features", "bootstrap")
+    options = {name: p[name] for name in names}
+    model = ensemble.RandomForestClassifier(max(stages), random_state=0, **options)
 
     def curve(train: Data, test: Data) -> list[float]:
         model.fit(*train)
@@ -98,10 +96,9 @@ def fit_forest(p: dict[str, Any], stages: list[int]) -> list[float]:
 
 
 def fit_boosting_regressor(p: dict[str, Any], stages: list[int]) -> list[float]:
-    model = ensemble.GradientBoostingRegressor(
-        loss=p["loss"], learning_rate=p["learning_rate"], n_estimators=max(stages), max_depth=p["max_depth"],
-        min_samples_leaf=p["min_samples_leaf"], subsample=p["subsample"], random_state=0,
-    )  # fmt: skip
+    names = ("loss", "learning_rate", "max_depth", "min_samples_leaf", "subsample")
+    options = {name: p[name] for name in names}
+    model = ensemble.GradientBoostingRegressor(n_estimators=max(stages), random_state=0, **options)
 
     def curve(train: Data, test: Data) -> list[float]:
         predictions = list(model.fit(*train).staged_predict(test[0]))
@@ -113,10 +110,9 @@ def fit_boosting_regressor(p: dict[str, Any], stages: list[int]) -> list[float]:
 
 
 def fit_boosting_classifier(p: dict[str, Any], stages: list[int]) -> list[float]:
-    model = ensemble.GradientBoostingClassifier(
-        learning_rate=p["learning_rate"], n_estimators=max(stages), max_depth=p["max_depth"],
-        max_features=p["max_features"], subsample=p["subsample"], random_state=0,
-    )  # fmt: skip
+    names = ("learning_rate", "max_depth", "max_features", "subsample")
+    options = {name: p[name] for name in names}
+    model = ensemble.GradientBoostingClassifier(n_estimators=max(stages), random_state=0, **options)
 
     def curve(train: Data, test: Data) -> list[float]:
         predictions = list(model.fit(*train).staged_predict_proba(test[0]))
@@ -126,10 +122,12 @@ def fit_boosting_classifier(p: dict[str, Any], stages: list[int]) -> list[float]
 
 
 def by_epochs(build: Callable[[], Any], data: Data, folds: int, stages: list[int]) -> list[float]:
-    """Log loss after so many passes over the training data of a model that learns in parts."""
+    """Log loss after each of `stages` passes over the training data."""
 
     def curve(train: Data, test: Data) -> list[float]:
-        model, labels, errors = build(), np.unique(train[1]), []
+        model = build()
+        labels = np.unique(train[1])
+        errors = []
         for epoch in range(1, max(stages) + 1):
             model.partial_fit(*train, classes=labels)
             if epoch in stages:
@@ -142,10 +140,15 @@ def by_epochs(build: Callable[[], Any], data: Data, folds: int, stages: list[int
 def fit_mlp(p: dict[str, Any], stages: list[int]) -> list[float]:
     def build() -> Any:
         return neural_network.MLPClassifier(
-            (p["hidden"],), activation=p["activation"], solver=p["solver"], alpha=p["alpha"],
-            batch_size=p["batch_size"], learning_rate_init=p["learning_rate"], momentum=p.get("momentum", 0.0),
+            (p["hidden"],),
+            activation=p["activation"],
+            solver=p["solver"],
+            alpha=p["alpha"],
+            batch_size=p["batch_size"],
+            learning_rate_init=p["learning_rate"],
+            momentum=p.get("momentum", 0.0),
             random_state=0,
-        )  # fmt: skip
+        )
 
     return by_epochs(build, digits(300), 2, stages)
 
@@ -153,9 +156,15 @@ def fit_mlp(p: dict[str, Any], stages: list[int]) -> list[float]:
 def fit_sgd(p: dict[str, Any], stages: list[int]) -> list[float]:
     def build() -> Any:
         return linear_model.SGDClassifier(
-            loss=p["loss"], penalty=p["penalty"], alpha=p["alpha"], l1_ratio=p.get("l1_ratio", 0.0),
-            learning_rate="invscaling", eta0=p["eta0"], power_t=p["power_t"], random_state=0,
-        )  # fmt: skip
+            loss=p["loss"],
+            penalty=p["penalty"],
+            alpha=p["alpha"],
+            l1_ratio=p.get("l1_ratio", 0.0),
+            learning_rate="invscaling",
+            eta0=p["eta0"],
+            power_t=p["power_t"],
+            random_state=0,
+        )
 
     return by_epochs(build, cancer(), 3, stages)
 
@@ -183,7 +192,7 @@ FITS: dict[str, Fit] = {
 
 
 def compute(grid: Grid) -> dict[str, np.ndarray]:
-    """The arrays of every branch; the staged number is the last axis, all of it from one fit."""
+    """The array of every branch; one fit gives the whole last axis, the staged number."""
     arrays = {}
     stages = [int(value) for value in grid.values[grid.staged]] if grid.staged else []
     for i, branch in enumerate(grid.branches()):
@@ -202,10 +211,13 @@ def compute(grid: Grid) -> dict[str, np.ndarray]:
 
 
 def main() -> None:
+    options = parser(__doc__)
+    options.add_argument("names", nargs="*", metavar="NAME", help="default: all tables")
+    names = options.parse_args().names
     warnings.simplefilter("ignore")
     TABLES.mkdir(exist_ok=True)
     for grid in grids():
-        if grid.name in sys.argv[1:] or not sys.argv[1:]:
+        if grid.name in names or not names:
             started = time.perf_counter()
             np.savez_compressed(TABLES / f"{grid.name}.npz", **compute(grid))  # type: ignore[arg-type]
             print(f"{grid.name}: {time.perf_counter() - started:.0f} s", flush=True)

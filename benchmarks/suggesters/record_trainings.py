@@ -1,6 +1,8 @@
-"""Trains every point of the grids of problems/recorded.py on one thread; resumable.
+"""Trains every point of the grids of problems/recorded.py on one thread.
 
 python benchmarks/suggesters/record_trainings.py [NAME ...] [--minutes N]
+
+An interrupted run continues with the next missing point.
 """
 
 from __future__ import annotations
@@ -11,14 +13,11 @@ os.environ["OMP_NUM_THREADS"] = "1"
 
 import argparse
 import json
-import sys
 import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
 from benchmarks.suggesters.problems.recorded import FOLDER, Recording, recordings
-
 from search_spaces.enumeration import enumerate_legal
 from workers.context import Context
 from workers.protocol import Assignment, Report
@@ -26,8 +25,9 @@ from workers.run import run
 
 
 def train(recording: Recording, params: dict[str, Any]) -> dict[str, Any]:
-    """One row: final metrics, curve of the goal's metric, seconds, peak memory, failure."""
-    metric, reports = recording.goal.split()[1], list[Report]()
+    """Train one point; a row of metrics, curve of the goal, seconds, peak memory and failure."""
+    metric = recording.goal.split()[1]
+    reports = list[Report]()
     with tempfile.TemporaryDirectory() as folder:
         assignment = Assignment(
             recording.name,
@@ -39,7 +39,7 @@ def train(recording: Recording, params: dict[str, Any]) -> dict[str, Any]:
             data=recording.data,
             fixed=recording.fixed,
         )
-        outcome = run(Context(assignment, send=reports.append, stop_requested=lambda: None))
+        outcome = run(Context(assignment, send=reports.append))
     curve = [
         [r.step, round(r.seconds, 4), round(r.metrics[metric], 6)]
         for r in reports
@@ -63,9 +63,10 @@ def main() -> None:
     )
     parser.add_argument("names", nargs="*")
     parser.add_argument("--minutes", type=float, default=float("inf"))
-    parser.add_argument("--points", type=int, default=None, help="stop after so many")
+    parser.add_argument("--points", type=int, default=None, help="stop after this number of points")
     options = parser.parse_args()
-    started, done = time.perf_counter(), 0
+    started = time.perf_counter()
+    done = 0
     FOLDER.mkdir(exist_ok=True)
     for recording in recordings():
         if options.names and recording.name not in options.names:
@@ -80,10 +81,8 @@ def main() -> None:
             with recording.path.open("a") as file:
                 file.write(json.dumps(row) + "\n")
             done += 1
-            print(
-                f"{recording.name} {done} {row['seconds']} s {row['failure'] or row['metrics']}",
-                flush=True,
-            )
+            came = row["failure"] or row["metrics"]
+            print(f"{recording.name} {done} {row['seconds']} s {came}", flush=True)
 
 
 if __name__ == "__main__":

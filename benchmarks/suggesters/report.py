@@ -1,4 +1,4 @@
-"""Tables of the stored rows."""
+"""Tables of the measured rows."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+
+from benchmarks.common.store import Row
+from benchmarks.suggesters import problems
 from benchmarks.suggesters.aggregate import (
     KINDS,
     Cell,
@@ -17,15 +20,12 @@ from benchmarks.suggesters.aggregate import (
     wins,
 )
 
-from benchmarks.common.store import Row
-from benchmarks.suggesters import problems
-
 CUTS = (10, 25, 50, 100)
 
 
 def regret_table(rows: Sequence[Row], names: Iterable[str]) -> str:
     lines = [
-        "mean normalised regret (standard error over seeds); in brackets how many problems, where some are missing",
+        "mean normalised regret (standard error over seeds) [problems, if some are missing]",
         f"{'':15s}" + "".join(f"{kind + ' @' + str(at):>20s}" for kind in KINDS for at in CUTS),
     ]
     kinds = {kind: [n for n in names if n in problems.names(kind)] for kind in KINDS}
@@ -47,7 +47,7 @@ def _cell_text(found: Cell | None, total: int) -> str:
 
 
 def other_table(rows: Sequence[Row], names: Sequence[str]) -> str:
-    """Ranks, failures, seconds, how often ours is ahead, calibration."""
+    """Ranks, wins of ours, failures, seconds and calibration."""
     placed = ranks(rows, names, 50)
     failing = [n for n in problems.names(tag="failing") if n in names]
     lines = [
@@ -62,14 +62,13 @@ def other_table(rows: Sequence[Row], names: Sequence[str]) -> str:
         ahead = "-" if name == "bayes" else "{} of {}".format(*wins(rows, name, 50))
         median, tail = np.median([row["seconds"] for row in own], axis=0)
         seeds = len({row["seed"] for row in own})
-        lines.append(
-            f"{name:15s}{rank:>10s}{ahead:>13s}{share:>25s}{median:16.3f}{tail:8.3f}{len(own):6d}{seeds:7d}"
-        )
+        numbers = f"{median:16.3f}{tail:8.3f}{len(own):6d}{seeds:7d}"
+        lines.append(f"{name:15s}{rank:>10s}{ahead:>13s}{share:>25s}{numbers}")
     return "\n".join([*lines, *_notes(rows)])
 
 
 def _notes(rows: Sequence[Row]) -> list[str]:
-    notes = [f"rows of {name} are of another version of its code" for name in stale(rows)]
+    notes = [f"the rows of {name} come from another version of its code" for name in stale(rows)]
     known = [
         row["calibration"] for row in rows if row.get("calibration") and row["suggester"] == "bayes"
     ]
@@ -83,8 +82,9 @@ def _notes(rows: Sequence[Row]) -> list[str]:
 
 
 def problem_table(rows: Sequence[Row], names: Iterable[str], at: int = 50) -> str:
-    """Every problem: mean regret of each contestant; 95th percentile, worst seed and failures of ours."""
-    table, failed = by_problem(rows, at), by_problem(rows, at, "failed")
+    """A line for each problem: mean regrets; and of ours 95th percentile, worst seed, failures."""
+    table = by_problem(rows, at)
+    failed = by_problem(rows, at, "failed")
     who = contestants(rows)
     lines = [
         f"{'@' + str(at):26s}"
@@ -106,9 +106,9 @@ def problem_table(rows: Sequence[Row], names: Iterable[str], at: int = 50) -> st
 
 
 def speed_table(speed: dict[tuple[Any, ...], Row]) -> str:
-    """Seconds a suggestion by length of the history; 0 is the first of a fresh process, imports left out."""
+    """CPU seconds of a suggestion by length of the history; 0 is the first of a new process."""
     lines = [
-        "seconds a suggestion (CPU seconds of one thread): median, 95th percentile, by number of finished trials"
+        "CPU seconds of a suggestion on one thread, by finished trials: median, 95th percentile"
     ]
     for name in sorted({key[0] for key in speed}):
         cells = [

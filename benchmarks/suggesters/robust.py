@@ -1,8 +1,11 @@
-"""The default suggester on many random spaces, histories and failures; stops at the first that it gets wrong.
+"""The default suggester on many random spaces, histories and failures; stops at the first failure.
 
-python benchmarks/suggesters/robust.py [--count 10000] [--seed 0]
+    python benchmarks/suggesters/robust.py [--count 10000] [--seed 0]
+    python benchmarks/suggesters/robust.py --quick [--check]     250 cases
+    python benchmarks/suggesters/robust.py --table [--check]     the stored result
 
-Writes results/robust.json after every few hundred cases, and goes on from there while the suggester's code is the same.
+The result is stored in results/robust.json after every 250 cases. A later run continues from there
+if the suggester's code is the same.
 """
 
 from __future__ import annotations
@@ -11,23 +14,31 @@ import os
 
 os.environ["OMP_NUM_THREADS"] = "1"
 
-import argparse
 import json
 import sys
 import time
-from pathlib import Path
+import traceback
 from typing import Any
 
 import hypothesis
-from benchmarks.suggesters.contestants import fingerprint
+
+from benchmarks.common.bounds import Claim, at_least, at_most, conclude
+from benchmarks.common.options import benchmark_parser
+from benchmarks.common.store import RESULTS
+from benchmarks.suggesters.fingerprint import fingerprint
 from benchmarks.suggesters.robust_cases import Case, cases, check
 
-RESULTS = Path(__file__).parents[1] / "results" / "robust.json"
+STORED = RESULTS / "robust.json"
+CASES = 10_000
 PART = 250
 
 
 def run(seed: int, count: int) -> float:
-    """Check so many cases; the longest call in seconds. Raises what the suggester or the check raises."""
+    """Check `count` cases; the longest call in seconds.
+
+    Raises:
+        Exception: the first one of the suggester or of the check.
+    """
     longest = 0.0
 
     @hypothesis.seed(seed)
@@ -48,26 +59,45 @@ def run(seed: int, count: int) -> float:
     return longest
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=10_000)
+def more(found: dict[str, Any], seed: int) -> dict[str, Any]:
+    """The result after another `PART` of the cases."""
+    try:
+        longest = run(seed + found["cases"], PART)
+    except Exception:  # a failure of any kind is the result
+        traceback.print_exc()
+        return {**found, "failures": 1}
+    longest = round(max(found["longest_seconds"], longest), 2)
+    return {**found, "cases": found["cases"] + PART, "longest_seconds": longest}
+
+
+def claims(found: dict[str, Any], count: int) -> list[Claim]:
+    """Enough cases with the present code, and no failure."""
+    present = found if found.get("code") == fingerprint("bayes") else {}
+    return [
+        at_least("cases with the present code", present.get("cases") or None, count),
+        at_most("failures", present.get("failures"), 0),
+    ]
+
+
+def main() -> int:
+    """Check the missing cases and store the result."""
+    parser = benchmark_parser(__doc__, f"{PART} cases")
+    parser.add_argument("--count", type=int, default=CASES)
     parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
-    done: dict[str, Any] = {
-        "code": fingerprint("bayes"),
-        "cases": 0,
-        "failures": 0,
-        "longest_seconds": 0.0,
-    }
-    if RESULTS.exists() and (before := json.loads(RESULTS.read_text())).get("code") == done["code"]:
-        done = before
-    while done["cases"] < options.count:
-        longest = run(options.seed + done["cases"], PART)
-        done = {**done, "cases": done["cases"] + PART}
-        done["longest_seconds"] = round(max(done["longest_seconds"], longest), 2)
-        RESULTS.write_text(json.dumps(done) + "\n")
-        print(done, flush=True)
+    given = parser.parse_args()
+    count = PART if given.quick else given.count
+    empty = {"code": fingerprint("bayes"), "cases": 0, "failures": 0, "longest_seconds": 0.0}
+    kept = json.loads(STORED.read_text()) if STORED.exists() and not given.quick else empty
+    found = kept if given.table or kept["code"] == empty["code"] else empty
+    while not given.table and not found["failures"] and found["cases"] < count:
+        found = more(found, given.seed)
+        print(found, flush=True)
+        if not given.quick:
+            STORED.write_text(json.dumps(found) + "\n")
+    if given.table:
+        print(found)
+    return conclude(claims(found, count)) if given.check else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

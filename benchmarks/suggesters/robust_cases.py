@@ -1,4 +1,4 @@
-"""Random spaces, histories and failures for the default suggester, and what must hold of its answers."""
+"""Random spaces, histories and failures for the default suggester, and a check of its answers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CONSTRAINTS = ["a * b <= 40", "a % b == 0", "a + b == 9", "b <= 2"]
 
 @dataclass(frozen=True)
 class Case:
-    """Everything that one call is given."""
+    """The arguments of one call."""
 
     space: Space
     goals: list[Goal]
@@ -34,7 +34,7 @@ class Case:
 
 @st.composite
 def spaces(draw: Any) -> Space:
-    """One to eight parameters of every kind, some conditional, some constrained, some of one value."""
+    """Draw one to seven parameters; some are conditional, constrained, or have one value only."""
     parameters: list[Any] = [Choice("root", ["a", "b", "c"])]
     for i in range(draw(st.integers(0, 4))):
         when = draw(st.sampled_from([None, {"root": "a"}, {"root": ["b", "c"]}]))
@@ -64,8 +64,10 @@ def spaces(draw: Any) -> Space:
 
 @st.composite
 def cases(draw: Any) -> Case:
-    """A space, up to 14 finished and 2 pending trials, one or two goals, at most one constraint."""
-    space, seed, count = draw(spaces()), draw(st.integers(0, 2**31)), draw(st.integers(0, 14))
+    """Draw a space, up to 14 finished and 2 pending trials, 1 or 2 goals, at most 1 constraint."""
+    space = draw(spaces())
+    seed = draw(st.integers(0, 2**31))
+    count = draw(st.integers(0, 14))
     rng = np.random.default_rng(seed)
     scale = draw(st.sampled_from([1.0, 1.0, 1e-200, 1e300]))
     history = [
@@ -97,17 +99,18 @@ def _trial(draw: Any, number: int, params: Any, rng: np.random.Generator, scale:
 
 def check(case: Case) -> None:
     """Raise AssertionError unless the answer is legal, new and complete."""
-    space, known = case.space, [*case.history, *case.pending]
+    space = case.space
+    known = [*case.history, *case.pending]
     suggester = BayesSuggester(space, case.goals, case.limits, seed=case.seed)
     found = suggester.suggest(case.history, case.pending, case.count)
     taken = {space.key(trial.params) for trial in known}
     fresh = {space.key(params) for params in found}
     assert all(space.legal(params) for params in found), "an illegal suggestion"
-    assert len(fresh) == len(found), "a suggestion came twice"
+    assert len(fresh) == len(found), "the same suggestion twice"
     assert not fresh & taken, "a suggestion that was tried before"
     if len(found) < case.count:
         assert space.size is not None, "too few suggestions from an infinite space"
-        assert _exhausted(space, taken | fresh), "too few suggestions while the space has more"
+        assert _exhausted(space, taken | fresh), "too few suggestions from a space that has more"
 
 
 def _exhausted(space: Space, taken: set[Any]) -> bool:

@@ -1,15 +1,19 @@
-"""Our suggester against its peers on problems of three kinds, through the same loop, one thread, seed by seed.
+"""Our suggester against its peers on 43 problems of three kinds, in the same loop on one thread.
 
-    python benchmarks/suggesters/suggesters.py                       # measure what is missing (resumable), then the tables
-    python benchmarks/suggesters/suggesters.py --suggesters tpe,smac --seeds 5 --trials 50 --minutes 30
-    python benchmarks/suggesters/suggesters.py --table               # the tables of the stored rows
-    python benchmarks/suggesters/suggesters.py --quick [--check]     # ours alone on a fixed part, beside the stored rows
-    python benchmarks/suggesters/suggesters.py --speed               # seconds a suggestion on histories of up to 10,000 trials
-    python benchmarks/suggesters/suggesters.py --check               # exit status 1 where something that must hold does not
+    python benchmarks/suggesters/suggesters.py                       measure the missing rows
+    python benchmarks/suggesters/suggesters.py --suggesters tpe,smac --seeds 5 --minutes 30
+    python benchmarks/suggesters/suggesters.py --speed               seconds of a suggestion
+    python benchmarks/suggesters/suggesters.py --quick [--check]     ours on ten problems
+    python benchmarks/suggesters/suggesters.py --table [--check]     the stored rows
+    python benchmarks/suggesters/suggesters.py --declare-same OLD    see below
 
-A row is kept by problem, suggester, seed and version of the suggester's code: ours is measured again when its code has
-changed, peers are kept. Regret is normalised: 0 is the best known value (benchmarks/suggesters/best_known.py), 1 the mean of the
-best of five random trials. Seconds are processor time on one thread.
+A row belongs to a problem, a suggester, a seed and a fingerprint of the suggester's code. Rows of
+ours are measured again if the code has changed; those of peers stay. If the code was moved or
+renamed and computes the same (`tests/stress/same_numbers.py` proves it), `--declare-same OLD` keeps
+the rows of fingerprint OLD valid, in results/same_code.json.
+
+Regret is normalised: 0 is the best known value (`best_known.py`), 1 the best of five random trials
+(mean). Seconds are CPU time.
 """
 
 from __future__ import annotations
@@ -23,21 +27,22 @@ os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = os.environ[
 import argparse
 import sys
 import time
-from pathlib import Path
-
-from benchmarks.suggesters.aggregate import KINDS, select
-from benchmarks.suggesters.contestants import ALL_NAMES, fingerprint
-from benchmarks.suggesters.loop import run
-from benchmarks.suggesters.scoring import scales
-from benchmarks.suggesters.verdicts import verdicts
+from collections.abc import Sequence
 
 from benchmarks.common import store
 from benchmarks.common.bounds import conclude
+from benchmarks.common.options import benchmark_parser
 from benchmarks.common.store import Row
 from benchmarks.peers.client import CannotInstall
-from benchmarks.suggesters import problems, report
+from benchmarks.suggesters import problems, report, speed
+from benchmarks.suggesters.aggregate import KINDS, select
+from benchmarks.suggesters.claims import Speed, claims, quick_claims
+from benchmarks.suggesters.contestants import ALL_NAMES
+from benchmarks.suggesters.fingerprint import OWN, declare_same, fingerprint
+from benchmarks.suggesters.loop import run
+from benchmarks.suggesters.scoring import scales
 
-# In the order in which they are worth having: cheap peers first.
+# Cheap peers first.
 ORDER = [
     "bayes",
     "random",
@@ -51,33 +56,46 @@ ORDER = [
     "hebo",
     "ax",
 ]
-SLOW = {"optuna-gp", "hebo", "ax"}  # 50 trials, but 100 where two goals are compared at 100
+SLOW = {"optuna-gp", "hebo", "ax"}  # 50 trials; 100 with two goals, which are compared at 100
 QUICK = (
-    "neighbours_digits", "svm_breast_cancer", "tree_pipeline", "integer_schedule", "failing_memory", "noisy_mixed",
-    "front_compression", "translation_one_gpu", "language_model_eight_gpus", "mesh_sixteen_gpus",
-)  # fmt: skip
-QUICK_SEEDS, QUICK_SECONDS = 3, 280.0
+    "neighbours_digits",
+    "svm_breast_cancer",
+    "tree_pipeline",
+    "integer_schedule",
+    "failing_memory",
+    "noisy_mixed",
+    "front_compression",
+    "translation_one_gpu",
+    "language_model_eight_gpus",
+    "mesh_sixteen_gpus",
+)
+QUICK_SEEDS = 3
+QUICK_SECONDS = 220.0
+QUICK_SIZES = (50, 200)
 
 
 def main() -> int:
+    """Measure, print the tables, and judge them if `--check` is given."""
     options = arguments()
     one_thread()
+    if options.declare_same:
+        print(f"{declare_same(options.declare_same)} is the same code as {options.declare_same}")
+        return 0
     if options.quick:
-        kept = [row for key, row in store.runs().items() if key[0] in QUICK and key[1] != "bayes"]
-        return finish(kept + quick(), list(QUICK), options)
+        return quick(options.check)
     if options.speed:
-        from benchmarks.suggesters.speed import measure
-
-        measure(options.suggesters)
-    elif not options.table and not options.check:
+        speed.measure(options.suggesters)
+    elif not options.table:
         measure_missing(options)
-    return finish(list(store.runs().values()), problems.names(), options)
+    rows = select(store.runs().values())
+    timings = store.load(store.SPEED, "suggester", "size")
+    show(rows, timings, problems.names())
+    return conclude(claims(rows, timings, problems.names())) if options.check else 0
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    """The options of the command line."""
+    parser = benchmark_parser(__doc__, "ours on ten problems, beside the stored rows of peers")
     names = {"type": lambda text: text.split(",")}
     parser.add_argument("--suggesters", default=ORDER, **names, help="comma-separated; default all")
     parser.add_argument("--problems", default=None, **names, help="comma-separated; default all")
@@ -86,17 +104,17 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument(
-        "--trials", type=int, default=None, help="default 100, of the slowest peers 50"
+        "--trials", type=int, default=None, help="default 100; 50 for the slowest peers"
     )
     parser.add_argument(
-        "--minutes", type=float, default=float("inf"), help="begin no run after so long"
+        "--minutes", type=float, default=float("inf"), help="start no run after this time"
     )
-    for flag in ("table", "quick", "check", "speed"):
-        parser.add_argument(f"--{flag}", action="store_true")
+    parser.add_argument("--speed", action="store_true", help="measure seconds of a suggestion")
+    parser.add_argument("--declare-same", metavar="OLD", help="a fingerprint of stored rows")
     options = parser.parse_args()
     unknown = [n for n in options.suggesters if n not in ALL_NAMES]
     if unknown:
-        parser.error(f"unknown suggester {unknown[0]!r}; known: {', '.join(ALL_NAMES)}")
+        parser.error(f"unknown suggester {unknown[0]!r}; choose from {', '.join(ALL_NAMES)}")
     return options
 
 
@@ -107,8 +125,10 @@ def one_thread() -> None:
 
 
 def measure_missing(options: argparse.Namespace) -> None:
-    """Every run that is not stored yet, seed by seed so that an interrupted measurement is balanced."""
-    known, started, broken = scales(), time.perf_counter(), set[str]()
+    """Measure the missing runs, seed by seed, so that an interrupted measurement is balanced."""
+    known = scales()
+    started = time.perf_counter()
+    broken = set[str]()
     store.compact(store.ROWS, *store.KEYS)
     rows = store.runs()
     names = [n for n in options.problems or problems.names(options.kind, options.tag) if n in known]
@@ -133,7 +153,7 @@ def measure_missing(options: argparse.Namespace) -> None:
 
 
 def worth(suggester: str, problem: str) -> bool:
-    """As a black box ours is only compared where metrics are reported apart."""
+    """Whether to measure it: the black box runs only if metrics are reported apart."""
     return suggester != "bayes-blackbox" or "apart" in problems.load(problem).tags
 
 
@@ -146,42 +166,38 @@ def measure_one(suggester: str, name: str, seed: int, num_trials: int) -> None:
         row = run(suggester, problems.load(name), scales()[name], seed, num_trials)
     except CannotInstall:
         raise
-    except Exception as error:  # a peer that breaks on a problem has no row there
-        print(
-            f"{suggester} {name} {seed}: {type(error).__name__}: {error}",
-            file=sys.stderr,
-            flush=True,
-        )
+    except Exception as error:  # the peer has no row of this problem
+        text = f"{suggester} {name} {seed}: {type(error).__name__}: {error}"
+        print(text, file=sys.stderr, flush=True)
         return
     store.append(store.ROWS, row)
-    last = row["regret"][-1]
-    print(
-        f"{suggester:15s} {name:28s} seed {seed:2d} regret {last:.3f} {row['seconds'][0]:.3f} s",
-        flush=True,
-    )
+    figures = f"regret {row['regret'][-1]:.3f} {row['seconds'][0]:.3f} s"
+    print(f"{suggester:15s} {name:28s} seed {seed:2d} {figures}", flush=True)
 
 
-def quick() -> list[Row]:
-    """Ours on the fixed part, 50 trials; as many seeds as fit in the time."""
-    known, started, found = scales(), time.perf_counter(), []
+def quick(check: bool) -> int:
+    """Measure ours on the ten problems with 50 trials, as many seeds as fit; then the seconds."""
+    known = scales()
+    started = time.perf_counter()
+    kept = [row for key, row in store.runs().items() if key[0] in QUICK and key[1] not in OWN]
+    found = []
     for seed in range(QUICK_SEEDS):
         for name in QUICK:
-            if time.perf_counter() - started < QUICK_SECONDS and name in known:
+            if time.perf_counter() - started < QUICK_SECONDS:
                 found.append(run("bayes", problems.load(name), known[name], seed, 50))
-    return found
+    rows = select(kept + found)
+    timings = {("bayes", row["size"]): row for row in speed.rows("bayes", QUICK_SIZES)}
+    show(rows, timings, QUICK)
+    return conclude(quick_claims(rows, timings, QUICK, QUICK_SIZES)) if check else 0
 
 
-def finish(rows: list[Row], names: list[str], options: argparse.Namespace) -> int:
-    """Print the tables; with --check the verdict and figures are the last line."""
-    rows, speed = select(rows), store.load(store.SPEED, "suggester", "size")
+def show(rows: Sequence[Row], timings: Speed, names: Sequence[str]) -> None:
+    """Print the tables."""
     if rows:
         tables = (report.regret_table, report.other_table, report.problem_table)
         print("\n\n".join(table(rows, names) for table in tables))
-    if speed:
-        print("\n" + report.speed_table(speed))
-    if not options.check:
-        return 0
-    return conclude(verdicts(rows, speed, names))
+    if timings:
+        print("\n" + report.speed_table(timings))
 
 
 if __name__ == "__main__":

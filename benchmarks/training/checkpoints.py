@@ -1,35 +1,34 @@
-"""Does a checkpoint saved under any strategy resume under any other? Every pair of strategies, on four gloo ranks.
+"""Does a checkpoint of one strategy resume under any other? Every pair, on four gloo ranks.
 
-    python benchmarks/training/checkpoints.py [--savers NAME ...]   measure, keep the rows, print the table
-    python benchmarks/training/checkpoints.py --quick [--check]     three strategies, kept nowhere
-    python benchmarks/training/checkpoints.py --table [--check]     the kept rows
+    python benchmarks/training/checkpoints.py [--savers NAME ...]   measure and store the rows
+    python benchmarks/training/checkpoints.py --quick [--check]     three strategies
+    python benchmarks/training/checkpoints.py --table [--check]     the stored rows
 
-Each strategy trains the translation model for three updates with Adam; each of these checkpoints is then trained on
-for three more under each strategy. Printed is the largest relative difference of the training loss from a run of
-`single` that nobody interrupted; --check: exit status 1 where one is above 1e-5.
+Each strategy trains the translation model for three updates with Adam. Each strategy then continues
+each of these checkpoints for three more updates. The table shows the largest relative difference of
+the training loss from an uninterrupted run of `single`; at most 1e-5 is allowed.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import math
 import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from forked import run_gang
-from strategies import DATA, WORKLOAD, prepare, train_quietly
-
+from benchmarks.common import store
+from benchmarks.common.bounds import Claim, at_most, complete, conclude
+from benchmarks.common.options import benchmark_parser
+from benchmarks.training.forked import run_gang
+from benchmarks.training.strategies import DATA, WORKLOAD, difference, prepare, train_quietly
 from workers.context import Context
 from workers.protocol import Assignment, Report
 from workers.run import run
 
-RESULTS = Path(__file__).parents[1] / "results" / "checkpoints.jsonl"
+ROWS = store.RESULTS / "checkpoints.jsonl"
 NAMES = (
     "single",
     "ddp",
@@ -41,12 +40,14 @@ NAMES = (
     "data_pipeline",
 )
 QUICK = ("single", "fsdp", "data_pipeline")
-Row = dict[str, Any]
-RANKS, SAVED_AT, UPDATES, BOUND = 4, 3, 6, 1e-5
+RANKS = 4
+SAVED_AT = 3
+UPDATES = 6
+LIMIT = 1e-5
 
 
 def relay(context: Context) -> None:
-    """One rank's part in all runs; rank 0 writes the losses after the resumption of each pair."""
+    """Do one rank's part of all runs; rank 0 writes the losses of each resumed pair."""
     found = {"whole": train(context, "whole", "single", UPDATES)[SAVED_AT:]}
     for saver in context.assignment.fixed["savers"]:
         train(context, saver, saver, SAVED_AT)
@@ -64,7 +65,7 @@ def relay(context: Context) -> None:
 def train(
     context: Context, place: str, strategy: str, updates: int, resume: bool = False
 ) -> list[float]:
-    """Training losses by update; none on ranks that have nothing to do."""
+    """The training loss of each update; empty on a rank that has nothing to do."""
     alone = strategy == "single"
     if alone and context.rank:
         return []
@@ -82,23 +83,21 @@ def train(
     )
     reports: list[Report] = []
     size = 1 if alone else context.world_size
-    meeting = "" if alone else f"{context.rendezvous}-{place}"
-    inner = Context(attempt, reports.append, rank=context.rank, world_size=size, rendezvous=meeting)
+    inner = Context(
+        attempt,
+        reports.append,
+        rank=context.rank,
+        world_size=size,
+        rendezvous="" if alone else f"{context.rendezvous}-{place}",
+    )
     outcome = run(inner, train_quietly("translation"))
     if outcome.failure:
         raise RuntimeError(f"{place}: {outcome.message}\n{outcome.details.get('traceback')}")
     return [report.metrics["train_loss"] for report in reports if "train_loss" in report.metrics]
 
 
-def difference(found: list[float], exact: list[float]) -> float:
-    """Largest relative difference; infinite where a loss is missing."""
-    if len(found) != len(exact):
-        return float("inf")
-    return max(abs(a / b - 1) for a, b in zip(found, exact, strict=True))
-
-
-def measure(savers: Sequence[str], resumers: Sequence[str]) -> list[Row]:
-    """A row for each strategy that saved, with the difference under each that resumed."""
+def measure(savers: Sequence[str], resumers: Sequence[str]) -> list[store.Row]:
+    """A row for each strategy that saved: the difference under each that resumed."""
     with tempfile.TemporaryDirectory() as folder:
         fixed = {"savers": list(savers), "resumers": list(resumers)}
         attempt = Assignment(
@@ -109,54 +108,46 @@ def measure(savers: Sequence[str], resumers: Sequence[str]) -> list[Row]:
         if outcome.failure:
             raise SystemExit(f"{outcome.message}\n{outcome.details.get('traceback')}")
         found = json.loads((Path(folder) / "found.json").read_text())
-    return [
-        {
-            "saver": saver,
-            **{
-                resumer: difference(found[f"{saver}-{resumer}"], found["whole"])
-                for resumer in resumers
-            },
-        }
-        for saver in savers
-    ]
+    rows = []
+    for saver in savers:
+        pairs = {to: difference(found[f"{saver}-{to}"], found["whole"]) for to in resumers}
+        rows.append({"saver": saver, **pairs})
+    return rows
 
 
-def table(rows: list[Row]) -> tuple[str, float]:
-    """Rows are where it was saved, columns where it resumed; and the largest difference."""
+def table(rows: list[store.Row]) -> str:
+    """A line for each strategy that saved, a column for each that resumed."""
     names = [name for name in rows[0] if name != "saver"] if rows else []
     lines = [f"{'saved under':18}" + "".join(f"{name:>17}" for name in names)]
-    lines += [
-        f"{row['saver']:18}" + "".join(f"{row[name]:17.1e}" for name in names) for row in rows
-    ]
-    worst = max((row[name] for row in rows for name in names), default=math.inf)
-    count = len(rows) * len(names)
-    return "\n".join(
-        [*lines, f"{count} pairs, largest difference {worst:.1e}, {BOUND:.0e} is allowed"]
-    ), worst
+    for row in rows:
+        lines.append(f"{row['saver']:18}" + "".join(f"{row[name]:17.1e}" for name in names))
+    return "\n".join(lines)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def claims(rows: list[store.Row], names: Sequence[str]) -> list[Claim]:
+    """Every pair of these strategies was measured, and none differs by more than the limit."""
+    known = {(row["saver"], to): row[to] for row in rows for to in names if to in row}
+    missing = [f"{a} to {b}" for a in names for b in names if (a, b) not in known]
+    worst = max(known.values(), default=None)
+    name = f"largest difference of {len(known)} pairs"
+    return [complete("every pair of strategies", missing), at_most(name, worst, LIMIT)]
+
+
+def main() -> int:
+    """Measure, store the rows and print the table."""
+    parser = benchmark_parser(__doc__, "three strategies")
     parser.add_argument("--savers", nargs="+", default=list(NAMES), choices=NAMES)
-    for flag in ("quick", "table", "check"):
-        parser.add_argument(f"--{flag}", action="store_true")
-    chosen = parser.parse_args()
-    rows: list[Row] = (
-        [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
-    )
-    if chosen.quick:
+    given = parser.parse_args()
+    rows = [] if given.quick else store.read(ROWS)
+    if given.quick:
         rows = measure(QUICK, QUICK)
-    elif not chosen.table:
-        fresh = {row["saver"]: row for row in [*rows, *measure(chosen.savers, NAMES)]}
+    elif not given.table:
+        fresh = {row["saver"]: row for row in [*rows, *measure(given.savers, NAMES)]}
         rows = [fresh[name] for name in NAMES if name in fresh]
-        RESULTS.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    text, worst = table(rows)
-    print(text)
-    if chosen.check and worst > BOUND:
-        sys.exit(1)
+        store.write(ROWS, rows)
+    print(table(rows))
+    return conclude(claims(rows, QUICK if given.quick else NAMES)) if given.check else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,4 +1,4 @@
-"""What races what: the workloads beside the plain loops that do the same, and the knobs that a sweep may set."""
+"""Contests: workloads beside plain loops that do the same, and the knobs a sweep may set."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ from workers.workloads.image_classification import data as image_data
 from workers.workloads.image_classification.model import scaled
 from workers.workloads.sentiment import data as review_data
 
-SLOWEST_DEFAULT, SLOWEST_BEST, SLOWEST_GRAPH = 1.05, 1 / 1.3, 1 / 2
+SLOWEST_DEFAULT = 1.05  # ratios to the seconds of the plain loop
+SLOWEST_BEST = 1 / 1.3
+SLOWEST_GRAPH = 1 / 2
 LESS_ACCURATE = 0.02  # than the plain loop, at most
 REAL = {
     "image_classification": ("cifar10", "cifar10"),
@@ -42,10 +44,14 @@ class Contest:
     """A plain loop and the workload that does the same.
 
     Args:
-        plain: seconds of the loop, in the unit that `seconds` makes of the workload's metrics.
-        knobs: of the workload's space, those that a sweep may set; constraints: what it must keep.
-        default_bound, best_bound: on the ratios of the default and of the best found to the loop.
-        epochs: after which the plain loop's `accuracy` and that of ours are compared.
+        plain: runs the loop and returns its seconds.
+        knobs: the parameters of the workload's space that a sweep may set.
+        seconds: the same seconds, from the metrics of the workload.
+        constraints: what the sweep must keep.
+        default_bound: limit on the ratio of the default to the loop.
+        best_bound: limit on the ratio of the best configuration to the loop.
+        accuracy: test accuracy of the loop after some epochs.
+        epochs: the number of epochs after which accuracies are compared.
     """
 
     title: str
@@ -64,7 +70,7 @@ class Contest:
     epochs: int = 0
 
     def attempt(self, params: Params, fixed: Params, train_seconds: float | None = None) -> Outcome:
-        """One run on one thread."""
+        """Run the workload on one thread."""
         with tempfile.TemporaryDirectory() as folder:
             bounds = Limits(train_seconds=train_seconds)
             one = Assignment(
@@ -75,28 +81,27 @@ class Contest:
     def metrics(
         self, params: Params, fixed: Params, train_seconds: float | None
     ) -> dict[str, float]:
-        """Metrics of a run that must not fail."""
+        """The metrics of a run that must not fail."""
         outcome = self.attempt(params, fixed, train_seconds)
         if outcome.failure:
-            raise SystemExit(
-                f"{self.workload} {dict(params)}: {outcome.message}\n{outcome.details.get('traceback')}"
-            )
+            trace = outcome.details.get("traceback")
+            raise SystemExit(f"{self.workload} {dict(params)}: {outcome.message}\n{trace}")
         return dict(outcome.metrics)
 
     def ours(self, params: Params) -> Timed:
-        """Seconds of the workload under a configuration."""
+        """A function that runs a configuration and returns its seconds."""
         return lambda: self.seconds(self.metrics(params, self.fixed, self.train_seconds))
 
-    def reached(self, params: Params) -> float:
-        """Test accuracy of the workload under a configuration, trained on all of the training data."""
+    def test_accuracy(self, params: Params) -> float:
+        """Test accuracy of a configuration that was trained on all of the training data."""
         whole = {"validation": 0.0, "max_epochs": self.epochs, "evaluate_updates": 10**9}
         return self.metrics(params, whole, None)["accuracy"]
 
     def space(self) -> Space:
-        """The knobs as this hardware has them."""
+        """The space of the knobs on this hardware."""
         known = WORKLOADS.get(self.workload).space(detect()).parameters
         taken = [known[name].to_dict() for name in self.knobs if name in known]
-        for one in taken:  # a parent that is not tuned has its default
+        for one in taken:  # a parent that is not tuned keeps its default
             one["when"] = {
                 name: values
                 for name, values in (one.get("when") or {}).items()
@@ -114,7 +119,7 @@ _UPDATES_ARE_TIMED = {
 
 
 def _updates(count: int) -> dict[str, Any]:
-    """Two windows of so many updates: the last report tells of the second, which is warm."""
+    """Two windows of `count` updates; the last report is about the second, which is warm."""
     return {**_UPDATES_ARE_TIMED, "evaluate_updates": count, "max_updates": 2 * count}
 
 
@@ -130,15 +135,23 @@ def vgg(updates: int, root: Path | None) -> Contest:
         return plain_loops.accuracy(plain_loops.PlainVgg, (parts[0], parts[1]), epochs)
 
     def plain() -> float:
-        x, y = torch.rand(640, 3, 32, 32), torch.randint(10, (640,))
+        x = torch.rand(640, 3, 32, 32)
+        y = torch.randint(10, (640,))
         return plain_loops.seconds_per_update(plain_loops.PlainVgg, x, y, updates)
 
     knobs = ("precision", "memory_format", "matmul_precision", "optimizer_implementation")
     return Contest(
-        "VGG-style network, 64 images a batch", "seconds an update", "image_classification", plain, knobs,
-        lambda metrics: metrics["seconds_per_update"], section, _updates(updates),
-        accuracy=accuracy, epochs=4,
-    )  # fmt: skip
+        "VGG-style network, 64 images a batch",
+        "seconds of an update",
+        "image_classification",
+        plain,
+        knobs,
+        lambda metrics: metrics["seconds_per_update"],
+        section,
+        _updates(updates),
+        accuracy=accuracy,
+        epochs=4,
+    )
 
 
 def gru(updates: int, root: Path | None) -> Contest:
@@ -146,7 +159,8 @@ def gru(updates: int, root: Path | None) -> Contest:
     section = real or {"train": 4000, "test": 1000}
 
     def words() -> list[tuple[torch.Tensor, torch.Tensor]]:
-        corpus, parts = review_data.load(section), []
+        corpus = review_data.load(section)
+        parts = []
         for part in (corpus.train, corpus.test):
             rows = torch.arange(len(part)).numpy()
             parts.append(
@@ -163,11 +177,17 @@ def gru(updates: int, root: Path | None) -> Contest:
 
     knobs = ("precision", "matmul_precision", "kernel", "layout", "optimizer_implementation")
     return Contest(
-        "GRU, 64 reviews of 150 words a batch", "seconds an update", "sentiment", plain,
-        (*knobs, "batching") if real else knobs,  # generated reviews are short: bucketing would be no match
-        lambda metrics: metrics["seconds_per_update"], section, _updates(updates),
-        accuracy=accuracy, epochs=2,
-    )  # fmt: skip
+        "GRU, 64 reviews of 150 words a batch",
+        "seconds of an update",
+        "sentiment",
+        plain,
+        (*knobs, "batching") if real else knobs,  # generated reviews are too short for buckets
+        lambda metrics: metrics["seconds_per_update"],
+        section,
+        _updates(updates),
+        accuracy=accuracy,
+        epochs=2,
+    )
 
 
 def features(updates: int, root: Path | None) -> Contest:
@@ -179,17 +199,25 @@ def features(updates: int, root: Path | None) -> Contest:
 
     images = 32 if updates > 8 else 16
     fixed = {"images": images, "passes": 1, "transfer": False}
+    knobs = ("precision", "memory_format", "fold_batch_norm", "quantization")
     return Contest(
-        "ResNet-50 features, 3x224x224", "seconds for 1,000 images", "feature_extraction", plain,
-        ("precision", "memory_format", "fold_batch_norm", "quantization", "matmul_precision", "batch_size"),
-        lambda metrics: metrics["seconds_per_1000_images"], {}, fixed, constraints=("cosine >= 0.999",),
-    )  # fmt: skip
+        "ResNet-50 features, 3x224x224",
+        "seconds of 1,000 images",
+        "feature_extraction",
+        plain,
+        (*knobs, "matmul_precision", "batch_size"),
+        lambda metrics: metrics["seconds_per_1000_images"],
+        {},
+        fixed,
+        constraints=("cosine >= 0.999",),
+    )
 
 
 def graph(updates: int, root: Path | None) -> Contest:
     section = section_of("graph_embedding", root) or {"families": 1200}
     loaded = graph_data.load(section)
-    edges, sizes = torch.from_numpy(loaded.train), (len(loaded.entities), len(loaded.relations))
+    edges = torch.from_numpy(loaded.train)
+    sizes = (len(loaded.entities), len(loaded.relations))
     fixed = {
         "evaluate_epochs": 1000,
         "max_epochs": 1000,
@@ -198,18 +226,24 @@ def graph(updates: int, root: Path | None) -> Contest:
         "regularization": 0.0,
     }
     return Contest(
-        f"ComplEx of 400 numbers, 1,000 negatives, {sizes[0]} entities, {len(edges)} edges", "seconds an edge",
-        "graph_embedding", lambda: plain_loops.dense_complex_seconds(edges, sizes, updates),
+        f"ComplEx of 400 numbers, 1,000 negatives, {sizes[0]} entities, {len(edges)} edges",
+        "seconds of an edge",
+        "graph_embedding",
+        lambda: plain_loops.dense_complex_seconds(edges, sizes, updates),
         ("precision", "matmul_precision", "optimizer_state", "partitions"),
-        lambda metrics: 1 / metrics["edges_per_second"], section, fixed, train_seconds=0.1 * updates,
-        default_bound=SLOWEST_GRAPH, best_bound=SLOWEST_GRAPH,
-    )  # fmt: skip
+        lambda metrics: 1 / metrics["edges_per_second"],
+        section,
+        fixed,
+        train_seconds=0.1 * updates,
+        default_bound=SLOWEST_GRAPH,
+        best_bound=SLOWEST_GRAPH,
+    )
 
 
 CONTESTS = {"vgg": vgg, "gru": gru, "features": features, "graph": graph}
 
 
 def section_of(workload: str, root: Path | None) -> dict[str, Any]:
-    """The `data` section of a workload's real data under a folder; empty where there are none."""
+    """The `data` section of real data under a folder; empty if there are none."""
     name, folder = REAL[workload]
     return {"name": name, "dir": str(root / folder)} if root and (root / folder).exists() else {}

@@ -1,26 +1,27 @@
-"""Throughput and peak memory of each precision x attention layout x kernel x compile on one GPU.
+"""Throughput and peak memory of each precision, attention layout, kernel and compile mode on a GPU.
 
     python benchmarks/training/cuda_knobs.py [--updates 60]
 
-Prints a table and keeps it in benchmarks/results/cuda_knobs.txt; where there is no GPU it says so.
+Prints a table and stores it in benchmarks/results/cuda_knobs.txt. Without a GPU nothing is
+measured.
 """
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import tempfile
-from pathlib import Path
 from typing import Any
 
 import torch
 
+from benchmarks.common.options import parser
+from benchmarks.common.store import RESULTS
 from workers.context import Context
 from workers.protocol import Assignment, Report
 from workers.run import run
 from workers.workloads import WORKLOADS
 
-RESULTS = Path(__file__).parents[1] / "results" / "cuda_knobs.txt"
+TABLE = RESULTS / "cuda_knobs.txt"
 BASE: dict[str, Any] = {
     "width": 512,
     "num_layers": 6,
@@ -37,7 +38,7 @@ KNOBS: dict[str, tuple[Any, ...]] = {
 
 
 def measure(params: dict[str, Any], updates: int) -> str:
-    """Train twice as long as is measured, so that compilation is over; a line of the table."""
+    """A line of the table. The first half of the updates is not measured: it compiles."""
     kind: Any = WORKLOADS.get("translation")
 
     class Quiet(kind):  # type: ignore[misc, valid-type]
@@ -56,26 +57,25 @@ def measure(params: dict[str, Any], updates: int) -> str:
     text = " ".join(f"{value!s:15}" for value in params.values())
     if outcome.failure:
         return f"{text} {outcome.failure}: {outcome.message[:80]}"
-    last, peak = reports[-1].metrics, outcome.peak_memory_bytes or 0
-    return f"{text} {last['items_per_second']:12.0f} {1000 * last['seconds_per_update']:12.1f} {peak / 1e6:9.0f}"
+    last = reports[-1].metrics
+    peak = outcome.peak_memory_bytes or 0
+    speed = f"{last['items_per_second']:12.0f} {1000 * last['seconds_per_update']:12.1f}"
+    return f"{text} {speed} {peak / 1e6:9.0f}"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--updates", type=int, default=60)
-    chosen = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--updates", type=int, default=60)
+    updates = options.parse_args().updates
     if not torch.cuda.is_available():
-        print("there is no GPU here: nothing was measured")
+        print("there is no GPU: nothing was measured")
         return
     lines = [f"{torch.cuda.get_device_name()}, torch {torch.__version__}, {BASE}"]
     lines.append(" ".join(f"{name:15}" for name in KNOBS) + "     tokens/s    ms/update    peak MB")
     for values in itertools.product(*KNOBS.values()):
-        lines.append(measure(dict(zip(KNOBS, values, strict=True)), chosen.updates))
+        lines.append(measure(dict(zip(KNOBS, values, strict=True)), updates))
         print(lines[-1], flush=True)
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text("\n".join(lines) + "\n")
+    TABLE.write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

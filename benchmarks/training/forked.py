@@ -1,7 +1,7 @@
-"""Gangs of processes that are forked from this one, which has imported everything and prepared the data already.
+"""Gangs of ranks that are forked from this process, which has the imports and the data already.
 
-Starting a process costs more than a few updates of a small model. What a rank measures of itself, such as its peak
-memory, is measured above what it began with.
+To start a process costs more than a few updates of a small model. A rank measures itself, such as
+its peak memory, above what it began with.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FORK = multiprocessing.get_context("fork")
 
 
 def warm() -> None:
-    """Import what ranks will, on one thread, so that nothing is started that a fork does not survive."""
+    """Import the modules of the ranks, with one thread, because threads do not survive a fork."""
     import torch
     import torch.distributed.fsdp
     import torch.distributed.pipelining
@@ -32,15 +32,10 @@ def warm() -> None:
 
 
 def run_gang(assignment: Assignment, objective: Objective) -> Outcome:
-    """The outcome of an assignment whose ranks are forked from this process and all run to their end."""
-    meeting = (
-        f"file://{assignment.folder}/.meeting-{uuid.uuid4().hex}"
-        if assignment.num_ranks > 1
-        else ""
-    )
-    started = [
-        _start(_rank, assignment, rank, meeting, objective) for rank in range(assignment.num_ranks)
-    ]
+    """Fork the ranks of an assignment, wait for all of them, and combine their outcomes."""
+    ranks = assignment.num_ranks
+    rendezvous = f"file://{assignment.folder}/.rendezvous-{uuid.uuid4().hex}" if ranks > 1 else ""
+    started = [_start(_rank, assignment, rank, rendezvous, objective) for rank in range(ranks)]
     outcomes = []
     for process, pipe in started:
         try:
@@ -52,7 +47,7 @@ def run_gang(assignment: Assignment, objective: Objective) -> Outcome:
 
 
 def elsewhere(function: Callable[[], Any]) -> Any:
-    """What a function returns in a process of its own."""
+    """Call a function in its own process."""
     process, pipe = _start(_call, function)
     try:
         return pipe.recv()
@@ -73,8 +68,8 @@ def _call(pipe: Connection, function: Callable[[], Any]) -> None:
 
 
 def _rank(
-    pipe: Connection, assignment: Assignment, rank: int, meeting: str, objective: Objective
+    pipe: Connection, assignment: Assignment, rank: int, rendezvous: str, objective: Objective
 ) -> None:
     Path(assignment.folder).mkdir(parents=True, exist_ok=True)
-    context = Context(assignment, rank=rank, world_size=assignment.num_ranks, rendezvous=meeting)
+    context = Context(assignment, rank=rank, world_size=assignment.num_ranks, rendezvous=rendezvous)
     pipe.send(run(context, objective))

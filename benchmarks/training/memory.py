@@ -1,35 +1,38 @@
-"""Is the estimate of peak memory right? More than thirty configurations, each measured in new processes.
+"""Is the estimate of peak memory right? Each configuration is measured in new processes.
 
-    python benchmarks/training/memory.py [--again]                     measure what is not kept yet (or all), print the table
-    python benchmarks/training/memory.py --estimate                    estimate the kept rows anew
-    python benchmarks/training/memory.py --quick [--check]             three configurations, kept nowhere
-    python benchmarks/training/memory.py --table [--check]             the kept rows; --check: exit status 1 where one is broken
+    python benchmarks/training/memory.py [--again]             measure the missing rows (or all)
+    python benchmarks/training/memory.py --estimate            estimate the stored rows again
+    python benchmarks/training/memory.py --quick [--check]     three configurations
+    python benchmarks/training/memory.py --table [--check]     the stored rows
 
-Of the configurations whose estimate exceeds 200 MB, nine in ten must be estimated within 20% of what is measured, and
-the rank correlation must be at least 0.95. `state` is what the largest rank holds of parameters and optimizer state,
-and its share of what `single` holds: at most 0.6 for fsdp and tensor on two ranks.
+Of the configurations with an estimate above 200 MB, nine in ten must be within 20% of the measured
+peak, and the rank correlation must be at least 0.95. `state` is the parameters and optimizer state
+of the largest rank. With fsdp and tensor on two ranks it must be at most 0.6 of that of `single`.
 
-The constants of workers/memory/estimate.py were fitted to translation without accumulation, on one rank; every other row was
-never looked at for that.
+The constants of workers/memory/estimate.py were fitted to translation on one rank without
+accumulation. All other rows are a test of them.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
-from forked import elsewhere, run_gang, warm
+from benchmarks.common import store
+from benchmarks.common.bounds import Claim, at_least, at_most, complete, conclude
+from benchmarks.common.options import benchmark_parser
+from benchmarks.training.forked import elsewhere, run_gang, warm
 
-RESULTS = Path(__file__).parents[1] / "results" / "memory.jsonl"
+ROWS = store.RESULTS / "memory.jsonl"
 SMALLEST = 200e6
-BOUNDS = {"within": 0.9, "correlation": 0.95, "share": 0.6}
-# Else the resident set holds what the C library keeps in pieces, too.
+LEAST_WITHIN = 0.9
+LEAST_CORRELATION = 0.95
+MOST_SHARE = 0.6
+# Without `compact_memory` the resident set also holds blocks that the C library keeps.
 COMMON: dict[str, Any] = {"max_updates": 2, "optimizer": "adam", "compact_memory": True}
 BASE: dict[str, dict[str, Any]] = {
     "translation": {"width": 256, "num_layers": 3, "num_heads": 4, "vocabulary_size": 4000},
@@ -94,34 +97,30 @@ Row = dict[str, Any]
 
 
 def one(name: str, params: Mapping[str, Any]) -> Row:
-    """Estimate in a new process, then measure in a new one for each rank."""
+    """Estimate in a new process, then measure each rank in a new process."""
     from workers.parallel import num_ranks
     from workers.protocol import Assignment
 
     whole = {**COMMON, **BASE[name], **params}
     ranks = num_ranks(whole, {})
     with tempfile.TemporaryDirectory() as folder:
-        outcome = run_gang(
-            Assignment(name, 0, 1, whole, None, folder, DATA[name], num_ranks=ranks), measured
-        )
+        attempt = Assignment(name, 0, 1, whole, None, folder, DATA[name], num_ranks=ranks)
+        outcome = run_gang(attempt, measured)
+    row: Row = {"workload": name, "params": dict(params)}
     if outcome.failure:
-        return {
-            "workload": name,
-            "params": dict(params),
-            "failure": f"{outcome.failure}: {outcome.message}",
-        }
+        return {**row, "failure": f"{outcome.failure}: {outcome.message}"}
     states = outcome.details.get("rank_state_bytes") or [outcome.details["state_bytes"]]
     held = max(sum(state.values()) for state in states)
-    row = {"workload": name, "params": dict(params), "ranks": ranks, "state": held}
-    return estimated({**row, "measured": outcome.peak_memory_bytes})
+    return estimated({**row, "ranks": ranks, "state": held, "measured": outcome.peak_memory_bytes})
 
 
 def estimated(row: Row) -> Row:
-    """The row with what is estimated now."""
+    """The row with a new estimate."""
     from workers.memory.estimate import estimate
     from workers.workloads import WORKLOADS
 
-    name, whole = row["workload"], {**COMMON, **BASE[row["workload"]], **row["params"]}
+    name = row["workload"]
+    whole = {**COMMON, **BASE[row["workload"]], **row["params"]}
     found = elsewhere(
         lambda: asdict(estimate(WORKLOADS.get(name)(whole, DATA[name], {}), row["ranks"]))
     )
@@ -129,7 +128,7 @@ def estimated(row: Row) -> Row:
 
 
 def prepare() -> None:
-    """Import everything and read the data, once for all processes that are forked."""
+    """Import everything and read the data once, for all forked processes."""
     from workers.workloads import WORKLOADS
 
     warm()
@@ -138,7 +137,7 @@ def prepare() -> None:
 
 
 def measured(context: Any) -> Any:
-    """Train without evaluation, which the estimate leaves out."""
+    """Train without evaluation, which is no part of the estimate."""
     import torch
 
     from workers.device.peak_memory import PeakMemory
@@ -147,7 +146,7 @@ def measured(context: Any) -> Any:
     kind: Any = WORKLOADS.get(context.assignment.sweep)
 
     class Quiet(kind):  # type: ignore[misc, valid-type]
-        __module__ = kind.__module__  # its data are read by a module beside it
+        __module__ = kind.__module__  # the module beside it reads the data
 
         def evaluate(self, model: Any, device: Any) -> dict[str, float]:
             return {}
@@ -159,7 +158,7 @@ def measured(context: Any) -> Any:
 
 
 def rank_correlation(pairs: list[tuple[float, float]]) -> float:
-    """Spearman's."""
+    """Spearman's rank correlation."""
     import numpy as np
 
     ranks = np.argsort(np.argsort(np.array(pairs), axis=0), axis=0)
@@ -167,7 +166,7 @@ def rank_correlation(pairs: list[tuple[float, float]]) -> float:
 
 
 def share(row: Row, rows: list[Row]) -> float | None:
-    """Of what `single` holds of the same model and optimizer."""
+    """The state of a row divided by that of `single` with the same model and optimizer."""
     for other in rows:
         keys = ("width", "num_layers", "optimizer", "tied_embeddings")
         same = all(other["params"].get(key) == row["params"].get(key) for key in keys)
@@ -176,87 +175,93 @@ def share(row: Row, rows: list[Row]) -> float | None:
     return None
 
 
-def report(rows: list[Row]) -> tuple[str, list[str]]:
-    """The table, and what must hold and does not."""
+def table(rows: list[Row]) -> str:
+    """A line for each row."""
     lines = [f"{'configuration':84} estimate MB  measured MB  ratio  state MB  share"]
-    problems = [
-        f"{row['workload']} {row['params']}: {row['failure']}" for row in rows if "failure" in row
-    ]
+    for row in rows:
+        text = f"{label(row):84} "
+        if "failure" in row:
+            lines.append(text + row["failure"])
+            continue
+        estimate = row["estimate"] / 1e6
+        peak = row["measured"] / 1e6
+        part = share(row, rows)
+        figures = f"{estimate:11.0f}  {peak:11.0f}  {estimate / peak:5.2f}"
+        state = f"{row['state'] / 1e6:8.1f}  {'-' if part is None else f'{part:.2f}'}"
+        lines.append(f"{text}{figures}  {state}")
+    return "\n".join(lines)
+
+
+def label(row: Row) -> str:
+    """The configuration of a row."""
+    return " ".join([row["workload"], *(f"{k}={v}" for k, v in row["params"].items())])
+
+
+def claims(rows: list[Row], asked: list[tuple[str, dict[str, Any]]]) -> list[Claim]:
+    """Every configuration was measured; estimates are near; sharded states are small."""
     sound = [row for row in rows if "failure" not in row]
-    for row in sound:
-        text = " ".join([row["workload"], *(f"{k}={v}" for k, v in row["params"].items())])
-        estimate, peak, part = row["estimate"] / 1e6, row["measured"] / 1e6, share(row, sound)
-        figures = (
-            f"{estimate:11.0f}  {peak:11.0f}  {estimate / peak:5.2f}  {row['state'] / 1e6:8.1f}"
-        )
-        lines.append(f"{text:84} {figures}  {'-' if part is None else f'{part:.2f}'}")
-        strategy = row["params"].get("parallelism")
-        if (
-            part is not None
-            and strategy in ("fsdp", "tensor")
-            and row["ranks"] == 2
-            and part > BOUNDS["share"]
-        ):
-            problems.append(f"{text} holds {part:.2f} of what single holds")
+    known = {key_of(row["workload"], row["params"]) for row in sound}
+    missing = [f"{name} {params}" for name, params in asked if key_of(name, params) not in known]
     counted = [(row["estimate"], row["measured"]) for row in sound if row["estimate"] > SMALLEST]
     near = sum(abs(e / m - 1) <= 0.2 for e, m in counted)
-    correlation = rank_correlation(counted) if len(counted) > 1 else 1.0
-    lines.append(
-        f"above 200 MB: {near} of {len(counted)} within 20%; rank correlation {correlation:.3f}"
-    )
-    if near < BOUNDS["within"] * len(counted) or correlation < BOUNDS["correlation"]:
-        problems.append(lines[-1])
-    return "\n".join(lines), problems
+    within = near / len(counted) if counted else None
+    correlation = rank_correlation(counted) if len(counted) > 1 else None
+    note = f"{near} of {len(counted)}"
+    found = [
+        complete("every configuration without failure", missing),
+        at_least("share of estimates within 20%, above 200 MB", within, LEAST_WITHIN, note),
+        at_least("rank correlation, above 200 MB", correlation, LEAST_CORRELATION),
+    ]
+    sharded = [row for row in sound if row["params"].get("parallelism") in ("fsdp", "tensor")]
+    if any("parallelism" in params for _, params in asked):
+        shares = [part for row in sharded if (part := share(row, sound)) is not None]
+        name = "largest state with fsdp and tensor, share of that of single"
+        found.append(at_most(name, max(shares, default=None), MOST_SHARE, f"{len(shares)} rows"))
+    return found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument(
-        "--count", type=int, default=len(ALL), help="so many configurations from --first on"
-    )
-    for flag in ("quick", "table", "check", "again", "estimate"):
-        parser.add_argument(f"--{flag}", action="store_true")
-    chosen = parser.parse_args()
-    rows = (
-        [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
-    )
-    if chosen.estimate:
+def key_of(name: str, params: Mapping[str, Any]) -> str:
+    """The key of a row."""
+    return json.dumps([name, params])
+
+
+def measure(
+    asked: list[tuple[str, dict[str, Any]]], rows: list[Row], *, again: bool, keep: bool
+) -> list[Row]:
+    """The rows, with the missing ones (all with `again`); each is stored at once if `keep`."""
+    prepare()
+    kept = {key_of(row["workload"], row["params"]): row for row in rows}
+    for name, params in asked:
+        if key_of(name, params) in kept and not again:
+            continue
+        kept[key_of(name, params)] = row = one(name, params)
+        figures = row.get("failure") or f"{row['estimate'] / 1e6:.0f} {row['measured'] / 1e6:.0f}"
+        print(name, params, figures, flush=True)
+        if keep:
+            keys = [key_of(name, params) for name, params in ALL]
+            store.write(ROWS, [kept[key] for key in keys if key in kept])
+    return list(kept.values())
+
+
+def main() -> int:
+    """Measure the missing rows, store them, and print the table."""
+    parser = benchmark_parser(__doc__, "three configurations")
+    parser.add_argument("--first", type=int, default=0, help="index of the first configuration")
+    parser.add_argument("--count", type=int, default=len(ALL), help="how many configurations")
+    parser.add_argument("--again", action="store_true", help="measure stored rows, too")
+    parser.add_argument("--estimate", action="store_true", help="estimate the stored rows again")
+    given = parser.parse_args()
+    rows = [] if given.quick else store.read(ROWS)
+    asked = QUICK if given.quick else ALL[given.first : given.first + given.count]
+    if given.estimate:
         prepare()
         rows = [row if "failure" in row else estimated(row) for row in rows]
-        RESULTS.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    elif not chosen.table:
-        prepare()
-        kept = (
-            {}
-            if chosen.quick or chosen.again
-            else {json.dumps([row["workload"], row["params"]]): row for row in rows}
-        )
-        for name, params in (
-            QUICK if chosen.quick else ALL[chosen.first : chosen.first + chosen.count]
-        ):
-            if json.dumps([name, params]) in kept:
-                continue
-            kept[json.dumps([name, params])] = row = one(name, params)
-            print(
-                name,
-                params,
-                row.get("failure") or f"{row['estimate'] / 1e6:.0f} {row['measured'] / 1e6:.0f}",
-                flush=True,
-            )
-            if not chosen.quick:
-                keys = [json.dumps([name, params]) for name, params in ALL]
-                rows = [kept[key] for key in keys if key in kept]
-                RESULTS.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        rows = list(kept.values()) if chosen.quick else rows
-    text, problems = report(rows)
-    print(text)
-    print("\n".join(problems) or "every bound holds")
-    if chosen.check and (problems or not rows):
-        sys.exit(1)
+        store.write(ROWS, rows)
+    elif not given.table:
+        rows = measure(asked, rows, again=given.again, keep=not given.quick)
+    print(table(rows))
+    return conclude(claims(rows, asked)) if given.check else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,4 +1,4 @@
-"""The workloads' models as everybody writes them: one process, plain PyTorch, no library around it."""
+"""The models of the workloads in plain PyTorch: one process, no library around it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ class PlainVgg(nn.Sequential):
 
     def __init__(self) -> None:
         def block(a: int, b: int) -> list[nn.Module]:
-            first, second = nn.Conv2d(a, b, 3, padding=1), nn.Conv2d(b, b, 3, padding=1)
+            first = nn.Conv2d(a, b, 3, padding=1)
+            second = nn.Conv2d(b, b, 3, padding=1)
             return [first, nn.ReLU(), second, nn.ReLU(), nn.MaxPool2d(2), nn.Dropout(0.25)]
 
         head = [nn.Flatten(), nn.Linear(6400, 512), nn.ReLU(), nn.Dropout(0.5), nn.Linear(512, 10)]
@@ -39,11 +40,9 @@ class PlainGru(nn.Module):
         super().__init__()
         self.embedding = nn.Embedding(30_000, 125, padding_idx=0)
         nn.init.uniform_(self.embedding.weight, -0.05, 0.05)
-        self.gru, self.dropout, self.output = (
-            nn.GRU(125, 100, batch_first=True),
-            nn.Dropout(0.2),
-            nn.Linear(100, 2),
-        )
+        self.gru = nn.GRU(125, 100, batch_first=True)
+        self.dropout = nn.Dropout(0.2)
+        self.output = nn.Linear(100, 2)
         for name, weight in self.gru.named_parameters():
             if name.startswith("weight_ih"):
                 nn.init.xavier_uniform_(weight)
@@ -64,7 +63,7 @@ def train(
     optimizer: torch.optim.Optimizer,
     batches: Iterable[tuple[Tensor, Tensor]],
 ):
-    """Yields after each update of the loop that everybody writes, its loss printed now and then."""
+    """A usual training loop that reads its loss now and then; yields after each update."""
     model.train()
     for x, y in batches:
         optimizer.zero_grad()
@@ -77,7 +76,7 @@ def train(
 def seconds_per_update(
     kind: type[PlainVgg] | type[PlainGru], x: Tensor, y: Tensor, updates: int
 ) -> float:
-    """CPU seconds of an update, batches of 64 rows drawn at random."""
+    """CPU seconds of an update on random batches of 64 rows."""
     model = kind()
     rows = (torch.randint(len(x), (64,)) for _ in range(updates + WARM_UP))
     begun = 0.0
@@ -92,10 +91,11 @@ def accuracy(
     parts: tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]],
     epochs: int,
 ) -> float:
-    """Test accuracy after so many epochs of (train, test), batches of 64."""
+    """Test accuracy after some epochs on (train, test), in batches of 64."""
     torch.manual_seed(0)
     model = kind()
-    optimizer, ((x, y), (x_test, y_test)) = model.optimizer(), parts
+    optimizer = model.optimizer()
+    ((x, y), (x_test, y_test)) = parts
     for _ in range(epochs):
         for _ in train(model, optimizer, ((x[r], y[r]) for r in torch.randperm(len(x)).split(64))):
             pass
@@ -116,18 +116,23 @@ def features_seconds(model: nn.Module, images: Tensor, batch_size: int) -> float
 
 
 def dense_complex_seconds(edges: Tensor, sizes: tuple[int, int], updates: int) -> float:
-    """CPU seconds an edge of ComplEx of 400 numbers: dense tables, dense Adagrad, autograd through the real parts.
+    """CPU seconds of an edge of ComplEx with 400 numbers, dense tables and dense Adagrad.
 
     Args:
-        edges: (n, 3) of head, relation, tail; sizes: numbers of entities and of relations.
+        edges: head, relation and tail, of shape (n, 3).
+        sizes: the number of entities and of relations.
+        updates: how many to time.
     """
-    (num_entities, num_relations), dimension, batch = sizes, 200, 1000
+    (num_entities, num_relations) = sizes
+    dimension = 200
+    batch = 1000
     tables = [nn.Embedding(n, dimension) for n in (num_entities,) * 2 + (2 * num_relations,) * 2]
     real, imaginary, r_real, r_imaginary = tables
     for table in tables:
         nn.init.normal_(table.weight, 0.0, 0.01)
     optimizer = torch.optim.Adagrad([table.weight for table in tables], lr=0.1)
-    begun, label = 0.0, torch.zeros(batch, dtype=torch.long)
+    begun = 0.0
+    label = torch.zeros(batch, dtype=torch.long)
     for update in range(updates + WARM_UP):
         if update == WARM_UP:
             begun = time.process_time()
@@ -136,8 +141,12 @@ def dense_complex_seconds(edges: Tensor, sizes: tuple[int, int], updates: int) -
         optimizer.zero_grad()
         loss = torch.zeros(())
         for source, relation, target in ((h, r, t), (t, r + num_relations, h)):
-            a, b, c, d = real(source), imaginary(source), r_real(relation), r_imaginary(relation)
-            x, y = a * c - b * d, a * d + b * c
+            a = real(source)
+            b = imaginary(source)
+            c = r_real(relation)
+            d = r_imaginary(relation)
+            x = a * c - b * d
+            y = a * d + b * c
             positive = (x * real(target) + y * imaginary(target)).sum(1, keepdim=True)
             scores = x @ real(negatives).t() + y @ imaginary(negatives).t()
             loss = loss + functional.cross_entropy(torch.cat([positive, scores], 1), label)

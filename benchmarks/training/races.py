@@ -1,4 +1,4 @@
-"""Sweeps and races of the workloads beside plain loops, piece by piece, so that an ended run goes on where it was."""
+"""Sweeps and races of the workloads beside plain loops, in pieces that can be continued."""
 
 from __future__ import annotations
 
@@ -8,29 +8,30 @@ from pathlib import Path
 from typing import Any
 
 import automl
+from benchmarks.common.bounds import Claim, at_least, at_most
 from benchmarks.common.paired import interleaved, ratios
 from benchmarks.training.contests import LESS_ACCURATE, Contest
 
 
 class Book:
-    """What is known so far, as JSON in a file after every piece; in memory alone where there is no file."""
+    """The results so far: JSON in a file, or in memory if there is no file."""
 
     def __init__(self, path: Path | None, setting: Mapping[str, Any]) -> None:
-        self.path, self.content = path, {"setting": dict(setting), "results": {}}
+        self.path = path
+        self.content: dict[str, Any] = {"setting": dict(setting), "results": {}}
         if path is not None and path.exists():
             found = json.loads(path.read_text())
             if found.get("setting") != self.content["setting"]:
-                raise SystemExit(
-                    f"{path} holds another run: {found.get('setting')}; name another file"
-                )
+                other = found.get("setting")
+                raise SystemExit(f"{path} has results of another run, {other}; use another file")
             self.content = found
 
     def of(self, name: str) -> dict[str, Any]:
-        """What is known of a contest; changing it changes the book."""
+        """The results of a contest; changing them changes the book."""
         return self.content["results"].setdefault(name, {"trials": [], "taken": {}, "accuracy": {}})
 
     def write(self) -> None:
-        """Called after every piece."""
+        """Write the file, after each piece."""
         if self.path is not None:
             temporary = self.path.with_suffix(".part")
             temporary.write_text(json.dumps(self.content, indent=1) + "\n")
@@ -38,7 +39,7 @@ class Book:
 
 
 def sweep(contest: Contest, trials: int, done: list[dict[str, Any]], book: Book) -> dict[str, Any]:
-    """The fastest configuration that the default suggester found; `done` are its trials so far."""
+    """Let the default suggester find the fastest configuration; `done` has its trials so far."""
     optimizer = automl.Optimizer(
         contest.space(), "minimize seconds_each", contest.constraints, seed=0
     )
@@ -66,14 +67,19 @@ def sweep(contest: Contest, trials: int, done: list[dict[str, Any]], book: Book)
 
 def compete(
     name: str, contest: Contest, counts: tuple[int, int], accuracy: bool, book: Book
-) -> bool:
-    """Sweep, race and judge a contest, as far as the book does not say it yet; whether it is within its bounds.
+) -> list[Claim]:
+    """Run the missing parts of a contest: a sweep, a race, and accuracies if asked for.
 
     Args:
+        name: of the contest in the book.
+        contest: the loop and the workload.
         counts: trials of the sweep, and rounds of the race.
+        accuracy: whether to compare accuracies.
+        book: the results so far.
     """
     print(f"\n{contest.title}, CPU {contest.unit}", flush=True)
-    result, (trials, rounds) = book.of(name), counts
+    result = book.of(name)
+    (trials, rounds) = counts
     found = sweep(contest, trials, result["trials"], book)
     racers = {"plain": contest.plain, "default": contest.ours({}), "best": contest.ours(found)}
     while (first := len(result["taken"].get("plain", []))) < rounds:
@@ -82,29 +88,33 @@ def compete(
         book.write()
     ratio = ratios(result["taken"], "plain")
     for racer, seconds in result["taken"].items():
-        print(
-            f"  {racer:8s} {min(seconds):10.5g} at best, ratio to plain {ratio[racer]:.3f}",
-            flush=True,
-        )
+        figures = f"{min(seconds):10.5g} at best, ratio to plain {ratio[racer]:.3f}"
+        print(f"  {racer:8s} {figures}", flush=True)
     print(f"  best: {found}", flush=True)
-    within = ratio["default"] <= contest.default_bound and ratio["best"] <= contest.best_bound
+    bounds = {"default": contest.default_bound, "best": contest.best_bound}
+    claims = [
+        at_most(f"{contest.title}: {racer}, ratio to the plain loop", ratio[racer], bound)
+        for racer, bound in bounds.items()
+    ]
     if accuracy and contest.accuracy:
-        reached = reach(contest, found, result["accuracy"], book)
+        reached = accuracies(contest, found, result["accuracy"], book)
         print(f"  test accuracy after {contest.epochs} epochs: {reached}", flush=True)
-        within = within and min(reached.values()) >= reached["plain"] - LESS_ACCURATE
+        limit = reached["plain"] - LESS_ACCURATE
+        claims.append(at_least(f"{contest.title}: accuracy", min(reached.values()), limit))
+    within = all(claim.holds for claim in claims)
     result.update(title=contest.title, unit=contest.unit, ratio=ratio, best=found, within=within)
     book.write()
-    return within
+    return claims
 
 
-def reach(
+def accuracies(
     contest: Contest, found: Mapping[str, Any], reached: dict[str, float], book: Book
 ) -> dict[str, float]:
-    """Train each for as many epochs on the same data, where it is not known yet what that gives."""
+    """Test accuracies after the same epochs on the same data; missing ones are measured."""
     assert contest.accuracy is not None
     plain = contest.accuracy
-    racers = {"plain": lambda: plain(contest.epochs), "default": lambda: contest.reached({})}
-    racers["best"] = lambda: contest.reached(found)
+    racers = {"plain": lambda: plain(contest.epochs), "default": lambda: contest.test_accuracy({})}
+    racers["best"] = lambda: contest.test_accuracy(found)
     for name, race in racers.items():
         if name not in reached:
             reached[name] = race()

@@ -1,20 +1,28 @@
-"""The table of `benchmarks/training/sockeye.py`: each bound beside what was measured."""
+"""The table and the claims of `sockeye.py`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
-from pathlib import Path
+from collections.abc import Collection, Mapping, Sequence
 from statistics import mean, median
 from typing import Any
 
-ROWS = Path(__file__).parents[1] / "results" / "sockeye.jsonl"
-GROUPS = (  # forms of decoding, and how much faster than Sockeye the best of them must be
+from benchmarks.common.bounds import Claim, at_least, at_most
+from benchmarks.common.store import RESULTS
+
+ROWS = RESULTS / "sockeye.jsonl"
+PARTS = ("speed", "overhead", "padding", "quality", "decoding")
+# Forms of decoding, and how much faster than Sockeye the best of them must be.
+GROUPS = (
     (("fp32", "fp32 shortlist", "bf16 shortlist"), 3.0),
     (("int8", "int8 shortlist", "ctranslate2", "ctranslate2 shortlist"), 8.0),
 )
+CLOCKS = ("cpu_seconds", "wall_seconds")
+SPEEDUPS = {"fp32": 1.6, "bf16": 2.4}
+PADDED = [f"{units}, {size} a batch" for units in ("words", "pieces") for size in (2048, 8192)]
+BLEU_LOSS = 0.2
+LABELS = ("what", "system", "seed", "round", "threads", "machine")
 Rows = Mapping[tuple[Any, ...], Mapping[str, Any]]
-RECORDED = {  # Sockeye 3.1.34, as measured before this benchmark was there: two quiet cores, two threads
+RECORDED = {  # Sockeye 3.1.34 before this benchmark existed, on two quiet cores with two threads
     "speed": "103 sentences a CPU second, start 6.2 CPU s, peak 1,505 MB",
     "quality": "600 updates: perplexity 19.9, BLEU 28.7 valid, 29.0 test, one seed",
     "decoding": "beam 5 15.1 and beam 1 6.2 CPU ms a sentence, 504 MB",
@@ -22,101 +30,93 @@ RECORDED = {  # Sockeye 3.1.34, as measured before this benchmark was there: two
 
 
 def table(rows: Rows) -> str:
-    """Rows of numbers, then each bound with "holds" or "MISSED"."""
+    """A line of medians for each kind of measurement and each system."""
     lines = [f"{'what':12} {'system':22} {'runs':>4}  median"]
     for what in dict.fromkeys(key[0] for key in rows):
         for system in dict.fromkeys(key[1] for key in rows if key[0] == what):
             found = _of(rows, what, system)
-            names = [
-                n
-                for n in found[0]
-                if n not in ("what", "system", "seed", "round", "threads", "machine")
-            ]
+            names = [name for name in found[0] if name not in LABELS]
             values = "  ".join(f"{n} {_text(n, median(r[n] for r in found))}" for n in names)
             lines.append(f"{what:12} {system:22} {len(found):4d}  {values}")
     lines += [f"Sockeye as recorded earlier, {what}: {text}" for what, text in RECORDED.items()]
-    lines += [f"{'holds ' if holds else 'MISSED'}  {text}" for text, holds in bounds(rows)]
     return "\n".join(lines)
 
 
-def failed(rows: Rows) -> list[str]:
-    """Bounds that are missed."""
-    return [text for text, holds in bounds(rows) if not holds]
+def claims(rows: Rows, parts: Collection[str], clocks: Sequence[str] = CLOCKS) -> list[Claim]:
+    """Everything that must hold of these parts of the measurement.
 
-
-def bounds(rows: Rows) -> list[tuple[str, bool]]:
-    """What must hold, as far as it was measured: a line about each, and whether it does."""
-    found: list[tuple[str, bool]] = []
-    say = partial(_say, found)
-    for clock in ("cpu_seconds", "wall_seconds"):
-        say(
-            f"training fp32, speed over Sockeye's, {clock}",
-            _ratio(rows, "speed", "fp32", clock),
-            1.6,
-            True,
-        )
-        say(
-            f"training bf16, speed over Sockeye's, {clock}",
-            _ratio(rows, "speed", "bf16", clock),
-            2.4,
-            True,
-        )
-    for system in ("fp32", "bf16"):
-        start, peak = (_ratio(rows, "speed", system, key) for key in ("start", "peak_bytes"))
-        say(f"start to first update {system}, share of Sockeye's", start and 1 / start, 0.75, False)
-        say(f"peak memory of training {system}, share of Sockeye's", peak and 1 / peak, 1.0, False)
-        longest = _ratio(rows, "quality", system, "peak_bytes")
-        say(
-            f"peak memory of the long training {system}, share of Sockeye's",
-            longest and 1 / longest,
-            1.0,
-            False,
-        )
-        for key, sign in (("perplexity", 1), ("valid", -1), ("test", -1)):
-            ours, theirs = ([r[key] for r in _of(rows, "quality", s)] for s in (system, "sockeye"))
-            if ours and theirs:
-                worst = max(theirs) if sign > 0 else min(theirs)
-                spread = f"Sockeye {min(theirs):.2f} to {max(theirs):.2f}"
-                say(f"{key} {system}, mean ({spread})", mean(ours), worst, sign < 0)
-    for beam in ("beam 5", "beam 1"):
-        found += _decoding(rows, beam)
-    for row in (r for key, r in rows.items() if key[0] == "padding"):
-        say(f"padding, {row['system']}", row["share"], 0.08, False)
-    shares = [r["share"] for r in _of(rows, "overhead", "fp32")]
-    say("overhead of the loop", median(shares) if shares else None, 0.05, False)
+    Args:
+        rows: the measured rows.
+        parts: some of `PARTS`.
+        clocks: the seconds to compare; wall seconds need pairs that ran at the same time.
+    """
+    found = []
+    if "speed" in parts:
+        found += _training(rows, clocks)
+    if "quality" in parts:
+        for system in SPEEDUPS:
+            found += _quality(rows, system)
+    if "decoding" in parts:
+        found += _decoding(rows, "beam 5", clocks) + _decoding(rows, "beam 1", clocks)
+    if "padding" in parts:
+        for label in PADDED:
+            share = _median(rows, "padding", label, "share")
+            found.append(at_most(f"padding, {label}", share, 0.08))
+    if "overhead" in parts:
+        share = _median(rows, "overhead", "fp32", "share")
+        found.append(at_most("overhead of the loop", share, 0.05))
     return found
 
 
-def _decoding(rows: Rows, beam: str) -> list[tuple[str, bool]]:
-    """The better of a group's forms counts, among those whose BLEU is near enough."""
-    found: list[tuple[str, bool]] = []
-    say = partial(_say, found)
+def _training(rows: Rows, clocks: Sequence[str]) -> list[Claim]:
+    found = []
+    for system, factor in SPEEDUPS.items():
+        for clock in clocks:
+            name = f"training {system}, speed over Sockeye's, {clock}"
+            found.append(at_least(name, _ratio(rows, "speed", system, clock), factor))
+        start = f"start to first update {system}, share of Sockeye's"
+        peak = f"peak memory of training {system}, share of Sockeye's"
+        found.append(at_most(start, _share(rows, "speed", system, "start"), 0.75))
+        found.append(at_most(peak, _share(rows, "speed", system, "peak_bytes"), 1.0))
+    return found
+
+
+def _quality(rows: Rows, system: str) -> list[Claim]:
+    peak = f"peak memory of the long training {system}, share of Sockeye's"
+    found = [at_most(peak, _share(rows, "quality", system, "peak_bytes"), 1.0)]
+    for key, claim, worst in (
+        ("perplexity", at_most, max),
+        ("valid", at_least, min),
+        ("test", at_least, min),
+    ):
+        ours, theirs = ([r[key] for r in _of(rows, "quality", s)] for s in (system, "sockeye"))
+        spread = f"Sockeye {min(theirs):.2f} to {max(theirs):.2f}" if theirs else ""
+        value = mean(ours) if ours else None
+        limit = worst(theirs) if theirs else None
+        found.append(claim(f"{key} {system}, mean", value, limit, spread))
+    return found
+
+
+def _decoding(rows: Rows, beam: str, clocks: Sequence[str]) -> list[Claim]:
+    """The fastest form of each group counts, among those whose BLEU is near enough."""
     plain, theirs = (_of(rows, beam, system) for system in ("fp32", "sockeye"))
-    if plain and theirs:
-        say(f"{beam} fp32, BLEU below Sockeye's", theirs[0]["bleu"] - plain[0]["bleu"], 0.2, False)
+    loss = theirs[0]["bleu"] - plain[0]["bleu"] if plain and theirs else None
+    found = [at_most(f"{beam} fp32, BLEU below Sockeye's", loss, BLEU_LOSS)]
     for systems, factor in GROUPS:
-        near = [
-            s
-            for s in systems
-            if plain and any(plain[0]["bleu"] - r["bleu"] <= 0.2 for r in _of(rows, beam, s))
-        ]
-        for clock in ("cpu_seconds", "wall_seconds"):
+        near = [s for s in systems if _near(plain, _of(rows, beam, s))]
+        for clock in clocks:
             ratios = {s: ratio for s in near if (ratio := _ratio(rows, beam, s, clock))}
-            if ratios:
-                best = max(ratios, key=lambda s: ratios[s])
-                say(f"{beam} {best}, speed over Sockeye's, {clock}", ratios[best], factor, True)
+            best = max(ratios, key=lambda s: ratios[s], default="/".join(systems))
+            name = f"{beam} {best}, speed over Sockeye's, {clock}"
+            found.append(at_least(name, ratios.get(best), factor))
     for system in ("fp32", "ctranslate2"):
-        peak = _ratio(rows, beam, system, "peak_bytes")
-        say(f"{beam} {system}, peak memory, share of Sockeye's", peak and 1 / peak, 1.0, False)
+        name = f"{beam} {system}, peak memory, share of Sockeye's"
+        found.append(at_most(name, _share(rows, beam, system, "peak_bytes"), 1.0))
     return found
 
 
-def _say(
-    found: list[tuple[str, bool]], text: str, value: float | None, bound: float, least: bool
-) -> None:
-    if value is not None:
-        sign, holds = (">=", value >= bound) if least else ("<=", value <= bound)
-        found.append((f"{text}: {value:.3f} (bound {sign} {bound:.3f})", holds))
+def _near(plain: list[Mapping[str, Any]], rows: list[Mapping[str, Any]]) -> bool:
+    return any(plain[0]["bleu"] - row["bleu"] <= BLEU_LOSS for row in rows if plain)
 
 
 def _of(rows: Rows, what: str, system: str) -> list[Mapping[str, Any]]:
@@ -124,11 +124,22 @@ def _of(rows: Rows, what: str, system: str) -> list[Mapping[str, Any]]:
 
 
 def _ratio(rows: Rows, what: str, system: str, key: str) -> float | None:
-    """Median over pairs of Sockeye's number by ours."""
+    """Median over pairs of Sockeye's number divided by ours; None without a pair."""
     theirs = {(row["seed"], row["round"]): row for row in _of(rows, what, "sockeye")}
     found = [(row, theirs.get((row["seed"], row["round"]))) for row in _of(rows, what, system)]
     pairs = [other[key] / row[key] for row, other in found if other and key in row and key in other]
     return median(pairs) if pairs else None
+
+
+def _share(rows: Rows, what: str, system: str, key: str) -> float | None:
+    """The inverse of `_ratio`."""
+    ratio = _ratio(rows, what, system, key)
+    return 1 / ratio if ratio else None
+
+
+def _median(rows: Rows, what: str, system: str, key: str) -> float | None:
+    found = [row[key] for row in _of(rows, what, system)]
+    return median(found) if found else None
 
 
 def _text(name: str, value: float) -> str:

@@ -1,36 +1,41 @@
-"""Does every parallelism strategy compute the function of `single`? Twenty updates of each on the same global batches.
+"""Does every parallelism strategy compute the same as `single`? Twenty updates on the same batches.
 
-    python benchmarks/training/strategies.py [--again]        measure what is not kept yet (or all), print the tables
-    python benchmarks/training/strategies.py --quick [--check]     six updates on 2 ranks, kept nowhere
-    python benchmarks/training/strategies.py --table [--check]     the kept rows; --check: exit status 1 where a bound is broken
+    python benchmarks/training/strategies.py [--again]             measure the missing rows (or all)
+    python benchmarks/training/strategies.py --quick [--check]     six updates on 2 ranks
+    python benchmarks/training/strategies.py --table [--check]     the stored rows
 
-For each strategy on 2 and where it applies 4 gloo ranks: the largest relative difference of the training loss from
-`single` in fp32 (at most 1e-5), that of bf16 from `single` in fp32 (at most 2e-2), that of fp64 from `single` in fp64
-(at most 1e-12), all with the optimizer of the workload's trial 0, and under plain SGD the largest absolute difference
-of a final weight (at most 1e-4), with the norm of all differences over the norm of all weights.
+For each strategy on 2 and 4 gloo ranks, with the optimizer of the workload's trial 0, the largest
+relative difference of the training loss:
 
-`single accumulation=3` shows what another order of summation does on one rank. Training amplifies rounding: the image
-model, which is that of trial 0, at trial 0's rate of 0.01 is in fp32 8e-5 away from itself in fp64 after 20 updates,
-and 1e-4 away from itself with accumulation=3, because a ReLU or a maximum here and there falls to the other side. So
-its fp32 and bf16 curves are at a tenth of that rate; in fp64 the rate is trial 0's. The rate of plain SGD is low, too:
-at 0.02 the weights of four of the sixteen rows were 5e-4 to 7e-4 apart, those of `single accumulation=3` among them,
-and those of the others 1e-8 to 9e-6.
+    fp32    from `single` in fp32, at most 1e-5
+    bf16    from `single` in fp32, at most 2e-2
+    fp64    from `single` in fp64, at most 1e-12
+
+and under plain SGD the largest absolute difference of a final weight, at most 1e-4, with the norm
+of all differences divided by the norm of all weights.
+
+`single accumulation=3` shows the effect of another order of summation on one rank. Training
+amplifies rounding: at trial 0's learning rate of 0.01, the image model in fp32 differs by 8e-5 from
+itself in fp64 after 20 updates, because a ReLU or a maximum falls to the other side. So its fp32
+and bf16 curves use a tenth of that rate; fp64 uses all of it. The rate of plain SGD is low for the
+same reason.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from forked import run_gang, warm
-
+from benchmarks.common import store
+from benchmarks.common.bounds import Claim, at_most, complete, conclude
+from benchmarks.common.options import benchmark_parser
+from benchmarks.training.forked import run_gang, warm
 from workers.context import Context
 from workers.protocol import Assignment, Report
 from workers.run import run
@@ -38,18 +43,31 @@ from workers.training import checkpoint
 from workers.training.evaluation import Evaluator
 from workers.workloads import WORKLOADS
 
-RESULTS = Path(__file__).parents[1] / "results" / "strategies.jsonl"
-BOUNDS = {"fp32": 1e-5, "bf16": 2e-2, "fp64": 1e-12, "weights": 1e-4}
+ROWS = store.RESULTS / "strategies.jsonl"
+LIMITS = {"fp32": 1e-5, "bf16": 2e-2, "fp64": 1e-12, "weights": 1e-4}
 WORKLOAD: dict[str, dict[str, Any]] = {
     "translation": {
-        "width": 64, "num_layers": 2, "num_heads": 4, "batch_tokens": 512, "dropout": 0.0, "learning_rate": 1e-3,
-        "warmup_updates": 10, "tied_embeddings": False, "attention_layout": "interleaved",
+        "width": 64,
+        "num_layers": 2,
+        "num_heads": 4,
+        "batch_tokens": 512,
+        "dropout": 0.0,
+        "learning_rate": 1e-3,
+        "warmup_updates": 10,
+        "tied_embeddings": False,
+        "attention_layout": "interleaved",
     },
     "image_classification": {
-        "batch_size": 16, "learning_rate": 1e-3, "dropout": 0.0, "dense_dropout": 0.0, "optimized_metric": None,
-        "patience": None, "plateau_evaluations": None, "average_best": 0,
+        "batch_size": 16,
+        "learning_rate": 1e-3,
+        "dropout": 0.0,
+        "dense_dropout": 0.0,
+        "optimized_metric": None,
+        "patience": None,
+        "plateau_evaluations": None,
+        "average_best": 0,
     },
-}  # fmt: skip
+}
 OWN_RATE = {"translation": 1e-3, "image_classification": 0.01}
 DATA: dict[str, dict[str, Any]] = {
     "translation": {"name": "builtin"},
@@ -90,16 +108,15 @@ Row = dict[str, Any]
 
 
 def applies(workload: str, ranks: int, strategy: Mapping[str, Any]) -> bool:
-    """Whether the workload can be trained so, and it differs from what another row is about."""
+    """Whether the workload can be trained so, and no other row is the same."""
     if strategy["parallelism"] in LACKS.get((workload, ranks), ()):
         return False
-    return (
-        workload == "translation" or "sequence_parallel" not in strategy
-    )  # the image model has no norms
+    # The image model has no norms.
+    return workload == "translation" or "sequence_parallel" not in strategy
 
 
 def variants(workload: str, updates: int) -> list[dict[str, Any]]:
-    """Settings of the four runs of each strategy: fp32, bf16, fp64, and plain SGD."""
+    """Settings of the four runs of each strategy: fp32, bf16, fp64 and plain SGD."""
     common = {**WORKLOAD[workload], "max_updates": updates, "evaluate_updates": 1, "max_epochs": 10}
     sgd = {"optimizer": "sgd", "momentum": 0.0, "learning_rate": SGD_RATE[workload]}
     exact = {"precision": "fp64", "learning_rate": OWN_RATE[workload]}
@@ -107,7 +124,7 @@ def variants(workload: str, updates: int) -> list[dict[str, Any]]:
 
 
 def prepare(workload: str) -> None:
-    """Import everything and read the data, once for all processes that are forked."""
+    """Import everything and read the data once, for all forked ranks."""
     warm()
     next(iter(WORKLOADS.get(workload)(WORKLOAD[workload], DATA[workload], {}).train_batches(0)))
 
@@ -115,12 +132,20 @@ def prepare(workload: str) -> None:
 def gang(
     folder: Path, workload: str, trials: list[dict[str, Any]], ranks: int
 ) -> list[dict[str, Any]]:
-    """Train each in turn in one gang; losses by update, or the failure, and the folder of each."""
+    """Train each trial in turn in one gang; the losses by update, or the failure, of each."""
     folder.mkdir()
     assignment = Assignment(
-        "bench", 0, 1, {}, None, str(folder), data=DATA[workload], seed=1, num_ranks=ranks,
+        "bench",
+        0,
+        1,
+        {},
+        None,
+        str(folder),
+        data=DATA[workload],
+        seed=1,
+        num_ranks=ranks,
         fixed={"workload": workload, "trials": trials},
-    )  # fmt: skip
+    )
     outcome = run_gang(assignment, in_turn)
     if outcome.failure:
         raise SystemExit(f"{outcome.message}\n{outcome.details.get('traceback')}")
@@ -129,7 +154,7 @@ def gang(
 
 
 def in_turn(context: Context) -> None:
-    """One rank's part in all trials."""
+    """Do one rank's part of all trials."""
     results = []
     for index, params in enumerate(context.assignment.fixed["trials"]):
         reports: list[Report] = []
@@ -137,13 +162,13 @@ def in_turn(context: Context) -> None:
             context.assignment, params=params, folder=f"{context.folder}/{index}", fixed={}
         )
         (context.folder / str(index)).mkdir(exist_ok=True)
-        meeting = f"{context.rendezvous}-{index}" if context.world_size > 1 else ""
+        rendezvous = f"{context.rendezvous}-{index}" if context.world_size > 1 else ""
         inner = Context(
             attempt,
             reports.append,
             rank=context.rank,
             world_size=context.world_size,
-            rendezvous=meeting,
+            rendezvous=rendezvous,
         )
         outcome = run(inner, train_quietly(context.assignment.fixed["workload"]))
         losses = [
@@ -157,12 +182,12 @@ def in_turn(context: Context) -> None:
 
 
 def train_quietly(name: str) -> Any:
-    """An objective that trains a workload and evaluates nothing, nor collects the model to do so."""
+    """An objective that trains a workload without any evaluation."""
     kind: Any = WORKLOADS.get(name)
     Evaluator.evaluate = lambda self: {}  # type: ignore[method-assign]
 
     class Quiet(kind):  # type: ignore[misc, valid-type]
-        __module__ = kind.__module__  # its data are read by a module beside it
+        __module__ = kind.__module__  # the module beside it reads the data
 
         def evaluate(self, model: Any, device: Any) -> Mapping[str, float]:
             return {}
@@ -171,27 +196,38 @@ def train_quietly(name: str) -> Any:
 
 
 def difference(found: list[float], reference: list[float]) -> float:
-    """Largest relative difference; infinite where a loss is missing."""
+    """The largest relative difference; infinite if a loss is missing."""
     if len(found) != len(reference):
         return float("inf")
     return max(abs(a / b - 1) for a, b in zip(found, reference, strict=True))
 
 
 def weights_difference(found: Path, reference: Path) -> tuple[float, float]:
-    """Largest absolute difference of a weight, and the norm of all differences over that of all weights."""
-    a, b = checkpoint.load(found), checkpoint.load(reference)
+    """The largest absolute difference, and the norm of differences over the norm of weights."""
+    a = checkpoint.load(found)
+    b = checkpoint.load(reference)
     if a is None or b is None or a.model.keys() != b.model.keys():
         return float("inf"), float("inf")
     differences = [a.model[name].double() - tensor.double() for name, tensor in b.model.items()]
     largest = max(float(d.abs().max()) for d in differences)
     squares = sum(float(d.square().sum()) for d in differences)
-    return largest, math.sqrt(
-        squares / sum(float(t.double().square().sum()) for t in b.model.values())
-    )
+    whole = sum(float(t.double().square().sum()) for t in b.model.values())
+    return largest, math.sqrt(squares / whole)
+
+
+def configurations(
+    workload: str, all_ranks: list[int]
+) -> Iterator[tuple[int, dict[str, Any], Row]]:
+    """Ranks, parameters and the key columns of each row to measure."""
+    for ranks in [1, *all_ranks]:
+        for strategy in ON_RANKS[ranks]:
+            words = " ".join(v if k == "parallelism" else f"{k}={v}" for k, v in strategy.items())
+            if applies(workload, ranks, strategy):
+                yield ranks, strategy, {"workload": workload, "ranks": ranks, "strategy": words}
 
 
 def measure(workload: str, updates: int, all_ranks: list[int], known: set[Any]) -> Iterator[Row]:
-    """A row for each strategy whose key is not known yet; `single` is trained in any case."""
+    """A row for each strategy whose key is not in `known`; `single` is trained in any case."""
     folder = Path(tempfile.mkdtemp())
     runs = variants(workload, updates)
     reference = gang(
@@ -199,46 +235,49 @@ def measure(workload: str, updates: int, all_ranks: list[int], known: set[Any]) 
     )
     losses = [one["losses"] for one in reference]
     references = {"fp32": losses[0], "bf16": losses[0], "fp64": losses[2]}
-    for ranks in [1, *all_ranks]:
-        for strategy in ON_RANKS[ranks]:
-            words = " ".join(v if k == "parallelism" else f"{k}={v}" for k, v in strategy.items())
-            row: Row = {"workload": workload, "updates": updates, "ranks": ranks, "strategy": words}
-            if not applies(workload, ranks, strategy) or key_of(row) in known:
-                continue
-            place = folder / f"{ranks} {words}"
-            mine = gang(place, workload, [{**run, **strategy} for run in runs], ranks)
-            for (name, exact), one in zip(references.items(), mine, strict=False):
-                row[name] = difference(one["losses"], exact)
-            row["weights"], row["norm"] = weights_difference(place / "3", folder / "single" / "3")
-            row["loss"] = [round(losses[0][index], 6) for index in (0, -1)]
-            row["failure"] = next((one["failure"] for one in mine if one["failure"]), None)
-            yield row
+    for ranks, strategy, keys in configurations(workload, all_ranks):
+        if key_of(keys) in known:
+            continue
+        row: Row = {**keys, "updates": updates}
+        place = folder / f"{ranks} {row['strategy']}"
+        mine = gang(place, workload, [{**run, **strategy} for run in runs], ranks)
+        for (name, exact), one in zip(references.items(), mine, strict=False):
+            row[name] = difference(one["losses"], exact)
+        row["weights"], row["norm"] = weights_difference(place / "3", folder / "single" / "3")
+        row["loss"] = [round(losses[0][index], 6) for index in (0, -1)]
+        row["failure"] = next((one["failure"] for one in mine if one["failure"]), None)
+        yield row
 
 
 def key_of(row: Row) -> tuple[Any, ...]:
-    """What a row is about."""
+    """The key columns of a row."""
     return row["workload"], row["ranks"], row["strategy"]
 
 
-def broken(rows: list[Row]) -> list[str]:
-    """What must hold and does not."""
-    return [
-        f"{row['workload']} {row['strategy']} on {row['ranks']}: {name} {row[name]:.1e} is above {bound:.0e}"
-        for row in rows
-        for name, bound in BOUNDS.items()
-        if row.get(name, 0.0) > bound
-    ]
+def claims(rows: list[Row], workloads: Sequence[str], all_ranks: list[int]) -> list[Claim]:
+    """Every configuration was measured without failure, and the worst row is within each limit."""
+    asked = [key_of(keys) for name in workloads for *_, keys in configurations(name, all_ranks)]
+    known = {key_of(row) for row in rows}
+    missing = [" ".join(map(str, key)) for key in asked if key not in known]
+    failed = [" ".join(map(str, key_of(row))) for row in rows if row.get("failure")]
+    found = [complete("every strategy", missing)]
+    if rows:
+        found.append(Claim("no failure", not failed, ", ".join(failed) or "none"))
+    for name, limit in LIMITS.items():
+        worst = max((row for row in rows if name in row), key=lambda row: row[name], default=None)
+        note = " ".join(map(str, key_of(worst))) if worst else ""
+        value = worst[name] if worst else None
+        found.append(at_most(f"largest difference of {name}", value, limit, note))
+    return found
 
 
 def table(rows: list[Row]) -> str:
-    """For a person."""
+    """A line for each row, by workload."""
     lines = []
     for workload in dict.fromkeys(row["workload"] for row in rows):
         mine = [row for row in rows if row["workload"] == workload]
-        one = mine[0]
-        lines.append(
-            f"{workload}: {one['updates']} updates; loss {one['loss'][0]:.4f} to {one['loss'][1]:.4f}"
-        )
+        first, last = mine[0]["loss"]
+        lines.append(f"{workload}: {mine[0]['updates']} updates; loss {first:.4f} to {last:.4f}")
         lines.append(f"{'strategy':50} ranks  loss fp32  loss bf16  loss fp64  weights sgd  (norm)")
         for row in mine:
             keys = ("fp32", "bf16", "fp64", "weights", "norm")
@@ -250,38 +289,26 @@ def table(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def main() -> int:
+    """Measure the missing rows, store them, and print the tables."""
+    parser = benchmark_parser(__doc__, "six updates on 2 ranks")
     parser.add_argument("--workload", default=list(WORKLOAD), choices=list(WORKLOAD), nargs="+")
     parser.add_argument("--ranks", default=[2, 4], type=int, nargs="+")
-    for flag in ("quick", "table", "check", "again"):
-        parser.add_argument(f"--{flag}", action="store_true")
-    chosen = parser.parse_args()
-    kept = (
-        [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
-    )
-    if chosen.quick:
-        rows = []
-        for workload in chosen.workload:
-            prepare(workload)
-            rows += measure(workload, 6, [2], set())
-    else:
-        rows = kept
-        known = set() if chosen.again else {key_of(row) for row in kept}
-        for workload in [] if chosen.table else chosen.workload:
-            prepare(workload)
-            for row in measure(workload, 20, chosen.ranks, known):
-                rows = [other for other in rows if key_of(other) != key_of(row)] + [row]
-                rows.sort(key=lambda row: (row["workload"], row["ranks"]))
-                RESULTS.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    parser.add_argument("--again", action="store_true", help="measure stored rows, too")
+    given = parser.parse_args()
+    ranks = [2] if given.quick else given.ranks
+    rows = [] if given.quick else store.read(ROWS)
+    known = set() if given.again else {key_of(row) for row in rows}
+    for workload in [] if given.table else given.workload:
+        prepare(workload)
+        for row in measure(workload, 6 if given.quick else 20, ranks, known):
+            rows = [other for other in rows if key_of(other) != key_of(row)] + [row]
+            rows.sort(key=lambda row: (row["workload"], row["ranks"]))
+            if not given.quick:
+                store.write(ROWS, rows)
     print(table(rows))
-    problems = broken(rows)
-    print("\n".join(problems) or "every bound holds")
-    if chosen.check and (problems or not rows):
-        sys.exit(1)
+    return conclude(claims(rows, given.workload, ranks)) if given.check else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

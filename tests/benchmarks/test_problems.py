@@ -1,4 +1,4 @@
-"""The benchmark's problems, scale and loop: what the figures rest on."""
+"""The problems, the scale and the loop of the benchmark of suggesters."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ import math
 
 import numpy as np
 import pytest
-from benchmarks.suggesters.contestants import fingerprint
+
+from benchmarks.common.store import KEYS, Row, append, compact, load
+from benchmarks.suggesters import aggregate, problems, report
+from benchmarks.suggesters.claims import claims
+from benchmarks.suggesters.fingerprint import fingerprint
 from benchmarks.suggesters.loop import regret, run
 from benchmarks.suggesters.problems import systems, systems_parallel
 from benchmarks.suggesters.problems._simulator import (
@@ -15,11 +19,7 @@ from benchmarks.suggesters.problems._simulator import (
     peak_memory,
     step_seconds,
 )
-from benchmarks.suggesters.scoring import Scale, hypervolume, scales
-from benchmarks.suggesters.verdicts import verdicts
-
-from benchmarks.common.store import KEYS, Row, append, compact, load
-from benchmarks.suggesters import aggregate, problems, report
+from benchmarks.suggesters.scoring import RegretScale, hypervolume, scales
 
 
 @pytest.fixture(params=problems.names())
@@ -86,7 +86,7 @@ RESOLVE = {
 
 
 def test_parameters_change_only_what_they_affect() -> None:
-    """Moving a parameter that affects quality alone leaves step time and memory as they were, and so on."""
+    """A parameter that affects quality alone changes neither step time nor memory, and so on."""
     wrong = set()
     assert set(RESOLVE) == set(problems.names(tag="apart"))
     for name, resolve in RESOLVE.items():
@@ -143,7 +143,7 @@ def test_regret_is_that_of_the_trial_observed_to_be_best() -> None:
     assert regret(problem, scale, trials) == pytest.approx(
         min(2, (truth[0] - scale.best) / scale.five_random), rel=1e-3
     )
-    assert Scale(0.0, 1.0).regret(math.inf) == 2.0
+    assert RegretScale(0.0, 1.0).regret(math.inf) == 2.0
 
 
 def test_a_run_repeats_and_rows_survive_a_torn_line(tmp_path: object) -> None:
@@ -177,20 +177,20 @@ def rows_of(
     ]
 
 
-def test_verdicts_say_what_was_not_measured() -> None:
-    found = verdicts([], {}, problems.names())
+def test_without_rows_no_claim_is_measured() -> None:
+    found = claims([], {}, problems.names())
     assert found
-    assert all(verdict.holds is None for verdict in found)
+    assert all(claim.holds is None for claim in found)
 
 
-def test_verdicts_compare_with_the_nearest_peer() -> None:
+def test_claims_compare_with_the_nearest_peer() -> None:
     systems = problems.names("systems")
     peers = (
         rows_of("tpe", 0.3)
         + rows_of("smac", 0.15, only=systems)
         + rows_of("hebo", 0.01, only=systems[:2])
     )
-    held = {v.name: v for v in verdicts(rows_of("bayes", 0.1) + peers, {}, problems.names())}
+    held = {c.name: c for c in claims(rows_of("bayes", 0.1) + peers, {}, problems.names())}
     assert held["tabular: regret at 50 at most half of the best peer's"].holds
     assert held["systems: regret at 50 at most half of the best peer's"].holds is False
     assert "smac" in held["systems: regret at 50 at most half of the best peer's"].figures
@@ -198,7 +198,7 @@ def test_verdicts_compare_with_the_nearest_peer() -> None:
         "two problems are too few to count"
     )
     assert held["best mean rank on all"].holds
-    assert held["share of failed trials where half of the space fails"].holds
+    assert held["share of failed trials if half of the space fails"].holds
     assert held["metrics apart: at 25 no worse than as a black box at 50"].holds is None
 
 

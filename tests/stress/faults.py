@@ -1,4 +1,4 @@
-"""Named points at which a controller is killed with -9, put in place by ordinary wrappers around its own parts."""
+"""Named points at which a controller is killed with -9; wrappers around its methods set them."""
 
 from __future__ import annotations
 
@@ -15,28 +15,30 @@ from automl.ledger import Recorder
 from automl.suggesters.proposer import Proposer
 from workers.protocol import Outcome, Report, Started
 
-# point: what has just happened when the controller dies
+# Each point, and the state at which the controller dies.
 POINTS = {
-    "suggested": "a configuration was proposed and nobody knows of it yet",
-    "recorded": "the proposal is in the ledger, nothing was done with it",
+    "suggested": "a configuration was proposed and nothing knows of it yet",
+    "recorded": "the proposal is in the ledger, and no worker has it",
     "dispatched": "a worker has the attempt",
-    "running": "the attempt is known to have begun, its trial is under way",
-    "received": "a report has arrived and is not in the ledger",
-    "writing": "in the middle of a transaction: rows are written and not committed",
-    "committed": "a report is in the ledger, nothing was decided about it",
-    "ended": "an outcome has arrived and is not in the ledger",
-    "finished": "the sweep's last commit is made, its lock is still held",
-    "exporting": "a result is being written to a file",
+    "running": "the controller knows that the attempt has started",
+    "received": "a report has arrived and is not yet in the ledger",
+    "writing": "the rows of a transaction are written and not yet committed",
+    "committed": "a report is in the ledger, and no decision was made about it",
+    "ended": "an outcome has arrived and is not yet in the ledger",
+    "finished": "the last commit is made, and the lock is still held",
+    "exporting": "a report is being written to a file",
 }
 
 
 class Killer:
-    """Ends this process at the n-th time (from 0) that a point is passed."""
+    """Kills this process when a point is passed, after `skip` earlier times."""
 
     def __init__(self, point: str, skip: int) -> None:
-        self.point, self.left = point, skip
+        self.point = point
+        self.left = skip
 
     def passed(self, point: str) -> None:
+        """Note that a point was passed."""
         if point != self.point:
             return
         if self.left <= 0:
@@ -45,7 +47,7 @@ class Killer:
 
 
 def arm(point: str, skip: int = 0) -> None:
-    """Make this process die at a point of the sweep that it is going to run."""
+    """Make this process die at a point of the next sweep that it runs."""
     killer = Killer(point, skip)
     _after(Proposer, "propose", lambda *_: killer.passed("suggested"))
     _after(_dispatcher(point), "submit", lambda *_: killer.passed("dispatched"))

@@ -1,18 +1,17 @@
-"""Hostile configurations, overrides, goals, constraints and durations: each is taken, or refused with one clear error.
+"""Hostile configurations, overrides, goals, constraints and durations.
 
-    python tests/stress/fuzz.py --quick            # 2,000 inputs
-    python tests/stress/fuzz.py                    # 100,000 inputs
-    python tests/stress/fuzz.py --seconds 90       # a piece, which goes on where the last one ended, until all were tried
-    python tests/stress/fuzz.py --table            # the pieces so far, added up
-    python tests/stress/fuzz.py --atheris 60       # guided by coverage for so many seconds, where atheris is installed
+    python tests/stress/fuzz.py                       100,000 inputs
+    python tests/stress/fuzz.py --seconds 90          the missing inputs, for 90 seconds
+    python tests/stress/fuzz.py --quick [--check]     2,000 inputs
+    python tests/stress/fuzz.py --table [--check]     the stored rows
+    python tests/stress/fuzz.py --atheris 60          inputs that atheris chooses by coverage
 
-Counted are: other exceptions than ours, inputs that take over a second of processor time, messages of more than a few
-lines an error, and files that are there afterwards.
+Each input must be accepted, or refused with one clear error. Other exceptions, inputs that take
+over a second of CPU time, very long messages, and files that are left behind count as failures.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import os
@@ -27,25 +26,34 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from automl.config import load
+from automl.core.goals import parse_constraints, parse_duration, parse_goals
+from automl.errors import UsageError
+from benchmarks.common import store
+from benchmarks.common.bounds import Claim, at_least, at_most, conclude
+from benchmarks.common.options import benchmark_parser
+from search_spaces.expressions import Expression
+from search_spaces.hardware import Hardware
+
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT)]
-
-from automl.config import load  # noqa: E402
-from automl.core.goals import parse_constraints, parse_duration, parse_goals  # noqa: E402
-from automl.errors import UsageError  # noqa: E402
-from search_spaces.expressions import Expression  # noqa: E402
-from search_spaces.hardware import Hardware  # noqa: E402
-
-RESULT = ROOT / "benchmarks" / "results" / "fuzz.jsonl"
+ROWS = store.RESULTS / "fuzz.jsonl"
+INPUTS = 100_000
+QUICK_INPUTS = 2_000
 HARDWARE = Hardware(num_cpus=2, memory_bytes=8 << 30)
 SEEDS = [file.read_text() for file in sorted((ROOT / "configs").glob("*.yaml"))]
-SEEDS += [
-    "name: toy\nspace:\n  x: {low: 0.0, high: 1.0, default: 0.5}\n  k: [a, b]\n  n: {low: 1, high: 9, log: true, "
-    "when: {k: a}}\ngoals: [minimize loss, maximize b within 10m]\nconstraints: ['n * x <= 4']\nbudget: {trials: 3}\n"
-] * 6
-WORDS = """: - [ ] { } , & * ! | > ' " # % @ ` ? ~ --- ... !!python/object/apply:os.system &a *a <<: null
-true no .nan .inf -.inf 1e999 010 0x1F 1_000 1:30 9999999999999999999999 -0 1e-3 2026-01-01 low
-high log when affects type choices default ordered name workload data fixed space goals
+TOY = """name: toy
+space:
+  x: {low: 0.0, high: 1.0, default: 0.5}
+  k: [a, b]
+  n: {low: 1, high: 9, log: true, when: {k: a}}
+goals: [minimize loss, maximize b within 10m]
+constraints: ['n * x <= 4']
+budget: {trials: 3}
+"""
+SEEDS += [TOY] * 6
+WORDS = """: - [ ] { } , & * ! | > ' " # % @ ` ? ~ --- ... !!python/object/apply:os.system &a *a
+<<: null true no .nan .inf -.inf 1e999 010 0x1F 1_000 1:30 9999999999999999999999 -0 1e-3 2026-01-01
+low high log when affects type choices default ordered name workload data fixed space goals
 constraints budget suggester stopper workers resources store seed trials time minimize maximize
 within auto translation bayes ../../x /etc/passwd os.system __import__ __class__ lambda eval
 9**9**9 x/0 and or not in if else == <= % ** // min max abs ( ) \u202e \ufeff \u2028 \x00
@@ -66,7 +74,7 @@ TOKENS = [
 
 
 def mutated(text: str, rng: random.Random) -> str:
-    """The text with pieces cut out, doubled, swapped and replaced by tokens."""
+    """The text with pieces cut out, repeated, replaced and shuffled."""
     for _ in range(rng.choice([1, 1, 1, 1, 2, 3, 8])):
         a = rng.randrange(len(text) + 1)
         b = min(len(text), a + rng.choice([0, 0, 1, 1, 2, 3, 10, 40]))
@@ -161,7 +169,7 @@ KINDS = {
 
 
 class Hang(BaseException):
-    """An input has taken more than a second of processor time."""
+    """An input has taken more than a second of CPU time."""
 
 
 def interrupt(*_: object) -> None:
@@ -169,7 +177,7 @@ def interrupt(*_: object) -> None:
 
 
 def attempt(kind: str, seed: int, folder: Path) -> str:
-    """What came of one input: "taken", "refused", "hang", or a traceback."""
+    """Try one input: "taken", "refused", "hang", a bad message, or a traceback."""
     signal.setitimer(signal.ITIMER_VIRTUAL, 1.0)
     try:
         KINDS[kind](random.Random(seed), folder)
@@ -182,7 +190,7 @@ def attempt(kind: str, seed: int, folder: Path) -> str:
         )
     except Hang:
         return "hang"
-    except BaseException:  # whatever else comes is what this looks for
+    except BaseException:  # this is what the fuzzing looks for
         return traceback.format_exc()[-500:]
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
@@ -190,12 +198,15 @@ def attempt(kind: str, seed: int, folder: Path) -> str:
 
 
 def run(count: int, first: int, limit: float = math.inf) -> dict[str, Any]:
+    """Try the inputs from number `first` on, for at most `limit` seconds; a row."""
     found: Counter[str] = Counter()
     wrong: list[str] = []
-    slowest, begun = 0.0, time.perf_counter()
+    slowest = 0.0
+    begun = time.perf_counter()
     signal.signal(signal.SIGVTALRM, interrupt)
     with tempfile.TemporaryDirectory(prefix="automl-fuzz-") as name:
-        folder, work = Path(name) / "in", Path(name) / "work"
+        folder = Path(name) / "in"
+        work = Path(name) / "work"
         folder.mkdir()
         work.mkdir()
         os.chdir(work)
@@ -216,14 +227,11 @@ def run(count: int, first: int, limit: float = math.inf) -> dict[str, Any]:
         files = [str(path.relative_to(name)) for path in Path(name).rglob("*") if path.is_file()]
         stray = sorted(set(files) - {"in/c.yaml", "in/o.yaml"})
     seconds = time.perf_counter() - begun
-    row = {
+    return {
         "inputs": found.total(),
         "first": first,
         "found": dict(sorted(found.items())),
         "slowest_cpu_seconds": round(slowest, 3),
-    }
-    return {
-        **row,
         "seconds": round(seconds, 1),
         "wrong": wrong,
         "files": stray,
@@ -232,7 +240,7 @@ def run(count: int, first: int, limit: float = math.inf) -> dict[str, Any]:
 
 
 def guided(seconds: int) -> None:
-    """Let atheris look for inputs; ends this process with status 77 where one raises something else."""
+    """Let atheris choose inputs; it ends this process with status 77 at another exception."""
     import atheris
 
     folder = Path(tempfile.mkdtemp(prefix="automl-fuzz-"))
@@ -258,48 +266,51 @@ def guided(seconds: int) -> None:
     atheris.Fuzz()
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--inputs", type=int, default=100_000)
-    parser.add_argument(
-        "--seconds", type=float, default=math.inf, help="end this piece after so long"
-    )
-    parser.add_argument("--table", action="store_true")
-    parser.add_argument("--atheris", type=int, metavar="SECONDS")
-    given = parser.parse_args()
-    if given.atheris:
-        guided(given.atheris)
-        return 0
-    if given.quick:
-        row = run(2_000, 0)
-        print(json.dumps(row, indent=1))
-        return 1 if row["wrong"] or row["files"] else 0
-    done = total()["inputs"]
-    if not given.table and done < given.inputs:
-        row = run(given.inputs - done, done, given.seconds)
-        with RESULT.open("a") as file:
-            file.write(json.dumps(row) + "\n")
-    whole = total()
-    print(json.dumps(whole, indent=1))
-    return 1 if whole["wrong"] or whole["files"] or whole["inputs"] < given.inputs else 0
-
-
-def total() -> dict[str, Any]:
-    """The pieces that were kept, added up."""
-    rows = [json.loads(line) for line in RESULT.read_text().splitlines()] if RESULT.exists() else []
+def total(rows: list[store.Row]) -> dict[str, Any]:
+    """The sum of the rows."""
     found: Counter[str] = Counter()
     for row in rows:
         found.update(row["found"])
     return {
         "inputs": sum(row["inputs"] for row in rows),
         "found": dict(sorted(found.items())),
-        "slowest_cpu_seconds": max([row["slowest_cpu_seconds"] for row in rows], default=0.0),
+        "slowest_cpu_seconds": max([row["slowest_cpu_seconds"] for row in rows], default=None),
         "wrong": [text for row in rows for text in row["wrong"]],
         "files": [text for row in rows for text in row["files"]],
     }
+
+
+def claims(whole: dict[str, Any], inputs: int) -> list[Claim]:
+    """Enough inputs, each accepted or refused well and fast, and no file left behind."""
+    done = whole["inputs"] or None
+    return [
+        at_least("inputs", done, inputs),
+        at_most("wrong answers", done and len(whole["wrong"]), 0),
+        at_most("files left behind", done and len(whole["files"]), 0),
+        at_most("CPU seconds of the slowest input", whole["slowest_cpu_seconds"], 1.0),
+    ]
+
+
+def main() -> int:
+    """Try the missing inputs, store the row, and print the sum."""
+    parser = benchmark_parser(__doc__, "2,000 inputs")
+    parser.add_argument("--inputs", type=int, default=INPUTS)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="stop after this time")
+    parser.add_argument("--atheris", type=int, metavar="SECONDS", help="needs atheris")
+    given = parser.parse_args()
+    if given.atheris:
+        guided(given.atheris)
+        return 0
+    inputs = QUICK_INPUTS if given.quick else given.inputs
+    rows = [] if given.quick else store.read(ROWS)
+    done = total(rows)["inputs"]
+    if not given.table and done < inputs:
+        rows.append(run(inputs - done, done, given.seconds))
+        if not given.quick:
+            store.append(ROWS, rows[-1])
+    whole = total(rows)
+    print(json.dumps(whole, indent=1))
+    return conclude(claims(whole, inputs)) if given.check else 0
 
 
 if __name__ == "__main__":

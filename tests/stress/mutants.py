@@ -1,4 +1,4 @@
-"""Small wrong changes of a function's code, one at a time."""
+"""Mutants: small wrong changes of the code of a function, one at a time."""
 
 from __future__ import annotations
 
@@ -36,9 +36,14 @@ class Mutant:
     """One change.
 
     Args:
-        function: "file:qualified name"; name: that, with what is changed.
+        function: "file:qualified name".
+        name: the same, with the change.
         tree: the module without the change.
-        parent, field, index: where `new` takes the place of `old`.
+        parent: the node that holds the changed node.
+        field: the field of the parent.
+        index: the index in the field, if that is a list.
+        old: the node before the change.
+        new: the node after it.
     """
 
     function: str
@@ -51,7 +56,7 @@ class Mutant:
     new: ast.AST
 
     def code(self) -> CodeType:
-        """Of the function, changed."""
+        """The changed code of the function."""
         wanted = self.function.partition(":")[2]
         self._put(self.new)
         try:
@@ -68,7 +73,7 @@ class Mutant:
 
 
 def mutants_of(root: Path, target: str) -> Iterator[Mutant]:
-    """Every mutant of the functions of a file, in order."""
+    """Every mutant of the functions of a file, in the order of the file."""
     tree = ast.parse((root / target).read_text())
     for prefix, owner in [
         ("", tree),
@@ -91,7 +96,7 @@ def _of_function(tree: ast.Module, function: ast.FunctionDef, name: str) -> Iter
 
 
 def _places(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str, int | None, ast.AST]]:
-    """Every node of a function's body but docstrings, annotations, and the words of errors."""
+    """Every node of a function's body except docstrings, annotations, errors and logs."""
     body = function.body[1:] if ast.get_docstring(function) is not None else function.body
     first = len(function.body) - len(body)
     for i, statement in enumerate(body):
@@ -112,7 +117,7 @@ def _below(node: ast.AST) -> Iterator[tuple[ast.AST, str, int | None, ast.AST]]:
 
 
 def _changes(node: ast.AST, parent: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-    """What a node may become."""
+    """The changes of a node: a description and the new node."""
     if type(node) in SWAPS:
         if not (isinstance(parent, ast.BinOp) and _is_text(parent.right)):
             new = SWAPS[type(node)]

@@ -1,18 +1,19 @@
-"""A mutation run over the trial's state machine and the ledger: changes that no test notices are printed.
+"""Mutation tests of the trial's state machine and the ledger: prints the changes that survive.
 
-    python tests/stress/mutations.py --seconds 100        # a piece; goes on where the last one ended
-    python tests/stress/mutations.py --table              # what was found; status 1 unless each survivor is explained
+    python tests/stress/mutations.py [--seconds 100]         the missing mutants, for some seconds
+    python tests/stress/mutations.py --quick [--check]       those of automl/core/trial.py
+    python tests/stress/mutations.py --table [--check]       the stored results
 
-One process collects the tests, and learns which test calls which function; for each mutant a fork of it changes the
-code of one function and runs the tests that call it, the fastest first, until one fails. That costs a mutant a fraction
-of a second, where starting Python for each takes several. Tables (`schema.py`) are made when they are imported, and
-have files of every released schema as their test. Survivors that change nothing that matters are explained in
-`results/mutations_explained.json`.
+One process collects the tests and learns which test calls which function. For each mutant, a fork
+of it changes the code of one function and runs the tests that call it, the fastest first, until
+one fails. This takes a fraction of a second; a new Python for each mutant would take several.
+
+Every survivor must be explained in `results/mutations_explained.json`. Tables (`schema.py`) are
+built at import; files of every released schema test them.
 """
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import json
 import os
@@ -22,51 +23,45 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+import pytest
+from mutants import Mutant, mutants_of
+
+from benchmarks.common.bounds import Claim, at_least, at_most, complete, conclude
+from benchmarks.common.options import benchmark_parser
+from benchmarks.common.store import RESULTS
+
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT)]
+STORED = RESULTS / "mutations.json"
+EXPLAINED = RESULTS / "mutations_explained.json"
+CODE = ("automl/core/trial.py", "automl/core/events.py", "automl/ledger/*.py")
+TESTS = ("tests/automl/core/*.py", "tests/automl/ledger/test_*.py")
+NEEDS_SERVER = ("tests/automl/ledger/test_postgres.py",)
+QUICK_CODE = ("automl/core/trial.py",)
+QUICK_TESTS = ("tests/automl/core/test_*.py",)
+QUICK_SECONDS = 240.0
+SLOW = 3.0  # seconds; slower tests are left out
+CPU_SECONDS = 20  # of the tests of a mutant; after them it counts as hanging
+PATIENCE = 10  # it also hangs after these seconds and FACTOR times the usual time of its tests
+FACTOR = 4.0
 
-import pytest  # noqa: E402
-from mutants import Mutant, mutants_of  # noqa: E402
 
-RESULTS = ROOT / "benchmarks" / "results" / "mutations.json"
-EXPLAINED = RESULTS.with_name("mutations_explained.json")
-TARGETS = [
-    "automl/core/trial.py",
-    "automl/core/events.py",
-    *sorted(str(p.relative_to(ROOT)) for p in ROOT.glob("automl/ledger/*.py")),
-]
-TESTS = [
-    "tests/automl/core/test_events.py",
-    "tests/automl/ledger/test_rows.py",
-    "tests/automl/ledger/test_holder.py",
-    "tests/automl/ledger/test_lease.py",
-    "tests/automl/ledger/test_memory.py",
-    "tests/automl/ledger/test_recorder.py",
-    "tests/automl/ledger/test_verbs.py",
-    "tests/automl/ledger/test_ledger.py",
-    "tests/automl/ledger/test_migrations.py",
-    "tests/automl/ledger/test_troubles.py",
-    "tests/automl/ledger/test_disks.py",
-]
-SLOW = 3.0  # seconds of a test that is left out
-CPU_SECONDS = 20  # of a mutant's tests, after which it hangs
-PATIENCE, FACTOR = (
-    10,
-    4.0,
-)  # it hangs, too, after ten seconds and four times what its tests took without it
+def files(patterns: Sequence[str]) -> list[str]:
+    """Paths in the checkout, in order."""
+    found = [str(p.relative_to(ROOT)) for pattern in patterns for p in sorted(ROOT.glob(pattern))]
+    return [path for path in found if path not in NEEDS_SERVER]
 
 
 class Functions:
-    """The functions of the targets, and how to change their code."""
+    """The functions of some files; their code can be changed."""
 
-    def __init__(self) -> None:
+    def __init__(self, targets: Sequence[str]) -> None:
         self.found: dict[str, Any] = {}
-        for target in TARGETS:
+        for target in targets:
             module = importlib.import_module(
                 target.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
             )
@@ -92,45 +87,42 @@ class Functions:
         self.found[mutant.function].__code__ = mutant.code()
 
 
-class Runner:
+class MutationPlugin:
     """A plugin of pytest that runs mutants instead of tests.
 
     Args:
-        seconds: after which no further mutant is begun.
-        kept: results by mutant, and the tests by function, of earlier pieces.
+        targets: the files to change.
+        seconds: no mutant is started after this time.
+        kept: results by mutant, and tests by function, of earlier runs.
     """
 
-    def __init__(self, seconds: float, kept: dict[str, Any]) -> None:
+    def __init__(self, targets: Sequence[str], seconds: float, kept: dict[str, Any]) -> None:
+        self.targets = targets
+        self.kept = kept
+        self.functions = Functions(targets)
         self._until = time.monotonic() + seconds
-        self.kept, self._failed = kept, False
-        self.functions = Functions()
+        self._failed = False
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Remember that a test has failed."""
         self._failed |= report.failed
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Learn which test calls what, then try the mutants."""
+        """Learn which test calls which function, then try the mutants."""
         items = {item.nodeid: item for item in session.items}
         if self.kept.get("tests") != sorted(items):
             self.kept |= {"tests": sorted(items), "calls": self._learn(session.items)}
-        mutants = [m for target in TARGETS for m in mutants_of(ROOT, target)]
+        mutants = [m for target in self.targets for m in mutants_of(ROOT, target)]
         names = {mutant.name for mutant in mutants}
-        self.kept["mutants"] = {
-            name: what for name, what in self.kept["mutants"].items() if name in names
-        }
+        results = {name: what for name, what in self.kept["mutants"].items() if name in names}
+        self.kept["mutants"] = results
+        self.kept["whole"] = False
         for mutant in mutants:
             if time.monotonic() > self._until:
                 return True
-            if (
-                mutant.function in self.functions.found
-                and self.kept["mutants"].get(mutant.name) != "killed"
-            ):
-                tests = [
-                    test
-                    for test in sorted(self.kept["calls"].get(mutant.function, []))
-                    if test[0] < SLOW
-                ]
+            if mutant.function in self.functions.found and results.get(mutant.name) != "killed":
+                calls = sorted(self.kept["calls"].get(mutant.function, []))
+                tests = [(seconds, name) for seconds, name in calls if seconds < SLOW]
                 patience = PATIENCE + int(FACTOR * sum(seconds for seconds, _ in tests))
                 self._judge(mutant, [items[name] for _, name in tests], patience)
         self.kept["whole"] = True
@@ -164,7 +156,7 @@ class Runner:
             sys.setprofile(None)
             threading.setprofile(None)
             if failed:
-                raise pytest.UsageError(f"{item.nodeid} fails without any change")
+                raise pytest.UsageError(f"{item.nodeid} fails without a mutant; correct it first")
             for name in called:
                 calls.setdefault(name, []).append(
                     (round(time.process_time() - begun, 3), item.nodeid)
@@ -177,7 +169,7 @@ class Runner:
         return self._failed
 
     def _try(self, mutant: Mutant, items: list[pytest.Item], patience: int) -> str:
-        """What comes of a mutant, found out in a fork; one that hangs for so many seconds is noticed."""
+        """Run the tests of a mutant in a fork; one that hangs for `patience` seconds is killed."""
         child = os.fork()
         if child == 0:
             null = os.open(os.devnull, os.O_WRONLY)
@@ -191,48 +183,62 @@ class Runner:
         return "survived" if status == 0 else "killed"
 
 
-def load() -> dict[str, Any]:
-    """What earlier pieces found."""
-    empty: dict[str, Any] = {"mutants": {}, "tried": {}}
-    return json.loads(RESULTS.read_text()) if RESULTS.exists() else empty
+def empty() -> dict[str, Any]:
+    """No results."""
+    return {"mutants": {}, "tried": {}}
+
+
+def measure(
+    code: Sequence[str], tests: Sequence[str], seconds: float, kept: dict[str, Any]
+) -> None:
+    """Try the missing mutants of some files; the results are added to `kept`."""
+    os.chdir(ROOT)
+    import torch
+
+    torch.set_num_threads(1)
+    plugin = MutationPlugin(files(code), seconds, kept)
+    options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--timeout=0"]
+    status = pytest.main([*options, *files(tests)], [plugin])
+    if status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        raise SystemExit(int(status))
 
 
 def survivors(kept: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Mutants that no test notices, with the explanation of each, "" where there is none."""
+    """Mutants that no test notices, each with its explanation, or "" without one."""
     explained = json.loads(EXPLAINED.read_text()) if EXPLAINED.exists() else {}
     for name, what in kept["mutants"].items():
         if what != "killed":
             yield name, explained.get(name, "")
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--seconds", type=float, default=1e9)
-    parser.add_argument("--table", action="store_true")
-    given = parser.parse_args()
-    kept = load()
-    if not given.table:
-        os.chdir(ROOT)
-        import torch
+def claims(kept: dict[str, Any]) -> list[Claim]:
+    """Every mutant was tried, and every survivor is explained."""
+    count = len(kept["mutants"])
+    unexplained = [name for name, why in survivors(kept) if not why]
+    return [
+        at_least("mutants tried", count or None, 1),
+        complete("every mutant tried", [] if kept.get("whole") else ["some"]),
+        at_most("survivors without an explanation", len(unexplained) if count else None, 0),
+    ]
 
-        torch.set_num_threads(1)
-        status = pytest.main(
-            ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--timeout=0", *TESTS],
-            [Runner(given.seconds, kept)],
-        )
-        RESULTS.write_text(json.dumps(kept, indent=0))
-        if status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
-            return int(status)
-    left = list(survivors(kept))
-    for name, why in left:
+
+def main() -> int:
+    """Try the missing mutants, store the results, and print the survivors."""
+    parser = benchmark_parser(__doc__, "the mutants of automl/core/trial.py")
+    parser.add_argument("--seconds", type=float, default=1e9, help="start no mutant after it")
+    given = parser.parse_args()
+    kept = empty()
+    if STORED.exists() and not given.quick:
+        kept = json.loads(STORED.read_text())
+    if given.quick:
+        measure(QUICK_CODE, QUICK_TESTS, min(given.seconds, QUICK_SECONDS), kept)
+    elif not given.table:
+        measure(CODE, TESTS, given.seconds, kept)
+        STORED.write_text(json.dumps(kept, indent=0))
+    for name, why in survivors(kept):
         print(f"{kept['mutants'][name]}: {name}" + (f"\n    {why}" if why else ""))
-    print(
-        dict(Counter(kept["mutants"].values())),
-        "all tried" if kept.get("whole") else "not all tried yet",
-    )
-    return 0 if kept.get("whole") and all(why for _, why in left) else 1
+    print(dict(Counter(kept["mutants"].values())))
+    return conclude(claims(kept)) if given.check else 0
 
 
 if __name__ == "__main__":

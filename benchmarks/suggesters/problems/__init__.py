@@ -1,4 +1,4 @@
-"""Every benchmark problem, by name. A file of this folder is a family: it defines `problems() -> list[Problem]`."""
+"""Every benchmark problem by name. Each file is a family with `problems() -> list[Problem]`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,11 @@ def names(kind: Kind | None = None, tag: str | None = None) -> list[str]:
 
 
 def load(name: str) -> Problem:
-    """The problem of that name; KeyError names those there are."""
+    """The problem of that name.
+
+    Raises:
+        KeyError: there is none; the message lists the known names.
+    """
     if name not in _all():
         raise KeyError(f"unknown problem {name!r}; known: {', '.join(_all())}")
     return _all()[name]

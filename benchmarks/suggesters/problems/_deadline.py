@@ -1,7 +1,7 @@
-"""Training within a deadline on simulated devices: loss, seconds per step and peak memory are reported apart.
+"""Training within a deadline on simulated devices.
 
-Every parameter says what it `affects`. The goal composes the metrics: the loss at the deadline follows from the loss by
-steps and from how many steps fit.
+Loss, seconds of a step and peak memory are reported apart, and every parameter declares what it
+`affects`. The loss at the deadline follows from the loss by steps and the number of steps.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+
 from benchmarks.suggesters.problems._simulator import (
     Device,
     Noise,
@@ -23,11 +24,12 @@ from benchmarks.suggesters.problems.base import (
     Problem,
     problem,
 )
-
 from search_spaces import Space
 from search_spaces.errors import TrialFailure
 
-QUALITY, SPEED, MEMORY = {"quality"}, {"speed"}, {"memory"}
+QUALITY = {"quality"}
+SPEED = {"speed"}
+MEMORY = {"memory"}
 COSTS = {"speed", "memory"}
 GPU_12 = Device(
     12e9, {"fp32": 18e12, "tf32": 35e12, "bf16": 70e12, "fp16": 75e12}, half_rate_tokens=8000
@@ -50,15 +52,16 @@ def deadline(
     sign: float = 1.0,
     tags: str = "apart",
 ) -> Problem:
-    """A problem whose goal is a metric within so many seconds of training."""
-    metric, within = goal.split()[1], float(goal.split()[-1].rstrip("s"))
+    """A problem whose goal is a metric within some seconds of training."""
+    metric = goal.split()[1]
+    within = float(goal.split()[-1].rstrip("s"))
 
     def clean(params: Params) -> Metrics:
         run = resolve(params)
         steps = report_steps(within, run.seconds)
         if not steps:
             raise TrialFailure("timeout")
-        loss = sign * min(run.learning.loss(step) for step in steps)  # a goal takes the best report
+        loss = sign * min(run.learning.loss(step) for step in steps)  # the best report counts
         return {metric: loss, "step_seconds": run.seconds, "peak_memory_bytes": run.memory}
 
     def observe(params: Params, rng: np.random.Generator) -> Observation:
@@ -72,6 +75,6 @@ def number(params: Params, name: str, default: float = 0.0) -> float:
 
 
 def overflow(params: Params, rate: float, edge: float) -> None:
-    """Half precision overflows at learning rates that the others bear."""
+    """Fail if half precision overflows at a learning rate."""
     if params["precision"] == "fp16" and rate > edge:
         raise TrialFailure("non_finite")

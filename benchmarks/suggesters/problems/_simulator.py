@@ -1,8 +1,9 @@
-"""Analytic models of a training run: seconds per step, peak memory, and loss after so many steps.
+"""Analytic models of a training: seconds of a step, peak memory, and loss by steps.
 
-Written from first principles (arithmetic over throughput, bytes over bandwidth, the pipeline's bubble, Rajbhandari et
-al. 2020 for the memory of sharded states, Korthikanti et al. 2022 for activations, McCandlish et al. 2018 for how the
-batch size changes the progress of a step, Kaplan et al. 2020 for the loss of a model by its size). No learned part.
+They follow first principles: arithmetic over throughput, bytes over bandwidth, the bubble of a
+pipeline, Rajbhandari et al. (2020) for the memory of sharded states, Korthikanti et al. (2022) for
+activations, McCandlish et al. (2018) for the progress of a step by batch size, and Kaplan et al.
+(2020) for the loss by model size. Nothing is learned.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from benchmarks.suggesters.problems.base import Observation
 
 from automl.core.trial import ReportPoint
+from benchmarks.suggesters.problems.base import Observation
 from search_spaces.errors import TrialFailure
 
 NUM_REPORTS = 10
@@ -28,19 +29,32 @@ class Device:
     flops: Mapping[str, float]
     bandwidth: float = 100e9  # between devices
     latency: float = 20e-6  # of one kernel or message
-    half_rate_tokens: float = 1024.0  # tokens a micro-batch at which half of the peak is reached
+    half_rate_tokens: float = 1024.0  # tokens of a micro-batch that reach half of the peak
 
 
 @dataclass(frozen=True)
 class Run:
-    """One configuration of a training of a stack of layers, as the simulator sees it.
+    """A configuration of a training of a stack of layers.
 
     Args:
-        weights: number of parameters; layers, width: of the stack; vocabulary: outputs a token.
-        tokens: a micro-batch on one data-parallel rank; accumulation: micro-batches a step.
-        data, tensor, stages: degrees; sharded: states and weights are spread over the data ranks.
-        kept: share of the activations that is kept (1 without checkpointing); replay: extra compute for the rest.
-        state_bytes: a weight, gradient and optimizer states; slowdown: factor on compute; overhead: seconds a step.
+        weights: number of parameters.
+        layers: of the stack.
+        width: of a layer.
+        tokens: of a micro-batch on one data-parallel rank.
+        vocabulary: number of outputs of a token.
+        accumulation: micro-batches of a step.
+        precision: a key of `Device.flops`.
+        data: data-parallel degree.
+        tensor: tensor-parallel degree.
+        stages: pipeline-parallel degree.
+        microbatches: of the pipeline.
+        sharded: whether states and weights are spread over the data ranks.
+        kept: share of the activations that is kept, 1 without checkpointing.
+        replay: extra compute for the others.
+        state_bytes: bytes of a weight with its gradient and optimizer states.
+        slowdown: factor on compute.
+        overhead: seconds of a step.
+        activation_factor: activations of a layer for each token and unit of width.
     """
 
     weights: float
@@ -127,11 +141,14 @@ class Learning:
     """How the loss falls with steps.
 
     Args:
-        floor: loss of an infinitely large model trained for ever; gain: what training takes off.
+        floor: loss of an infinitely large model that is trained for ever.
+        gain: the most that training can reduce the loss.
         efficiency: progress of a step, 1 for the best batch size and learning rate.
-        penalty: what regularisation, size and precision leave on top of the floor.
-        scale: steps until half of the gain at efficiency 1; power: of the decay.
-        rise: overfitting, loss added as the steps go beyond `patience`.
+        penalty: loss above the floor, due to regularisation, size and precision.
+        scale: steps until half of the gain at efficiency 1.
+        power: of the decay.
+        rise: overfitting, loss that is added beyond `patience` steps.
+        patience: steps until overfitting starts.
     """
 
     floor: float
@@ -154,7 +171,7 @@ class Learning:
         )
 
     def steps_to(self, target: float, limit: float) -> float | None:
-        """The first number of steps at which the loss is at most `target`, None where that is beyond `limit`."""
+        """The first step with a loss of at most `target`; None if it is beyond `limit`."""
         grid = np.geomspace(1, max(limit, 2), 400)
         reached = [steps for steps in grid if self.loss(float(steps)) <= target]
         return float(reached[0]) if reached else None
@@ -211,7 +228,7 @@ def check_memory(run: Run, device: Device) -> float:
 
 
 def report_steps(seconds: float, pace: float) -> list[int]:
-    """Steps at which a run of so many seconds reports, at `pace` seconds a step; none where no step gets done."""
+    """The steps at which a run of `seconds` reports, with `pace` seconds for a step."""
     steps = {int(seconds * (i + 1) / NUM_REPORTS / pace) for i in range(NUM_REPORTS)}
     return sorted(step for step in steps if step > 0)
 
@@ -225,23 +242,19 @@ def curve(
     metric: str = "loss",
     sign: float = 1.0,
 ) -> Observation:
-    """Train for so many seconds: reports at equal distances in time, metrics at the end.
+    """Train for `seconds`: reports at equal distances in time, metrics at the end.
 
-    A run that does not get through its first step in time ends without a loss: `timeout`.
+    A run that is too slow for its first step fails with `timeout`.
     """
     pace = simulated.seconds * float(np.exp(noise.seconds * rng.standard_normal()))
     memory = simulated.memory * float(np.exp(noise.memory * rng.standard_normal()))
     wobble = 0.0
     points = []
     for step in report_steps(seconds, pace):
-        wobble = 0.6 * wobble + 0.8 * noise.loss * float(
-            rng.standard_normal()
-        )  # stationary, neighbours alike
-        points.append(
-            ReportPoint(
-                step, {metric: sign * (simulated.learning.loss(step) + wobble)}, step * pace
-            )
-        )
+        # Stationary noise with correlated neighbours.
+        wobble = 0.6 * wobble + 0.8 * noise.loss * float(rng.standard_normal())
+        value = sign * (simulated.learning.loss(step) + wobble)
+        points.append(ReportPoint(step, {metric: value}, step * pace))
     if not points:
         return Observation(failure="timeout", peak_memory_bytes=int(memory))
     metrics = {**points[-1].metrics, "step_seconds": pace, "peak_memory_bytes": memory}

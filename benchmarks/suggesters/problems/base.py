@@ -1,4 +1,4 @@
-"""What a benchmark problem is: a space, goals, metrics without and with noise, failures."""
+"""A benchmark problem: a space, goals, metrics with and without noise, and failures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Metrics = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Observation:
-    """What one evaluation gave: metrics and partial reports, or a failure."""
+    """The result of one evaluation: metrics and reports, or a failure."""
 
     metrics: Metrics = field(default_factory=dict)
     reports: tuple[ReportPoint, ...] = ()
@@ -31,14 +31,20 @@ class Observation:
 
 @dataclass(frozen=True)
 class Problem:
-    """One black box, or one whose metrics are reported apart.
+    """One problem.
 
     Args:
-        metrics: noiseless metrics of a configuration; raises TrialFailure where it fails.
-        noise: standard deviation of the noise of each metric, absolute.
-        observe: replaces `metrics` plus `noise` where an evaluation reports more (learning curves).
-        tags: "conditional", "mixed-integer", "failing" (about half of the space fails and the optimum lies at the
-            boundary), "noisy", "apart" (metrics reported apart, parameters say what they affect), "multi".
+        name: of the problem.
+        kind: of the problem.
+        space: of its configurations.
+        goals: one or two.
+        metrics: noiseless metrics of a configuration; raises TrialFailure if it fails.
+        noise: absolute standard deviation of the noise of each metric.
+        constraints: on the metrics.
+        tags: "conditional", "mixed-integer", "noisy", "multi" (several goals), "failing" (about
+            half of the space fails, and the optimum is at the boundary), "apart" (metrics come
+            apart, and parameters declare what they affect).
+        observe: replaces `metrics` and `noise` if an evaluation reports learning curves.
     """
 
     name: str
@@ -52,7 +58,7 @@ class Problem:
     observe: Callable[[Params, np.random.Generator], Observation] | None = None
 
     def evaluate(self, params: Params, rng: np.random.Generator) -> Observation:
-        """One noisy evaluation; a failure comes back as a value, never as an exception."""
+        """One noisy evaluation; a failure is a value, never an exception."""
         try:
             if self.observe is not None:
                 return self.observe(params, rng)
@@ -66,7 +72,7 @@ class Problem:
         return Observation(noisy)
 
     def truth(self, params: Params) -> tuple[float, ...] | None:
-        """Noiseless loss of each goal (smaller is better), None where the trial fails or breaks a constraint."""
+        """Noiseless loss of each goal; None if the trial fails or breaks a constraint."""
         try:
             clean = self.metrics(params)
         except TrialFailure:
@@ -77,7 +83,7 @@ class Problem:
         return losses if all(map(math.isfinite, losses)) else None
 
     def trial(self, number: int, params: Params, rng: np.random.Generator) -> Trial:
-        """An evaluation as the finished trial that a suggester sees."""
+        """An evaluation as a finished trial, for a suggester."""
         seen = self.evaluate(params, rng)
         return Trial(
             number,
@@ -103,7 +109,7 @@ def problem(
     tags: str = "",
     observe: Callable[[Params, np.random.Generator], Observation] | None = None,
 ) -> Problem:
-    """A problem as its file writes it: goals as text, one number instead of metrics where there is one goal."""
+    """Make a problem: goals as text, and a number in place of metrics if there is one goal."""
     parsed = parse_goals(goals)
 
     def named(params: Params) -> Metrics:

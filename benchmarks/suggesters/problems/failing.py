@@ -1,11 +1,10 @@
-"""Synthetic problems of which about half of the space fails, with the optimum at the failing boundary."""
+"""Synthetic problems: about half of the space fails, and the optimum is at the boundary."""
 
 from __future__ import annotations
 
 import math
 
 from benchmarks.suggesters.problems.base import Params, Problem, problem
-
 from search_spaces import Choice, Float, Int, Space
 from search_spaces.errors import TrialFailure
 
@@ -21,7 +20,8 @@ def failing_memory() -> Problem:
     )
 
     def value(params: Params) -> float:
-        width, batch = math.log2(float(params["width"])), math.log2(float(params["batch"]))
+        width = math.log2(float(params["width"]))
+        batch = math.log2(float(params["batch"]))
         used = 2 ** (2 * width - 16) + 2 ** (width + batch - 10) * (
             0.35 if params["recompute"] else 1.0
         )
@@ -50,7 +50,8 @@ def failing_divergence() -> Problem:
 
     def value(params: Params) -> float:
         speed = math.log10(float(params["rate"])) - 0.7 * math.log10(1 - float(params["momentum"]))
-        clip, warmup = math.log10(float(params["clip"])), math.log10(float(params["warmup"]))
+        clip = math.log10(float(params["clip"]))
+        warmup = math.log10(float(params["warmup"]))
         edge = -1.5 - 0.35 * clip + 0.3 * warmup + (0.7 if params["norm"] == "layer" else 0.0)
         if speed > edge:
             raise TrialFailure("non_finite")
@@ -65,7 +66,7 @@ def failing_divergence() -> Problem:
 
 
 def failing_combinations() -> Problem:
-    """Some combinations of choices always crash, others only in a band; the best works right beside it."""
+    """Some combinations of choices always crash, others in a band; the optimum is beside it."""
     space = Space(
         Choice("backend", ["eager", "graph", "fused"]),
         Choice("layout", ["rows", "columns", "tiles"]),
@@ -76,8 +77,10 @@ def failing_combinations() -> Problem:
     )
 
     def value(params: Params) -> float:
-        tile, ratio = math.log2(float(params["tile"])), math.log2(float(params["ratio"]))
-        share, streams = float(params["share"]), float(params["streams"])
+        tile = math.log2(float(params["tile"]))
+        ratio = math.log2(float(params["ratio"]))
+        share = float(params["share"])
+        streams = float(params["streams"])
         fused = params["backend"] == "fused"
         if (fused and params["layout"] == "rows") or (params["backend"] == "graph" and streams > 4):
             raise TrialFailure("crashed")
@@ -112,12 +115,11 @@ def failing_deadline() -> Problem:
     )
 
     def value(params: Params) -> float:
-        rounds, depth, threads = (
-            float(params["rounds"]),
-            float(params["depth"]),
-            float(params["threads"]),
-        )
-        rows, rate = float(params["rows"]), float(params["rate"])
+        rounds = float(params["rounds"])
+        depth = float(params["depth"])
+        threads = float(params["threads"])
+        rows = float(params["rows"])
+        rate = float(params["rate"])
         seconds = 0.004 * rounds * rows * depth**1.5 * (1 / threads + 0.04 * threads)
         if seconds > 4.0:
             raise TrialFailure("timeout")

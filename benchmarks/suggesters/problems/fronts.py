@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 from benchmarks.suggesters.problems.base import Metrics, Params, Problem, problem
-
 from search_spaces import Choice, Float, Int, Space
 
 
@@ -20,15 +19,11 @@ def front_compression() -> Problem:
     )
 
     def value(params: Params) -> Metrics:
-        width, layers, bits = (
-            math.log2(float(params["width"])),
-            float(params["layers"]),
-            float(params["bits"]),
-        )
-        kept, rate = (
-            1 - float(params["sparsity"]),
-            math.log10(float(params["rate"])) + 3.1 + 0.1 * (width - 7),
-        )
+        width = math.log2(float(params["width"]))
+        layers = float(params["layers"])
+        bits = float(params["bits"])
+        kept = 1 - float(params["sparsity"])
+        rate = math.log10(float(params["rate"])) + 3.1 + 0.1 * (width - 7)
         size = layers * 4**width * kept * bits / 8 / 1e6
         power = math.log2(layers * 4**width * kept**0.6)
         error = (
@@ -55,7 +50,10 @@ def front_compression() -> Problem:
 
 
 def front_curved() -> Problem:
-    """A concave front with a disc cut out of it (after Binh and Korn, 1997; Zitzler et al., 2000), mixed parameters."""
+    """A concave front without a disc, with mixed parameters.
+
+    After Binh and Korn (1997) and Zitzler et al. (2000).
+    """
     space = Space(
         Float("x", 0.0, 1.0),
         Float("y", 0.0, 1.0),
@@ -73,7 +71,8 @@ def front_curved() -> Problem:
             + 0.02 * (int(params["n"]) - 7) ** 2
         )
         far += {"a": 0.3, "b": 0.0, "c": 0.1}[str(params["kind"])]
-        first, second = x * far, far * (1 - (x / far) ** 2)
+        first = x * far
+        second = far * (1 - (x / far) ** 2)
         return {
             "first": first,
             "second": second,
@@ -93,7 +92,7 @@ def front_curved() -> Problem:
 
 
 def front_retrieval() -> Problem:
-    """Recall against queries per second of an index, with a bound on its memory; conditional settings."""
+    """Recall and queries per second of an index, with limited memory and conditional settings."""
     space = Space(
         Choice("index", ["flat", "cells", "graph"]),
         Int("cells", 16, 4096, log=True, when={"index": "cells"}),
@@ -116,17 +115,21 @@ def front_retrieval() -> Problem:
 
 
 def _retrieval(params: Params) -> Metrics:
-    code, rerank = math.log2(float(params["code_bytes"])), math.log2(float(params["rerank"]))
+    code = math.log2(float(params["code_bytes"]))
+    rerank = math.log2(float(params["rerank"]))
     exact = 1 - math.exp(-0.45 * (code - 0.5)) * 2 ** (-0.25 * rerank)
     memory = 10 * 2**code / 1000
     if params["index"] == "flat":
-        found, work = 1.0, 20.0
+        found = 1.0
+        work = 20.0
     elif params["index"] == "cells":
-        cells, probes = math.log2(float(params["cells"])), math.log2(float(params["probes"]))
+        cells = math.log2(float(params["cells"]))
+        probes = math.log2(float(params["probes"]))
         found = 1 - math.exp(-0.35 * max(probes - 0.35 * (cells - 4), 0) - 0.3)
         work = math.log2(2**cells / 8 + 2 ** (20 - cells + min(probes, cells)))
     else:
-        degree, beam = math.log2(float(params["degree"])), math.log2(float(params["beam"]))
+        degree = math.log2(float(params["degree"]))
+        beam = math.log2(float(params["beam"]))
         found = 1 - math.exp(-0.5 * (beam - 2.5) - 0.25 * (degree - 2))
         work = beam + 0.7 * degree + 2.0
         memory += 0.04 * 2**degree

@@ -1,4 +1,4 @@
-"""Synthetic problems with integers, categories, uneven scales, many dimensions and constraints on the space."""
+"""Synthetic problems: integers, categories, uneven scales, many dimensions, constraints."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import itertools
 import math
 
 import numpy as np
-from benchmarks.suggesters.problems.base import Params, Problem, problem
 
+from benchmarks.suggesters.problems.base import Params, Problem, problem
 from search_spaces import Choice, Float, Int, Space
 
 
 def ackley(x: np.ndarray) -> float:
-    """Ackley's function, minimum 0 at 0 (Ackley, "A connectionist machine for genetic hillclimbing", 1987)."""
+    """Ackley's function with minimum 0 at 0 (Ackley, 1987)."""
     root = math.sqrt(float(np.mean(x**2)))
     return (
         -20 * math.exp(-0.2 * root)
@@ -54,7 +54,8 @@ def _rotation(size: int, seed: int) -> np.ndarray:
 
 def integer_quadratic() -> Problem:
     """Five integers and two floats under one rotated, ill-conditioned bowl."""
-    rotation, target = _rotation(7, 1), np.array([0.71, 0.32, 0.18, 0.83, 0.55, 0.64, 0.23])
+    rotation = _rotation(7, 1)
+    target = np.array([0.71, 0.32, 0.18, 0.83, 0.55, 0.64, 0.23])
     space = Space(
         *(Int(f"n_{i}", 0, high) for i, high in enumerate((9, 15, 20, 40, 100))),
         Float("a", 0.0, 1.0),
@@ -144,8 +145,10 @@ def uneven_scales() -> Problem:
     )
 
     def value(params: Params) -> float:
-        rate, decay = math.log10(float(params["rate"])), math.log10(float(params["decay"]))
-        x, y = float(params["x"]), float(params["y"])
+        rate = math.log10(float(params["rate"]))
+        decay = math.log10(float(params["decay"]))
+        x = float(params["x"])
+        y = float(params["y"])
         valley = 100 * (y - x * x / 2) ** 2 + (0.7 - x) ** 2
         return (
             0.01
@@ -182,7 +185,7 @@ def sparse_twenty() -> Problem:
 
 
 def product_limit() -> Problem:
-    """Degrees whose product is bounded: the best point lies where the constraint of the space holds with equality."""
+    """Degrees with a bounded product; at the optimum the constraint holds with equality."""
     space = Space(
         Int("data", 1, 16),
         Int("tensor", 1, 16),

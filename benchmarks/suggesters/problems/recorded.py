@@ -1,15 +1,14 @@
-"""Real trainings of this project's workloads: complete grids, each point trained once by `record_trainings.py`."""
+"""Real trainings of our workloads: complete grids, recorded by `record_trainings.py`."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.common import store
 from benchmarks.suggesters.problems.base import Metrics, Params, Problem, problem
-
 from search_spaces import Choice, Space
 from search_spaces.errors import TrialFailure
 
@@ -19,7 +18,7 @@ QUALITY = {"quality"}
 
 @dataclass(frozen=True)
 class Recording:
-    """A grid over one workload. Every parameter is a choice, so that the table answers every configuration exactly."""
+    """A grid over one workload; every parameter is a choice, so that the table is complete."""
 
     name: str
     workload: str
@@ -33,15 +32,8 @@ class Recording:
         return FOLDER / f"{self.name}.jsonl"
 
     def rows(self) -> dict[Hashable, dict[str, Any]]:
-        """What has been recorded so far, by configuration; a torn last line is left out."""
-        found = {}
-        for line in self.path.read_text().splitlines() if self.path.exists() else ():
-            try:
-                row = json.loads(line)
-            except json.JSONDecodeError:
-                continue
-            found[self.space.key(row["params"])] = row
-        return found
+        """The recorded rows by configuration."""
+        return {self.space.key(row["params"]): row for row in store.read(self.path)}
 
 
 def recordings() -> list[Recording]:
@@ -88,7 +80,7 @@ def as_problem(recording: Recording) -> Problem:
 
 
 def problems() -> list[Problem]:
-    """Those whose grid is complete."""
+    """The problems with a complete grid."""
     return [
         as_problem(r) for r in recordings() if r.path.exists() and len(r.rows()) == r.space.size
     ]

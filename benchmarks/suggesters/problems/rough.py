@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from benchmarks.suggesters.problems.base import Params, Problem, problem
 
+from benchmarks.suggesters.problems.base import Params, Problem, problem
 from search_spaces import Choice, Float, Int, Space
 
 _A = np.array(
@@ -41,7 +41,7 @@ def noisy_hartmann() -> Problem:
 
 
 def noisy_mixed() -> Problem:
-    """Floats, an integer and categories under noise as large as the gain of the best tenth of the space."""
+    """Mixed parameters with noise as large as the gain of the best tenth of the space."""
     space = Space(
         Float("rate", 1e-5, 1.0, log=True),
         Float("dropout", 0.0, 0.9),
@@ -79,10 +79,8 @@ def noisy_reward() -> Problem:
     def value(params: Params) -> float:
         memory = -math.log10(1 - float(params["gamma"]))
         ridge = memory - 0.35 * math.log2(float(params["horizon"])) + 0.9
-        rate, entropy = (
-            math.log10(float(params["rate"])) + 3.4,
-            math.log10(float(params["entropy"])) + 2.5,
-        )
+        rate = math.log10(float(params["rate"])) + 3.4
+        entropy = math.log10(float(params["entropy"])) + 2.5
         return 500 * math.exp(
             -0.8 * ridge**2
             - 0.25 * rate**2
@@ -114,7 +112,7 @@ def plateaus_steps() -> Problem:
 
 
 def plateaus_chance() -> Problem:
-    """Accuracy at the level of chance over most of the space; what learns at all is a twentieth of it."""
+    """Accuracy at the level of chance, except in a twentieth of the space."""
     space = Space(
         Float("rate", 1e-7, 10.0, log=True),
         Float("scale", 1e-4, 1e2, log=True),

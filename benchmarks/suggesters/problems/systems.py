@@ -25,7 +25,6 @@ from benchmarks.suggesters.problems._simulator import (
     step_seconds,
 )
 from benchmarks.suggesters.problems.base import Params, Problem
-
 from search_spaces import Choice, Float, Int, Space
 
 
@@ -46,7 +45,8 @@ def translation_space() -> Space:
 
 def translation(params: Params) -> Simulated:
     """Six layers of width 512 on one device with 12 GB."""
-    accumulation, batch = int(params["accumulation"]), number(params, "batch_tokens")
+    accumulation = int(params["accumulation"])
+    batch = number(params, "batch_tokens")
     layout = {"interleaved": 1.0, "separate": 1.12, "packed": 0.86}[str(params["attention_layout"])]
     kept, replay = (0.15, 1.0) if params["checkpointing"] else (1.0, 0.0)
     run = Run(
@@ -63,8 +63,10 @@ def translation(params: Params) -> Simulated:
         overhead=0.004,
         activation_factor=34,
     )
-    memory, step = check_memory(run, GPU_12), batch * accumulation
-    rate, warmup = number(params, "learning_rate"), math.log10(number(params, "warmup_updates"))
+    memory = check_memory(run, GPU_12)
+    step = batch * accumulation
+    rate = number(params, "learning_rate")
+    warmup = math.log10(number(params, "warmup_updates"))
     best = 1.2e-3 * math.sqrt(step / 25_000) * (1 + 0.15 * (warmup - 2.5))
     overflow(params, rate, 3e-3)
     efficiency = batch_efficiency(step, 60_000) * rate_efficiency(
@@ -97,8 +99,9 @@ def image_space() -> Space:
 
 
 def image(params: Params) -> Simulated:
-    """A convolutional classifier on one device with 12 GB, fed by the processor; accuracy in percent."""
-    batch, pixels = number(params, "batch_size"), (number(params, "resolution") / 224) ** 2
+    """Accuracy in percent of a convolutional classifier on 12 GB, with batches from the CPU."""
+    batch = number(params, "batch_size")
+    pixels = (number(params, "resolution") / 224) ** 2
     last = params["memory_format"] == "channels_last"
     layout = (0.72 if params["precision"] in ("bf16", "fp16") else 1.05) if last else 1.0
     adam = params["optimizer"] == "adamw"
@@ -118,7 +121,8 @@ def image(params: Params) -> Simulated:
     memory = check_memory(run, GPU_12)
     feeding = batch * (0.35 + 0.65 * pixels) / (170 * number(params, "loader_workers") ** 0.8)
     seconds = max(step_seconds(run, GPU_12), feeding) + 0.1 * feeding
-    rate, decay = number(params, "learning_rate"), math.log10(number(params, "weight_decay"))
+    rate = number(params, "learning_rate")
+    decay = math.log10(number(params, "weight_decay"))
     best = (
         2e-3 * math.sqrt(batch / 256)
         if adam
@@ -161,7 +165,8 @@ def finetune_space() -> Space:
 
 def finetune(params: Params) -> Simulated:
     """A pretrained encoder of 335 million weights on a small data set that it soon overfits."""
-    method, layers = str(params["method"]), 24
+    method = str(params["method"])
+    layers = 24
     trained = {
         "full": 1.0,
         "adapters": 0.0004 * number(params, "rank"),
@@ -169,7 +174,8 @@ def finetune(params: Params) -> Simulated:
     }[method]
     backward = {"full": 1.0, "adapters": 0.72, "last_layers": 0.36 + 0.64 * trained}[method]
     stored = {"full": 1.0, "adapters": 0.9, "last_layers": 0.1 + 0.9 * trained}[method]
-    batch, length = number(params, "batch_size"), number(params, "sequence_length")
+    batch = number(params, "batch_size")
+    length = number(params, "sequence_length")
     kept, replay = (0.12, 1.0) if params["checkpointing"] else (1.0, 0.0)
     run = Run(
         3.35e8,
@@ -186,7 +192,8 @@ def finetune(params: Params) -> Simulated:
         activation_factor=34 * (1 + length / 1024),
         overhead=0.01,
     )
-    memory, step = check_memory(run, GPU_12), batch * int(params["accumulation"])
+    memory = check_memory(run, GPU_12)
+    step = batch * int(params["accumulation"])
     best = {"full": 2.5e-5, "adapters": 4e-4, "last_layers": 8e-5}[method] * math.sqrt(step / 32)
     efficiency = batch_efficiency(step, 120) * rate_efficiency(
         number(params, "learning_rate"), best, edge=0.6
@@ -221,13 +228,12 @@ def recurrent_space() -> Space:
 
 
 def recurrent(params: Params) -> Simulated:
-    """A recurrent language model on 1.3 GB of a device; the unrolled steps run one after another."""
-    hidden, layers, unroll = (
-        number(params, "hidden"),
-        int(params["layers"]),
-        number(params, "unroll"),
-    )
-    gates, batch = 4 if params["cell"] == "lstm" else 3, number(params, "batch_size")
+    """A recurrent language model on 1.3 GB; the unrolled steps run one after another."""
+    hidden = number(params, "hidden")
+    layers = int(params["layers"])
+    unroll = number(params, "unroll")
+    gates = 4 if params["cell"] == "lstm" else 3
+    batch = number(params, "batch_size")
     weights = 2 * gates * hidden**2 * layers + 10_000 * hidden
     device = Device(1.3e9, {"fp32": 9e12, "fp16": 28e12}, half_rate_tokens=2048)
     run = Run(
@@ -241,13 +247,10 @@ def recurrent(params: Params) -> Simulated:
         activation_factor=4.0 * gates,
     )
     memory = check_memory(run, device)
-    serial = (
-        unroll
-        * layers
-        * (12e-6 if params["fused"] else 90e-6)
-        * (1.0 if params["cell"] == "lstm" else 0.9)
-    )
-    rate, clip = number(params, "learning_rate"), math.log10(number(params, "clip"))
+    launch = 12e-6 if params["fused"] else 90e-6
+    serial = unroll * layers * launch * (1.0 if params["cell"] == "lstm" else 0.9)
+    rate = number(params, "learning_rate")
+    clip = math.log10(number(params, "clip"))
     best = 4e-3 * math.sqrt(batch / 64) * (512 / hidden) ** 0.6
     overflow(params, rate, 2e-2)
     edge = 0.75 - 0.35 * (clip + 0.3) - 0.15 * math.log2(unroll / 64) * 0.4
@@ -286,27 +289,20 @@ def processor_space() -> Space:
 
 def processor(params: Params) -> Simulated:
     """A small transformer on a 32-core server with 3 GB, several ranks with several threads."""
-    ranks, threads, compiled = (
-        int(params["ranks"]),
-        float(params["threads"]),
-        bool(params["compile"]),
-    )
-    width, layers, batch = (
-        number(params, "width"),
-        int(params["layers"]),
-        number(params, "batch_size"),
-    )
+    ranks = int(params["ranks"])
+    threads = float(params["threads"])
+    compiled = bool(params["compile"])
+    width = number(params, "width")
+    layers = int(params["layers"])
+    batch = number(params, "batch_size")
     low = params["precision"] == "bf16"
     share = 3e9 / ranks * (0.92 if params["allocator"] == "arena" else 0.78)
     speed = 2.5e10 * threads / (1 + 0.035 * threads)
     device = Device(share, {"fp32": speed, "bf16": speed * 1.7}, 4e9, 1e-6, 96)
     tokens = batch * 64
     weights = 12 * layers * width**2 + 8_000 * width
-    slowdown = (
-        (0.75 if compiled else 1.0)
-        * (1.0 if params["allocator"] == "arena" else 1.06)
-        * (1 + 0.02 * ranks)
-    )
+    allocation = 1.0 if params["allocator"] == "arena" else 1.06
+    slowdown = (0.75 if compiled else 1.0) * allocation * (1 + 0.02 * ranks)
     run = Run(
         weights,
         layers,
@@ -334,27 +330,17 @@ def processor(params: Params) -> Simulated:
 
 def problems() -> list[Problem]:
     loss = "minimize loss within"
-    some, percent = Noise(0.02), Noise(0.3)
+    accuracy = "maximize accuracy within 1800s"
+    tags = "apart conditional"
+    little = Noise(0.005)
+    some = Noise(0.02)
+    percent = Noise(0.3)
     return [
         deadline(
             "translation_one_gpu", translation_space(), f"{loss} 600s", translation, noise=some
         ),
-        deadline(
-            "image_classifier",
-            image_space(),
-            "maximize accuracy within 1800s",
-            image,
-            noise=percent,
-            sign=-1.0,
-        ),
-        deadline(
-            "finetune",
-            finetune_space(),
-            f"{loss} 300s",
-            finetune,
-            noise=Noise(0.005),
-            tags="apart conditional",
-        ),
+        deadline("image_classifier", image_space(), accuracy, image, noise=percent, sign=-1.0),
+        deadline("finetune", finetune_space(), f"{loss} 300s", finetune, noise=little, tags=tags),
         deadline("recurrent", recurrent_space(), f"{loss} 3600s", recurrent, noise=some),
         deadline("processor", processor_space(), f"{loss} 3600s", processor, noise=some),
     ]

@@ -1,10 +1,12 @@
-"""More systems tuning: seconds until a loss is reached, and throughput alone; same simulated devices."""
+"""Seconds until a loss is reached, and throughput alone, on the same simulated devices."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 import numpy as np
+
+from automl.core.trial import ReportPoint
 from benchmarks.suggesters.problems._deadline import COSTS, GPU_80, SPEED, Resolve
 from benchmarks.suggesters.problems._simulator import (
     Noise,
@@ -26,16 +28,14 @@ from benchmarks.suggesters.problems.systems import (
     translation,
     translation_space,
 )
-
-from automl.core.trial import ReportPoint
 from search_spaces import Choice, Int, Space
 from search_spaces.errors import TrialFailure
 
 
 def to_target(name: str, space: Space, resolve: Resolve, target: float, limit: float) -> Problem:
-    """Seconds of training until the loss is at most `target`; a trial that needs more than `limit` times out.
+    """Seconds of training until the loss is at most `target`; a trial times out at `limit`.
 
-    A trial that ran reports its loss by steps; `steps_to_target` (quality) times `step_seconds` (speed) is the goal.
+    The goal is `steps_to_target` (quality) times `step_seconds` (speed).
     """
     noise = Noise(loss=0.01)
 
@@ -95,8 +95,10 @@ def throughput_space() -> Space:
 
 def throughput(params: Params) -> Metrics:
     """Tokens per second of 2.7 billion weights on eight devices."""
-    how, degree = str(params["parallelism"]), int(params.get("degree", 1))
-    tensor, stages = (degree if how == "tensor" else 1), (degree if how == "pipeline" else 1)
+    how = str(params["parallelism"])
+    degree = int(params.get("degree", 1))
+    tensor = degree if how == "tensor" else 1
+    stages = degree if how == "pipeline" else 1
     data = 8 // (tensor * stages)
     kept, replay = {"none": (1.0, 0.0), "selective": (0.5, 0.15), "full": (0.1, 1.0)}[
         str(params["checkpointing"])

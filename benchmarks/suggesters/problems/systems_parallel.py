@@ -23,7 +23,6 @@ from benchmarks.suggesters.problems._simulator import (
     step_seconds,
 )
 from benchmarks.suggesters.problems.base import Params, Problem
-
 from search_spaces import Choice, Float, Int, Space
 
 
@@ -50,9 +49,12 @@ def language_model_space() -> Space:
 
 def language_model(params: Params) -> Simulated:
     """A decoder on eight devices with 16 GB; the batch is global."""
-    how, width, layers = str(params["parallelism"]), number(params, "width"), int(params["layers"])
+    how = str(params["parallelism"])
+    width = number(params, "width")
+    layers = int(params["layers"])
     degrees = {"ddp": (8, 1, 1), "fsdp": (8, 1, 1), "tensor": (1, 8, 1), "pipeline": (1, 1, 8)}[how]
-    weights, batch = 12 * layers * width**2 + 32_000 * width, number(params, "batch_tokens")
+    weights = 12 * layers * width**2 + 32_000 * width
+    batch = number(params, "batch_tokens")
     kept, replay = {"none": (1.0, 0.0), "selective": (0.55, 0.15), "full": (0.12, 1.0)}[
         str(params["checkpointing"])
     ]
@@ -154,9 +156,10 @@ def vision_transformer_space() -> Space:
 
 
 def vision_transformer(params: Params) -> Simulated:
-    """Three hundred million weights on four devices with 16 GB; a smaller patch is better and far dearer."""
+    """300 million weights on four devices with 16 GB; a smaller patch is better and slower."""
     tokens_each = (224 / number(params, "patch")) ** 2
-    batch, strategy = number(params, "batch_size"), str(params["strategy"])
+    batch = number(params, "batch_size")
+    strategy = str(params["strategy"])
     blocked = params["attention"] == "blocked"
     kept, replay = (0.1, 1.0) if params["checkpointing"] else (1.0, 0.0)
     quadratic = tokens_each / 600
@@ -178,10 +181,8 @@ def vision_transformer(params: Params) -> Simulated:
         activation_factor=20 if blocked else 20 * (1 + quadratic),
     )
     memory = check_memory(run, GPU_16)
-    decay, warmup = (
-        math.log10(number(params, "weight_decay")),
-        math.log10(number(params, "warmup_updates")),
-    )
+    decay = math.log10(number(params, "weight_decay"))
+    warmup = math.log10(number(params, "warmup_updates"))
     best = 8e-4 * math.sqrt(batch / 1024)
     efficiency = batch_efficiency(batch, 3000) * rate_efficiency(
         number(params, "learning_rate"), best, edge=0.3 + 0.2 * (warmup - 1)
@@ -198,8 +199,10 @@ def vision_transformer(params: Params) -> Simulated:
 
 
 def problems() -> list[Problem]:
-    loss, noise = "minimize loss within", Noise(0.3)
-    space, accuracy = vision_transformer_space(), "maximize accuracy within 7200s"
+    loss = "minimize loss within"
+    noise = Noise(0.3)
+    space = vision_transformer_space()
+    accuracy = "maximize accuracy within 7200s"
     return [
         deadline(
             "language_model_eight_gpus", language_model_space(), f"{loss} 86400s", language_model

@@ -1,8 +1,8 @@
-"""Tuning of scikit-learn models on its bundled data sets, looked up in complete tables and interpolated between rows.
+"""Tuning of scikit-learn models on its bundled data sets, from complete tables.
 
-Each table holds the cross-validated error of every point of a grid (one array a combination of choices), computed
-by `benchmarks/suggesters/make_tables.py`; between the points it is multilinear in the unit cube, so that the problem is defined
-everywhere, smooth enough, free of noise and answered in microseconds on any machine.
+A table holds the cross-validated error of every point of a grid, one array for each combination of
+choices (`make_tables.py`). Between the points the error is multilinear in the unit cube. So the
+problem is defined everywhere, without noise, and takes microseconds on any machine.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from benchmarks.suggesters.problems.base import Params, Problem, problem
 
+from benchmarks.suggesters.problems.base import Params, Problem, problem
 from search_spaces import Choice, Float, Int, Space
 
 TABLES = Path(__file__).parent / "tables"
@@ -27,7 +27,7 @@ class Grid:
     """A space and, for each number of it, the ascending values at which its table was computed.
 
     Args:
-        staged: the number whose values come from one fit (boosting rounds, epochs); None where there is none.
+        staged: the parameter whose values come from one fit (boosting rounds, epochs), if any.
     """
 
     name: str
@@ -79,7 +79,7 @@ class Grid:
         return float(array)
 
     def knots(self, name: str) -> list[float]:
-        """The values of a number at which the table was computed, ascending; whole ones for an Int."""
+        """The values of a number in the table, ascending; integers for an Int."""
         whole = isinstance(self.space.parameters[name], Int)
         return [int(value) if whole else value for value in self.values[name]]
 

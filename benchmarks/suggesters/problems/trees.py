@@ -6,7 +6,6 @@ import itertools
 import math
 
 from benchmarks.suggesters.problems.base import Params, Problem, problem
-
 from search_spaces import Choice, Float, Int, Space
 
 
@@ -15,7 +14,7 @@ def _log10(params: Params, name: str) -> float:
 
 
 def tree_optimizers() -> Problem:
-    """An optimizer with settings of its own and a schedule with settings of its own, two levels deep."""
+    """An optimizer and a schedule, each with its own settings, two levels deep."""
     space = Space(
         Choice("optimizer", ["sgd", "adam", "lion", "adafactor"]),
         Float("sgd_rate", 1e-4, 10.0, log=True, when={"optimizer": "sgd"}),
@@ -61,7 +60,8 @@ def _optimizer(params: Params) -> float:
 def tree_jenatton() -> Problem:
     """Two levels of switches, a float on each leaf and one shared by two leaves.
 
-    After Jenatton et al., "Bayesian optimization with tree-structured dependencies", ICML 2017; minimum 0.1.
+    After Jenatton et al., "Bayesian optimization with tree-structured dependencies", ICML 2017. The
+    minimum is 0.1.
     """
     space = Space(
         Choice("x1", ["left", "right"]),
@@ -76,7 +76,8 @@ def tree_jenatton() -> Problem:
     )
 
     def value(params: Params) -> float:
-        offset, (leaf,) = 0.0, [n for n in ("x4", "x5", "x6", "x7") if n in params]
+        offset = 0.0
+        (leaf,) = [n for n in ("x4", "x5", "x6", "x7") if n in params]
         offset = {"x4": 0.1, "x5": 0.2, "x6": 0.3, "x7": 0.4}[leaf]
         shared = float(params["r8"] if "r8" in params else params["r9"])
         return (float(params[leaf]) - 0.27) ** 2 + offset + (shared - 0.11) ** 2
@@ -109,7 +110,8 @@ def tree_pipeline() -> Problem:
 
 
 def _pipeline(params: Params) -> float:
-    loss, model = 0.0, str(params["model"])
+    loss = 0.0
+    model = str(params["model"])
     if params["prepare"] == "pca":
         loss += 0.02 * (math.log2(float(params["components"])) - 4.5) ** 2 + (
             0.02 if params["whiten"] else 0.0

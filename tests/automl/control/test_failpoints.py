@@ -10,8 +10,10 @@ from typing import Any
 
 import faults
 import pytest
-import soak
+import soak_sweeps
 from objectives import make_spec, quick
+from soak_count import SoakCount
+from soak_kills import soak_controllers
 
 from automl import sweeps
 from automl.core.events import Noted
@@ -24,7 +26,7 @@ from workers.protocol import Assignment, Event, Outcome, Report, Started
 def test_a_controller_dies_at_every_point_and_nothing_is_lost_or_counted_twice(
     tmp_path: Path,
 ) -> None:
-    count = soak.soak_controllers(len(faults.POINTS), seed=1, folder=tmp_path)
+    count = soak_controllers(len(faults.POINTS), seed=1, folder=tmp_path)
     assert count.problems == []
     assert dict(count.kills) == dict.fromkeys(faults.POINTS, 1)
     assert (count.lost, count.doubled, count.ended) == (0, 0, count.sweeps)
@@ -34,8 +36,8 @@ def test_a_controller_dies_at_every_point_and_nothing_is_lost_or_counted_twice(
 def test_the_count_sees_what_was_lost(tmp_path: Path) -> None:
     """The checker itself: a ledger that forgot something, or has it twice, is told."""
     ledger = Ledger.open(tmp_path, create=True)
-    name = ledger.create_sweep(soak.make_spec("x", 3))
-    soak.launch(str(tmp_path), name, "", 0, None).join()
+    name = ledger.create_sweep(soak_sweeps.make_spec("x", 3))
+    soak_sweeps.launch(tmp_path, name).join()
     file = tmp_path / "x.acknowledged"
     honest = file.read_text()
 
@@ -44,7 +46,7 @@ def test_the_count_sees_what_was_lost(tmp_path: Path) -> None:
         marks = ledger.folder(name) / "marks"
         before = marks.read_text()
         marks.write_text(before + mark)
-        count = soak.Count("controllers")
+        count = SoakCount("controllers")
         count.finish(ledger, name, 3)
         marks.write_text(before)
         return count.lost, count.doubled
@@ -145,7 +147,7 @@ def test_an_interrupted_controller_lets_the_next_one_suggest_the_same(tmp_path: 
         ledger.create_sweep(make_spec(name, trials=6, suggester="sobol"))
     sweeps.run(ledger.spec("whole"), ledger=ledger, objective=quick, dispatcher="inline")
     for skip in (2, 1):
-        child = soak.launch(str(tmp_path), "killed", "ended", skip, None)
+        child = soak_sweeps.launch(tmp_path, "killed", "ended", skip)
         child.join()
         assert child.exitcode == -signal.SIGKILL
     sweeps.run(
@@ -158,8 +160,8 @@ def test_an_interrupted_controller_lets_the_next_one_suggest_the_same(tmp_path: 
 def test_what_a_killed_controller_was_writing_is_whole_or_absent(tmp_path: Path) -> None:
     """Killed while a report is being written to a file, it leaves no half of one."""
     ledger = Ledger.open(tmp_path, create=True)
-    name = ledger.create_sweep(soak.make_spec("x", 2))
-    child = soak.launch(str(tmp_path), name, "exporting", 0, None)
+    name = ledger.create_sweep(soak_sweeps.make_spec("x", 2))
+    child = soak_sweeps.launch(tmp_path, name, "exporting")
     child.join()
     assert child.exitcode == -signal.SIGKILL
     assert not (tmp_path / "x.html").exists()
