@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from .errors import AutomlError, TrialFailure, UsageError
 
 if TYPE_CHECKING:
+    from workers.protocol import Metric
+
     from .optimizer import Optimizer
     from .result import Result
     from .simulation import simulate
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AutomlError",
     "BayesSampler",
+    "Metric",
     "Optimizer",
     "Result",
     "TrialFailure",
@@ -28,6 +31,7 @@ __all__ = [
 # Imported when they are first asked for: `automl status` must not wait for torch and Ray.
 _LAZY = {
     "BayesSampler": "integrations.optuna_sampler",
+    "Metric": "core.metrics",
     "Optimizer": "optimizer",
     "Result": "result",
     "load": "sweeps",

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from search_spaces import Space
-from workers.protocol import Ending, Metrics, Outcome, Params, Report
+from workers.protocol import Ending, Metric, Metrics, Outcome, Params, Report
 
 from .control.outcome_policy import OutcomePolicy
 from .core.environment import describe
@@ -39,7 +39,7 @@ class Optimizer:
         seed: of everything random; the same seed and the same calls give the same configurations.
         store: folder or database URL for the trials; None to write no file.
         name: of the sweep in the store; if the store has it already, it is continued.
-        beliefs: your prior on good values, see `automl.sweep`.
+        beliefs: your prior on good values; metrics: that you report; see `automl.sweep`.
 
     Raises:
         UsageError: an argument is wrong.
@@ -65,11 +65,21 @@ class Optimizer:
         store: str | None = None,
         name: str = "optimizer",
         beliefs: Mapping[str, Any] | None = None,
+        metrics: Iterable[Metric] = (),
     ) -> None:
         SUGGESTERS.require(suggester)
         known = check_beliefs(beliefs or {}, space, suggester)
-        sought = (space, parse_goals(goals), parse_constraints(constraints))
-        spec = SweepSpec(name, *sought, suggester=suggester, seed=seed, beliefs=known)
+        spec = SweepSpec(
+            name,
+            space,
+            parse_goals(goals),
+            parse_constraints(constraints),
+            suggester=suggester,
+            seed=seed,
+            beliefs=known,
+            metrics=tuple(metrics),
+        )
+        sought = (space, spec.goals, spec.constraints)
         self._spec = spec
         self._policy = OutcomePolicy(spec.goals, max_retries=0)
         self._ledger = Ledger.open(store or IN_MEMORY, create=True)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from search_spaces import Space
-from workers.protocol import Event, Report
+from workers.protocol import Event, Metric, Report
 
 from .control.preflight import check_spec
 from .core.budget import Budget, read_budget
@@ -95,6 +95,7 @@ def simulate(
     max_retries: int = 2,
     store: str | None = None,
     beliefs: Mapping[str, Any] | None = None,
+    metrics: Iterable[Metric] = (),
 ) -> Simulation:
     """Run a sweep whose trials are replayed on a virtual clock, with the controller of `sweep`.
 
@@ -117,7 +118,7 @@ def simulate(
         faults: to inject (`automl.dispatch.simulated.faults`): stragglers, dying workers, lost
             nodes.
         store: folder or URL of a ledger to write to; None to keep everything in memory.
-        beliefs: your prior on good values, as in `sweep`.
+        beliefs: your prior on good values; metrics: that are reported; both as in `sweep`.
 
     Raises:
         UsageError: an argument is wrong, or no budget is given.
@@ -142,6 +143,7 @@ def simulate(
         max_retries=max_retries,
         max_steps=max_steps,
         beliefs=check_beliefs(beliefs or {}, space, suggester),
+        metrics=tuple(metrics),
     )
     check_spec(spec, "simulated", lambda trial: None)
     trajectory = _Trajectory(spec)

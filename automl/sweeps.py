@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from search_spaces import Space
+from workers.protocol import Metric
 
 from .control.assignments import Assigner
 from .control.checkpoint_cleanup import CheckpointCleanup
@@ -64,6 +65,7 @@ def sweep(
     beliefs: Mapping[str, Any] | None = None,
     transfer: str | None = None,
     progress: bool | None = None,
+    metrics: Iterable[Metric] = (),
 ) -> Result:
     """Search a space with your own objective.
 
@@ -94,6 +96,8 @@ def sweep(
             best configurations and takes them as a prior.
         progress: whether to show the progress; None for yes in a terminal (on standard error) and
             in a notebook.
+        metrics: that the objective reports, such as `Metric("latency", "minimize", "speed")`. The
+            aspect of a metric that is not declared is guessed from its name; the report says so.
 
     Returns:
         The result when the budget is reached, or after Ctrl-C; then the sweep can be resumed.
@@ -115,6 +119,7 @@ def sweep(
         resources=read_resources(resources),
         seed=seed,
         beliefs=check_beliefs(beliefs or {}, space, suggester),
+        metrics=tuple(metrics),
     )
     check_spec(spec, dispatcher, objective)
     store = store or ".automl"
@@ -285,16 +290,17 @@ def _suggestions(spec: SweepSpec, note: Callable[[str], None], *, ahead: bool) -
 
 
 def _stopper(spec: SweepSpec, *, can_pause: bool) -> Stopper:
-    stopper = STOPPERS.get(spec.stopper)(
+    stopper = STOPPERS.get(spec.stopper)
+    guided = {"guided": spec.suggester == GUIDED} if stopper.proposes else {}
+    return stopper(
         spec.goals,
         spec.constraints,
         seed=spec.seed,
         space=spec.space,
         max_steps=spec.max_steps,
         can_pause=can_pause,
+        **guided,
     )
-    stopper.guided = spec.suggester == GUIDED
-    return stopper
 
 
 def _dispatcher(

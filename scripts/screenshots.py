@@ -28,12 +28,12 @@ from rich.console import Console  # noqa: E402
 
 from automl.core.snapshot import Snapshot  # noqa: E402
 from automl.ledger import Ledger  # noqa: E402
-from automl.report.board import Board  # noqa: E402
-from automl.report.live import render  # noqa: E402
+from automl.report.dashboard import Dashboard  # noqa: E402
+from automl.report.dashboard_server import serving  # noqa: E402
 from automl.report.page import save  # noqa: E402
 from automl.report.record import Record  # noqa: E402
-from automl.report.serve import serving  # noqa: E402
 from automl.report.summary import print_summary  # noqa: E402
+from automl.report.terminal_view import SweepView  # noqa: E402
 
 SWEEP = "spirals"
 TOKEN = Path.home() / ".ray" / "auth_token"
@@ -82,7 +82,7 @@ def while_running(running: Any, ledger: Ledger, out: Path) -> None:
     snapshot = ledger.snapshot(SWEEP)
     ray_dashboard(running, snapshot.dashboard, out / "ray-dashboard.png")
     terminal(ledger.snapshot(SWEEP), out / "terminal.svg")
-    board = Board(ledger, SWEEP).start()
+    board = Dashboard(ledger, SWEEP).start()
     with serving(board) as server:
         page = running.new_page(viewport={"width": 1200, "height": 1000})
         page.goto(server.address)
@@ -137,7 +137,7 @@ def terminal(snapshot: Snapshot, path: Path) -> None:
     """The live view at 84 columns."""
     with tempfile.TemporaryFile("w") as nowhere:
         console = Console(record=True, width=84, height=24, file=nowhere, force_terminal=True)
-        console.print(render(snapshot, 24))
+        console.print(SweepView(snapshot, 24))
         svg(console, path, "automl watch")
 
 

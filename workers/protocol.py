@@ -11,12 +11,32 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 Value = bool | int | float | str
 Params = Mapping[str, Value]
 Metrics = Mapping[str, float]
 WORKER_SPENT = "worker_leaves"  # key in an outcome's details: its worker takes no further attempt
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number that a workload reports.
+
+    Args:
+        name: its key in a report.
+        direction: which values are better; None for a number of which neither is, such as a count.
+        aspect: "quality", "speed", "memory", or "quality and speed" (a time to reach a quality).
+    """
+
+    name: str
+    direction: Literal["minimize", "maximize"] | None = None
+    aspect: Literal["quality", "speed", "memory", "quality and speed"] = "quality"
+
+    @property
+    def aspects(self) -> frozenset[str]:
+        """The aspect as a set, as `affects` of a parameter has it."""
+        return frozenset(self.aspect.split(" and "))
 
 
 class Ending(StrEnum):

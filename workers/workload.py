@@ -18,6 +18,8 @@ from search_spaces import Space
 from search_spaces.errors import UsageError
 from search_spaces.hardware import Hardware
 
+from .protocol import Metric
+
 if TYPE_CHECKING:
     import torch
     from torch import nn
@@ -65,6 +67,8 @@ class Workload(ABC):
 
     Where `trains_on_valid` is set, `data.with_valid: true` adds the validation data to the training data.
 
+    `metrics` declares every metric that a run reports or returns.
+
     `smallest` holds a `data` and a `fixed` section with which a run takes about a second, for the conformance tests.
 
     Options are looked up in `params`, then `fixed`, then the workload's defaults (`self.option(name)`).
@@ -73,6 +77,7 @@ class Workload(ABC):
     name: ClassVar[str]
     summary: ClassVar[str]
     goals: ClassVar[tuple[str, ...]]
+    metrics: ClassVar[tuple[Metric, ...]] = ()
     last_report_counts: ClassVar[bool] = False
     trains_on_valid: ClassVar[bool] = False
     defaults: ClassVar[Mapping[str, Any]] = {}

@@ -28,11 +28,11 @@ def command(sweep: str, store: str, port: int, open_browser: bool) -> None:
       automl dashboard nmt
       automl dashboard nmt --port 8800 --open
     """
-    from automl.report.board import Board
-    from automl.report.serve import serving
+    from automl.report.dashboard import Dashboard
+    from automl.report.dashboard_server import serving
 
     with opened(store) as ledger:
-        board = Board(ledger, sweep)
+        board = Dashboard(ledger, sweep)
         with serving(board, port) as server:
             board.start()
             click.echo(f"{sweep} is at {server.address}\nCtrl-C ends the page")

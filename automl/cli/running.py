@@ -50,8 +50,8 @@ def run_sweep(
     """
     from automl import sweeps
     from automl.report.console import console
-    from automl.report.live import view
     from automl.report.summary import print_summary
+    from automl.report.terminal_view import view
 
     if as_json:
         snapshot = sweeps.run(spec, ledger=ledger, objective=objective, resume=resume, **where)
@@ -77,7 +77,7 @@ def run_quietly(
 ) -> int:
     """Run trials that wait in the ledger, without a summary; the exit status."""
     from automl import sweeps
-    from automl.report.live import view
+    from automl.report.terminal_view import view
 
     if silent:
         return status_of(sweeps.run(spec, ledger=ledger, objective=objective, resume=True, **where))

@@ -28,9 +28,9 @@ def command(sweep: str, store: str, as_json: bool) -> None:
         emit(status_object(snapshot))
         return
     from automl.report.console import console
-    from automl.report.live import render
+    from automl.report.terminal_view import SweepView
 
-    console(width=100).print(render(snapshot, height=24))
+    console(width=100).print(SweepView(snapshot, height=24))
 
 
 def status_object(snapshot: Snapshot) -> dict[str, object]:

@@ -26,7 +26,7 @@ def command(sweep: str, store: str, interval: float) -> None:
     Example:
       automl watch nmt
     """
-    from automl.report.live import view
+    from automl.report.terminal_view import view
 
     with opened(store) as ledger, view() as show:
         try:

@@ -117,6 +117,7 @@ class _Checker:
             fixed=fixed,
             last_report_counts=bool(workload and workload.last_report_counts),
             beliefs=beliefs,
+            metrics=workload.metrics if workload else (),
             **document.settings(),
         )
         return Config(spec, document.store or STORE, tuple(resolution.dropped), self.hardware)

@@ -134,7 +134,7 @@ class Controller:
         if trial.number == 0 or self._shutdown.is_stopping(trial.number):
             return
         self._scheduler.update_stopper()
-        if reason := self._probes.verdict(trial, journal.trials):
+        if reason := self._probes.stop_reason(trial, journal.trials):
             decision = Decision("stop", reason)
         else:
             decision = dispatcher.charged(lambda: self._stopper.decide(trial, journal.trials))

@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from automl.errors import UsageError
+from workers.protocol import Metric
+
+from .metrics import guessed_aspects
 
 _METRIC = r"[A-Za-z_][A-Za-z0-9_./@-]*"
 _GOAL = re.compile(rf"(minimize|maximize)\s+({_METRIC})(?:\s+within\s+(\S+))?")
@@ -19,11 +22,17 @@ _DURATION = re.compile(
 
 @dataclass(frozen=True)
 class Goal:
-    """A metric to minimise or maximise, `within` so many seconds of training a trial where that is given."""
+    """A metric to minimise or maximise.
+
+    Args:
+        within: seconds of training that a trial may take for it; None for no limit.
+        declared: what the workload says of the metric; None if nobody has declared it.
+    """
 
     metric: str
     maximize: bool = False
     within: float | None = None
+    declared: Metric | None = field(default=None, compare=False)
 
     @classmethod
     def parse(cls, text: str) -> Goal:
@@ -40,6 +49,12 @@ class Goal:
         within = parse_duration(match[3]) if match[3] else None
         return cls(match[2], match[1] == "maximize", within)
 
+    @property
+    def aspects(self) -> frozenset[str]:
+        """What the goal measures; within a time, quality depends on speed too."""
+        found = self.declared.aspects if self.declared else guessed_aspects(self.metric)
+        return found | {"speed"} if self.within is not None and found == {"quality"} else found
+
     def loss(self, value: float) -> float:
         """The value, negated where larger is better, so that smaller is always better."""
         return -value if self.maximize else value
@@ -55,11 +70,16 @@ class Goal:
 
 @dataclass(frozen=True)
 class Constraint:
-    """A bound on a metric: `metric <= bound`, or `metric >= bound` where `upper` is False."""
+    """A bound on a metric: `metric <= bound`, or `metric >= bound` if `upper` is False.
+
+    Args:
+        declared: what the workload says of the metric; None if nobody has declared it.
+    """
 
     metric: str
     bound: float
     upper: bool = True
+    declared: Metric | None = field(default=None, compare=False)
 
     @classmethod
     def parse(cls, text: str) -> Constraint:
@@ -78,6 +98,11 @@ class Constraint:
                 f"a constraint is 'METRIC <= NUMBER' or 'METRIC >= NUMBER', got {text!r}"
             )
         return cls(match[1], bound, match[2] == "<=")
+
+    @property
+    def aspects(self) -> frozenset[str]:
+        """What the metric measures."""
+        return self.declared.aspects if self.declared else guessed_aspects(self.metric)
 
     def excess(self, value: float) -> float:
         """How far `value` is beyond the bound; at most 0 where the constraint holds."""

@@ -76,12 +76,13 @@ def pareto(
             scored.append((losses, trial))
     front: list[tuple[tuple[float, ...], Trial]] = []
     for losses, trial in sorted(scored, key=lambda item: (item[0], item[1].number)):
-        if not any(_dominates(other, losses) for other, _ in front):
+        if not any(dominates(other, losses) for other, _ in front):
             front.append((losses, trial))
     return sorted((trial for _, trial in front), key=lambda trial: trial.number)
 
 
-def _dominates(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+def dominates(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    """Whether `one` is at least as good in every loss and better in one."""
     return one != other and all(a <= b for a, b in zip(one, other, strict=True))
 
 

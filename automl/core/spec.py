@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from search_spaces import Space
+from workers.protocol import Metric
 
 from .budget import Budget
 from .goals import Constraint, Goal
+from .metrics import declared
 from .resources import Resources
 
 
@@ -33,6 +35,7 @@ class SweepSpec:
         last_report_counts: a goal takes a trial's final metrics instead of its best report.
         beliefs: the user's prior on good values, by parameter
             (`suggesters.bayes.acquisition.user_prior`).
+        metrics: declared by the workload, or by the user for their objective.
     """
 
     name: str
@@ -54,6 +57,15 @@ class SweepSpec:
     disk_bytes: int | None = None
     last_report_counts: bool = False
     beliefs: Mapping[str, Any] = field(default_factory=dict)
+    metrics: tuple[Metric, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("goals", "constraints"):
+            known = (
+                replace(one, declared=declared(one.metric, self.metrics))
+                for one in getattr(self, name)
+            )
+            object.__setattr__(self, name, tuple(known))
 
     def to_dict(self) -> dict[str, Any]:
         """The spec as plain JSON data; the ledger stores these keys."""
@@ -77,6 +89,7 @@ class SweepSpec:
             "disk_bytes": self.disk_bytes,
             "last_report_counts": self.last_report_counts,
             "beliefs": dict(self.beliefs),
+            "metrics": [vars(metric) for metric in self.metrics],
         }
 
     @classmethod
@@ -88,5 +101,6 @@ class SweepSpec:
             "constraints": tuple(Constraint.parse(text) for text in data["constraints"]),
             "budget": Budget(**data["budget"]),
             "resources": Resources(**data["resources"]),
+            "metrics": tuple(Metric(**one) for one in data.get("metrics", ())),
         }
         return cls(**{**data, **parsed})

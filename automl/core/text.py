@@ -47,6 +47,11 @@ def memory(num_bytes: float | None) -> str:
     return f"{num_bytes:.0f} B"
 
 
+def metric(name: str, value: float) -> str:
+    """A metric in few characters; by convention a name that ends in `_bytes` holds bytes."""
+    return memory(value) if name.endswith("_bytes") else number(value)
+
+
 def configuration(params: Mapping[str, Any]) -> str:
     """A configuration in a line."""
     return "  ".join(f"{name}={number(value)}" for name, value in params.items())
@@ -63,8 +68,13 @@ def goal_value(trial: Trial, snapshot: Snapshot, index: int = 0) -> float | None
 
 
 def has_default(snapshot: Snapshot) -> bool:
-    """Whether trial 0 is the default configuration: where a parameter has no default, it is a suggestion."""
+    """Whether trial 0 is the default configuration; if a parameter has no default, it is not."""
     return bool(snapshot.trials) and snapshot.trials[0].source == "default"
+
+
+def baseline_name(snapshot: Snapshot) -> str:
+    """The name of trial 0 in comparisons."""
+    return "the default" if has_default(snapshot) else "trial 0"
 
 
 def failures(trials: Iterable[Trial]) -> Counter[str]:

@@ -1,33 +1,45 @@
-"""What makes the answer of a sweep doubtful, in sentences that the summary and the report share."""
+"""Reasons to doubt the result of a sweep, as sentences for the summary and the report."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from automl.core import text
 from automl.core.snapshot import Snapshot
 from automl.core.trial import Trial, TrialState
 from search_spaces import Choice, Float, Int, Space
+from workers.protocol import Params
 
-EDGE: Final = 0.02
-FEW_A_PARAMETER: Final = 3
-DOMINATED: Final = 0.75
+EDGE: Final = 0.02  # of a range
+TRIALS_PER_PARAMETER: Final = 3
+DOMINATED: Final = 0.75  # of the failures
 
 
 def caveats(snapshot: Snapshot, space: Space) -> Iterator[str]:
-    """Everything that can be said from the trials alone; nothing where none has succeeded."""
+    """The caveats that follow from the trials alone; none if no trial has succeeded."""
     best = snapshot.best
     if best is None:
         return
-    yield from at_bounds(best, space)
-    yield from _few(snapshot, space)
+    yield from _directions(snapshot)
+    yield from _at_bounds(best, space)
+    yield from _too_few(snapshot, space)
     yield from _failing(snapshot, space)
-    yield from _skipping(snapshot)
+    yield from _skipped(snapshot)
 
 
-def at_bounds(best: Trial, space: Space) -> Iterator[str]:
-    """Parameters whose best value hugs the end of its range."""
+def _directions(snapshot: Snapshot) -> Iterator[str]:
+    """Goals in the opposite direction of the declaration."""
+    for goal in snapshot.goals:
+        usual = goal.declared.direction if goal.declared else None
+        if usual is not None and goal.maximize != (usual == "maximize"):
+            better = "higher" if usual == "maximize" else "lower"
+            yield f"the goal is '{goal}', but {goal.metric} is declared: {better} is better"
+
+
+def _at_bounds(best: Trial, space: Space) -> Iterator[str]:
+    """Parameters with the best value at the edge of their range."""
     for name, value in best.params.items():
         parameter = space.parameters.get(name)
         if isinstance(parameter, Choice | None) or parameter.size == 1:
@@ -35,30 +47,29 @@ def at_bounds(best: Trial, space: Space) -> Iterator[str]:
         assert isinstance(parameter, Float | Int), "there are three kinds of parameters"
         unit = parameter.to_unit(value)
         if unit <= EDGE or unit >= 1 - EDGE:
-            bound = parameter.low if unit < 0.5 else parameter.high
-            yield f"{name}={text.number(value)} is at the edge of its range ({text.number(bound)}): widen it?"
+            bound = text.number(parameter.low if unit < 0.5 else parameter.high)
+            yield f"{name}={text.number(value)} is at the edge of its range ({bound}): widen it?"
 
 
-def _few(snapshot: Snapshot, space: Space) -> Iterator[str]:
-    tunable = sum(parameter.size != 1 for parameter in space.parameters.values())
-    told = sum(text.goal_value(trial, snapshot) is not None for trial in snapshot.trials)
-    if snapshot.state != "running" and told < FEW_A_PARAMETER * tunable:
-        few, many = f"{told} trial{'s' * (told != 1)}", f"{tunable} parameter{'s' * (tunable != 1)}"
-        yield f"{few} told something of {many}: too few to be sure of the best"
+def _too_few(snapshot: Snapshot, space: Space) -> Iterator[str]:
+    tuned = sum(parameter.size != 1 for parameter in space.parameters.values())
+    usable = sum(text.goal_value(trial, snapshot) is not None for trial in snapshot.trials)
+    if snapshot.state != "running" and usable < TRIALS_PER_PARAMETER * tuned:
+        trials = f"{usable} usable trial{'s' * (usable != 1)}"
+        yield f"{trials} for {tuned} parameter{'s' * (tuned != 1)}: the best is uncertain"
 
 
 def _failing(snapshot: Snapshot, space: Space) -> Iterator[str]:
     failed = snapshot.in_state(TrialState.FAILED)
     if len(failed) * 2 > len(snapshot.trials):
         yield f"{len(failed)} of {len(snapshot.trials)} trials failed:{text.reasons(failed)}"
-    if culprit := dominating(
-        failed, [t for t in snapshot.trials if t.state.finished and not t.failure], space
-    ):
-        yield culprit
+    succeeded = [t for t in snapshot.trials if t.state.finished and not t.failure]
+    if pattern := _failure_pattern(failed, succeeded, space):
+        yield pattern
 
 
-def _skipping(snapshot: Snapshot) -> Iterator[str]:
-    """Updates that were left out because a gradient was not finite."""
+def _skipped(snapshot: Snapshot) -> Iterator[str]:
+    """Updates that were skipped because a gradient was not finite."""
     found = [trial for trial in snapshot.trials if trial.metrics.get("skipped_updates")]
     if found:
         most = max(found, key=lambda trial: trial.metrics["skipped_updates"])
@@ -66,55 +77,41 @@ def _skipping(snapshot: Snapshot) -> Iterator[str]:
         if "updates" in most.metrics:
             share += f" of {text.number(most.metrics['updates'])}"
         trials = "1 trial" if len(found) == 1 else f"{len(found)} trials"
-        yield f"{trials} skipped updates whose gradients were not finite, trial {most.number} most: {share}"
+        yield (
+            f"{trials} skipped updates because gradients were not finite; "
+            f"trial {most.number} skipped most: {share}"
+        )
 
 
-def dominating(failed: Sequence[Trial], succeeded: Sequence[Trial], space: Space) -> str | None:
-    """A sentence about the one value, or end of a range, that most failures share and few successes do."""
+def _failure_pattern(
+    failed: Sequence[Trial], succeeded: Sequence[Trial], space: Space
+) -> str | None:
+    """The value, or third of a range, that most failures share and few successes do."""
     if len(failed) < 3 or not succeeded:
         return None
+    in_failed, in_succeeded = (
+        Counter(trait for trial in trials for trait in _traits(trial.params, space))
+        for trials in (failed, succeeded)
+    )
     best: tuple[float, str] = (0.0, "")
-    for label, holds in _groups(space):
-        share = sum(map(holds, (t.params for t in failed))) / len(failed)
-        usual = sum(map(holds, (t.params for t in succeeded))) / len(succeeded)
+    for trait, count in in_failed.items():
+        share = count / len(failed)
+        usual = in_succeeded[trait] / len(succeeded)
         if share >= DOMINATED and usual <= share / 2 and share - usual > best[0]:
-            best = (
-                share - usual,
-                f"{share:.0%} of the failures have {label}, {usual:.0%} of the successes do",
-            )
+            shown = f"{share:.0%} of the failures have {trait}, {usual:.0%} of the successes do"
+            best = (share - usual, shown)
     return best[1] or None
 
 
-def _groups(space: Space) -> Iterator[tuple[str, Any]]:
-    """Each value of a choice, and the lower and upper third of each range, with what tells whether it holds."""
-    for name, parameter in space.parameters.items():
+def _traits(params: Params, space: Space) -> Iterator[str]:
+    """The values of choices, and the outer thirds of ranges that hold other values."""
+    for name, value in params.items():
+        parameter = space.parameters.get(name)
         if isinstance(parameter, Choice):
-            for choice in parameter.choices:
-                yield f"{name}={text.number(choice)}", _equals(name, choice)
-            continue
-        for low, high in ((0.0, 1 / 3), (2 / 3, 1.0)):
-            side = (
-                ("<=", parameter.from_unit(1 / 3))
-                if low == 0.0
-                else (">=", parameter.from_unit(2 / 3))
-            )
-            yield f"{name} {side[0]} {text.number(side[1])}", _within(name, space, low, high)
-
-
-def _equals(name: str, value: Any) -> Any:
-    def holds(params: Mapping[str, Any]) -> bool:
-        return bool(params.get(name) == value)
-
-    return holds
-
-
-def _within(name: str, space: Space, low: float, high: float) -> Any:
-    def holds(params: Mapping[str, Any]) -> bool:
-        parameter = space.parameters[name]
-        return (
-            name in params
-            and parameter.legal(params[name])
-            and low <= parameter.to_unit(params[name]) <= high
-        )
-
-    return holds
+            yield f"{name}={text.number(value)}"
+        elif isinstance(parameter, Float | Int) and parameter.legal(value):
+            unit = parameter.to_unit(value)
+            if unit <= 1 / 3:
+                yield f"{name} <= {text.number(parameter.from_unit(1 / 3))}"
+            elif unit >= 2 / 3:
+                yield f"{name} >= {text.number(parameter.from_unit(2 / 3))}"

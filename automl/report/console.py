@@ -1,4 +1,4 @@
-"""Where tables and the live view are printed."""
+"""The console and the tables of the command line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WIDE = 200
 
 
 def console(*, width: int = WIDE) -> Console:
-    """The terminal, or what the output is piped into: plain then, `width` wide so as not to cut what a person greps."""
+    """A console for standard output; without a terminal it is plain and `width` columns wide."""
     known = sys.stdout.isatty() or os.environ.get("COLUMNS")
     return Console(width=None if known else width, highlight=False)
 
@@ -22,10 +22,10 @@ def console(*, width: int = WIDE) -> Console:
 def table(
     columns: Sequence[str], rows: Iterable[Sequence[RenderableType]], *, right: Sequence[str] = ()
 ) -> Table:
-    """A table without rules; the last column is cut where there is no room for it.
+    """A table without rules; its last column is cut if there is no room.
 
     Args:
-        right: columns that hold numbers.
+        right: columns to align right.
     """
     found = Table(box=None, pad_edge=False, header_style="bold")
     cells = [[_one_line(cell) for cell in row] for row in rows]
@@ -36,7 +36,7 @@ def table(
         found.add_column(
             column,
             justify="right" if column in right else "left",
-            no_wrap=not last,  # rich makes only columns that may wrap narrower
+            no_wrap=not last,  # rich narrows only columns that may wrap
             min_width=None if last else max(width, len(column)),
         )
     for row in cells:

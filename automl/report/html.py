@@ -1,4 +1,4 @@
-"""Small pieces of HTML, made of plain text."""
+"""HTML elements made of plain text."""
 
 from __future__ import annotations
 
@@ -6,23 +6,18 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from .draw import escape
+from .plotting import escape
 
 
 def as_json(value: Any) -> str:
-    """JSON that can stand inside a script element."""
+    """JSON that is safe inside a script element."""
     return json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
-
-
-def link(target: str, name: str) -> str:
-    """A link."""
-    return f'<a href="{escape(target)}">{escape(name)}</a>'
 
 
 def table(
     head: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int] = (), best: int = -1
 ) -> str:
-    """A table of plain text; `numbers` are columns to align right, `best` is a row to point out."""
+    """A table of plain text; `numbers` are columns to align right, `best` is a row to highlight."""
     top = f"<thead>{_row('th', head, numbers)}</thead>" if head else ""
     body = "".join(
         _row("td", row, numbers, "best" if i == best else "") for i, row in enumerate(rows)

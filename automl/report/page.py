@@ -14,29 +14,30 @@ from automl.core.snapshot import Snapshot
 from automl.core.trial import Trial
 from automl.errors import UsageError
 
-from . import answer, asked
-from .draw import Panel, escape
-from .effects import Insight, study
-from .figures import PANELS
-from .html import as_json, link, table
+from . import conclusion, setup, summary
+from .effects import Insight, insights_of
+from .figures import ORDER, draw
+from .html import as_json, table
+from .plotting import Panel, escape
 from .recipe import recipe
 from .record import Record
-from .sketch import sketch
+from .static_chart import static_chart
 
-MOST_ROWS = 200
+MAX_ROWS = 200
 
 
 def save(sweep: Snapshot | Record, path: str | os.PathLike[str], *, ax: bool = False) -> None:
-    """Write the report; a file that is there is replaced only when the new one is complete.
+    """Write the report; an existing file is replaced once the new one is complete.
 
     Args:
-        ax: whether Ax's plots over two parameters are in it, which take tens of seconds.
+        ax: whether to add Ax's plots over two parameters, which take tens of seconds.
 
     Raises:
         UsageError: plotly is not installed, or the file cannot be written.
     """
     record = sweep if isinstance(sweep, Record) else Record.of(sweep)
-    target, page = Path(path), render(record, [surfaces(record)] if ax else ())
+    target = Path(path)
+    page = render(record, [surfaces(record)] if ax else ())
     try:
         with tempfile.NamedTemporaryFile(
             "w", encoding="utf-8", dir=target.parent, delete=False
@@ -49,16 +50,21 @@ def save(sweep: Snapshot | Record, path: str | os.PathLike[str], *, ax: bool = F
 
 
 def render(record: Record, more: Sequence[Panel] = ()) -> str:
-    """The report as the text of an HTML page, with `more` panels behind its own."""
-    insights = study(record)
-    panels = [*(draw(record, insights) for draw in PANELS), *more]
+    """The report as an HTML page.
+
+    The order of its sections: head (result, certainty, chart, links), warnings, setup, best
+    configuration, the panels in the order of `figures.ORDER`, then `more` panels, trials.
+    """
+    insights = insights_of(record)
+    panels = [*(draw(name, record, insights) for name in ORDER), *more]
     parts = {
         "title": f"{escape(record.snapshot.sweep)}: report of a sweep",
         "head": "\n".join(_head(record, insights, panels)),
         "body": "\n".join(
             [
-                *_tables(record),
-                *(part for panel in panels for part in section(panel)),
+                *_setup(record),
+                *_best(record),
+                *(part for panel in panels for part in _panel(panel)),
                 *_trials(record),
             ]
         ),
@@ -71,12 +77,12 @@ def render(record: Record, more: Sequence[Panel] = ()) -> str:
 
 
 def asset(name: str) -> str:
-    """A file that is part of every page."""
+    """The text of a file in `assets`."""
     return (resources.files("automl.report") / "assets" / name).read_text(encoding="utf-8")
 
 
 def plotly_js() -> str:
-    """The library that draws, as text.
+    """The JavaScript of plotly.
 
     Raises:
         UsageError: plotly is not installed.
@@ -85,17 +91,18 @@ def plotly_js() -> str:
         from plotly.offline import get_plotlyjs
     except ModuleNotFoundError as error:
         raise UsageError("a report needs plotly: install automl[report]") from error
-    # A closing tag inside a script would end it.
+    # A closing tag inside the script would end it.
     return str(get_plotlyjs()).replace("</script", "<\\/script")
 
 
 def surfaces(record: Record) -> Panel:
-    """What Ax's own model says of one and of two parameters together, which the report does not draw itself."""
+    """A panel of Ax's plots over one and two parameters, from Ax's own model."""
     from automl.integrations import ax_view
 
     caption = (
-        f"Ax's slices and contours of {record.goal.metric}, of a model of its own: conditional parameters are "
-        "flattened, trials that failed are left out. Contours show what two parameters do together."
+        f"Slices and contours of {record.goal.metric} by Ax, which fits its own model: conditional "
+        "parameters are flattened and failed trials are left out. "
+        "A contour shows the effect of two parameters together."
     )
     figures = []
     for found in ax_view.surfaces(record.snapshot):
@@ -108,12 +115,13 @@ def surfaces(record: Record) -> Panel:
     return Panel("ax", "Two parameters together, by Ax", caption, tuple(figures))
 
 
-def section(panel: Panel) -> Iterator[str]:
-    """A panel as HTML: its figures as data beside the places where they are drawn."""
+def _panel(panel: Panel) -> Iterator[str]:
+    """A panel as HTML: a place for each figure, and its data."""
     yield f'<section id="{panel.key}"><h2>{escape(panel.title)}</h2><p>{escape(panel.caption)}</p>'
     for i, figure in enumerate(panel.figures):
         key, height = f"{panel.key}-{i}", figure["layout"]["height"]
-        yield f'<div class="figure" id="{key}" data-spec="{key}-spec" style="min-height:{height}px"></div>'
+        yield f'<div class="figure" id="{key}" data-spec="{key}-spec" '
+        yield f'style="min-height:{height}px"></div>'
         yield f'<script type="application/json" id="{key}-spec">{as_json(figure)}</script>'
     yield "</section>"
 
@@ -123,9 +131,11 @@ def card(snapshot: Snapshot, count: int = 5) -> str:
     record = Record.of(snapshot)
     rows = [_row(record, trial)[:-2] for trial, _ in record.scored()[:count]]
     head = ("trial", "state", *(goal.metric for goal in snapshot.goals), "time", "memory")
-    state = f"{snapshot.sweep}: {snapshot.state}, {len(record.trials)} trials in {text.duration(snapshot.seconds)}"
+    time = text.duration(snapshot.seconds)
+    state = escape(f"{snapshot.sweep}: {snapshot.state}, {len(record.trials)} trials in {time}")
     best = f"<pre>{escape(text.configuration(snapshot.best.params))}</pre>" if snapshot.best else ""
-    return f"<p><b>{escape(state)}</b><br>{escape(answer.sentence(record))}</p>{table(head, rows)}{best}"
+    headline = escape(summary.headline(snapshot))
+    return f"<p><b>{state}</b><br>{headline}</p>{table(head, rows)}{best}"
 
 
 def _head(record: Record, insights: Sequence[Insight], panels: Sequence[Panel]) -> Iterator[str]:
@@ -133,46 +143,49 @@ def _head(record: Record, insights: Sequence[Insight], panels: Sequence[Panel]) 
     count = f"{len(record.trials)} trial{'s' if len(record.trials) != 1 else ''}"
     failed = text.failure_text(record.trials)
     yield f"<h1>{escape(snapshot.sweep)}</h1>"
-    state = f"{snapshot.state}, {count} in {text.duration(snapshot.seconds)}{', ' + failed if failed else ''}"
-    yield f'<p class="state">{escape(state)}</p>'
-    yield f'<p class="answer">{escape(answer.sentence(record))}</p>'
-    yield f'<p class="certainty">{escape(answer.certainty(record, insights))}</p>'
-    yield sketch(record)
+    state = f"{snapshot.state}, {count} in {text.duration(snapshot.seconds)}"
+    yield f'<p class="state">{escape(f"{state}, {failed}" if failed else state)}</p>'
+    yield f'<p class="headline">{escape(summary.headline(snapshot))}</p>'
+    yield f'<p class="certainty">{escape(conclusion.certainty(record, insights))}</p>'
+    yield static_chart(record)
     links = [
-        ("asked", "What was asked"),
+        ("setup", "Setup"),
         ("recipe", "Best configuration"),
-        *((p.key, p.title) for p in panels),
+        *((panel.key, panel.title) for panel in panels),
+        ("trials", "Trials"),
     ]
-    yield f"<nav>{''.join(link(f'#{key}', name) for key, name in links)}{link('#trials', 'Trials')}</nav>"
-    doubts = list(answer.doubts(record, insights))
-    if doubts:
-        items = "".join(f"<li>{escape(doubt)}</li>" for doubt in doubts)
-        yield f'<section class="doubts" id="warnings"><h2>Warnings</h2><ul>{items}</ul></section>'
-
-
-def _tables(record: Record) -> Iterator[str]:
-    yield '<section id="asked"><h2>What was asked</h2>'
-    yield table((), asked.question(record))
-    yield "<h3>What was tuned</h3>"
-    yield table(
-        ("parameter", "what may be tried", "default", "affects", "exists when"), asked.space(record)
+    anchors = (f'<a href="#{key}">{escape(name)}</a>' for key, name in links)
+    yield f"<nav>{''.join(anchors)}</nav>"
+    warnings = "".join(
+        f"<li>{escape(warning)}</li>" for warning in conclusion.warnings(record, insights)
     )
+    if warnings:
+        yield '<section class="warnings" id="warnings"><h2>Warnings</h2>'
+        yield f"<ul>{warnings}</ul></section>"
+
+
+def _setup(record: Record) -> Iterator[str]:
+    yield '<section id="setup"><h2>Setup</h2>'
+    yield table((), setup.settings(record))
+    yield "<h3>Search space</h3>"
+    head = ("parameter", "values", "default", "affects", "active if")
+    yield table(head, setup.search_space(record))
     for constraint in record.space.constraints:
-        yield f"<p>Only where {escape(str(constraint))}.</p>"
-    if environment := asked.environment(record):
-        yield f"<h3>Where it ran</h3>{table((), environment)}"
+        yield f"<p>Constraint: {escape(str(constraint))}.</p>"
+    if environment := setup.environment(record):
+        yield f"<h3>Environment</h3>{table((), environment)}"
     yield "</section>"
+
+
+def _best(record: Record) -> Iterator[str]:
     best = record.snapshot.best
     yield '<section id="recipe"><h2>Best configuration</h2>'
     if best is None:
         yield "<p>No trial has succeeded.</p></section>"
         return
-    yield f'<div class="recipe"><button type="button">Copy</button><pre>{escape(recipe(record.spec, best))}</pre></div>'
-    yield (
-        "<h3>Beside the default</h3>"
-        if text.has_default(record.snapshot)
-        else "<h3>Beside trial 0</h3>"
-    )
+    yield '<div class="recipe"><button type="button">Copy</button>'
+    yield f"<pre>{escape(recipe(record.spec, best))}</pre></div>"
+    yield f"<h3>Compared with {text.baseline_name(record.snapshot)}</h3>"
     yield _comparison(record, best)
     yield "</section>"
 
@@ -183,51 +196,39 @@ def _comparison(record: Record, best: Trial) -> str:
     rows = []
     for name in record.space.parameters:
         if name in best.params or name in first.params:
-            rows.append(
-                (
-                    name,
-                    *(
-                        text.number(t.params[name]) if name in t.params else "none"
-                        for t in (best, first)
-                    ),
-                )
-            )
+            rows.append((name, *(text.number(t.params.get(name, "none")) for t in (best, first))))
     for index, goal in enumerate(record.snapshot.goals):
         values = [record.value(trial, index) for trial in (best, first)]
         if values != [trial.metrics.get(goal.metric) for trial in (best, first)]:
             shown = ("none" if value is None else text.number(value) for value in values)
-            rows.append((f"{goal.metric} (best report, which counts)", *shown))
+            rows.append((f"{goal.metric} (best report)", *shown))
     for name in best.metrics:
-        show = text.memory if name.endswith("_bytes") else text.number
-        cells = (show(t.metrics[name]) if name in t.metrics else "none" for t in (best, first))
+        cells = (
+            text.metric(name, t.metrics[name]) if name in t.metrics else "none"
+            for t in (best, first)
+        )
         rows.append((f"{name} (reported)" if name in record.space.parameters else name, *cells))
     return table(("", f"trial {best.number}, the best", "trial 0"), rows, numbers=(1, 2))
 
 
 def _trials(record: Record) -> Iterator[str]:
-    """The best trials and the newest failures."""
+    """The best trials, then the newest without a value."""
     goals = record.snapshot.goals
     scored = [trial for trial, _ in record.scored()]
     known = {trial.number for trial in scored}
     others = [trial for trial in record.trials if trial.number not in known][::-1]
-    room = max(MOST_ROWS - len(others[: MOST_ROWS // 4]), 0)
-    shown = [*scored[:room], *others[: MOST_ROWS - len(scored[:room])]]
+    room = max(MAX_ROWS - len(others[: MAX_ROWS // 4]), 0)
+    shown = [*scored[:room], *others[: MAX_ROWS - len(scored[:room])]]
     rows = [_row(record, trial) for trial in shown]
     left_out = len(record.trials) - len(shown)
     yield '<section id="trials"><h2>Trials</h2>'
-    more = f" {left_out} more are shown by automl trials {record.spec.name}." if left_out else ""
+    more = f" To list {left_out} more: automl trials {record.spec.name}" if left_out else ""
     yield f"<p>The best first.{escape(more)}</p>"
-    head = (
-        "trial",
-        "state",
-        *(goal.metric for goal in goals),
-        "time",
-        "memory",
-        "from",
-        "configuration",
-    )
+    metrics = (goal.metric for goal in goals)
+    head = ("trial", "state", *metrics, "time", "memory", "source", "configuration")
     numbers = (0, *range(2, 4 + len(goals)))
-    yield f'<div class="scroll">{table(head, rows, numbers, best=0 if scored else -1)}</div></section>'
+    found = table(head, rows, numbers, best=0 if scored else -1)
+    yield f'<div class="scroll">{found}</div></section>'
 
 
 def _row(record: Record, trial: Trial) -> tuple[str, ...]:

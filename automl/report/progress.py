@@ -1,4 +1,4 @@
-"""How a sweep that a Python program runs goes on: the live view in a terminal, a cell's output in a notebook."""
+"""The progress of a sweep that Python runs: a terminal view, or the output of a notebook cell."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from typing import Any, Final
 
 from automl.core.snapshot import Snapshot
 
-from .live import Show, state_lines, view
+from .terminal_view import Show, state_lines, view
 
 EVERY_SECONDS: Final = 1.0
 
 
 @contextmanager
 def progress(wanted: bool | None = None) -> Iterator[Show | None]:
-    """A function that shows each new snapshot, None where nothing is to be shown.
+    """A function that shows each new snapshot; None to show nothing.
 
     Args:
-        wanted: whether to show something at all; None for yes in a notebook and in a terminal (on standard error).
+        wanted: whether to show progress; None for yes in a notebook and in a terminal (on standard
+            error).
     """
     if wanted is False:
         yield None
     elif in_notebook():
-        yield Cell()
+        yield NotebookOutput()
     elif wanted or sys.stderr.isatty():
         from rich.console import Console
 
@@ -36,20 +37,20 @@ def progress(wanted: bool | None = None) -> Iterator[Show | None]:
 
 
 def in_notebook() -> bool:
-    """Whether a Jupyter kernel runs this."""
+    """Whether this process is a Jupyter kernel."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return type(shell).__name__ == "ZMQInteractiveShell"
 
 
-class Cell:
-    """Draws the sweep into the output of the cell that runs it, at most once a second."""
+class NotebookOutput:
+    """Draws the sweep into the output of its notebook cell, at most once a second."""
 
     def __init__(self) -> None:
         self._handle: Any = None
         self._next = 0.0
 
     def __call__(self, snapshot: Snapshot) -> None:
-        """Draw what is known now."""
+        """Draw the snapshot."""
         if time.monotonic() < self._next and snapshot.state == "running":
             return
         from IPython.display import HTML, display
@@ -63,9 +64,9 @@ class Cell:
 
 
 def html(snapshot: Snapshot) -> str:
-    """How the sweep stands, and its best trials, as a few lines of HTML."""
-    from .draw import escape
+    """The state of the sweep and its best trials, as a few lines of HTML."""
     from .page import card
+    from .plotting import escape
 
     lines = "<br>".join(escape(line) for line in state_lines(snapshot))
     return f"<p>{lines}</p>{card(snapshot)}" if snapshot.best else f"<p>{lines}</p>"

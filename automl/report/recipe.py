@@ -1,10 +1,9 @@
-"""The best configuration as a file that `automl sweep` runs as it is: one trial, nothing left to tune."""
+"""The best configuration as a file for `automl sweep`: one trial, nothing left to tune."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from automl.core.spec import SweepSpec
@@ -25,7 +24,8 @@ def recipe(spec: SweepSpec, trial: Trial) -> str:
     if spec.workload:
         lines.append(f"workload: {spec.workload}")
     for section, values in (("data", spec.data), ("fixed", spec.fixed)):
-        lines += [f"{section}:", *_items(values)] if values else []
+        items = [f"  {scalar(key)}: {scalar(value)}" for key, value in values.items()]
+        lines += [f"{section}:", *items] if values else []
     lines.append(f"goals: [{', '.join(map(str, spec.goals))}]")
     lines += ["space:", *(f"  {key}: [{scalar(value)}]" for key, value in trial.params.items())]
     resources = f"resources: {{cpus: {spec.resources.cpus}, gpus: {scalar(spec.resources.gpus)}}}"
@@ -37,12 +37,8 @@ def recipe(spec: SweepSpec, trial: Trial) -> str:
     )
 
 
-def _items(values: Mapping[str, Any]) -> list[str]:
-    return [f"  {scalar(key)}: {scalar(value)}" for key, value in values.items()]
-
-
 def scalar(value: Any) -> str:
-    """A value in YAML that every reader understands in the same way; what is nested is JSON, which is YAML."""
+    """A value in YAML that every parser reads alike; nested values are JSON, a subset of YAML."""
     if isinstance(value, bool) or value is None:
         return "null" if value is None else str(value).lower()
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Everything about a sweep that its report tells, read once."""
+"""Everything that the report of a sweep shows, read once from its ledger."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from automl.core import text
 from automl.core.events import Begun, Ended, Moved, Noted, Proposed, SweepEvent, Wished
 from automl.core.goals import Goal
+from automl.core.metrics import SECONDS
 from automl.core.snapshot import Snapshot
 from automl.core.spec import SweepSpec
 from automl.core.trial import Trial, TrialState
@@ -17,6 +18,7 @@ from automl.suggesters.domain import Limit
 from automl.workflows import confirm as confirmation
 from automl.workflows.confirm import Confirmation
 from search_spaces import Choice, Space
+from workers.protocol import Metric
 
 if TYPE_CHECKING:
     from automl.ledger import Ledger
@@ -24,64 +26,52 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Attempt:
-    """When one attempt ran, in seconds of the sweep, and the state that it ended in ("running" while it does)."""
+    """One attempt: when it ran, in seconds of the sweep, and the state that it ended in."""
 
     trial: int
     number: int
-    begun: float
+    started: float
     ended: float
     state: str
 
 
 @dataclass(frozen=True)
-class Note:
-    """Something that the controller wrote down: a fallback, a stopper's decision, why the sweep ended."""
-
-    kind: str
-    message: str
-    trial: int | None
-    at: float
-
-
-@dataclass(frozen=True)
 class Record:
-    """A sweep as its report sees it.
+    """A sweep as its report shows it.
 
     Args:
-        snapshot: of the sweep; spec: what was asked.
-        environment: git commit, versions and hardware, empty where they were not kept.
-        attempts: in order of their beginning; notes: in order.
-        limits: what was pinned or narrowed, and from which trial on.
-        confirmation: of the best configurations, None where they were not trained again.
+        snapshot: of the sweep; spec: its settings.
+        environment: git commit, versions and hardware; empty if they are not known.
+        attempts: by their beginning; notes: by time.
+        limits: first trial and text of each pinned or narrowed parameter.
+        confirmation: repeated trainings of the best configurations; None if there are none.
     """
 
     snapshot: Snapshot
     spec: SweepSpec
     environment: Mapping[str, Any] = field(default_factory=dict)
     attempts: Sequence[Attempt] = ()
-    notes: Sequence[Note] = ()
+    notes: Sequence[Noted] = ()
     confirmation: Confirmation | None = None
     limits: Sequence[tuple[int, str]] = ()
 
     @classmethod
     def read(cls, ledger: Ledger, sweep: str) -> Record:
-        """The sweep of that name as the ledger has it now; raises UsageError where there is none."""
+        """Read a sweep from its ledger; raises UsageError if there is none of that name."""
         snapshot, events = ledger.snapshot(sweep), list(ledger.events(sweep))
-        attempts, notes = _attempts(events, snapshot), _notes(events)
-        spec, environment = ledger.spec(sweep), ledger.environment(sweep)
         return cls(
             snapshot,
-            spec,
-            environment,
-            attempts,
-            notes,
+            ledger.spec(sweep),
+            ledger.environment(sweep),
+            _attempts(events, snapshot),
+            [event for event in events if isinstance(event, Noted)],
             confirmation.read(ledger, sweep),
             _limits(events),
         )
 
     @classmethod
     def stored(cls, store: str, snapshot: Snapshot) -> Record:
-        """The sweep at that moment, with what its store knows beside the trials; without it where it is gone."""
+        """The sweep at that moment, with the rest from its store if that can still be read."""
         from automl.ledger import Ledger
 
         try:
@@ -97,7 +87,7 @@ class Record:
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> Record:
-        """What can be told where there is no ledger to ask."""
+        """The part that is known without a ledger."""
         spec = snapshot.spec or SweepSpec(
             snapshot.sweep,
             guessed_space(snapshot.trials),
@@ -110,11 +100,11 @@ class Record:
             for t in snapshot.trials
             if t.started is not None
         ]
-        return cls(snapshot, spec, attempts=sorted(attempts, key=lambda a: a.begun))
+        return cls(snapshot, spec, attempts=sorted(attempts, key=lambda a: a.started))
 
     @property
     def space(self) -> Space:
-        """What was tuned."""
+        """The search space."""
         return self.spec.space
 
     @property
@@ -127,20 +117,31 @@ class Record:
         """Every trial by number."""
         return self.snapshot.trials
 
+    @property
+    def ended(self) -> Sequence[Trial]:
+        """The trials that have ended, by time."""
+        ended = [trial for trial in self.trials if trial.ended is not None]
+        return sorted(ended, key=lambda trial: (trial.ended or 0.0, trial.number))
+
     def value(self, trial: Trial, index: int = 0) -> float | None:
-        """What a trial is worth for a goal."""
+        """The value of a trial for a goal; None if it has none."""
         return text.goal_value(trial, self.snapshot, index)
 
     def scored(self) -> list[tuple[Trial, float]]:
-        """The trials that have a value for the first goal, the best first."""
+        """The trials with a value for the first goal, the best first."""
         found = [
             (trial, value) for trial in self.trials if (value := self.value(trial)) is not None
         ]
         return sorted(found, key=lambda item: (self.goal.loss(item[1]), item[0].number))
 
+    def speed_metrics(self) -> Sequence[Metric]:
+        """The declared metrics of speed alone that have a direction, the workload's first."""
+        speed = [m for m in self.spec.metrics if m.aspects == {"speed"} and m.direction]
+        return [*speed, SECONDS]
+
 
 def guessed_space(trials: Sequence[Trial]) -> Space:
-    """A space of the values that were tried, where nobody says what the space was."""
+    """A space of the values that were tried, if the search space is not known."""
     values: dict[str, dict[Any, None]] = {}
     for trial in trials:
         for name, value in trial.params.items():
@@ -157,14 +158,14 @@ def _attempts(events: Iterable[SweepEvent], snapshot: Snapshot) -> list[Attempt]
         elif isinstance(event, Ended | Moved) and event.trial in open_:
             if isinstance(event, Moved) and event.state is TrialState.RUNNING:
                 continue
-            begun = open_.pop(event.trial)
+            started = open_.pop(event.trial)
             state = str(event.outcome.ending) if isinstance(event, Ended) else str(event.state)
             found.append(
-                Attempt(event.trial, begun.attempt, begun.at, max(event.at, begun.at), state)
+                Attempt(event.trial, started.attempt, started.at, max(event.at, started.at), state)
             )
     now = snapshot.seconds
     found += [Attempt(b.trial, b.attempt, b.at, max(now, b.at), "running") for b in open_.values()]
-    return sorted(found, key=lambda attempt: attempt.begun)
+    return sorted(found, key=lambda attempt: attempt.started)
 
 
 def _limits(events: Iterable[SweepEvent]) -> list[tuple[int, str]]:
@@ -176,7 +177,3 @@ def _limits(events: Iterable[SweepEvent]) -> list[tuple[int, str]]:
                 limit = "as declared again" if data is None else str(Limit.from_dict(data))
                 found.append((proposed, f"{name} {limit}"))
     return found
-
-
-def _notes(events: Iterable[SweepEvent]) -> list[Note]:
-    return [Note(e.kind, e.message, e.trial, e.at) for e in events if isinstance(e, Noted)]

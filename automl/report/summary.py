@@ -1,8 +1,9 @@
-"""What a person reads when a sweep has ended: the answer, how it compares, what failed, and what to type next."""
+"""The summary in the terminal after a sweep: the result, a comparison, caveats, next commands."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
@@ -22,12 +23,12 @@ def print_summary(console: Console, snapshot: Snapshot, space: Space, options: s
     """Print the summary of a sweep that has ended or was interrupted.
 
     Args:
-        space: what was tuned.
-        options: what `automl` needs to find the sweep again, such as `--store runs`.
+        space: the search space.
+        options: options with which `automl` finds the sweep, such as `--store runs`.
     """
     console.print()
-    console.print(Text(_headline(snapshot), style="bold"))
-    console.print(Text(answer(snapshot)))
+    console.print(Text(_state(snapshot), style="bold"))
+    console.print(Text(headline(snapshot)))
     if snapshot.best:
         console.print()
         console.print(comparison(snapshot, space))
@@ -46,7 +47,7 @@ def print_summary(console: Console, snapshot: Snapshot, space: Space, options: s
 def comparison(snapshot: Snapshot, space: Space) -> RenderableType:
     """The best configuration and its metrics beside those of trial 0."""
     best, baseline = snapshot.best, snapshot.trials[0]
-    assert best is not None, "there is nothing to compare where no trial succeeded"
+    assert best is not None, "a comparison needs a successful trial"
     head = [
         "",
         f"best (trial {best.number})",
@@ -73,7 +74,7 @@ def comparison(snapshot: Snapshot, space: Space) -> RenderableType:
 def _metrics(
     snapshot: Snapshot, best: Trial, baseline: Trial
 ) -> Iterator[tuple[str, list[RenderableType]]]:
-    """The goals first, each by what counts for it, then what else was reported at the end."""
+    """Rows of the goals first, then of other metrics."""
     for index, goal in enumerate(snapshot.goals):
         ours, theirs = (text.goal_value(trial, snapshot, index) for trial in (best, baseline))
         last = best.metrics.get(goal.metric), baseline.metrics.get(goal.metric)
@@ -82,14 +83,14 @@ def _metrics(
             f"{goal.metric} (best report)" if peaked else goal.metric,
             _cells(ours, theirs, style="bold green"),
         )
-        if peaked:  # the goal takes the best report, `metrics` hold the last
+        if peaked:  # the goal takes the best report, `metrics` holds the last
             yield f"{goal.metric} (last report)", _cells(*last)
     goals = {goal.metric for goal in snapshot.goals}
     others = [name for name in best.metrics if name not in goals]
     for name in others[: MAX_METRICS - len(goals)]:
-        show = text.memory if name.endswith("_bytes") else text.number
         label = f"{name} (reported)" if name in best.params else name
-        yield label, _cells(best.metrics[name], baseline.metrics.get(name), show=show)
+        values = best.metrics[name], baseline.metrics.get(name)
+        yield label, _cells(*values, show=partial(text.metric, name))
 
 
 def _cells(
@@ -106,7 +107,7 @@ def _cells(
 
 
 def pareto_table(snapshot: Snapshot) -> RenderableType:
-    """The configurations of which no other is better in every goal."""
+    """The trials of the Pareto front."""
     front = snapshot.pareto
     names = [goal.metric for goal in snapshot.goals]
     rows = []
@@ -114,11 +115,11 @@ def pareto_table(snapshot: Snapshot) -> RenderableType:
         values = [text.goal_value(trial, snapshot, index) for index in range(len(names))]
         cells = ["-" if value is None else text.number(value) for value in values]
         rows.append([str(trial.number), *cells, text.configuration(trial.params)])
-    title = Text(f"\nPareto front: {len(front)} configurations that no other beats in every goal")
+    title = Text(f"\nPareto front: {len(front)} configurations that no other dominates")
     return Group(title, table(["trial", *names, "configuration"], rows, right=["trial", *names]))
 
 
-def _headline(snapshot: Snapshot) -> str:
+def _state(snapshot: Snapshot) -> str:
     trials = "1 trial" if len(snapshot.trials) == 1 else f"{len(snapshot.trials)} trials"
     parts = [f"{snapshot.sweep} {snapshot.state}: {trials} in {text.duration(snapshot.seconds)}"]
     parts += [part for part in (text.failure_text(snapshot.trials), _ended_by(snapshot)) if part]
@@ -126,7 +127,7 @@ def _headline(snapshot: Snapshot) -> str:
 
 
 def _ended_by(snapshot: Snapshot) -> str:
-    """Which part of the budget was reached."""
+    """The part of the budget that ended the sweep; "" for the number of trials."""
     budget, best = snapshot.budget, snapshot.best
     value = text.goal_value(best, snapshot) if best else None
     if snapshot.state != "finished":
@@ -142,22 +143,22 @@ def _ended_by(snapshot: Snapshot) -> str:
     return "time is up" if budget.time is not None and snapshot.seconds >= budget.time else ""
 
 
-def answer(snapshot: Snapshot) -> str:
-    """The best value and how it compares with the default, in a sentence; why there is none otherwise."""
+def headline(snapshot: Snapshot) -> str:
+    """The best value beside the default's, in a sentence; or why there is none."""
     best, goal = snapshot.best, snapshot.goals[0]
     value = text.goal_value(best, snapshot) if best else None
     if best is None or value is None:
         succeeded = snapshot.in_state(TrialState.COMPLETED, TrialState.STOPPED)
         if succeeded and snapshot.constraints:
             rules = " and ".join(str(constraint) for constraint in snapshot.constraints)
-            return f"No trial has kept to {rules}."
+            return f"No trial satisfies {rules}."
         missing = f" No trial has reported {goal.metric}." if succeeded else ""
         return (
             f"No trial has succeeded.{missing}{text.reasons(snapshot.in_state(TrialState.FAILED))}"
         )
     found = f"Best {goal.metric}: {text.number(value)} in trial {best.number}"
     baseline = text.goal_value(snapshot.trials[0], snapshot)
-    default = "the default" if text.has_default(snapshot) else "trial 0"
+    default = text.baseline_name(snapshot)
     if best.number == 0:
         which = ", the default" if text.has_default(snapshot) else ""
         return f"{found}{which}: no other trial was better."
@@ -170,13 +171,19 @@ def answer(snapshot: Snapshot) -> str:
 def _next_commands(snapshot: Snapshot, options: str) -> list[str]:
     name = f"{snapshot.sweep}{' ' + options if options else ''}"
     if snapshot.state == "interrupted":
-        commands = {"Go on": f"automl resume {name}", "See what is there": f"automl trials {name}"}
+        commands = {
+            "Resume it": f"automl resume {name}",
+            "List its trials": f"automl trials {name}",
+        }
     else:
-        commands = {"Every trial": f"automl trials {name}", "With figures": f"automl report {name}"}
+        commands = {
+            "List all trials": f"automl trials {name}",
+            "Report with figures": f"automl report {name}",
+        }
         if snapshot.best:
-            commands["The best, for a program"] = f"automl best {name} --json"
+            commands["The best as JSON"] = f"automl best {name} --json"
         if snapshot.best and snapshot.spec and snapshot.spec.workload:
-            commands["Is it more than noise?"] = f"automl confirm {name}"
-            commands["Take it away"] = f"automl export {name}"
+            commands["Train the best again"] = f"automl confirm {name}"
+            commands["Export the trained model"] = f"automl export {name}"
     width = max(map(len, commands))
     return [f"{words + ':':<{width + 1}}  {typed}" for words, typed in commands.items()]

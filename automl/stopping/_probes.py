@@ -1,7 +1,7 @@
-"""What a trial's first few steps say of its speed and memory, before its quality is paid for.
+"""Stops a trial by the speed and memory of its first steps, before its quality is known.
 
-A probe is a report without the goals: `probe_updates` of a workload makes one after so many updates, an objective of
-one's own reports its first steps' speed and memory by itself.
+A probe is a report without the goals. `probe_updates` of a workload makes one after that many
+updates; a user's objective may report speed and memory of its first steps by itself.
 """
 
 from __future__ import annotations
@@ -13,53 +13,54 @@ from typing import Final
 from automl.core.goals import Constraint, Goal
 from automl.core.trial import Trial
 
-LEAST_TRIALS: Final = 5  # with a result, before one is stopped for its pace
-MOST_COMPARED: Final = 200  # the newest
-SLACK: Final = 1.5  # first steps may be slower than the rest: so much faster it may yet become
+MIN_TRIALS: Final = 5  # with a result, before a trial is stopped for its speed
+MAX_COMPARED: Final = 200  # trials, the newest
+SLACK: Final = 1.5  # first steps may be slower than later ones by this factor
 
 
 class Probes:
-    """Stops what cannot be good any more, whatever it would learn.
+    """Stops trials that cannot become good, whatever they would learn.
 
     Args:
         goals, constraints: of the sweep.
     """
 
     def __init__(self, goals: Sequence[Goal], constraints: Sequence[Constraint]) -> None:
-        self._goals, self._constraints = tuple(goals), tuple(constraints)
+        self._goals = tuple(goals)
+        self._constraints = tuple(constraints)
 
-    def verdict(self, trial: Trial, trials: Sequence[Trial]) -> str:
-        """Why a trial whose newest report is a probe is not worth going on with; "" where it is, or is no probe."""
-        names = [goal.metric for goal in self._goals]
-        if not trial.reports or names[0] in trial.reports[-1].metrics:
+    def stop_reason(self, trial: Trial, trials: Sequence[Trial]) -> str:
+        """Why a trial should stop after the probe that it just reported.
+
+        Returns:
+            "" if it should go on, or if the newest report is not a probe.
+        """
+        goals = {goal.metric for goal in self._goals}
+        if not trial.reports or any(goals & point.metrics.keys() for point in trial.reports):
             return ""
-        if any(name in point.metrics for point in trial.reports for name in names):
-            return ""
-        return self._broken(trial) or self._late(trial, trials)
+        return self._violation(trial) or self._too_slow(trial, trials)
 
-    def _broken(self, trial: Trial) -> str:
-        """A bound on memory, which never falls again, or on speed, with some slack, is broken already."""
-        from automl.suggesters.bayes.model import aspects as reach
-
+    def _violation(self, trial: Trial) -> str:
+        """A violated constraint on memory, which never falls, or on speed, with some slack."""
         metrics = trial.reports[-1].metrics
         for constraint in self._constraints:
-            measures = reach.of_metric(constraint.metric)
             value = metrics.get(constraint.metric, math.nan)
-            if measures == reach.SPEED:
+            if constraint.aspects == {"speed"}:
                 value = value / SLACK if constraint.upper else value * SLACK
-            if measures != reach.QUALITY and constraint.excess(value) > 0:
-                return f"probe: {constraint.metric} is {metrics[constraint.metric]:g}, {constraint} must hold"
+            if constraint.aspects != {"quality"} and constraint.excess(value) > 0:
+                shown = f"{metrics[constraint.metric]:g}"
+                return f"probe: {constraint.metric} is {shown}, {constraint} must hold"
         return ""
 
-    def _late(self, trial: Trial, trials: Sequence[Trial]) -> str:
-        """In the goal's time it makes so few steps that nobody was as good as the median after as many."""
+    def _too_slow(self, trial: Trial, trials: Sequence[Trial]) -> str:
+        """Within the goal's time it makes few steps, and no trial was good after that many."""
         goal, last = self._goals[0], trial.reports[-1]
         if goal.within is None or last.seconds <= 0:
             return ""
         each = last.metrics.get("seconds_per_update", last.seconds / max(last.step, 1))
-        upto = SLACK * goal.within / max(each, 1e-9)
-        ends, best = [], math.inf
-        for other in trials[-MOST_COMPARED:]:
+        num_steps = SLACK * goal.within / max(each, 1e-9)
+        final, best = [], math.inf
+        for other in trials[-MAX_COMPARED:]:
             points = [
                 (p.step, goal.loss(p.metrics[goal.metric]))
                 for p in other.reports
@@ -68,8 +69,11 @@ class Probes:
             points = [(step, loss) for step, loss in points if math.isfinite(loss)]
             if points:
                 if other.state.finished:
-                    ends.append(min(loss for _, loss in points))
-                best = min([best, *(loss for step, loss in points if step <= upto)])
-        if len(ends) < LEAST_TRIALS or best <= sorted(ends)[len(ends) // 2]:
+                    final.append(min(loss for _, loss in points))
+                best = min([best, *(loss for step, loss in points if step <= num_steps)])
+        if len(final) < MIN_TRIALS or best <= sorted(final)[len(final) // 2]:
             return ""
-        return f"probe: it makes {upto:.0f} steps in {goal.within:g} s, nobody was better than the median by then"
+        return (
+            f"probe: too slow: about {num_steps:.0f} steps in {goal.within:g} s, "
+            "and no trial was better than the median after that many"
+        )

@@ -1,4 +1,4 @@
-"""The face of every stopping rule."""
+"""The interface of a stopping rule."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from workers.protocol import Params
 
 @dataclass(frozen=True)
 class Decision:
-    """What happens to a running trial, and why, for the ledger."""
+    """What happens to a running trial, and the reason for the ledger."""
 
     action: Literal["continue", "stop", "pause"]
     reason: str = ""
@@ -26,26 +26,28 @@ CONTINUE = Decision("continue")
 
 
 class Stopper(ABC):
-    """Decides which trial gets the next slice of a worker's time: a running one, a paused one, or a new one.
+    """Decides which trial runs next: a running one, a paused one, or a new one.
 
-    A function of the trials: what it keeps is an index of what it has observed, and a controller that takes a sweep
-    up again shows it every trial first.
+    A stopper is a function of the trials: its state is an index of the trials that it observed. A
+    controller that resumes a sweep calls `observe` with every trial first.
 
     Args:
         goals: at least one; constraints: bounds on metrics.
         seed: of everything random.
         space: of the configurations.
-        max_steps: the last step of a trial, None where nobody knows.
-        can_pause: whether a trial that was paused can go on where it was; a pause is a stop otherwise.
+        max_steps: the last step of a trial; None if it is not known.
+        can_pause: whether a paused trial can resume; if not, a pause is a stop.
+        guided: whether `propose` chooses new configurations; passed only if the class `proposes`.
 
     Attributes:
-        spent, seconds_left: of the sweep's budget, kept up to date by the controller: a share from 0 to 1, and seconds
-            (infinite where no time is set).
-        guided: whether new configurations may be chosen by the stopper's own model (`propose`).
-        one_by_one: a new trial is weighed against the paused ones each time, so that proposals are not made in bulk.
+        spent: share of the sweep's budget that is used, 0 to 1.
+        seconds_left: of the sweep's budget; infinite without a time limit.
+        proposes: whether the class can choose new configurations; its constructor takes `guided`.
+        one_by_one: whether new trials are proposed one at a time, each compared with paused ones.
     """
 
     name: ClassVar[str]
+    proposes: ClassVar[bool] = False
     one_by_one: ClassVar[bool] = False
 
     def __init__(
@@ -57,10 +59,16 @@ class Stopper(ABC):
         space: Space | None = None,
         max_steps: int | None = None,
         can_pause: bool = True,
+        guided: bool = False,
     ) -> None:
-        self.goals, self.constraints, self.seed = tuple(goals), tuple(constraints), seed
-        self.space, self.max_steps, self.can_pause = space, max_steps, can_pause
-        self.spent, self.seconds_left, self.guided = 0.0, math.inf, False
+        self.goals = tuple(goals)
+        self.constraints = tuple(constraints)
+        self.seed = seed
+        self.space = space
+        self.max_steps = max_steps
+        self.can_pause = can_pause
+        self.guided = guided
+        self.update_budget(0.0, math.inf)
 
     def update_budget(self, spent: float, seconds_left: float) -> None:
         """Note how much of the budget is used; called before each decision."""
@@ -68,25 +76,25 @@ class Stopper(ABC):
         self.seconds_left = seconds_left
 
     def observe(self, trial: Trial) -> None:
-        """A trial is new or has changed; called before anything is asked about it."""
+        """Take in a trial that is new or has changed; called before any decision about it."""
         return
 
     @abstractmethod
     def decide(self, trial: Trial, trials: Sequence[Trial]) -> Decision:
-        """Whether `trial`, whose newest report has just come, goes on, stops or pauses; trial 0 is never asked about.
+        """Whether a trial goes on, stops or pauses after its newest report; not for trial 0.
 
         Args:
-            trial: the running trial with all of its reports; trials: every trial of the sweep, by number.
+            trial: the running trial with all of its reports; trials: the sweep's, by number.
         """
 
     def resume(self, trials: Sequence[Trial], *, last: bool = False) -> tuple[int, str] | None:
-        """The number of a paused trial that should get the free slot before a new one, and why; or None.
+        """The paused trial that gets a free slot before a new one, and the reason; None for none.
 
         Args:
-            last: no new trial can be proposed any more; where None is returned and nothing runs, the sweep is over.
+            last: whether no new trial will follow; None then ends the sweep if nothing runs.
         """
         return None
 
     def propose(self, trials: Sequence[Trial]) -> Params | None:
-        """The configuration of the next new trial, where `guided`; None leaves it to the suggester."""
+        """The next new configuration if `guided`; None leaves it to the suggester."""
         return None

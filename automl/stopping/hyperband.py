@@ -1,4 +1,4 @@
-"""Asynchronous Hyperband: several brackets of successive halving at once (Li et al., JMLR 2018; MLSys 2020)."""
+"""Asynchronous Hyperband: several brackets of ASHA (Li et al., JMLR 2018; MLSys 2020)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .asha import AshaStopper
 
 
 class HyperbandStopper(AshaStopper):
-    """As `asha`, with brackets whose trials run longer before they are first compared, for curves that cross late."""
+    """ASHA in three brackets; the later ones compare trials later, for curves that cross late."""
 
     name = "hyperband"
     num_brackets: ClassVar[int] = 3

@@ -1,4 +1,4 @@
-"""Never stops a trial early."""
+"""The default: no trial is stopped early."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ class NoStopper(Stopper):
     name = "none"
 
     def decide(self, trial: Trial, trials: Sequence[Trial]) -> Decision:
-        """Always goes on."""
+        """Continue."""
         return CONTINUE

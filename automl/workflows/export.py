@@ -61,7 +61,7 @@ def export(ledger: Ledger, sweep: str, trial: Trial, target: Path) -> dict[str, 
 def _origin(ledger: Ledger, sweep: str, trial: Trial) -> str:
     snapshot = ledger.snapshot(sweep)
     which = "the best" if snapshot.best == trial else "one"
-    answer = f" {summary.answer(snapshot)}" if snapshot.best == trial else ""
+    answer = f" {summary.headline(snapshot)}" if snapshot.best == trial else ""
     count = f"{len(snapshot.trials)} trial{'s' if len(snapshot.trials) > 1 else ''}"
     return f"Trial {trial.number}, {which} of {count} of the sweep `{sweep}`.{answer}"
 

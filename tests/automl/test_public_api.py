@@ -11,6 +11,7 @@ import search_spaces
 PUBLIC = {
     "AutomlError",
     "BayesSampler",
+    "Metric",
     "Optimizer",
     "Result",
     "TrialFailure",
@@ -24,16 +25,18 @@ PUBLIC = {
 def test_the_public_names_are_these_and_each_can_be_had() -> None:
     assert set(automl.__all__) == PUBLIC
     for name in PUBLIC:
-        assert getattr(automl, name).__module__.startswith(("automl", "search_spaces")), name
+        assert getattr(automl, name).__module__.startswith(
+            ("automl", "search_spaces", "workers")
+        ), name
 
 
 SIGNATURES = {
     "sweep": "objective space goals trials workers seed constraints budget suggester stopper dispatcher resources "
-    "store name resume beliefs transfer progress",
-    "Optimizer": "space goals constraints suggester seed store name beliefs",
+    "store name resume beliefs transfer progress metrics",
+    "Optimizer": "space goals constraints suggester seed store name beliefs metrics",
     "load": "name store",
     "simulate": "replay space goals workers seconds seed trials budget constraints suggester stopper max_steps "
-    "charge_suggestions faults max_retries store beliefs",
+    "charge_suggestions faults max_retries store beliefs metrics",
 }
 SPACES = {"AutomlError", "Choice", "Float", "Int", "Parameter", "Space", "SpaceError", "UsageError"}
 

@@ -12,6 +12,8 @@ from torch.nn import functional
 from workers.context import Context
 from workers.device.precision import wide
 from workers.parallel.balance import balanced
+from workers.protocol import Metric
+from workers.training.metrics import TRAINING_METRICS
 from workers.workload import ParallelPlan
 from workers.workloads._trained import Trained
 
@@ -66,6 +68,7 @@ class Toy(Trained):
     name = "toy"
     summary = "a test"
     goals = ("minimize loss",)
+    metrics = (Metric("loss", "minimize"), Metric("perplexity", "minimize"), *TRAINING_METRICS)
     defaults: Mapping[str, Any] = {
         "learning_rate": 3e-3, "vocabulary": 50, "width": 32, "num_layers": 4, "num_heads": 4, "dropout": 0.0,
         "rows": 8, "num_batches": 10, "optimizer": "adamw", "tied": False, "max_epochs": 2,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,16 +11,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from search_spaces.errors import UsageError
+from workers.protocol import Metric
 
 if TYPE_CHECKING:
     from .settings import Settings
-
-_FALLING = (
-    "loss",
-    "perplexity",
-    "error",
-    "seconds",
-)  # metrics that hold such a word are better when they are lower
 
 
 class Selection:
@@ -29,10 +23,13 @@ class Selection:
     Args:
         settings: `optimized_metric`, and what follows from it.
         folder: of the trial; the best weights are kept in `folder`/best.
+        metrics: what the workload declares; `optimized_metric` is one of them.
     """
 
-    def __init__(self, settings: Settings, folder: Path) -> None:
-        self.settings, self.folder = settings, folder / "best"
+    def __init__(self, settings: Settings, folder: Path, metrics: Sequence[Metric]) -> None:
+        self.settings = settings
+        self.folder = folder / "best"
+        self.directions = {metric.name: metric.direction for metric in metrics}
         self.best: float | None = None
         self.stale, self.scale = 0, 1.0
         self.kept: list[
@@ -123,7 +120,11 @@ class Selection:
             return None
         if name not in metrics:
             raise UsageError(f"optimized_metric {name!r} is none of {', '.join(sorted(metrics))}")
-        return -metrics[name] if any(word in name for word in _FALLING) else metrics[name]
+        if (direction := self.directions.get(name)) is None:
+            raise UsageError(
+                f"optimized_metric {name!r} has no direction: the workload's `metrics` must declare it"
+            )
+        return -metrics[name] if direction == "minimize" else metrics[name]
 
     def _file(self, update: int) -> Path:
         return self.folder / f"{update:08d}.safetensors"

@@ -33,7 +33,7 @@ class Settings:
         evaluate_seconds, evaluate_updates: how often metrics are reported besides at the end.
         probe_updates: after so many, speed and memory are reported, before an evaluation is paid for; 0 for not.
         checkpoint_seconds, checkpoint_updates: how often a checkpoint is written besides at the end and at a pause.
-        optimized_metric: what evaluations are compared by: lower is better for losses and perplexities, else higher.
+        optimized_metric: the metric that evaluations are compared by; the workload declares its direction.
         patience: training ends after so many evaluations in a row that were no better than the best.
         plateau_evaluations: after so many, the learning rate is multiplied by `plateau_factor`.
         average_best: at the end, the mean of the weights at so many of the best evaluations takes the place of the

@@ -89,7 +89,8 @@ class Trainer:
         self.clock = Clock(context.assignment.previous_seconds)
         self.evaluations = Every(settings.evaluate_seconds, settings.evaluate_updates)
         self.checkpoints = Every(settings.checkpoint_seconds, settings.checkpoint_updates)
-        self.selection, self.rate_scale = Selection(settings, context.folder), 1.0
+        self.selection = Selection(settings, context.folder, workload.metrics)
+        self.rate_scale = 1.0
         self.place, self.updates, self.skipped = Place(), 0, 0
         self.metrics: dict[str, float] = {}
         self.window, self.saved_at, self.saved_updates = (

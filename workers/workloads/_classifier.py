@@ -8,6 +8,9 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from workers.protocol import Metric
+from workers.training.metrics import TRAINING_METRICS
+
 from ._data import IntArray, epoch_order, hold_out
 from ._declared import Declared
 from ._trained import Trained
@@ -31,6 +34,12 @@ class Classifier(Declared, Trained):
     chosen by it. The weights of the best of the reports are those that are kept, unless nothing is held out.
     """
 
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        Metric("accuracy", "maximize"),
+        Metric("loss", "minimize"),
+        Metric("test_accuracy", "maximize"),
+        *TRAINING_METRICS,
+    )
     defaults: ClassVar[Mapping[str, Any]] = {
         "validation": 0.1,
         "test": True,

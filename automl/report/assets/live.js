@@ -27,14 +27,14 @@ function section(panel) {
 async function show(state) {
   document.title = state.title + " (automl)";
   document.getElementById("title").textContent = state.title;
-  const classes = ["state", "state", "answer", "certainty"];
+  const classes = ["state", "state", "headline", "certainty"];
   const first = Math.max(0, 4 - state.lines.length);
   document.getElementById("lines").replaceChildren(...state.lines.map((line, i) => element("p", line, { className: classes[i + first] })));
   const links = Object.entries(state.links).map(([name, href]) => element("a", name, { href, target: "_blank", rel: "noreferrer" }));
   document.getElementById("links").replaceChildren(...links);
-  const doubts = document.getElementById("warnings");
-  doubts.hidden = state.doubts.length === 0;
-  doubts.querySelector("ul").replaceChildren(...state.doubts.map((doubt) => element("li", doubt)));
+  const warnings = document.getElementById("warnings");
+  warnings.hidden = state.warnings.length === 0;
+  warnings.querySelector("ul").replaceChildren(...state.warnings.map((warning) => element("li", warning)));
   for (const panel of state.panels) {
     const places = section(panel).querySelectorAll(".figure");
     for (let i = 0; i < panel.figures.length; i++) {
@@ -51,9 +51,9 @@ async function show(state) {
 async function refresh() {
   const foot = document.getElementById("foot");
   try {
-    const answer = await fetch("/state");
-    if (!answer.ok) throw new Error("the address has expired: take the newest that automl dashboard has printed");
-    const state = await answer.json();
+    const reply = await fetch("/state");
+    if (!reply.ok) throw new Error("the address has expired: open the newest one that automl dashboard printed");
+    const state = await reply.json();
     if (state.error) throw new Error(state.error);
     if (state.version !== version) {
       await show(state);

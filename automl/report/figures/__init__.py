@@ -1,4 +1,4 @@
-"""The figures of the report and of the live page, one a file, in the order in which they are read."""
+"""The panels of the report and the dashboard, one per file, in their order on the page."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 from automl.core.snapshot import Snapshot
 from automl.errors import UsageError
-from automl.report.draw import Panel
-from automl.report.effects import Insight, study
+from automl.report.effects import Insight, insights_of
+from automl.report.plotting import Panel
 from automl.report.record import Record
 from search_spaces.plugins import nearest
 
@@ -25,34 +25,51 @@ from . import (
     timeline,
 )
 
-Draw = Callable[[Record, Sequence[Insight]], Panel]
-
-BY_NAME: Mapping[str, Draw] = {
+TRIAL_PANELS: Mapping[str, Callable[[Record], Panel]] = {
     "progress": progress.panel,
     "parallel": parallel.panel,
     "pareto": pareto.panel,
     "curves": curves.panel,
-    "importance": importance.panel,
-    "dependence": dependence.panel,
     "feasibility": feasibility.panel,
-    "calibration": calibration.panel,
     "memory": memory.panel,
     "timeline": timeline.panel,
 }
-PANELS: Sequence[Draw] = tuple(BY_NAME.values())
-LEARNED = frozenset({"importance", "dependence", "calibration"})  # these need the surrogates
+MODEL_PANELS: Mapping[str, Callable[[Record, Sequence[Insight]], Panel]] = {
+    "importance": importance.panel,
+    "dependence": dependence.panel,
+    "calibration": calibration.panel,
+}
+ORDER = (
+    "progress",
+    "parallel",
+    "pareto",
+    "curves",
+    "importance",
+    "dependence",
+    "feasibility",
+    "calibration",
+    "memory",
+    "timeline",
+)
+
+
+def draw(name: str, record: Record, insights: Sequence[Insight]) -> Panel:
+    """The panel of that name; insights are needed for the panels of models only."""
+    if name in MODEL_PANELS:
+        return MODEL_PANELS[name](record, insights)
+    return TRIAL_PANELS[name](record)
 
 
 def figure(snapshot: Snapshot, name: str) -> Any:
     """The first figure of a panel as a `plotly.graph_objects.Figure`; see `Result.figure`."""
-    if name not in BY_NAME:
-        raise UsageError(f"there is no figure {name!r}: {nearest(name, list(BY_NAME))}")
+    if name not in ORDER:
+        raise UsageError(f"there is no figure {name!r}: {nearest(name, list(ORDER))}")
     try:
         import plotly.graph_objects as go
     except ModuleNotFoundError as error:
         raise UsageError("figures need plotly: install automl[report]") from error
     record = Record.of(snapshot)
-    panel = BY_NAME[name](record, study(record) if name in LEARNED else ())
+    panel = draw(name, record, insights_of(record) if name in MODEL_PANELS else ())
     if not panel.figures:
         raise UsageError(panel.caption)
     return go.Figure(panel.figures[0])

@@ -1,4 +1,4 @@
-"""Cross-validation of the surrogates: can what they say be believed?"""
+"""Cross-validation of the surrogate models."""
 
 from __future__ import annotations
 
@@ -7,43 +7,43 @@ from typing import Any
 
 import numpy as np
 
-from automl.report.draw import Figure, Panel, escape, figure, metric_axis, rounded
 from automl.report.effects import Insight
-from automl.report.learned import Learned
+from automl.report.metric_models import MetricModel
+from automl.report.plotting import Figure, Panel, escape, figure, metric_axis, rounded
 from automl.report.record import Record
 
 from .importance import COLOURS
 
-TITLE = "Can the surrogates be believed?"
+TITLE = "Model fit (cross-validation)"
 DRAWS = 40
 
 
 def panel(record: Record, insights: Sequence[Insight]) -> Panel:
-    """Each trial's value against what the surrogate predicts from all the others."""
+    """The value of each trial against its prediction from all other trials."""
     if not insights:
-        return Panel("calibration", TITLE, "Too few trials have succeeded to fit a surrogate.")
+        return Panel("calibration", TITLE, "Too few trials have succeeded to fit a model.")
     from automl.suggesters.bayes.model.calibration import calibrate
 
-    learned = [insight.learned for insight in insights]
-    verdicts = [str(calibrate(one.metric, one.model)) for one in learned]
+    models = [insight.model for insight in insights]
+    scores = [str(calibrate(one.metric, one.ensemble)) for one in models]
     caption = (
-        "Each point is a trial: what it reached, against what the surrogate predicts for it from all other "
-        "trials, with 90% of what it thinks possible (its hyperparameters are those of all trials). Points on the "
-        "diagonal are predicted well. " + "".join(f"\n{verdict}." for verdict in verdicts)
+        "Each point is a trial: the value that it reached, and the model's prediction from all "
+        "other trials with its 90% interval. The hyperparameters are fitted to all trials. "
+        "Points on the diagonal are predicted well. " + "".join(f"\n{one}." for one in scores)
     )
-    return Panel("calibration", TITLE, caption, tuple(_draw(one) for one in learned))
+    return Panel("calibration", TITLE, caption, tuple(_draw(one) for one in models))
 
 
-def _draw(learned: Learned) -> Figure:
-    mean, variance = (part.numpy() for part in learned.model.leave_one_out())
+def _draw(model: MetricModel) -> Figure:
+    mean, variance = (part.numpy() for part in model.ensemble.leave_one_out())
     noise = np.random.default_rng(0).standard_normal((DRAWS, *mean.shape))
     draws = (mean + np.sqrt(variance) * noise).reshape(-1, mean.shape[1])
-    low, middle, high = np.quantile(learned.values(draws), [0.05, 0.5, 0.95], axis=0)
-    observed = learned.values(learned.model.y.numpy().reshape(-1))
+    low, middle, high = np.quantile(model.values(draws), [0.05, 0.5, 0.95], axis=0)
+    observed = model.observed
     ends = [float(observed.min()), float(observed.max())]
     room = 0.25 * (ends[1] - ends[0]) or 1.0
     span = [ends[0] - room, ends[1] + room]
-    if learned.log:
+    if model.log:
         span = [float(np.log10(ends[0])) - 0.1, float(np.log10(ends[1])) + 0.1]
     points: dict[str, Any] = {
         "type": "scatter",
@@ -59,8 +59,8 @@ def _draw(learned: Learned) -> Figure:
             "thickness": 1,
             "width": 0,
         },
-        "marker": {"color": COLOURS[learned.aspect], "size": 7},
-        "text": [f"trial {trial.number}" for trial in learned.trials],
+        "marker": {"color": COLOURS[model.aspect], "size": 7},
+        "text": [f"trial {trial.number}" for trial in model.trials],
         "hovertemplate": "%{text}: reached %{x}, predicted %{y}<extra></extra>",
     }
     diagonal = {
@@ -71,10 +71,12 @@ def _draw(learned: Learned) -> Figure:
         "line": {"color": "#57606a", "dash": "dot"},
         "hoverinfo": "skip",
     }
-    axis = metric_axis(learned.metric, observed.tolist(), log=learned.log)
-    name = escape(learned.metric)
-    axes = {
-        "xaxis": {**axis, "title": {"text": f"{name} reached"}},
-        "yaxis": {**axis, "title": {"text": f"{name} predicted"}, "range": span},
-    }
-    return figure([points, diagonal], 360, showlegend=False, **axes)
+    axis = metric_axis(model.metric, observed.tolist(), log=model.log)
+    name = escape(model.metric)
+    return figure(
+        [points, diagonal],
+        360,
+        showlegend=False,
+        xaxis={**axis, "title": {"text": f"{name} reached"}},
+        yaxis={**axis, "title": {"text": f"{name} predicted"}, "range": span},
+    )

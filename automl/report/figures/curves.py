@@ -1,8 +1,7 @@
-"""Learning curves: what each trial reported on its way."""
+"""Learning curves: the reports of each trial."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -10,17 +9,16 @@ import numpy as np
 
 from automl.core import text
 from automl.core.trial import ReportPoint, Trial, TrialState
-from automl.report.draw import BLUE, GREEN, GREY, ORANGE, PURPLE, Figure, Panel, figure, rounded
-from automl.report.effects import Insight
+from automl.report.plotting import BLUE, GREEN, GREY, ORANGE, PURPLE, Figure, Panel, figure, rounded
 from automl.report.record import Record
 
-MOST_CURVES = 300
-MOST_POINTS = 60
+MAX_CURVES = 300
+MAX_POINTS = 60
 TITLE = "Learning curves"
 
 
-def panel(record: Record, insights: Sequence[Insight] = ()) -> Panel:
-    """The goal at each report, with where trials were paused, taken up again and stopped."""
+def panel(record: Record) -> Panel:
+    """The goal at each report, with marks for pauses, resumptions and ends."""
     metric = record.goal.metric
     reported = [
         (t, points)
@@ -28,16 +26,16 @@ def panel(record: Record, insights: Sequence[Insight] = ()) -> Panel:
         if (points := [p for p in t.reports if metric in p.metrics])
     ]
     if not reported:
-        caption = f"No trial reported {metric} on its way, only at its end."
+        caption = f"No trial reported {metric} before its end."
         return Panel("curves", TITLE, caption)
     chosen = _chosen(record, reported)
     caption = (
-        f"The {metric} that each trial reported, the best trial in blue. A filled circle is the end of a completed "
-        "trial, a cross that of a stopped one, a bar a pause; a triangle is where a trial was taken up again."
+        f"The {metric} at each report of each trial; the best trial is blue. Circles are ends of "
+        "completed trials, crosses ends of stopped ones, bars pauses, triangles resumptions."
     )
     if len(chosen) < len(reported):
         caption += (
-            f" Of {len(reported)} curves, the {len(chosen) // 2} best and as many others are drawn."
+            f" Of {len(reported)} curves, the {len(chosen) // 2} best and as many others are shown."
         )
     return Panel("curves", TITLE, caption, (_draw(record, chosen),))
 
@@ -45,15 +43,15 @@ def panel(record: Record, insights: Sequence[Insight] = ()) -> Panel:
 def _chosen(
     record: Record, reported: list[tuple[Trial, list[ReportPoint]]]
 ) -> list[tuple[Trial, list[ReportPoint]]]:
-    if len(reported) <= MOST_CURVES:
+    if len(reported) <= MAX_CURVES:
         return reported
     rank = {trial.number: i for i, (trial, _) in enumerate(record.scored())}
     ordered = sorted(reported, key=lambda item: rank.get(item[0].number, len(rank)))
     rest = (
-        np.random.default_rng(0).permutation(len(ordered) - MOST_CURVES // 2)[: MOST_CURVES // 2]
-        + MOST_CURVES // 2
+        np.random.default_rng(0).permutation(len(ordered) - MAX_CURVES // 2)[: MAX_CURVES // 2]
+        + MAX_CURVES // 2
     )
-    return [*ordered[: MOST_CURVES // 2], *(ordered[i] for i in sorted(rest))]
+    return [*ordered[: MAX_CURVES // 2], *(ordered[i] for i in sorted(rest))]
 
 
 def _draw(record: Record, chosen: list[tuple[Trial, list[ReportPoint]]]) -> Figure:
@@ -68,7 +66,7 @@ def _draw(record: Record, chosen: list[tuple[Trial, list[ReportPoint]]]) -> Figu
         if t == best
     ]
     data += _marks(record, chosen, timed)
-    xaxis: dict[str, Any] = {"title": {"text": "seconds of training" if timed else "step"}}
+    xaxis: dict[str, Any] = {"title": {"text": "training seconds" if timed else "step"}}
     if not timed and (last := max(points[-1].step for _, points in chosen)) > 200 * max(
         _first_step(chosen), 1
     ):
@@ -95,7 +93,7 @@ def _lines(
     width: float,
     name: str,
 ) -> dict[str, Any]:
-    """All of these curves as one trace, with gaps between them."""
+    """Several curves as one trace, with gaps between them."""
     xs: list[float | None] = []
     ys: list[float | None] = []
     texts: list[str] = []
@@ -119,16 +117,16 @@ def _lines(
 
 
 def _thinned(points: list[ReportPoint]) -> list[ReportPoint]:
-    if len(points) <= MOST_POINTS:
+    if len(points) <= MAX_POINTS:
         return points
-    rows = np.unique(np.linspace(0, len(points) - 1, MOST_POINTS).astype(int))
+    rows = np.unique(np.linspace(0, len(points) - 1, MAX_POINTS).astype(int))
     return [points[row] for row in rows]
 
 
 def _marks(
     record: Record, chosen: list[tuple[Trial, list[ReportPoint]]], timed: bool
 ) -> list[dict[str, Any]]:
-    """Ends, pauses and resumptions."""
+    """Marks of ends, pauses and resumptions."""
     ends = {
         TrialState.COMPLETED: ("completed", "circle", GREEN),
         TrialState.STOPPED: ("stopped", "x", ORANGE),
@@ -140,9 +138,7 @@ def _marks(
             groups.setdefault(ends[trial.state], []).append((trial, points[-1]))
         for before, after in pairwise(points):
             if before.attempt != after.attempt:
-                groups.setdefault(("taken up again", "triangle-right", PURPLE), []).append(
-                    (trial, before)
-                )
+                groups.setdefault(("resumed", "triangle-right", PURPLE), []).append((trial, before))
     return [
         {
             "type": "scatter",

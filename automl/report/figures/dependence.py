@@ -1,4 +1,4 @@
-"""Partial dependence: how a metric goes with each parameter, and how sure that is."""
+"""Partial dependence of each metric on each parameter, with its uncertainty."""
 
 from __future__ import annotations
 
@@ -8,52 +8,52 @@ from typing import Any
 import numpy as np
 
 from automl.core import text
-from automl.report.draw import (
+from automl.report.effects import Effect, Insight
+from automl.report.metric_models import MetricModel
+from automl.report.plotting import (
     GREY,
     Figure,
     Panel,
     axis,
-    escape,
     figure,
     metric_axis,
     position,
     rounded,
 )
-from automl.report.effects import Effect, Insight
-from automl.report.learned import Learned
 from automl.report.record import Record
 
 from .importance import COLOURS
 
 MOST = 6
 ACROSS = 3
-BEYOND = 0.3  # of the range that was observed: how far beyond it a band is followed
+BEYOND = 0.3  # of the observed range; bands are drawn this far beyond it
 
 
 def panel(record: Record, insights: Sequence[Insight]) -> Panel:
     """A grid of curves for each metric, the most important parameters first."""
-    title = "How each metric goes with a parameter"
+    title = "Effect of each parameter (partial dependence)"
     if not insights:
         return Panel(
             "dependence",
             title,
-            "Too few trials have succeeded to draw how the metrics go with the parameters.",
+            "Too few trials have succeeded to fit a model.",
         )
     caption = (
-        "The metric that the surrogate expects as one parameter moves and the others stay as they were tried, with "
-        "its 90% band. Where the band is as wide as the curve is high, nothing is known yet. Dots are trials: they "
-        f"differ in every other parameter too. The {MOST} most important parameters of each metric are drawn."
+        "The metric that the model expects if one parameter changes, averaged over the tried "
+        "values of the others, with its 90% band. If the band is as wide as the curve is high, "
+        "the effect is not known yet. Dots are trials, which differ in other parameters too. "
+        f"The {MOST} most important parameters of each metric are shown."
     )
     return Panel("dependence", title, caption, tuple(_grid(record, one) for one in insights))
 
 
 def _grid(record: Record, insight: Insight) -> Figure:
-    learned, found = insight.learned, insight.effects[:MOST]
+    model, found = insight.model, insight.effects[:MOST]
     rows = max((len(found) + ACROSS - 1) // ACROSS, 1)
     data: list[dict[str, Any]] = []
     layout: dict[str, Any] = {}
-    span, observed = _span(learned, found), learned.values(learned.model.y.numpy().reshape(-1))
-    values = metric_axis(learned.metric, observed.tolist(), log=learned.log)
+    span, observed = _span(model, found), model.observed
+    values = metric_axis(model.metric, observed.tolist(), log=model.log)
     for i, effect in enumerate(found):
         key = "" if i == 0 else str(i + 1)
         parameter = record.space.parameters[effect.name]
@@ -72,22 +72,25 @@ def _grid(record: Record, insight: Insight) -> Figure:
             "range": span,
             "automargin": column == 0,
         }
-        data += _curve(record, learned, effect, key)
-    title = {"text": f"{learned.aspect}: {escape(learned.metric)}", "x": 0.01, "font": {"size": 14}}
-    margin = {"l": 80, "r": 10, "t": 36, "b": 10}
-    return figure(data, 40 + 270 * rows, title=title, margin=margin, showlegend=False, **layout)
+        data += _curve(record, model, effect, key)
+    return figure(
+        data,
+        40 + 270 * rows,
+        title=model.title,
+        margin={"l": 80, "r": 10, "t": 36, "b": 10},
+        showlegend=False,
+        **layout,
+    )
 
 
-def _span(learned: Learned, found: Sequence[Effect]) -> list[float]:
-    """One scale for all curves of a metric: what was observed, and of the bands what lies not far beyond it."""
-    observed = learned.values(learned.model.y.numpy().reshape(-1))
-    usual = np.quantile(
-        observed, [0.0, 0.8] if learned.sign > 0 else [0.2, 1.0]
-    )  # the good end, and most of the rest
+def _span(model: MetricModel, found: Sequence[Effect]) -> list[float]:
+    """One axis range for all curves of a metric: the observed one, and a part of the bands."""
+    observed = model.observed
+    usual = np.quantile(observed, [0.0, 0.8] if model.sign > 0 else [0.2, 1.0])
     bands = [np.concatenate([effect.low, effect.high]) for effect in found]
     ends = np.array([min(usual[0], *map(np.min, bands)), max(usual[1], *map(np.max, bands))])
     seen = np.array([observed.min(), observed.max()])
-    if learned.log:
+    if model.log:
         ends, seen = np.log10(ends), np.log10(seen)
     beyond = BEYOND * (seen[1] - seen[0])
     low, high = max(ends[0], seen[0] - beyond), min(ends[1], seen[1] + beyond)
@@ -95,13 +98,12 @@ def _span(learned: Learned, found: Sequence[Effect]) -> list[float]:
     return [float(low - room), float(high + room)]
 
 
-def _curve(record: Record, learned: Learned, effect: Effect, key: str) -> list[dict[str, Any]]:
+def _curve(record: Record, model: MetricModel, effect: Effect, key: str) -> list[dict[str, Any]]:
     parameter = record.space.parameters[effect.name]
     x = rounded([position(parameter, value) for value in effect.grid])
-    colour, axes = COLOURS[learned.aspect], {"xaxis": f"x{key}", "yaxis": f"y{key}"}
-    trials = [t for t in learned.trials if effect.name in t.params]
-    sign = learned.values(learned.model.y.numpy().reshape(-1))
-    values = {t.number: float(v) for t, v in zip(learned.trials, sign, strict=True)}
+    colour, axes = COLOURS[model.aspect], {"xaxis": f"x{key}", "yaxis": f"y{key}"}
+    trials = [t for t in model.trials if effect.name in t.params]
+    values = {t.number: float(v) for t, v in zip(model.trials, model.observed, strict=True)}
     dots = {
         "type": "scatter",
         "mode": "markers",
@@ -140,7 +142,7 @@ def _curve(record: Record, learned: Learned, effect: Effect, key: str) -> list[d
 def _bars(
     effect: Effect, x: list[float | None], colour: str, axes: dict[str, str]
 ) -> dict[str, Any]:
-    """A choice has points with intervals instead of a curve with a band."""
+    """Points with intervals, for a choice."""
     return {
         "type": "scatter",
         "mode": "markers",

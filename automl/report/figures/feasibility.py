@@ -1,4 +1,4 @@
-"""Where configurations fail, as the suggester has learned it."""
+"""The probability that a configuration succeeds, as the suggester models it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from automl.core.trial import Trial, TrialState
-from automl.report.draw import (
+from automl.report.effects import configurations, grid_of, moved
+from automl.report.plotting import (
     GREEN,
     RED,
     Figure,
@@ -21,19 +22,18 @@ from automl.report.draw import (
     rounded,
     spread,
 )
-from automl.report.effects import Insight, configurations, grid_of, moved
 from automl.report.record import Record
 from search_spaces import Choice
 from search_spaces.parameters import Parameter
 
-TITLE = "Where configurations fail"
+TITLE = "Probability of success"
 NUM_AVERAGED = 16
 MANY = 1500
 FINE = 15
 
 
-def panel(record: Record, insights: Sequence[Insight] = ()) -> Panel:
-    """The probability of success over the two parameters that decide most about it."""
+def panel(record: Record) -> Panel:
+    """The probability of success over the two parameters that change it most."""
     failed = [trial for trial in record.trials if trial.state is TrialState.FAILED]
     ended = [trial for trial in record.trials if trial.state.finished]
     if not failed:
@@ -45,22 +45,22 @@ def panel(record: Record, insights: Sequence[Insight] = ()) -> Panel:
         return Panel(
             "feasibility",
             TITLE,
-            f"{len(failed)} of {len(ended)} trials failed: too few tell the difference.",
+            f"{len(failed)} of {len(ended)} trials failed: too few to fit a model of failures.",
         )
     probability = _Probability(record)
     base = configurations(record)[:NUM_AVERAGED]
     moves = {name: probability.spread(name, base) for name in tunable}
     chosen = sorted(tunable, key=lambda name: -moves[name])[:2]
     caption = (
-        f"{len(failed)} of {len(ended)} trials failed. The colour is the probability of success that the suggester has "
-        f"learned, averaged over what else was tried, over {' and '.join(chosen)}, which decide most about it. Crosses "
-        "failed, circles succeeded."
+        f"{len(failed)} of {len(ended)} trials failed. The colour is the suggester's probability "
+        f"of success for {' and '.join(chosen)}, which change it most; it is averaged over the "
+        "tried values of other parameters. Crosses are failed trials, circles are others."
     )
     return Panel("feasibility", TITLE, caption, (_map(record, probability, base, chosen, ended),))
 
 
 class _Probability:
-    """The suggester's classifier of failures, without what is demanded of it when it proposes."""
+    """The suggester's model of failures."""
 
     def __init__(self, record: Record) -> None:
         from automl.suggesters.bayes.model.data import collect
@@ -84,7 +84,7 @@ class _Probability:
         return np.asarray(log.exp().numpy(), dtype=np.float64)
 
     def spread(self, name: str, base: Sequence[Mapping[str, Any]]) -> float:
-        """How far a parameter moves the probability."""
+        """The standard deviation of the probability over the range of a parameter."""
         grid = grid_of(self.space.parameters[name])
         rows = [moved(self.space, params, name, value) for value in grid for params in base]
         return float(self(rows).reshape(len(grid), -1).mean(1).std())
@@ -123,16 +123,18 @@ def _map(
         "colorbar": {"title": {"text": "succeeds"}, "tickformat": ".0%"},
         "hovertemplate": "%{z:.0%}<extra></extra>",
     }
-    layout: dict[str, Any] = {"xaxis": axis(parameters[0]), "yaxis": {"visible": False}}
-    if len(chosen) > 1:
-        layout["yaxis"] = axis(parameters[1])
     shown = [trial for trial in ended if all(name in trial.params for name in chosen)]
     marks = [_marks(shown, parameters, failed) for failed in (False, True)]
-    return figure([heat, *marks], 440, **layout)
+    return figure(
+        [heat, *marks],
+        440,
+        xaxis=axis(parameters[0]),
+        yaxis=axis(parameters[1]) if len(chosen) > 1 else {"visible": False},
+    )
 
 
 def _aside(parameter: Parameter, number: int) -> float:
-    """Trials of the same choice lie beside each other."""
+    """A small offset, so that trials of the same choice do not overlap."""
     return (number * 0.618 % 1.0 - 0.5) * 0.5 if isinstance(parameter, Choice) else 0.0
 
 
@@ -141,7 +143,7 @@ def _marks(ended: list[Trial], parameters: Sequence[Parameter], failed: bool) ->
     columns = [
         [position(p, t.params[p.name]) + _aside(p, t.number) for t in trials] for p in parameters
     ]
-    if len(trials) > MANY and len(columns) > 1:  # those that lie on each other are drawn once
+    if len(trials) > MANY and len(columns) > 1:  # overlapping ones are drawn once
         rows = spread(list(zip(columns[0], columns[1], strict=True)), 150, 80)
         trials, columns = (
             [trials[row] for row in rows],

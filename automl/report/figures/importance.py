@@ -1,4 +1,4 @@
-"""Which parameters matter, for quality, speed and memory apart."""
+"""The importance of each parameter, for quality, speed and memory."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from automl.report.draw import BLUE, ORANGE, PURPLE, Figure, Panel, escape, figure, rounded
 from automl.report.effects import Effect, Insight
-from automl.report.learned import Learned
+from automl.report.metric_models import MetricModel
+from automl.report.plotting import BLUE, ORANGE, PURPLE, Figure, Panel, escape, figure, rounded
 from automl.report.record import Record
 
 COLOURS = {"quality": BLUE, "speed": ORANGE, "memory": PURPLE}
@@ -17,37 +17,33 @@ MOST = 15
 
 
 def panel(record: Record, insights: Sequence[Insight]) -> Panel:
-    """Bars of how far each parameter moves a metric, with intervals."""
-    title = "Which parameters matter"
+    """Bars of the importances of each metric, with intervals."""
+    title = "Parameter importance"
     if not insights:
-        return Panel(
-            "importance", title, "Too few trials have succeeded to say which parameters matter."
-        )
+        return Panel("importance", title, "Too few trials have succeeded to fit a model.")
     caption = (
-        "How far a parameter alone moves the metric, the others staying as they were tried: 1 is as much as the metric "
-        "varies over all trials. Lines hold 90% of what is believed. "
+        "How much the metric changes with one parameter alone, averaged over the tried values of "
+        "the others; 1 is the standard deviation of all trials. Lines are 90% intervals. "
     )
-    caption += "".join(_unreached(record, one.learned) for one in insights)
+    caption += "".join(_unaffected(record, one.model) for one in insights)
     return Panel(
         "importance",
         title,
         caption.strip(),
-        tuple(_bars(one.learned, one.effects) for one in insights),
+        tuple(_bars(one.model, one.effects) for one in insights),
     )
 
 
-def _unreached(record: Record, learned: Learned) -> str:
+def _unaffected(record: Record, model: MetricModel) -> str:
     missing = [
-        n for n, p in record.space.parameters.items() if n not in learned.names and p.size != 1
+        n for n, p in record.space.parameters.items() if n not in model.names and p.size != 1
     ]
     if not missing:
         return ""
-    return (
-        f"\nBy what they are said to affect, {', '.join(missing)} cannot change {learned.metric}."
-    )
+    return f"\nBy their `affects`, {', '.join(missing)} cannot change {model.metric}."
 
 
-def _bars(learned: Learned, found: Sequence[Effect]) -> Figure:
+def _bars(model: MetricModel, found: Sequence[Effect]) -> Figure:
     shown = list(found[:MOST])[::-1]
     low, high = (np.array([np.quantile(e.importance, q) for e in shown]) for q in (0.05, 0.95))
     weight = np.array([effect.weight for effect in shown])
@@ -64,17 +60,14 @@ def _bars(learned: Learned, found: Sequence[Effect]) -> Figure:
             "color": "#57606a",
             "thickness": 1.2,
         },
-        "marker": {"color": COLOURS[learned.aspect], "opacity": 0.85},
+        "marker": {"color": COLOURS[model.aspect], "opacity": 0.85},
         "hovertemplate": "%{y}: %{x}<extra></extra>",
     }
-    title = {"text": f"{learned.aspect}: {escape(learned.metric)}", "x": 0.01, "font": {"size": 14}}
-    margin = {"l": 140, "r": 20, "t": 40, "b": 40}
-    xaxis = {"title": {"text": "importance"}, "rangemode": "tozero"}
     return figure(
         [bar],
         110 + 24 * len(shown),
-        title=title,
-        margin=margin,
-        xaxis=xaxis,
+        title=model.title,
+        margin={"l": 140, "r": 20, "t": 40, "b": 40},
+        xaxis={"title": {"text": "importance"}, "rangemode": "tozero"},
         yaxis={"showgrid": False},
     )

@@ -1,4 +1,4 @@
-"""Peak memory of each trial, as it was estimated before and as it was measured, and which modules hold it."""
+"""Estimated and measured peak memory of each trial, and the modules that hold most."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from automl.core.metrics import ESTIMATED_MEMORY, PEAK_MEMORY
 from automl.core.text import memory
 from automl.core.trial import Trial
-from automl.report.draw import (
+from automl.report.plotting import (
     BLUE,
     GREY,
     ORANGE,
@@ -21,32 +22,31 @@ from automl.report.draw import (
     rounded,
     spread,
 )
-from automl.report.effects import Insight
 from automl.report.record import Record
 
 MANY = 1500
 TITLE = "Memory"
-MEASURED, ESTIMATED = "peak_memory_bytes", "estimated_memory_bytes"
+MEASURED, ESTIMATED = PEAK_MEMORY.name, ESTIMATED_MEMORY.name
 
 
-def panel(record: Record, insights: Sequence[Insight] = ()) -> Panel:
-    """Estimate and measurement by trial, and the ten modules of the best trial that hold most."""
+def panel(record: Record) -> Panel:
+    """Estimate and measurement of each trial, and the ten largest modules of the best one."""
     trials = [
         trial for trial in record.trials if MEASURED in trial.metrics or ESTIMATED in trial.metrics
     ]
     if not trials:
-        return Panel("memory", TITLE, "No trial's memory is known.")
+        return Panel("memory", TITLE, "No trial reported its memory.")
     figures, caption = [_trials(trials)], _caption(trials)
     best = record.snapshot.best
     modules = _modules(best)
     if best is not None and modules:
-        caption += f" The bars are the modules that hold most in trial {best.number}, on one rank."
+        caption += f" The bars are the largest modules of trial {best.number}, on one rank."
         figures.append(_bars(modules))
     return Panel("memory", TITLE, caption, tuple(figures))
 
 
 def _caption(trials: Sequence[Trial]) -> str:
-    text = "Peak memory of the rank that needed most."
+    text = "Peak memory of the rank with the highest peak."
     both = [
         (t.metrics[ESTIMATED], t.metrics[MEASURED])
         for t in trials
@@ -54,12 +54,12 @@ def _caption(trials: Sequence[Trial]) -> str:
     ]
     if both:
         near = sum(abs(estimate / peak - 1) <= 0.2 for estimate, peak in both if peak)
-        text += f" {near} of {len(both)} were estimated within 20% before they ran."
+        text += f" The estimate was within 20% in {near} of {len(both)} trials."
     refused = sum(
         MEASURED not in trial.metrics and trial.failure == "out_of_memory" for trial in trials
     )
     return text + (
-        f" {refused} needed far too much by their estimate and were not run." if refused else ""
+        f" {refused} did not run because their estimate was far too large." if refused else ""
     )
 
 
@@ -80,7 +80,7 @@ def _trials(trials: Sequence[Trial]) -> Figure:
         (MEASURED, "measured", BLUE, "circle"),
     ):
         known = [trial for trial in trials if metric in trial.metrics]
-        if len(known) > MANY:  # those that lie on each other are drawn once
+        if len(known) > MANY:  # overlapping ones are drawn once
             places = [(trial.number, math.log(max(trial.metrics[metric], 1.0))) for trial in known]
             known = [known[row] for row in spread(places, 150, 40)]
         marker = {"color": colour, "size": 8 if symbol == "circle" else 12, "symbol": symbol}
@@ -108,11 +108,12 @@ def _trials(trials: Sequence[Trial]) -> Figure:
         if metric in trial.metrics
     ]
     log = min(values) > 0 and max(values) > 20 * min(values)
-    axes = {
-        "xaxis": {"title": {"text": "trial"}},
-        "yaxis": {**metric_axis(MEASURED, values, log=log)},
-    }
-    return figure([one for one in data if one["x"]], 320, **axes)
+    return figure(
+        [one for one in data if one["x"]],
+        320,
+        xaxis={"title": {"text": "trial"}},
+        yaxis=metric_axis(MEASURED, values, log=log),
+    )
 
 
 def _bars(modules: Mapping[str, float]) -> Figure:
@@ -128,6 +129,6 @@ def _bars(modules: Mapping[str, float]) -> Figure:
     }
     axis = {
         **metric_axis(MEASURED, [0.0, *modules.values()], log=False),
-        "title": {"text": "bytes held"},
+        "title": {"text": "memory"},
     }
     return figure([bars], 80 + 26 * len(names), xaxis=axis, yaxis={"type": "category"})

@@ -1,44 +1,42 @@
-"""Parallel coordinates: which configurations are good."""
+"""Parallel coordinates of the configurations."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from html import unescape
 from typing import Any
 
 import numpy as np
 
 from automl.core.trial import Trial
-from automl.report.draw import SCALE, Panel, axis, escape, figure, position, rounded
-from automl.report.effects import Insight
+from automl.report.plotting import SCALE, Panel, axis, escape, figure, position, rounded
 from automl.report.record import Record
 from search_spaces.parameters import Parameter
 
-MOST_LINES = 1000
-TITLE = "Which configurations are good"
+MAX_LINES = 1000
+TITLE = "Configurations (parallel coordinates)"
 
 
-def panel(record: Record, insights: Sequence[Insight] = ()) -> Panel:
-    """A line a trial through the values of its parameters, coloured by the goal; drag along an axis to filter."""
+def panel(record: Record) -> Panel:
+    """A line for each trial through the values of its parameters, coloured by the goal."""
     scored = record.scored()
     if len(scored) < 2:
         return Panel(
             "parallel",
             TITLE,
-            "Fewer than two trials have a value of the goal: there is nothing to compare.",
+            "Fewer than two trials have a value of the goal.",
         )
     left_out = len(record.trials) - len(scored)
     caption = (
-        f"A line is a trial, the darker the better its {record.goal.metric}. Drag along an axis to keep the lines that "
-        "pass there, drag the name of an axis to move it."
+        f"Each line is a trial; a darker line has a better {record.goal.metric}. Drag along an "
+        "axis to select lines; drag the name of an axis to move it."
     )
     if left_out:
-        caption += f" {left_out} trials without a value (failed or unfinished) are not drawn."
-    if len(scored) > MOST_LINES:
-        half = MOST_LINES // 2
+        caption += f" {left_out} failed or unfinished trials without a value are not shown."
+    if len(scored) > MAX_LINES:
+        half = MAX_LINES // 2
         rest = np.random.default_rng(0).permutation(len(scored) - half)[:half] + half
         scored = [*scored[:half], *(scored[row] for row in sorted(rest))]
-        caption += f" The best {half} are drawn, and as many of the others."
+        caption += f" The best {half} and as many others are shown."
     drawn = scored[::-1]  # the best on top
     dimensions = [
         _dimension(parameter, drawn)
@@ -66,7 +64,7 @@ def _margin(dimensions: list[dict[str, Any]]) -> dict[str, int]:
 
 
 def _dimension(parameter: Parameter, scored: list[tuple[Trial, float]]) -> dict[str, Any]:
-    """An axis of a parameter; trials in which it is not active pass below its range, at "none"."""
+    """The axis of a parameter; trials without it pass below its range, at "none"."""
     found = axis(parameter)
     low, high = found["range"]
     values = [
@@ -75,9 +73,7 @@ def _dimension(parameter: Parameter, scored: list[tuple[Trial, float]]) -> dict[
         else None
         for trial, _ in scored
     ]
-    found["ticktext"] = [
-        unescape(tick) for tick in found["ticktext"]
-    ]  # these are shown as they are
+    found["ticktext"] = [unescape(tick) for tick in found["ticktext"]]  # shown without markup
     ticks: dict[str, Any] = {
         key: list(found[key]) for key in ("tickvals", "ticktext") if key in found
     }

@@ -1,15 +1,16 @@
-"""Several goals: their Pareto front and its hypervolume. One goal: what it costs in time and memory."""
+"""Several goals: the Pareto front and its hypervolume. One goal: its cost in time and memory."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from automl.core import text
+from automl.core.metrics import PEAK_MEMORY
 from automl.core.trial import Trial
-from automl.report.draw import (
+from automl.report.plotting import (
     BLUE,
     GREY,
     ORANGE,
@@ -21,17 +22,14 @@ from automl.report.draw import (
     rounded,
     spread,
 )
-from automl.report.effects import Insight
-from automl.report.learned import MEMORY_METRIC, SPEED_METRICS
 from automl.report.record import Record
 
-from .volume import hypervolumes
-
 MANY = 1500
+SAMPLES = 4096  # for the hypervolume of more than two goals
 
 
-def panel(record: Record, insights: Sequence[Insight] = ()) -> Panel:
-    """See the module."""
+def panel(record: Record) -> Panel:
+    """The front of several goals, or the costs of one."""
     return _fronts(record) if len(record.snapshot.goals) > 1 else _costs(record)
 
 
@@ -50,7 +48,7 @@ def _fronts(record: Record) -> Panel:
     losses = np.array(
         [[g.loss(v) for g, v in zip(goals, values, strict=True)] for _, values in known]
     )
-    volumes = hypervolumes(losses)
+    volumes = _hypervolumes(losses)
     trace = {
         "type": "scatter",
         "mode": "lines",
@@ -65,9 +63,9 @@ def _fronts(record: Record) -> Panel:
     }
     figures.append(figure([trace], 280, **layout))
     caption = (
-        f"{len(front)} configurations are on the front: no other is at least as good in every goal and better in one. "
-        "Below, the hypervolume that the front dominates: 1 is the box between the worst and the best value "
-        f"of each goal that was seen, and the front fills {volumes[-1]:.3f} of it."
+        f"{len(front)} configurations are on the front: no other is at least as good in every goal "
+        "and better in one. Below: the hypervolume that the front dominates, as a share of the box "
+        f"between the worst and the best observed value of each goal. It is now {volumes[-1]:.3f}."
     )
     return Panel("pareto", "Pareto front", caption, tuple(figures))
 
@@ -133,10 +131,11 @@ def _cloud(
 
 
 def _costs(record: Record) -> Panel:
-    """The goal against speed and memory, where these were measured."""
-    title, scored, best = "What quality costs", record.scored(), record.snapshot.best
+    """The goal against the first metric of speed with values, and against memory."""
+    title, scored, best = "Cost in time and memory", record.scored(), record.snapshot.best
     figures = []
-    for names in (SPEED_METRICS, (MEMORY_METRIC,)):
+    for metrics in (record.speed_metrics(), (PEAK_MEMORY,)):
+        names = [metric.name for metric in metrics]
         metric = next((n for n in names if sum(n in t.metrics for t, _ in scored) >= 2), None)
         if metric is None or metric == record.goal.metric:
             continue
@@ -157,7 +156,40 @@ def _costs(record: Record) -> Panel:
         return Panel(
             "pareto",
             title,
-            "There is one goal, and neither speed nor memory was measured beside it.",
+            "There is one goal, and no trial reported speed or memory.",
         )
-    caption = "There is one goal, so there is no Pareto front of goals. The trials by what they take in time and memory:"
+    caption = f"The {record.goal.metric} of each trial against its time and memory."
     return Panel("pareto", title, caption, tuple(figures))
+
+
+def _hypervolumes(losses: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The dominated share of the box between best and worst, after each of `n x g` losses: `n`.
+
+    It is exact for two goals; for more it is the share of 4,096 fixed points.
+    """
+    low, high = losses.min(0), losses.max(0)
+    extent = np.where(high > low, high - low, 1.0)
+    unit = (losses - low) / extent
+    return _exact(unit) if unit.shape[1] == 2 else _sampled(unit)
+
+
+def _exact(unit: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Keeps the front sorted by the first goal."""
+    found, front, volume = np.empty(len(unit)), np.empty((0, 2)), 0.0
+    for i, point in enumerate(unit):
+        if not (front <= point).all(1).any():
+            front = np.concatenate([front[~(point <= front).all(1)], point[None]])
+            front = front[np.argsort(front[:, 0])]
+            right = np.append(front[1:, 0], 1.0)
+            volume = float(((right - front[:, 0]) * (1.0 - front[:, 1])).sum())
+        found[i] = volume
+    return found
+
+
+def _sampled(unit: NDArray[np.float64]) -> NDArray[np.float64]:
+    points = np.random.default_rng(0).random((SAMPLES, unit.shape[1]))
+    covered, found = np.zeros(SAMPLES, dtype=bool), np.empty(len(unit))
+    for i, row in enumerate(unit):
+        covered |= (row <= points).all(1)
+        found[i] = covered.mean()
+    return found

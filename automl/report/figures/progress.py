@@ -1,57 +1,53 @@
-"""How the best value improved while the sweep went on."""
+"""The best value so far over the time of the sweep."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from automl.core import text
 from automl.core.trial import Trial, TrialState
-from automl.report.draw import BLUE, GREY, RED, Figure, Panel, figure, hover, rounded, spread
-from automl.report.effects import Insight
+from automl.report.plotting import BLUE, GREY, RED, Figure, Panel, figure, hover, rounded, spread
 from automl.report.record import Record
-from automl.report.sketch import window
+from automl.report.static_chart import improvements, window
 
 MANY = 1500
 
 
-def panel(record: Record, insights: Sequence[Insight] = ()) -> Panel:
-    """The best so far over the time of the sweep, every trial as a point, failures at the foot."""
+def panel(record: Record) -> Panel:
+    """The best so far over time, every trial as a point, failures at the bottom."""
     goal = record.goal
-    ended = sorted(
-        (t for t in record.trials if t.ended is not None), key=lambda t: (t.ended or 0.0, t.number)
-    )
-    scored = [(trial, value) for trial in ended if (value := record.value(trial)) is not None]
+    scored = [
+        (trial, value) for trial in record.ended if (value := record.value(trial)) is not None
+    ]
     if not scored:
-        return Panel(
-            "progress", "Progress of the best", f"No trial has a value of {goal.metric} yet."
-        )
+        return Panel("progress", "Best so far", f"No trial has a value of {goal.metric} yet.")
     caption = (
-        f"Each point is a trial at the time it ended; the line is the best {goal.metric} so far. Crosses at the foot "
-        "are trials that failed."
+        f"Each point is a trial at the time when it ended; the line is the best {goal.metric} so "
+        "far. Crosses at the bottom are failed trials."
     )
-    return Panel("progress", "Progress of the best", caption, (_draw(record, scored, ended),))
+    return Panel("progress", "Best so far", caption, (_draw(record, scored),))
 
 
-def _draw(record: Record, scored: list[tuple[Trial, float]], ended: list[Trial]) -> Figure:
+def _draw(record: Record, scored: list[tuple[Trial, float]]) -> Figure:
     goal = record.goal
-    best_x, best_y = _steps(record, scored)
-    points = _points(record, scored)
+    steps = improvements(record, [(trial.ended or 0.0, value) for trial, value in scored])
+    end = max(record.snapshot.seconds, steps[-1][0])
+    points = _points(record, scored, {value for _, value in steps})
     line = {
         "type": "scatter",
         "mode": "lines",
         "name": "best so far",
-        "x": rounded(best_x),
-        "y": rounded(best_y),
+        "x": rounded([*(at for at, _ in steps), end]),
+        "y": rounded([*(value for _, value in steps), steps[-1][1]]),
         "line": {"color": BLUE, "width": 3, "shape": "hv"},
         "hoverinfo": "skip",
     }
     data = [points, line]
-    failed = [trial for trial in ended if trial.state is TrialState.FAILED]
+    failed = [trial for trial in record.ended if trial.state is TrialState.FAILED]
     if failed:
         data.append(_failures(failed))
     layout: dict[str, Any] = {
-        "xaxis": {"title": {"text": "seconds of the sweep"}},
+        "xaxis": {"title": {"text": "sweep time (seconds)"}},
         "yaxis": {
             "title": {"text": goal.metric},
             "range": list(window(record, [value for _, value in scored])),
@@ -60,12 +56,11 @@ def _draw(record: Record, scored: list[tuple[Trial, float]], ended: list[Trial])
     return figure(data, **layout, yaxis2={"overlaying": "y", "visible": False, "range": [0, 1]})
 
 
-def _points(record: Record, scored: list[tuple[Trial, float]]) -> dict[str, Any]:
+def _points(record: Record, scored: list[tuple[Trial, float]], best: set[float]) -> dict[str, Any]:
     many, name = len(scored) > MANY, record.goal.metric
-    if many:  # those that lie on each other are drawn once; a best one is never left out
-        steps = set(_steps(record, scored)[1])
+    if many:  # overlapping ones are drawn once, but every new best is drawn
         rows = set(spread([(trial.ended or 0.0, value) for trial, value in scored], 200, 60))
-        scored = [item for i, item in enumerate(scored) if i in rows or item[1] in steps]
+        scored = [item for i, item in enumerate(scored) if i in rows or item[1] in best]
     return {
         "type": "scatter",
         "mode": "markers",
@@ -92,14 +87,3 @@ def _failures(failed: list[Trial]) -> dict[str, Any]:
         "text": [f"trial {t.number}: {(t.failure or 'failed').replace('_', ' ')}" for t in failed],
         "hoverinfo": "text",
     }
-
-
-def _steps(record: Record, scored: list[tuple[Trial, float]]) -> tuple[list[float], list[float]]:
-    """Where the best changes, and the end of the sweep."""
-    xs: list[float] = []
-    ys: list[float] = []
-    for trial, value in scored:
-        if not ys or record.goal.better(value, ys[-1]):
-            xs.append(trial.ended or 0.0)
-            ys.append(value)
-    return [*xs, max(record.snapshot.seconds, xs[-1])], [*ys, ys[-1]]

@@ -1,4 +1,4 @@
-"""What the workers did: every attempt on its slot, and how many slots were busy."""
+"""The use of the workers: every attempt on its slot, and the number of busy slots."""
 
 from __future__ import annotations
 
@@ -8,41 +8,41 @@ from typing import Any
 
 import numpy as np
 
-from automl.report.draw import BLUE, STATE_COLOURS, Figure, Panel, figure, rounded
-from automl.report.effects import Insight
+from automl.report.plotting import BLUE, STATE_COLOURS, Figure, Panel, figure, rounded
 from automl.report.record import Attempt, Record
 
-MOST_BARS = 1500
-MOST_POINTS = 600
-TITLE = "What the workers did"
+MAX_BARS = 1500
+MAX_POINTS = 600
+TITLE = "Use of the workers"
 
 
-def panel(record: Record, insights: Sequence[Insight] = ()) -> Panel:
-    """Bars of the attempts where they can be told apart, and the share of time that slots were busy."""
-    attempts = [attempt for attempt in record.attempts if attempt.ended > attempt.begun]
+def panel(record: Record) -> Panel:
+    """Bars of the attempts if there are not too many, and the number of busy slots."""
+    attempts = [attempt for attempt in record.attempts if attempt.ended > attempt.started]
     if not attempts:
-        return Panel("timeline", TITLE, "No attempt is recorded.")
+        return Panel("timeline", TITLE, "No attempt has been recorded.")
     end = max(record.snapshot.seconds, max(attempt.ended for attempt in attempts))
     lanes, count = slots(attempts)
-    busy = sum(attempt.ended - attempt.begun for attempt in attempts)
+    busy = sum(attempt.ended - attempt.started for attempt in attempts)
     caption = (
-        f"Up to {count} trials ran at the same time; from the first beginning to the last end, "
-        f"{busy / (count * (end - attempts[0].begun)):.0%} of that room was used. Trials of several ranks are one bar."
+        f"Up to {count} trials ran at the same time. From the first start to the last end "
+        f"{busy / (count * (end - attempts[0].started)):.0%} of these slots were used. "
+        "A trial of several ranks is one bar."
     )
     figures = [_busy(attempts, end)]
-    if len(attempts) <= MOST_BARS:
+    if len(attempts) <= MAX_BARS:
         figures.insert(0, _bars(attempts, lanes, count))
     return Panel("timeline", TITLE, caption, tuple(figures))
 
 
 def slots(attempts: Sequence[Attempt]) -> tuple[list[int], int]:
-    """A lane for each attempt so that none overlap, and how many lanes that takes."""
+    """A lane for each attempt, so that none overlap, and the number of lanes."""
     free: list[int] = []
     running: list[tuple[float, int]] = []
     lanes: list[int] = []
     count = 0
     for attempt in attempts:
-        while running and running[0][0] <= attempt.begun:
+        while running and running[0][0] <= attempt.started:
             heapq.heappush(free, heapq.heappop(running)[1])
         if free:
             lane = heapq.heappop(free)
@@ -66,50 +66,50 @@ def _bars(attempts: Sequence[Attempt], lanes: list[int], count: int) -> Figure:
                 "type": "bar",
                 "orientation": "h",
                 "name": state,
-                "base": rounded([a.begun for a, _ in rows], 7),
-                "x": rounded([a.ended - a.begun for a, _ in rows]),
+                "base": rounded([a.started for a, _ in rows], 7),
+                "x": rounded([a.ended - a.started for a, _ in rows]),
                 "y": [lane + 1 for _, lane in rows],
-                "width": 0.8,  # else each state gets bars of its own thickness
+                "width": 0.8,  # otherwise the thickness depends on the state
                 "marker": {"color": STATE_COLOURS[state], "line": {"color": "white", "width": 1}},
                 "text": [str(a.trial) for a, _ in rows] if len(attempts) < 150 else None,
                 "textposition": "inside",
                 "insidetextanchor": "middle",
                 "hovertext": [
-                    f"{word}: {a.ended - a.begun:.1f} s"
+                    f"{word}: {a.ended - a.started:.1f} s"
                     for (a, _), word in zip(rows, words, strict=True)
                 ],
                 "hoverinfo": "text",
             }
         )
-    yaxis = {"title": {"text": "slot"}, "dtick": max(1, count // 8), "tick0": 1, "showgrid": False}
-    yaxis["range"] = [0.4, count + 0.6]
-    xaxis = {"title": {"text": "seconds of the sweep"}}
-    height = min(140 + 34 * count, 700)
     return figure(
         data,
-        height,
+        min(140 + 34 * count, 700),
         barmode="overlay",
-        xaxis=xaxis,
-        yaxis=yaxis,
+        xaxis={"title": {"text": "sweep time (seconds)"}},
+        yaxis={
+            "title": {"text": "slot"},
+            "dtick": max(1, count // 8),
+            "tick0": 1,
+            "showgrid": False,
+            "range": [0.4, count + 0.6],
+        },
         margin={"l": 70, "r": 20, "t": 40, "b": 50},
     )
 
 
 def _busy(attempts: Sequence[Attempt], end: float) -> Figure:
-    """How many trials ran, over time: at each change, or as means of equal parts where there are very many."""
-    grain = (
-        end / 1000 or 1.0
-    )  # the moment between a trial and the next on the same slot is not worth a line
+    """The number of running trials at each change, or in means if there are very many changes."""
+    grain = end / 1000 or 1.0  # shorter gaps between trials are not drawn
     steps: dict[float, int] = {}
     for attempt in attempts:
-        for at, step in ((attempt.begun, 1), (attempt.ended, -1)):
+        for at, step in ((attempt.started, 1), (attempt.ended, -1)):
             steps[round(at / grain) * grain] = steps.get(round(at / grain) * grain, 0) + step
     changes = sorted((at, step) for at, step in steps.items() if step)
     times = np.array([0.0] + [at for at, _ in changes] + [max(end, changes[-1][0])])
     counts = np.cumsum([0] + [step for _, step in changes] + [0])
     shape = "hv"
-    if len(times) > MOST_POINTS:
-        edges = np.linspace(0.0, end, MOST_POINTS + 1)
+    if len(times) > MAX_POINTS:
+        edges = np.linspace(0.0, end, MAX_POINTS + 1)
         area = np.interp(
             edges, times, np.concatenate([[0.0], np.cumsum(counts[:-1] * np.diff(times))])
         )
@@ -123,9 +123,9 @@ def _busy(attempts: Sequence[Attempt], end: float) -> Figure:
         "line": {"color": BLUE, "shape": shape, "width": 1.5},
         "hovertemplate": "%{y} busy at %{x} s<extra></extra>",
     }
-    axes = {
-        "xaxis": {"title": {"text": "seconds of the sweep"}},
-        "yaxis": {"title": {"text": "trials running"}},
-    }
-    axes["yaxis"]["rangemode"] = "tozero"  # type: ignore[assignment]
-    return figure([trace], 240, **axes)
+    return figure(
+        [trace],
+        240,
+        xaxis={"title": {"text": "sweep time (seconds)"}},
+        yaxis={"title": {"text": "trials running"}, "rangemode": "tozero"},
+    )

@@ -1,4 +1,4 @@
-"""Learning curves as a stopper sees them, kept up to date as reports come."""
+"""Learning curves of a sweep, updated with each report."""
 
 from __future__ import annotations
 
@@ -11,20 +11,22 @@ from numpy.typing import NDArray
 
 from automl.core.goals import Constraint, Goal
 from automl.core.trial import Trial, TrialState
-from automl.stopping._merit import progress
+from automl.stopping._ranking import progress
+from workers.protocol import Metrics
 
 Array = NDArray[np.float64]
-HEAVY = 2.0  # beyond so many times the distance from the best to the median, losses count by their logarithm
-INFEASIBLE = 1.5  # how much worse than the median a curve that breaks a constraint is at least
+HEAVY = 2.0  # scaled losses above this are compressed by a logarithm
+INFEASIBLE = 1.5  # a curve that violates a constraint is at least this much above the median
 
 
 @dataclass
 class Curve:
-    """One trial: where it reported, and the best losses that it had by then.
+    """The learning curve of one trial.
 
     Args:
-        ats: progress at each report, ascending, from when every goal has a value; losses: the best so far of each.
-        excess: over the constraints, 0 where they hold.
+        ats: progress at each report, ascending, from the first with a value of every goal.
+        losses: the best loss so far of each goal at each of `ats`.
+        excess: violation of the constraints, 0 if they hold.
         rate: seconds per unit of progress.
     """
 
@@ -35,18 +37,17 @@ class Curve:
     losses: list[tuple[float, ...]] = field(default_factory=list)
     excess: float = 0.0
     rate: float = 1.0
-    failed: bool = False
     num_reports: int = 0
     best: tuple[float, ...] = ()
 
     @property
     def at(self) -> float:
-        """How far it is."""
+        """Its progress."""
         return self.ats[-1] if self.ats else 0.0
 
     @property
     def known(self) -> bool:
-        """Whether it has reported a value for every goal."""
+        """Whether every goal has a value."""
         return bool(self.losses)
 
 
@@ -54,24 +55,23 @@ class Curves:
     """The curves of a sweep."""
 
     def __init__(self, goals: Sequence[Goal], constraints: Sequence[Constraint]) -> None:
-        self.goals, self.constraints = goals, constraints
+        self.goals = goals
+        self.constraints = constraints
         self.all: dict[int, Curve] = {}
         self.num_reports = 0
-        self.first = 1.0  # where the last new trial reported first
-        self.since = 0.0  # reports before say nothing of the end
-        self.complete = 0.0  # the furthest that a trial which ended by itself has come
+        self.first = 1.0  # progress of the first report of the newest trial
+        self.warmup_end = 0.0  # earlier reports are ignored
+        self.complete = 0.0  # the largest progress of a completed trial
 
     def observe(self, trial: Trial) -> Curve:
         """Take in a trial that is new or has changed."""
         curve = self.all.setdefault(trial.number, Curve(trial.number, dict(trial.params)))
-        curve.state, curve.failed = trial.state, trial.state is TrialState.FAILED
-        if len(trial.reports) < curve.num_reports:
-            curve.ats, curve.losses, curve.num_reports, curve.best = (
-                [],
-                [],
-                0,
-                (),
-            )  # an attempt began again
+        curve.state = trial.state
+        if len(trial.reports) < curve.num_reports:  # an attempt began again
+            curve.ats = []
+            curve.losses = []
+            curve.num_reports = 0
+            curve.best = ()
         for point in trial.reports[curve.num_reports :]:
             self._add(curve, trial, progress(point, self.goals), point.metrics)
         if trial.reports:
@@ -81,8 +81,7 @@ class Curves:
             self.complete = max(self.complete, curve.at)
         return curve
 
-    def _add(self, curve: Curve, trial: Trial, at: float, metrics: object) -> None:
-        assert hasattr(metrics, "get")
+    def _add(self, curve: Curve, trial: Trial, at: float, metrics: Metrics) -> None:
         before = curve.best or (math.inf,) * len(self.goals)
         now = [goal.loss(metrics.get(goal.metric, math.nan)) for goal in self.goals]
         curve.best = tuple(
@@ -100,20 +99,21 @@ class Curves:
         curve.excess = sum(max(excess, 0.0) for excess in known)
         self.num_reports += 1
 
-    def begun(self) -> list[Curve]:
-        """Those that have reported a value for every goal, by number."""
+    def started(self) -> list[Curve]:
+        """The curves with a value of every goal, by number."""
         return [c for _, c in sorted(self.all.items()) if c.known]
 
     def known(self) -> list[Curve]:
-        """Those of them that have come to where reports say something."""
-        return [c for c in self.begun() if c.at >= self.since]
+        """Those of them that are past the warm-up."""
+        return [c for c in self.started() if c.at >= self.warmup_end]
 
 
 @dataclass(frozen=True)
-class Scale:
-    """Losses to targets: 0 for the best, 1 for the median of the newest, heavy tails by their logarithm.
+class LossScale:
+    """Scales losses to targets of the model: 0 for the best, 1 for the median.
 
-    Several goals become one by the augmented Chebyshev function (Knowles, "ParEGO", 2006).
+    Heavy tails are compressed by a logarithm. Several goals are joined by the augmented Chebyshev
+    function (Knowles, "ParEGO", 2006).
     """
 
     low: Array
@@ -121,17 +121,18 @@ class Scale:
     weights: Array
 
     @classmethod
-    def fit(cls, last: Array, excess: Array, weights: Array) -> Scale:
-        """From the newest losses of each curve (`n x g`) and its excess over the constraints (`n`).
+    def fit(cls, last: Array, excess: Array, weights: Array) -> LossScale:
+        """Fit to the newest losses of each curve (`n x g`) and their violations (`n`).
 
-        `weights` (one a goal) make one number of several goals.
+        Args:
+            weights: of the goals, `g`, for joining them.
         """
         feasible = excess <= 0
         low = last[feasible].min(0) if feasible.any() else last.min(0)
         return cls(low, np.maximum(np.median(last, 0) - low, 1e-12), weights)
 
     def targets(self, losses: Array, excess: Array) -> Array:
-        """One a row of losses, `n x g` to `n`."""
+        """The targets `n` of losses `n x g` and violations `n`."""
         relative = (losses - self.low) / self.spread
         relative = np.where(
             relative > HEAVY, HEAVY + np.log1p(np.maximum(relative - HEAVY, 0.0)), relative

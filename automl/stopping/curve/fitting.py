@@ -1,4 +1,4 @@
-"""Hyperparameters of `gp.Kernel` of the highest posterior density found, with the gradient in closed form."""
+"""Fits the hyperparameters of `gp.Kernel` by maximum a posteriori, with closed-form gradients."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Array = NDArray[np.float64]
 
 
 def fit(points: Points, y: Tensor, groups: Tensor) -> Tensor:
-    """Hyperparameters (`7 + groups`, logarithms), looked for from the prior's mean on."""
+    """Hyperparameters (`7 + groups`, logarithms), by L-BFGS from the prior's mean."""
     centre, width = (part.numpy() for part in prior(groups))
     density = Density(points, y, groups)
 
     def loss(v: Array) -> tuple[float, Array]:
         try:
             value, gradient = density(centre + width * v)
-        except np.linalg.LinAlgError:  # not positive definite: too far off
+        except np.linalg.LinAlgError:  # not positive definite
             return 1e10, np.zeros_like(v)
         return value + 0.5 * float(v @ v), width * gradient + v
 
@@ -36,7 +36,7 @@ def fit(points: Points, y: Tensor, groups: Tensor) -> Tensor:
 
 
 class Density:
-    """Minus the log density of `y` (`n`) at `points`, the mean a normal one about 1, and its gradient."""
+    """Negative log density of `y` (`n`) at `points`, with a mean of prior N(1, 1)."""
 
     def __init__(self, points: Points, y: Tensor, groups: Tensor) -> None:
         z, t, self.y = points.z.numpy(), points.t.numpy(), y.numpy()
@@ -50,7 +50,7 @@ class Density:
         self.same = ((curve[:, None] == curve[None, :]) & (curve[:, None] >= 0)).astype(np.float64)
 
     def __call__(self, u: Array) -> tuple[float, Array]:
-        """Value and gradient; raises LinAlgError where the covariance is not positive definite."""
+        """Value and gradient; raises LinAlgError if the covariance is not positive definite."""
         a, b, c, d, e = np.exp(u[:5])
         inverse, same = np.exp(-2.0 * u[7:]), self.same
         r = math.sqrt(5.0) * np.sqrt(np.tensordot(inverse, self.squares, 1) + 1e-12)
@@ -76,7 +76,7 @@ class Density:
         return value, np.array([*parts, math.exp(u[5]) * np.trace(w), over_time, *lengths])
 
     def _above(self, covariance: Array) -> tuple[float, Array]:
-        """Minus the log density, and its derivative by the covariance."""
+        """Negative log density, and its derivative by the covariance."""
         factor = cho_factor(covariance, lower=True, overwrite_a=True, check_finite=False)
         inverse = cho_solve(factor, np.eye(len(self.y)), check_finite=False)
         ones = inverse.sum(0)

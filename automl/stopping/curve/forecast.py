@@ -1,4 +1,4 @@
-"""What the model of curves says: where each leads, what a slice of it is worth, and which new configuration is best."""
+"""Predicts learning curves, values a slice of each, and finds new configurations."""
 
 from __future__ import annotations
 
@@ -22,30 +22,32 @@ from search_spaces import Space
 from workers.protocol import Params
 
 from . import gp
-from .curves import Array, Curve, Curves, Scale
+from .curves import Array, Curve, Curves, LossScale
 from .fitting import fit
 
 MOST_POINTS: Final = 260
 MOST_FITTED: Final = 130
 NUM_LEADERS: Final = 20
 LEADER_POINTS: Final = 6
-MOST_FORESEEN: Final = 300  # paused curves whose end is looked at
-MOST_WEIGHED: Final = 30  # of them, and as many of the best so far, whose every horizon is
+MOST_FORESEEN: Final = 300  # paused curves whose end is predicted
+MOST_WEIGHED: Final = 30  # of these, and of the best so far, all horizons are predicted
 NUM_NEW: Final = 150
-NUM_FACES: Final = (
-    30  # candidates at an end of a range, where many a best one is and no perturbation ends
-)
-REFIT: Final = 1.2
-NUM_VECTORS: Final = (
-    3  # of hyperparameters, each learned from points of its own; decisions take turns
-)
-FAILED: Final = 3.0  # the target of a configuration that fails
-UPTO: Final = (1.0, 0.33, 0.1)  # horizons of a new trial, as a part of the longest
+NUM_FACES: Final = 30  # candidates with parameters at an end of their range
+REFIT: Final = 1.2  # fit again if the number of reports has grown by this factor
+NUM_VECTORS: Final = 3  # of hyperparameters, fitted to different points; each decision draws one
+FAILED: Final = 3.0  # the target of a failed configuration
+UPTO: Final = (1.0, 0.33, 0.1)  # horizons of a new trial, as shares of the longest
 
 
 @dataclass(frozen=True)
-class Worth:
-    """Of a slice: its score (log gain over cost), the expected improvement, and up to where that is."""
+class SliceValue:
+    """The value of training a curve up to a horizon.
+
+    Args:
+        score: log expected improvement minus log cost; gain: the expected improvement.
+        horizon: progress at which it is expected.
+        params: of a new configuration; None for a curve that has begun.
+    """
 
     score: float
     gain: float
@@ -54,29 +56,30 @@ class Worth:
     params: Params | None = None
 
 
-class Forecast:
-    """The model of all curves of a sweep, fitted anew as they grow by a part."""
+class CurveForecast:
+    """The model of all curves of a sweep, fitted again as they grow."""
 
     def __init__(self, space: Space, curves: Curves, seed: int) -> None:
-        self.space, self.curves, self.seed = space, curves, seed
-        self.lattice, self.encoder = Lattice(space), Encoder(space)
+        self.space = space
+        self.curves = curves
+        self.seed = seed
+        self.lattice = Lattice(space)
+        self.encoder = Encoder(space)
         groups = [j for j, size in enumerate(self.encoder.sizes) for _ in range(size or 1)]
         self.groups = torch.tensor(groups, dtype=torch.long)
         self._z: dict[int, Tensor] = {}
         self._unit: dict[int, Array] = {}
         self._hyper: deque[Tensor] = deque(maxlen=NUM_VECTORS)
         self._fitted = 0
-        self._posterior: gp.Posterior | None = None
+        self._posterior: gp.Posterior  # set by `update`, as the next one
         self._best = 0.0
-        self._rates: Tensor | None = None
+        self._rates: Tensor
         self._order: list[Curve] = []
         self._taken: set[Hashable] = set()
         self._num_taken = 0
 
-    # ------------------------------------------------------------------ the model
-
     def update(self, rng: np.random.Generator, end: float) -> bool:
-        """Condition on what is known now; False where that is too little."""
+        """Condition on all reports so far; False if there are too few."""
         known = self.curves.known()
         if len(known) < 3:
             return False
@@ -84,7 +87,7 @@ class Forecast:
         count = len(self.curves.goals)
         weights = rng.dirichlet([1.0] * count) if count > 1 else np.ones(1)
         last, excess = np.array([c.losses[-1] for c in known]), np.array([c.excess for c in known])
-        scale = Scale.fit(last, excess, weights)
+        scale = LossScale.fit(last, excess, weights)
         targets = scale.targets(last, excess)
         self._best = float(targets.min())
         self._order = [known[i] for i in np.argsort(targets, kind="stable").tolist()]
@@ -100,18 +103,16 @@ class Forecast:
             part = gp.Points(points.z[rows], points.t[rows], points.curve[rows])
             self._hyper.append(fit(part, y[rows], self.groups))
             self._fit_rates(known)
-        hyper = self._hyper[
-            int(rng.integers(len(self._hyper)))
-        ]  # a vector that is stuck gets no second turn
+        hyper = self._hyper[int(rng.integers(len(self._hyper)))]
         try:
             posterior = gp.Posterior.condition(gp.Kernel(hyper, self.groups), points, y)
         except RuntimeError:  # numerically not positive definite
             return False
-        self._posterior = posterior.believing(self._running(end))
+        self._posterior = posterior.fantasize(self._running(end))
         return True
 
-    def _data(self, scale: Scale, end: float) -> tuple[gp.Points, Tensor]:
-        """Log-spaced points of the leaders, the newest of some of the others, and what failed."""
+    def _data(self, scale: LossScale, end: float) -> tuple[gp.Points, Tensor]:
+        """Log-spaced points of the leaders, two points of some others, and failed trials."""
         leaders, rest = self._order[:NUM_LEADERS], self._order[NUM_LEADERS:]
         chosen = [(curve, i) for curve in leaders for i in self._spaced(curve, LEADER_POINTS)]
         chosen += [
@@ -119,22 +120,20 @@ class Forecast:
             for curve in self._some(rest, MOST_POINTS - len(chosen))
             for i in self._spaced(curve, 2)
         ]
-        losses, excess = (
-            np.array([c.losses[i] for c, i in chosen]),
-            np.array([c.excess for c, _ in chosen]),
-        )
-        failed = [c for c in self.curves.all.values() if c.failed][-40:]
+        losses = np.array([c.losses[i] for c, i in chosen])
+        excess = np.array([c.excess for c, _ in chosen])
+        failed = [c for c in self.curves.all.values() if c.state is TrialState.FAILED][-40:]
         numbers = [c.number for c, _ in chosen] + [c.number for c in failed]
         ats = [c.ats[i] for c, i in chosen] + [end] * len(failed)
         y = np.concatenate([scale.targets(losses, excess), np.full(len(failed), FAILED)])
         return self._points(numbers, ats), torch.from_numpy(y)
 
     def _spaced(self, curve: Curve, most: int) -> list[int]:
-        begin = bisect_left(curve.ats, self.curves.since)
+        begin = bisect_left(curve.ats, self.curves.warmup_end)
         return [begin + i for i in _spaced(curve.ats[begin:], most)]
 
     def _some(self, rest: Sequence[Curve], room: int) -> list[Curve]:
-        """As many as have room with two points each: half of them the longest, which know most, half random."""
+        """As many as `room` allows with two points each: half the longest, half random."""
         most = max(room // 2, 1)
         if len(rest) <= most:
             return list(rest)
@@ -144,7 +143,7 @@ class Forecast:
         return kept + [others[i] for i in np.sort(order[: most - len(kept)]).tolist()]
 
     def _running(self, end: float) -> gp.Points:
-        """Where running trials will be soon: others need not look there."""
+        """The next points of running trials, so that other slices look elsewhere."""
         running = [c for c in self.curves.all.values() if c.state is TrialState.RUNNING][:50]
         least = self._least()
         return self._points(
@@ -152,8 +151,8 @@ class Forecast:
         )
 
     def _least(self) -> float:
-        """The progress that anything new needs to say something."""
-        return max(self.curves.first, self.curves.since)
+        """The progress of a new trial's first informative report."""
+        return max(self.curves.first, self.curves.warmup_end)
 
     def _embed(self, curves: Sequence[Curve]) -> None:
         fresh = [c for c in curves if c.number not in self._z]
@@ -177,7 +176,7 @@ class Forecast:
         )
 
     def _fit_rates(self, known: Sequence[Curve]) -> None:
-        """Seconds per unit of progress: log-linear and quadratic in the coordinates, with a ridge."""
+        """Fit the log of seconds per unit of progress by quadratic ridge regression."""
         z = torch.stack([self._z[c.number] for c in known])
         y = torch.tensor([math.log(c.rate) for c in known], dtype=torch.float64)
         x = _quadratic(z)
@@ -190,13 +189,6 @@ class Forecast:
         """The best curve so far."""
         return self._order[0] if self._order else None
 
-    def rates(self, z: Tensor) -> Tensor:
-        """Seconds per unit of progress of configurations, `m`."""
-        assert self._rates is not None
-        return (_quadratic(z) @ self._rates).clamp(-30.0, 30.0).exp()
-
-    # ------------------------------------------------------------------ what it is worth
-
     def best_candidate(
         self,
         candidates: Sequence[Curve],
@@ -204,21 +196,23 @@ class Forecast:
         end: float,
         cooling: float,
         left: float,
-    ) -> Worth | None:
-        """The paused curve that is expected to improve on the best by most for its seconds.
+    ) -> SliceValue | None:
+        """The curve with the largest expected improvement per second; None if there is none.
 
         Args:
-            horizons: that are weighed, as factors of a curve's progress; its end is weighed as well.
+            horizons: factors of a curve's progress to consider, beside its end.
+            end: progress at which trials end; left: seconds of the budget.
+            cooling: exponent of the cost.
         """
         some = [c for c in candidates if c.at < end * (1 - 1e-9)]
         if not some:
             return None
         some = self._worth_weighing(some, end, cooling)
-        at, rate = (
-            np.array([c.at for c in some])[:, None],
-            np.array([c.rate for c in some])[:, None],
+        at = np.array([c.at for c in some])[:, None]
+        rate = np.array([c.rate for c in some])[:, None]
+        upto = np.minimum(
+            np.maximum(at * np.array([*horizons, math.inf]), self.curves.warmup_end), end
         )
-        upto = np.minimum(np.maximum(at * np.array([*horizons, math.inf]), self.curves.since), end)
         gain = self._log_gains(some, upto)
         cost = (upto - at) * rate
         late = torch.from_numpy((cost > left) & (upto > 1.5 * at))
@@ -226,12 +220,14 @@ class Forecast:
         i, j = divmod(int(score.argmax()), upto.shape[1])
         if not math.isfinite(float(score[i, j])):
             return None
-        return Worth(float(score[i, j]), math.exp(float(gain[i, j])), float(upto[i, j]), some[i])
+        return SliceValue(
+            float(score[i, j]), math.exp(float(gain[i, j])), float(upto[i, j]), some[i]
+        )
 
     def _worth_weighing(
         self, candidates: Sequence[Curve], end: float, cooling: float
     ) -> list[Curve]:
-        """The best so far, and those that gain most by their end for its cost: curves may cross."""
+        """The best so far, and those with the best value at their end, as curves may cross."""
         if len(candidates) <= 2 * MOST_WEIGHED:
             return list(candidates)
         place = {curve.number: i for i, curve in enumerate(self._order)}
@@ -244,56 +240,49 @@ class Forecast:
         return kept + [rest[i] for i in torch.argsort(-score)[:MOST_WEIGHED].tolist()]
 
     def _log_gains(self, curves: Sequence[Curve], ats: Array) -> Tensor:
-        """Of curves at each of some progresses (`m x h`, or `1 x h`)."""
-        assert self._posterior is not None
+        """Log expected improvement `m x h` of curves at some progresses (`m x h` or `1 x h`)."""
         points = self._points([c.number for c in curves], [c.at for c in curves])
         mean, variance = self._posterior.predict_grid(points, torch.from_numpy(np.log(ats)))
         return _log_improvement(self._best, mean, variance)
 
     def best_new(
         self, rng: np.random.Generator, end: float, cooling: float, left: float, *, guided: bool
-    ) -> Worth | None:
-        """The new configuration that is; on the average over the space where it is not chosen by this model."""
-        assert self._posterior is not None
+    ) -> SliceValue | None:
+        """The new configuration with the best value; if not `guided`, the mean over the space."""
         unit = self._candidates(rng, local=guided)
         z = self.encoder(unit).z
         ats = torch.tensor([[max(end * part, self._least()) for part in UPTO]], dtype=torch.float64)
         mean, variance = self._posterior.predict_grid(self._new(z, 1.0), ats.log())
-        gain, cost = _log_improvement(self._best, mean, variance), ats * self.rates(z)[:, None]
+        rates = (_quadratic(z) @ self._rates).clamp(-30.0, 30.0).exp()
+        gain, cost = _log_improvement(self._best, mean, variance), ats * rates[:, None]
         late = (cost > left) & (ats > ats.min())
         score = (gain - cooling * cost.log()).masked_fill(late, -torch.inf)
         if not guided:
             expected = torch.logsumexp(score, 0) - math.log(len(unit))
-            return Worth(float(expected.max()), 0.0, 0.0, Curve(-1, {}))
+            return SliceValue(float(expected.max()), 0.0, 0.0, Curve(-1, {}))
         i, j = divmod(int(score.argmax()), len(UPTO))
         params = self._first_new(unit, torch.argsort(-score[:, j]).tolist())
         if params is None:
             return None
-        return Worth(
+        return SliceValue(
             float(score[i, j]), math.exp(float(gain[i, j])), float(ats[0, j]), Curve(-1, {}), params
         )
 
     def promising(self, rng: np.random.Generator) -> Params | None:
-        """A new configuration by expected improvement at the third-longest progress so far, over what is best there."""
-        assert self._posterior is not None
+        """A new configuration by expected improvement at the third-longest progress so far."""
         ats = sorted((c.at for c in self._order), reverse=True)
         at = ats[min(2, len(ats) - 1)]
-        seen = self._posterior.predict(
-            self._points([c.number for c in self._order[:100]], [at] * len(self._order[:100]))
-        )
+        leaders = [c.number for c in self._order[:100]]
+        seen = self._posterior.predict(self._points(leaders, [at] * len(leaders)))
         unit = self._candidates(rng, local=True)
-        gain = self._log_gain(self._new(self.encoder(unit).z, at), float(seen[0].min()))
+        new = self._posterior.predict(self._new(self.encoder(unit).z, at))
+        gain = _log_improvement(float(seen[0].min()), *new)
         return self._first_new(unit, torch.argsort(-gain).tolist())
 
     def chance(self, curve: Curve, end: float) -> float:
-        """Probability that a curve ends below the best so far."""
-        assert self._posterior is not None
+        """Probability that a curve ends better than the best so far."""
         mean, variance = self._posterior.predict(self._points([curve.number], [end]))
         return float(torch.special.ndtr((self._best - mean) / variance.sqrt())[0])
-
-    def _log_gain(self, points: gp.Points, best: float) -> Tensor:
-        assert self._posterior is not None
-        return _log_improvement(best, *self._posterior.predict(points))
 
     def _new(self, z: Tensor, at: float) -> gp.Points:
         return gp.Points(
@@ -301,7 +290,7 @@ class Forecast:
         )
 
     def _candidates(self, rng: np.random.Generator, *, local: bool) -> Array:
-        """Everywhere, near the leaders, and with some of their parameters at an end of its range."""
+        """Points of the whole space; if `local`, also near the leaders and at ends of ranges."""
         everywhere = self.lattice.everywhere(rng, NUM_NEW)
         if not local:
             return everywhere
@@ -325,7 +314,7 @@ class Forecast:
 
 
 def _spaced(ats: Sequence[float], most: int) -> list[int]:
-    """Indices of at most so many reports, the last among them, evenly spaced in the logarithm of progress."""
+    """Indices of at most `most` reports, log-spaced in progress, with the last one."""
     if len(ats) <= most:
         return list(range(len(ats)))
     logs = np.log(np.maximum(ats, 1e-9))

@@ -1,10 +1,11 @@
-"""A Gaussian process over configurations and progress, for curves of which many are only begun.
+"""A Gaussian process over configurations and progress, for learning curves.
 
 k((x, t), (x', t')) = kx(x, x') (a + b kt(t, t')) + same(c + d kt(t, t')) + e kt(t, t') + noise
 
-with Matern-5/2 over configurations, Matern-3/2 over the logarithm of progress, and `same` for points of one curve: what
-configurations share, what is a curve's own, and what all have in common (after Swersky et al., "Freeze-thaw Bayesian
-optimization", 2014, who take an exponential decay for kt and nothing over x but for the asymptote).
+kx is Matern-5/2 over configurations, kt is Matern-3/2 over the logarithm of progress, and `same`
+is 1 for two points of one curve, else 0. The terms are shared by similar configurations, by one
+curve, and by all curves. Source: Swersky et al., "Freeze-thaw Bayesian optimization", 2014; they
+take an exponential decay for kt and use x for the asymptote only.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-# Logarithms: variances a, b, c, d, e, noise, then the length over time; the lengths over x follow.
+# Prior of the logarithms of a, b, c, d, e, noise and the length over time; then lengths over x.
 CENTRE: Final = (-0.7, -1.2, -3.0, -3.0, -0.7, -6.5, 0.5)
 WIDTH: Final = (1.0, 1.0, 1.5, 1.5, 1.0, 1.5, 0.7)
 LENGTH_WIDTH: Final = 0.8
@@ -26,7 +27,12 @@ JITTER: Final = 1e-6
 
 @dataclass(frozen=True)
 class Points:
-    """Where curves are looked at: `z` (`n x f`, embedded configurations), `t` (`n`, log progress), `curve` (`n`)."""
+    """Points on curves.
+
+    Args:
+        z: features of the configurations, `n x f`; t: log progress, `n`.
+        curve: the number of each point's curve, `n`; -1 for a curve without data.
+    """
 
     z: Tensor
     t: Tensor
@@ -36,21 +42,20 @@ class Points:
         return len(self.t)
 
 
-def join(one: Points, other: Points) -> Points:
-    """Both, one after the other."""
-    pairs = ((one.z, other.z), (one.t, other.t), (one.curve, other.curve))
-    return Points(*(torch.cat(pair) for pair in pairs))
-
-
 @dataclass(frozen=True)
 class Kernel:
-    """The covariance for one vector of hyperparameters (`7 + groups`, logarithms); `groups` (`f`) index the lengths."""
+    """The covariance function.
+
+    Args:
+        u: logarithms of the hyperparameters, `7 + groups`.
+        groups: index of the length of each feature, `f`.
+    """
 
     u: Tensor
     groups: Tensor
 
     def __call__(self, one: Points, other: Points) -> Tensor:
-        """`n x m`."""
+        """Covariance `n x m`."""
         a, b, c, d, e = self.u[:5].exp()
         length = self.u[7:].exp()[self.groups]
         kx = _matern52(_distance(one.z / length, other.z / length))
@@ -60,7 +65,7 @@ class Kernel:
         return found
 
     def grid(self, one: Points, times: Tensor, other: Points) -> Tensor:
-        """Each of `m` configurations at `h` log progresses (`m x h` or `1 x h`) with `other`: `m x h x n`."""
+        """Covariance `m x h x n` of `m` curves at log progresses `times` with `other`."""
         a, b, c, d, e = self.u[:5].exp()
         length = self.u[7:].exp()[self.groups]
         kx = _matern52(_distance(one.z / length, other.z / length))[:, None, :]
@@ -72,7 +77,7 @@ class Kernel:
         return found
 
     def diagonal(self) -> Tensor:
-        """The variance of a point of a curve of its own."""
+        """The prior variance of a point."""
         return self.u[:5].exp().sum()
 
     @property
@@ -82,7 +87,7 @@ class Kernel:
 
 
 def prior(groups: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and deviation of the hyperparameters."""
+    """Prior mean and standard deviation of the log hyperparameters."""
     count = int(groups.max()) + 1 if len(groups) else 0
     length = math.log(0.5) + 0.5 * math.log(max(count, 1))
     centre = torch.tensor([*CENTRE, *[length] * count], dtype=torch.float64)
@@ -92,7 +97,7 @@ def prior(groups: Tensor) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class Posterior:
-    """The process given `y` (`n`) at `points`; the mean before any data is `mean`."""
+    """The process conditioned on values at `points`; `mean` is its prior mean."""
 
     kernel: Kernel
     points: Points
@@ -102,7 +107,7 @@ class Posterior:
 
     @classmethod
     def condition(cls, kernel: Kernel, points: Points, y: Tensor) -> Posterior:
-        """Raises RuntimeError where the covariance is not positive definite."""
+        """Condition on `y` (`n`); RuntimeError if the covariance is not positive definite."""
         covariance = kernel(points, points)
         covariance.diagonal().add_(kernel.noise)
         factor = torch.linalg.cholesky(covariance)
@@ -116,7 +121,7 @@ class Posterior:
         return self._from(self.kernel(points, self.points))
 
     def predict_grid(self, points: Points, times: Tensor) -> tuple[Tensor, Tensor]:
-        """Of the curves of `m` points, whatever their progress, at `h` others (`m x h` or `1 x h`): `m x h` each."""
+        """Mean and variance, `m x h` each, of `m` curves at log progresses (`m x h` or `1 x h`)."""
         cross = self.kernel.grid(points, times, self.points)
         mean, variance = self._from(cross.reshape(-1, len(self.points)))
         return mean.view(cross.shape[:2]), variance.view(cross.shape[:2])
@@ -126,8 +131,8 @@ class Posterior:
         variance = self.kernel.diagonal() - solved.square_().sum(0)
         return self.mean + cross @ self.weights, variance.clamp(min=1e-10)
 
-    def believing(self, points: Points) -> Posterior:
-        """As if the mean had been seen at further points (the kriging believer of Ginsbourger et al., 2010)."""
+    def fantasize(self, points: Points) -> Posterior:
+        """Condition on the mean at further points (kriging believer, Ginsbourger et al., 2010)."""
         if not len(points):
             return self
         n = len(self.points)
@@ -138,10 +143,11 @@ class Posterior:
         factor = torch.zeros((n + len(points),) * 2, dtype=torch.float64)
         factor[:n, :n], factor[n:, :n] = self.factor, lower.T
         factor[n:, n:] = torch.linalg.cholesky(inner)
-        weights = torch.cat(
-            [self.weights, torch.zeros(len(points), dtype=torch.float64)]
-        )  # the mean does not change
-        return Posterior(self.kernel, join(self.points, points), factor, weights, self.mean)
+        # The mean does not change.
+        weights = torch.cat([self.weights, torch.zeros(len(points), dtype=torch.float64)])
+        pairs = zip(vars(self.points).values(), vars(points).values(), strict=True)
+        joined = Points(*(torch.cat(pair) for pair in pairs))
+        return Posterior(self.kernel, joined, factor, weights, self.mean)
 
 
 def _distance(one: Tensor, other: Tensor) -> Tensor:

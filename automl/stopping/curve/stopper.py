@@ -1,4 +1,4 @@
-"""Which trial gets the next slice: the one that is expected to gain most for its seconds, or a step of halving."""
+"""Chooses the next slice of training by expected improvement per second, or by a step of ASHA."""
 
 from __future__ import annotations
 
@@ -15,26 +15,28 @@ from automl.stopping.base import CONTINUE, Decision, Stopper
 from workers.protocol import Params
 
 from .curves import Curve, Curves
-from .forecast import Forecast
+from .forecast import CurveForecast
 
-NUM_RANDOM: Final = 16  # trials before the model is asked
-NUM_KNOWN: Final = 8  # of them so far that their reports say something
-RANDOM_SHARE: Final = 1 / 8  # of the budget, after which it is asked in any case
+NUM_RANDOM: Final = 16  # trials before the model is used
+NUM_KNOWN: Final = 8  # of them that are past the warm-up
+RANDOM_SHARE: Final = 1 / 8  # of the budget, after which the model is used in any case
 HALVING_SHARE: Final = 0.25  # of the decisions
-SLICE: Final = 0.5  # of the way, in logarithms, to the horizon for which a trial was chosen, before it is weighed again
-GROWTH: Final = 1.35  # of a trial's progress in one slice, at least
-HORIZONS: Final = (1.5, 2.5, 5.0)
-LEAST_GAIN: Final = (
-    0.01  # of the distance from best to median, below which nothing is resumed at the end
-)
-HOPELESS: Final = (
-    0.02  # probability of becoming the best, below which a trial that cannot pause is stopped
-)
+SLICE: Final = 0.5  # a slice ends this far on the way to its horizon, in logarithms
+GROWTH: Final = 1.35  # least factor of a trial's progress in one slice
+HORIZONS: Final = (1.5, 2.5, 5.0)  # factors of a trial's progress
+LEAST_GAIN: Final = 0.01  # of best to median; at the end nothing is resumed for less
+HOPELESS: Final = 0.02  # a trial that cannot pause stops below this probability to become the best
 
 
 @dataclass(frozen=True)
-class Choice:
-    """What gets a slice: a trial (its number) or a new configuration, up to `target`, and why."""
+class NextSlice:
+    """The next slice of a worker's time.
+
+    Args:
+        number: of the trial; None for a new one.
+        target: progress at which the slice ends; reason: for the ledger.
+        params: of a new trial; None if the suggester proposes them.
+    """
 
     number: int | None
     target: float
@@ -43,60 +45,58 @@ class Choice:
 
 
 class CurveStopper(Stopper):
-    """Freeze-thaw: every slice of a worker's time is weighed anew among running, paused and new trials.
+    """Freeze-thaw: each slice of a worker's time goes to a running, a paused or a new trial.
 
-    A Gaussian process over configurations and progress (`gp`) predicts where each curve leads. Most slices go to the
-    largest expected improvement per second; a part of them are steps of asynchronous successive halving, because
-    improvement over the best alone keeps feeding the leader. Under the suggester `bayes` new configurations are chosen
-    by the same model; others propose their own, which count as draws from the space.
+    A Gaussian process over configurations and progress (`gp`) predicts each curve. Most slices go
+    to the largest expected improvement per second. A part of them are steps of ASHA, because
+    expected improvement alone keeps training the leader. If `guided`, the model also chooses new
+    configurations; if not, the suggester does, and a new trial counts as a random one.
 
-    Cost is cooled as the budget is spent (Lee et al., "Cost-aware Bayesian optimization", 2020), and nothing is weighed
-    for a horizon that does not fit into the time that is left.
+    The weight of the cost falls as the budget is spent (Lee et al., "Cost-aware Bayesian
+    optimization", 2020). Horizons that do not fit into the time left are ignored.
     """
 
     name = "curve"
+    proposes: ClassVar[bool] = True
     one_by_one: ClassVar[bool] = True
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         if self.space is None:
-            raise ValueError("the stopper 'curve' needs the space")
+            raise ValueError("the stopper 'curve' needs `space`, got None")
         self.curves = Curves(self.goals, self.constraints)
-        self.forecast = Forecast(self.space, self.curves, self.seed)
+        self.forecast = CurveForecast(self.space, self.curves, self.seed)
         self._asha = AshaStopper(*args, **options)
         self._targets: dict[int, float] = {}
-        self._chosen: Choice | None = None
+        self._chosen: NextSlice | None = None
         self._num_choices = 0
 
     def observe(self, trial: Trial) -> None:
-        """Keep the curve."""
+        """Update the curve of the trial."""
         self.curves.observe(trial)
         self._asha.observe(trial)
-        self.curves.since = self._asha.informative.since
+        self.curves.warmup_end = self._asha.warmup.end
 
     def decide(self, trial: Trial, trials: Sequence[Trial]) -> Decision:
-        """Go on to the end of the slice; then pause, unless the trial is the best choice for the next one too."""
+        """Go on to the end of the slice; then pause, unless the trial gets the next slice too."""
         curve = self.curves.all[trial.number]
-        if not curve.known or curve.at < self.curves.since:
-            return CONTINUE  # it says nothing yet
-        if self._at_end(curve):
+        if not curve.known or curve.at < self.curves.warmup_end or self._at_end(curve):
             return CONTINUE
         if not self.can_pause:
             return self._judge(curve)
         if curve.at < self._targets.get(trial.number, 0.0) * (1 - 1e-9):
             return CONTINUE
         choice = self._choose(curve)
-        if choice is not None and choice.number == trial.number:
+        number = choice.number if choice is not None else None
+        if choice is not None and number == trial.number:
             self._targets[trial.number] = choice.target
             return CONTINUE
         self._chosen = choice
-        other = (
-            "a new trial" if choice is None or choice.number is None else f"trial {choice.number}"
-        )
-        return Decision("pause", f"curve: {other} is worth more than to go on from {curve.at:g}")
+        other = "a new trial" if number is None else f"trial {number}"
+        return Decision("pause", f"curve: at {curve.at:g} {other} has a larger expected gain")
 
     def resume(self, trials: Sequence[Trial], *, last: bool = False) -> tuple[int, str] | None:
-        """The paused trial that is worth most, unless a new one is worth more."""
+        """The paused trial with the largest value, unless a new one has more."""
         choice, self._chosen = self._chosen, None
         if choice is None or not self._is_possible(choice) or (last and choice.number is None):
             choice = self._choose(None, last=last)
@@ -107,19 +107,17 @@ class CurveStopper(Stopper):
         return choice.number, choice.reason
 
     def propose(self, trials: Sequence[Trial]) -> Params | None:
-        """The new configuration that was weighed."""
+        """The new configuration that was chosen last."""
         choice, self._chosen = self._chosen, None
         if choice is not None and choice.params is not None:
             self._targets[len(trials)] = choice.target
         return choice.params if choice is not None else None
 
-    # ------------------------------------------------------------------ the choice
-
-    def _choose(self, running: Curve | None, *, last: bool = False) -> Choice | None:
-        """None for a new trial that the suggester proposes, or where nothing is worth a slice at the end."""
+    def _choose(self, running: Curve | None, *, last: bool = False) -> NextSlice | None:
+        """The next slice; None for a trial from the suggester or, if `last`, for the end."""
         paused = [
             c
-            for c in self.curves.begun()
+            for c in self.curves.started()
             if c.state is TrialState.PAUSED and not self._is_complete(c)
         ]
         candidates = [*paused, running] if running is not None else paused
@@ -137,32 +135,34 @@ class CurveStopper(Stopper):
             return self._halve(running, rng, guided=self.guided, last=last)
         return self._gain(candidates, rng, last)
 
-    def _early(self, paused: Sequence[Curve]) -> Choice | None:
-        """Those that were paused before anybody knew that reports say nothing there."""
-        early = next((c for c in paused if c.at < self.curves.since), None)
-        if early is None or self.curves.since == math.inf:
+    def _early(self, paused: Sequence[Curve]) -> NextSlice | None:
+        """A trial that was paused during what turned out to be the warm-up goes on to its end."""
+        early = next((c for c in paused if c.at < self.curves.warmup_end), None)
+        if early is None or self.curves.warmup_end == math.inf:
             return None
-        return Choice(early.number, self.curves.since, "curve: its reports say nothing yet")
+        return NextSlice(early.number, self.curves.warmup_end, "curve: it is still in the warm-up")
 
     def _halve(
         self, running: Curve | None, rng: np.random.Generator, *, guided: bool, last: bool
-    ) -> Choice | None:
+    ) -> NextSlice | None:
         rung = self._asha.waiting(running.number) if running is not None else None
         found = self._asha.resume([], last=last)
         if rung is not None and running is not None:
             rung.pause(running.number, False)
         if found is not None:
             number, reason = found
-            return Choice(number, self._asha.next_level(number), f"curve: halving, {reason}")
+            return NextSlice(number, self._asha.next_level(number), f"curve: halving, {reason}")
         params = self.forecast.promising(rng) if guided else None
         return (
-            Choice(None, 0.0, "curve: halving, a new trial", params) if params is not None else None
+            NextSlice(None, 0.0, "curve: halving, a new trial", params)
+            if params is not None
+            else None
         )
 
     def _gain(
         self, candidates: Sequence[Curve], rng: np.random.Generator, last: bool
-    ) -> Choice | None:
-        """The largest expected improvement per second (to a power that falls as the budget is spent)."""
+    ) -> NextSlice | None:
+        """The slice with the largest expected improvement per second."""
         end = self.longest()
         cooling = 1.0 - 0.5 * self.spent
         best = self.forecast.best_candidate(candidates, HORIZONS, end, cooling, self.seconds_left)
@@ -173,28 +173,28 @@ class CurveStopper(Stopper):
             new = self.forecast.best_new(rng, end, cooling, self.seconds_left, guided=self.guided)
             if best is None or (new is not None and new.score > best.score):
                 return (
-                    Choice(None, self._upto(self.curves.first, new.horizon), "", new.params)
+                    NextSlice(None, self._upto(self.curves.first, new.horizon), "", new.params)
                     if new is not None
                     else None
                 )
         target = max(self._upto(best.curve.at, best.horizon), best.curve.at * GROWTH)
         expected = f"{best.gain:.2g} of the distance to the median by {best.horizon:g}"
-        return Choice(best.curve.number, target, f"curve: expected to gain {expected}")
+        return NextSlice(best.curve.number, target, f"curve: expected to gain {expected}")
 
     @staticmethod
     def _upto(at: float, horizon: float) -> float:
-        """A part of the way to where the gain is expected: to look sooner would only make new ones look better."""
+        """The end of a slice between a progress and a horizon."""
         return float(at ** (1 - SLICE) * max(horizon, at) ** SLICE)
 
-    def _finish(self, candidates: Sequence[Curve], end: float) -> Choice | None:
-        """At the very end the best trial is trained to its end."""
+    def _finish(self, candidates: Sequence[Curve], end: float) -> NextSlice | None:
+        """The best trial is trained to its end."""
         leader = self.forecast.leader
         if leader is None or leader not in candidates:
             return None
-        return Choice(leader.number, end, "curve: the best so far is trained to its end")
+        return NextSlice(leader.number, end, "curve: the best so far is trained to its end")
 
     def _judge(self, curve: Curve) -> Decision:
-        """For trials that cannot pause: stop one that will hardly become the best."""
+        """Stop a trial that cannot pause and is unlikely to become the best."""
         if len(self.curves.known()) < NUM_RANDOM // 2:
             return CONTINUE
         if curve.at < self._targets.get(curve.number, 0.0):
@@ -208,10 +208,10 @@ class CurveStopper(Stopper):
         chance = self.forecast.chance(curve, self.longest())
         if chance >= HOPELESS:
             return CONTINUE
-        return Decision("stop", f"curve: becomes the best with a probability of {chance:.1%}")
+        return Decision("stop", f"curve: its probability to become the best is {chance:.1%}")
 
     def longest(self) -> float:
-        """How far a trial can go: what is known, or the furthest of those that have ended by themselves, or a guess."""
+        """The progress at which trials end: known, or of completed trials, or a guess."""
         last = self._last()
         if last is not None:
             return float(last)
@@ -223,13 +223,13 @@ class CurveStopper(Stopper):
         return last is not None and curve.at >= last * (1 - 1e-9)
 
     def _at_end(self, curve: Curve) -> bool:
-        """Whether it is as far as trials are known to go: to end it there saves nothing, and it would not count."""
+        """Whether the trial is where others have completed: to stop it there would save nothing."""
         return self._is_complete(curve) or 0.0 < self.curves.complete <= curve.at * (1 + 1e-9)
 
     def _last(self) -> float | None:
-        """The progress at which a trial ends, where that is known in advance."""
+        """The progress at which a trial ends, if it is known in advance."""
         within = [goal.within for goal in self.goals if goal.within is not None]
         return max(within) if within else self.max_steps
 
-    def _is_possible(self, choice: Choice) -> bool:
+    def _is_possible(self, choice: NextSlice) -> bool:
         return choice.number is None or self.curves.all[choice.number].state is TrialState.PAUSED

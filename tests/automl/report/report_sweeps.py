@@ -1,4 +1,4 @@
-"""Sweeps of the kinds that a report must show, written to a ledger."""
+"""Sweeps for the tests of the report, written to a ledger."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from automl.core.trial import TrialState
 from automl.ledger import Ledger
 from search_spaces import Choice, Float, Int, Space
 from workers.protocol import Ending, Outcome, Params, Report
+from workers.training.metrics import TRAINING_METRICS
 
 SPACE = Space(
     Float("lr", 1e-5, 1e-1, log=True, default=1e-3, affects={"quality"}),
@@ -32,7 +33,7 @@ def loss_of(params: Params) -> float:
 def trial_events(
     number: int, params: Params, begin: float, rng: np.random.Generator
 ) -> list[SweepEvent]:
-    """Runs out of memory with a large batch; every fifth trial is paused once, every seventh stopped."""
+    """Runs out of memory with a large batch; some trials pause once, some stop."""
     at, attempt = begin, 1
     source = "default" if number == 0 else "bayes"
     events: list[SweepEvent] = [Proposed(number, params, source, at), Begun(number, 1, at)]
@@ -63,8 +64,8 @@ def trial_events(
     peak = 2**20 * int(params["batch_size"])  # type: ignore[arg-type]
     stopped = number % 7 == 3
     outcome = Outcome(
-        number, attempt, Ending.STOPPED if stopped else Ending.COMPLETED, {"loss": final}, seconds=4.0,
-        peak_memory_bytes=peak,
+        number, attempt, Ending.STOPPED if stopped else Ending.COMPLETED, {"loss": final},
+        seconds=4.0, peak_memory_bytes=peak,
         details={"estimated_memory_bytes": 1.1 * peak, "memory_by_module_bytes": {"head": peak}},
     )  # fmt: skip
     return [*events, Ended(outcome, TrialState.STOPPED if stopped else TrialState.COMPLETED, at=at)]
@@ -73,9 +74,10 @@ def trial_events(
 def write_sweep(
     store: Path, num_trials: int = 24, goals: Any = "minimize loss", **fields: Any
 ) -> str:
-    """A store with a finished sweep named "toy"; on two slots, the second begins half a trial later."""
+    """A store with a finished sweep named "toy" on two slots."""
     constraints = parse_constraints(fields.pop("constraints", ()))
     budget = Budget(trials=max(num_trials, 1))
+    fields.setdefault("metrics", TRAINING_METRICS)
     spec = SweepSpec("toy", SPACE, parse_goals(goals), constraints, budget=budget, **fields)
     ledger = Ledger.open(store, create=True)
     ledger.create_sweep(

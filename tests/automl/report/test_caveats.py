@@ -1,31 +1,46 @@
-"""What the summary and the report warn of."""
+"""The caveats of the summary and the report."""
 
 from __future__ import annotations
 
-from automl.core.goals import parse_goals
+from dataclasses import replace
+
+from automl.core.goals import Goal
 from automl.core.snapshot import Snapshot
 from automl.core.trial import Trial, TrialState
 from automl.report.caveats import caveats
 from search_spaces import Float, Space
+from workers.protocol import Metric
+
+SPACE = Space(Float("x", 0.0, 1.0))
 
 
-def warnings(*metrics: dict[str, float]) -> list[str]:
+def sweep(*metrics: dict[str, float]) -> Snapshot:
     trials = [
         Trial(number, {"x": 0.5}, TrialState.COMPLETED, {"loss": 1.0, **m})
         for number, m in enumerate(metrics)
     ]
-    return list(
-        caveats(
-            Snapshot("s", "running", trials, parse_goals("minimize loss")),
-            Space(Float("x", 0.0, 1.0)),
-        )
-    )
+    return Snapshot("s", "running", trials, (Goal("loss"),))
 
 
 def test_skipped_updates_are_counted() -> None:
     skipped = {"skipped_updates": 3.0, "updates": 200.0}
-    assert warnings({}, {"skipped_updates": 0.0}) == []
-    assert warnings({}, skipped) == [
-        "1 trial skipped updates whose gradients were not finite, trial 1 most: 3 of 200"
+    assert list(caveats(sweep({}, {"skipped_updates": 0.0}), SPACE)) == []
+    assert list(caveats(sweep({}, skipped), SPACE)) == [
+        "1 trial skipped updates because gradients were not finite; trial 1 skipped most: 3 of 200"
     ]
-    assert warnings({"skipped_updates": 1.0}, skipped)[0].startswith("2 trials skipped updates")
+    both = list(caveats(sweep({"skipped_updates": 1.0}, skipped), SPACE))
+    assert both[0].startswith("2 trials skipped updates")
+
+
+def test_few_usable_trials_make_the_best_uncertain() -> None:
+    ended = replace(sweep({}, {}), state="finished")
+    assert list(caveats(ended, SPACE)) == ["2 usable trials for 1 parameter: the best is uncertain"]
+
+
+def test_a_goal_against_the_declared_direction_is_reported() -> None:
+    goal = Goal("loss", declared=Metric("loss", "maximize"))
+    assert list(caveats(replace(sweep({}), goals=(goal,)), SPACE)) == [
+        "the goal is 'minimize loss', but loss is declared: higher is better"
+    ]
+    agreed = Goal("loss", declared=Metric("loss", "minimize"))
+    assert list(caveats(replace(sweep({}), goals=(agreed,)), SPACE)) == []

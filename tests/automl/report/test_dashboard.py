@@ -14,9 +14,9 @@ from report_sweeps import write_sweep
 from automl.core.events import Begun, Ended, Proposed
 from automl.core.trial import TrialState
 from automl.ledger import Ledger
-from automl.report.board import Board
-from automl.report.figures import PANELS
-from automl.report.serve import serving
+from automl.report.dashboard import Dashboard
+from automl.report.dashboard_server import serving
+from automl.report.figures import ORDER
 from workers.protocol import Ending, Outcome
 
 
@@ -37,7 +37,7 @@ def grow(store: str, loss: float) -> None:
 def test_the_page_follows_the_sweep(chromium: Any, tmp_path: Path) -> None:
     store = write_sweep(tmp_path / "runs", 8)
     ledger = Ledger.open(store, readonly=True)
-    board = Board(ledger, "toy", interval=0.2).start()
+    board = Dashboard(ledger, "toy", interval=0.2).start()
     context = chromium.new_context(viewport={"width": 1200, "height": 900})
     try:
         with serving(board) as server:
@@ -71,7 +71,7 @@ def test_the_page_follows_the_sweep(chromium: Any, tmp_path: Path) -> None:
 def test_nothing_is_told_without_the_token(tmp_path: Path) -> None:
     store = write_sweep(tmp_path / "runs", 3)
     ledger = Ledger.open(store, readonly=True)
-    with serving(Board(ledger, "toy")) as server:
+    with serving(Dashboard(ledger, "toy")) as server:
         own = server.address.split("?")[0]
         for path in ("", "state", "plotly.js", "?token=wrong", "?token="):
             with pytest.raises(urllib.error.HTTPError) as error:
@@ -81,6 +81,6 @@ def test_nothing_is_told_without_the_token(tmp_path: Path) -> None:
         opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
         assert b"plotly.js" in opener.open(server.address).read()
         state = json.loads(opener.open(own + "state").read())
-        assert (state["title"], len(state["panels"])) == ("toy", len(PANELS))
+        assert (state["title"], len(state["panels"])) == ("toy", len(ORDER))
         assert server.server_address[0] == "127.0.0.1"
     ledger.close()

@@ -1,4 +1,4 @@
-"""Reports of speed and memory that come before any of quality, and what is decided from them."""
+"""Trials that are stopped by the speed and memory of their first steps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SPACE = Space(Float("rate", 0.0, 1.0, default=0.3), Float("pace", 0.5, 20.0, log
 
 
 def probed(params: Any) -> Iterator[tuple[float, dict[str, float]]]:
-    """Two steps tell the size and nothing else; then a loss that depends on the steps and on the rate."""
+    """Two steps report the size alone; then a loss depends on the steps and the rate."""
     size = 10.0 * params["pace"]
     yield 2 * params["pace"], {"peak_memory_bytes": size}
     for step in range(1, 20):
@@ -30,7 +30,7 @@ def probes_only(result: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("stopper", STOPPERS.names())
-def test_what_breaks_a_bound_on_memory_is_not_trained(stopper: str) -> None:
+def test_a_trial_that_violates_a_memory_constraint_stops_at_its_probe(stopper: str) -> None:
     options: dict[str, Any] = {
         "workers": 3,
         "trials": 14,
@@ -49,7 +49,7 @@ def test_what_breaks_a_bound_on_memory_is_not_trained(stopper: str) -> None:
     assert result.best.params["pace"] <= 6.0
 
 
-def test_what_is_too_slow_for_the_deadline_is_not_trained() -> None:
+def test_a_trial_too_slow_for_its_time_stops_at_its_probe() -> None:
     options: dict[str, Any] = {"workers": 3, "trials": 30, "suggester": "random"}
     result = automl.simulate(probed, SPACE, "minimize loss within 12s", **options)
     late = probes_only(result)
@@ -58,7 +58,7 @@ def test_what_is_too_slow_for_the_deadline_is_not_trained() -> None:
     assert min(trial.params["pace"] for trial in late) > 1.5
 
 
-def test_a_trial_that_was_only_probed_teaches_its_pace() -> None:
+def test_the_suggester_learns_the_pace_of_a_probe() -> None:
     from automl.core.goals import parse_goals
     from automl.suggesters.bayes.model.data import collect
 

@@ -1,10 +1,11 @@
-"""What every stopping rule must hold, found by its folder; then what some of them promise."""
+"""Tests of every stopping rule of the folder, then of some of them."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,13 @@ from automl.core.budget import Budget
 from automl.core.events import Moved, Noted
 from automl.core.goals import parse_goals
 from automl.core.spec import SweepSpec
-from automl.core.trial import Trial, TrialState
+from automl.core.trial import ReportPoint, Trial, TrialState
 from automl.dispatch.simulated.dispatcher import SimulatedDispatcher
 from automl.dispatch.simulated.faults import Crashes
 from automl.ledger import Ledger
 from automl.simulation import Simulation
 from automl.stopping import STOPPERS
+from automl.stopping.base import CONTINUE, Decision, Stopper
 from automl.sweeps import conduct
 from search_spaces import Choice, Float, Space
 
@@ -91,7 +93,7 @@ def test_every_stopper_decides_the_same_again(stopper: str) -> None:
 
 
 @pytest.mark.parametrize("stopper", STOPPING)
-def test_every_stopper_keeps_the_good_ones(stopper: str) -> None:
+def test_every_stopper_keeps_good_trials(stopper: str) -> None:
     whole, part = simulate("none"), simulate(stopper)
     values = sorted(trial.metrics["loss"] for trial in whole.trials)
     assert part.best is not None
@@ -148,8 +150,6 @@ def test_every_stopper_goes_on_where_its_ledger_ends(stopper: str, tmp_path: Pat
     ledger.create_sweep(spec)
     snapshots = []
     for trials in (12, 24):
-        from dataclasses import replace
-
         spec = replace(spec, budget=Budget(trials=trials))
         made = SimulatedDispatcher(curve, 4)
         snapshots.append(
@@ -185,16 +185,12 @@ def test_asha_promotes_a_third_from_each_level() -> None:
     )
 
 
-def test_asha_stops_what_cannot_be_paused() -> None:
+def test_asha_stops_trials_that_cannot_pause() -> None:
     goals = parse_goals("minimize loss")
     stopper = STOPPERS.get("asha")(goals, can_pause=False)
     kinds = set()
     for number in range(9):
         trial = Trial(number, {}, TrialState.RUNNING, attempts=1)
-        from dataclasses import replace
-
-        from automl.core.trial import ReportPoint
-
         trial = replace(trial, reports=(ReportPoint(1, {"loss": float(number)}, 1.0),))
         stopper.observe(trial)
         kinds.add(stopper.decide(trial, []).action)
@@ -202,7 +198,7 @@ def test_asha_stops_what_cannot_be_paused() -> None:
     assert "stop" in kinds
 
 
-def test_hyperband_has_brackets_that_begin_later() -> None:
+def test_hyperband_compares_later_brackets_later() -> None:
     result = simulate("hyperband", trials=60)
     paused_first = {}
     for note in result.decisions:
@@ -258,5 +254,46 @@ def test_smaller_trials_use_the_slots_that_a_larger_one_waits_for(tmp_path: Path
         trial.number: sum(t.number > trial.number for t in begun[:i])
         for i, trial in enumerate(begun)
     }
-    assert max(behind.values()) > 0, "somebody was let through"
-    assert max(behind.values()) <= 6, "nobody waits for ever"
+    assert max(behind.values()) > 0, "no trial overtook another"
+    assert max(behind.values()) <= 6, "a trial waited too long"
+
+
+class Installed(Stopper):
+    """A rule of another package; its constructor knows nothing of `guided`."""
+
+    name = "installed"
+
+    def __init__(
+        self,
+        goals: Any,
+        constraints: Any = (),
+        *,
+        seed: int = 0,
+        space: Space | None = None,
+        max_steps: int | None = None,
+        can_pause: bool = True,
+    ) -> None:
+        super().__init__(
+            goals, constraints, seed=seed, space=space, max_steps=max_steps, can_pause=can_pause
+        )
+
+    def decide(self, trial: Trial, trials: Sequence[Trial]) -> Decision:
+        assert 0.0 <= self.spent <= 1.0
+        return Decision("stop", "one report is enough") if len(trial.reports) == 1 else CONTINUE
+
+
+def test_an_installed_stopper_needs_no_argument_guided(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(STOPPERS, "get", lambda name: Installed)
+    result = simulate("asha", trials=5, suggester="sobol")
+    assert [len(trial.reports) for trial in result.trials] == [STEPS, 1, 1, 1, 1]
+
+
+@pytest.mark.parametrize(("suggester", "guided"), [("bayes", True), ("random", False)])
+def test_curve_chooses_configurations_under_the_default_suggester(
+    suggester: str, guided: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    kind = STOPPERS.get("curve")
+    monkeypatch.setattr(kind, "propose", lambda self, trials: asked.append(self.guided))
+    simulate("curve", trials=4, suggester=suggester)
+    assert set(asked) == ({True} if guided else set())

@@ -29,7 +29,6 @@ from workers.workload import Workload
 from workers.workloads import WORKLOADS
 
 COMPILED = {("compile", "default"), ("compile", "reduce-overhead"), ("graph", "compiled")}
-CLOCK = ("second", "bytes")
 
 
 @pytest.fixture(params=WORKLOADS.names())
@@ -68,30 +67,43 @@ def start(
     return run(Context(one, reports.append, stop_requested)), reports
 
 
-def timeless(metrics: Mapping[str, float]) -> dict[str, float]:
-    return {key: value for key, value in metrics.items() if not any(word in key for word in CLOCK)}
+def timeless(kind: type[Workload], metrics: Mapping[str, float]) -> dict[str, float]:
+    """The metrics of quality, which a seed repeats exactly."""
+    quality = {metric.name for metric in kind.metrics if metric.aspects == {"quality"}}
+    return {key: value for key, value in metrics.items() if key in quality}
 
 
-def test_a_run_reports_its_goals_in_finite_numbers(kind: type[Workload], tmp_path: Path) -> None:
+def test_a_run_reports_its_goals_and_declared_metrics_in_finite_numbers(
+    kind: type[Workload], tmp_path: Path
+) -> None:
     outcome, reports = start(assignment(kind, tmp_path))
     assert outcome.ending is Ending.COMPLETED, outcome.details
     assert reports
     goals = {goal.split()[1] for goal in kind.goals}
+    declared = {metric.name for metric in kind.metrics}
     for metrics in (outcome.metrics, *(report.metrics for report in reports)):
-        assert goals <= metrics.keys()
+        assert goals <= metrics.keys() <= declared
         assert all(math.isfinite(value) for value in metrics.values()), metrics
     assert [r.step for r in reports] == sorted(r.step for r in reports)
     assert outcome.peak_memory_bytes is not None
     assert outcome.peak_memory_bytes > 0
 
 
+def test_its_goals_agree_with_its_declared_metrics(kind: type[Workload]) -> None:
+    directions = {metric.name: metric.direction for metric in kind.metrics}
+    assert len(directions) == len(kind.metrics), "a metric is declared once"
+    for goal in kind.goals:
+        direction, name = goal.split()[:2]
+        assert directions[name] == direction
+
+
 def test_a_seed_makes_a_run(kind: type[Workload], tmp_path: Path) -> None:
     first, second = (
         start(assignment(kind, tmp_path / str(i), seed=3))[0].metrics for i in range(2)
     )
-    assert timeless(first) == timeless(second)
+    assert timeless(kind, first) == timeless(kind, second)
     other = start(assignment(kind, tmp_path / "other", seed=4))[0].metrics
-    assert "train_loss" not in first or timeless(other) != timeless(first)
+    assert "train_loss" not in first or timeless(kind, other) != timeless(kind, first)
 
 
 @pytest.mark.parametrize("how", list(StopRequest))
@@ -121,7 +133,7 @@ def test_a_request_to_end_is_followed_and_resumed_from(
     assert looks - asked <= 3, "it went on after it was asked to end"
     second, _ = start(assignment(kind, tmp_path / "parts", resume=True))
     assert second.ending is Ending.COMPLETED, second.details
-    assert timeless(second.metrics) == timeless(whole.metrics)
+    assert timeless(kind, second.metrics) == timeless(kind, whole.metrics)
 
 
 def values(parameter: Parameter) -> list[Any]:

@@ -14,6 +14,7 @@ from search_spaces.errors import TrialFailure, UsageError
 from search_spaces.hardware import Hardware
 from search_spaces.parameters import Parameter
 from workers.context import Stopped
+from workers.protocol import Metric
 from workers.workloads._aside import Aside
 from workers.workloads._declared import Declared
 from workers.workloads._knobs import Options
@@ -48,6 +49,13 @@ class FeatureExtraction(Declared):
     name = "feature_extraction"
     summary = "features of images by ResNet-50, as fast as possible within a tolerance"
     goals = ("minimize seconds_per_1000_images",)
+    metrics = (
+        Metric("seconds_per_1000_images", "minimize", "speed"),
+        Metric("images_per_second", "maximize", "speed"),
+        Metric("cosine", "maximize"),
+        Metric("mean_cosine", "maximize"),
+        Metric("transfer_accuracy", "maximize"),
+    )
     last_report_counts = True
     defaults: ClassVar[Mapping[str, Any]] = {
         "images": 1000,

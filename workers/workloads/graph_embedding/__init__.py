@@ -10,6 +10,7 @@ from search_spaces import Choice, Float
 from search_spaces.errors import UsageError
 from search_spaces.hardware import Hardware
 from search_spaces.parameters import Parameter
+from workers.protocol import Metric
 from workers.workloads._declared import Declared
 from workers.workloads._knobs import Options
 
@@ -35,6 +36,18 @@ class GraphEmbedding(Declared):
     name = "graph_embedding"
     summary = "link prediction by TransE, DistMult, ComplEx or RotatE (FB15k-237, WN18RR, any triples, or generated)"
     goals = ("maximize mrr",)
+    metrics = (
+        *(
+            Metric(f"{split}{name}", "maximize")
+            for split in ("", "test_")
+            for name in ("mrr", "hits@1", "hits@3", "hits@10")
+        ),
+        Metric("train_loss", "minimize"),
+        Metric("edges_per_second", "maximize", "speed"),
+        Metric("train_seconds", None, "speed"),
+        Metric("table_bytes", "minimize", "memory"),
+        Metric("epoch"),
+    )
     defaults: ClassVar[Mapping[str, Any]] = {
         "max_epochs": 10,
         "evaluate_epochs": 5,

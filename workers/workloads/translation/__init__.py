@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from search_spaces import Space
 from search_spaces.errors import UsageError
 from search_spaces.hardware import Hardware
+from workers.protocol import Metric
+from workers.training.metrics import TRAINING_METRICS
 from workers.workload import ParallelPlan
 from workers.workloads._trained import Trained
 
@@ -46,6 +48,13 @@ class Translation(Trained):
     name: ClassVar[str] = "translation"
     summary: ClassVar[str] = "Transformer encoder-decoder on parallel sentences, judged by BLEU"
     goals: ClassVar[tuple[str, ...]] = ("maximize bleu",)
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        Metric("bleu", "maximize"),
+        Metric("chrf", "maximize"),
+        Metric("loss", "minimize"),
+        Metric("perplexity", "minimize"),
+        *TRAINING_METRICS,
+    )
     trains_on_valid: ClassVar[bool] = True
     defaults: ClassVar[Mapping[str, Any]] = options.DEFAULTS
     smallest: ClassVar[Mapping[str, Mapping[str, Any]]] = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from automl.core.goals import Goal
 from search_spaces import Space
 
 QUALITY: Final = frozenset({"quality"})
@@ -12,26 +11,6 @@ SPEED: Final = frozenset({"speed"})
 MEMORY: Final = frozenset({"memory"})
 ALL: Final = QUALITY | SPEED | MEMORY
 FAILURES: Final = {"out_of_memory": MEMORY, "timeout": SPEED, "non_finite": QUALITY}
-SPEED_WORDS: Final = ("second", "latency", "throughput", "step_time", "duration")
-
-
-def of_metric(metric: str, within: bool = False) -> frozenset[str]:
-    """What a metric measures, by its name.
-
-    Quality depends on speed too `within` a deadline, and so does the time to a quality, such as `seconds_to_target`.
-    """
-    if "memory" in metric or "bytes" in metric:
-        return MEMORY
-    if "time_to_" in metric or "seconds_to_" in metric:
-        return QUALITY | SPEED
-    if any(word in metric for word in SPEED_WORDS):
-        return SPEED
-    return QUALITY | SPEED if within else QUALITY
-
-
-def of_goal(goal: Goal) -> frozenset[str]:
-    """What a goal measures."""
-    return of_metric(goal.metric, goal.within is not None)
 
 
 def of_failure(kind: str) -> frozenset[str]:

@@ -51,13 +51,9 @@ class Surrogates:
         build: Build | None = None,
     ) -> None:
         self.goals, self.constraints, self.build = goals, constraints, build
-        self.goal_fitters = [
-            fitter_of(space, reach.of_goal(goal), seed, bowl=True) for goal in goals
-        ]
+        self.goal_fitters = [fitter_of(space, goal.aspects, seed, bowl=True) for goal in goals]
         self.deadline = Deadline(space, goals[0], seed)
-        self.limit_fitters = [
-            fitter_of(space, reach.of_metric(c.metric), seed) for c in constraints
-        ]
+        self.limit_fitters = [fitter_of(space, c.aspects, seed) for c in constraints]
         self.failure_fitters = {
             kind: fitter_of(space, reach.of_failure(kind), seed, noise=SHARP)
             for kind in FAILURE_KINDS

@@ -15,7 +15,7 @@ from automl.suggesters.bayes.acquisition.hypervolume import (
     reference_point,
 )
 from automl.suggesters.bayes.forced_exploration import leaders, neglected
-from automl.suggesters.bayes.model.aspects import of_goal, parameters
+from automl.suggesters.bayes.model.aspects import parameters
 from search_spaces import Choice, Float, Space
 
 SPACE = Space(
@@ -226,8 +226,8 @@ def test_the_time_to_a_quality_depends_on_what_affects_either():
         Choice("layout", ["slow", "fast"], affects={"speed"}),
         Choice("offload", [False, True], affects={"memory"}),
     )
-    assert parameters(space, of_goal(Goal("seconds_to_target"))) == ("rate", "layout")
-    assert parameters(space, of_goal(Goal("time_to_accuracy"))) == ("rate", "layout")
-    assert parameters(space, of_goal(Goal("seconds_per_step"))) == ("layout",)
-    assert parameters(space, of_goal(Goal("accuracy"))) == ("rate",)
-    assert parameters(space, of_goal(Goal("accuracy", within=60.0))) == ("rate", "layout")
+    assert parameters(space, Goal("seconds_to_target").aspects) == ("rate", "layout")
+    assert parameters(space, Goal("time_to_accuracy").aspects) == ("rate", "layout")
+    assert parameters(space, Goal("seconds_per_step").aspects) == ("layout",)
+    assert parameters(space, Goal("accuracy").aspects) == ("rate",)
+    assert parameters(space, Goal("accuracy", within=60.0).aspects) == ("rate", "layout")

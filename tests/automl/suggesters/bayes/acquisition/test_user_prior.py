@@ -12,8 +12,8 @@ from automl.core.spec import SweepSpec
 from automl.core.trial import Trial, TrialState
 from automl.errors import UsageError
 from automl.ledger import Ledger
-from automl.report.asked import question
 from automl.report.record import Record
+from automl.report.setup import settings
 from automl.suggesters.bayes.acquisition.user_prior import Belief, Beliefs, learned, without
 from automl.suggesters.make import make
 from search_spaces import Choice, Float, Int, Space
@@ -144,7 +144,7 @@ def test_beliefs_and_transfer_are_recorded_and_told(tmp_path: Path) -> None:
     spec = ledger.spec("second")
     assert spec.beliefs["momentum"] == {"at": [0.5], "spread": 0.15}
     assert set(spec.beliefs) == set(SPACE.parameters)
-    rows = dict(question(Record.read(ledger, "second")))  # type: ignore[arg-type]
+    rows = dict(settings(Record.read(ledger, "second")))  # type: ignore[arg-type]
     assert "momentum near 0.5" in rows["beliefs about good values"]
     assert "best trials of first" in rows["from an earlier sweep"]
     assert SweepSpec.from_dict(spec.to_dict()) == spec

@@ -1,4 +1,4 @@
-"""What was asked: goals, space, budget, and what it ran on, as the tables of the report."""
+"""The setup of a sweep: settings, search space and environment, as tables of the report."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from automl.core import text
+from automl.core.goals import Constraint, Goal
 from search_spaces import Choice, Float, Int
 from search_spaces.parameters import Parameter
 
@@ -14,8 +15,8 @@ from .record import Record
 Rows = list[tuple[str, ...]]
 
 
-def question(record: Record) -> Rows:
-    """What was asked, a line each: name and value."""
+def settings(record: Record) -> Rows:
+    """Name and value of each setting that is not empty."""
     spec, snapshot = record.spec, record.snapshot
     limits = {
         "trials": spec.budget.trials and str(spec.budget.trials),
@@ -32,12 +33,13 @@ def question(record: Record) -> Rows:
     rows = [
         ("goal" if len(spec.goals) == 1 else "goals", "; ".join(map(str, spec.goals))),
         ("constraints", "; ".join(map(str, spec.constraints))),
-        ("what is trained", spec.workload or "an objective of one's own"),
+        ("aspects guessed from names", _guesses(record)),
+        ("workload", spec.workload or "the user's objective"),
         ("data", _flat(spec.data)),
         ("fixed options", _flat(spec.fixed)),
         ("budget", f"{budget or 'none'} (used: {used})"),
         ("suggester, stopper, seed", f"{spec.suggester}, {spec.stopper}, {spec.seed}"),
-        ("enqueued or added", _sources(record)),
+        ("enqueued or added", _given(record)),
         (
             "pinned or narrowed",
             "; ".join(f"{limit} (from trial {first} on)" for first, limit in record.limits),
@@ -51,49 +53,45 @@ def question(record: Record) -> Rows:
     return [row for row in rows if row[1]]
 
 
-def space(record: Record) -> Rows:
-    """A line a parameter: name, what may be tried, default, what it affects, when it exists."""
+def search_space(record: Record) -> Rows:
+    """A row for each parameter: name, values, default, what it affects, its condition."""
     rows: Rows = []
     for name, parameter in record.space.parameters.items():
         default = "" if parameter.default is None else text.number(parameter.default)
         affects = ", ".join(
-            kind for kind in ("quality", "speed", "memory") if kind in parameter.affects
+            aspect for aspect in ("quality", "speed", "memory") if aspect in parameter.affects
         )
         when = " and ".join(
             f"{k} is {' or '.join(map(text.number, v))}" for k, v in parameter.when.items()
         )
-        rows.append((name, choices(parameter), default, affects, when))
+        rows.append((name, _values(parameter), default, affects, when))
     return rows
 
 
 def environment(record: Record) -> Rows:
-    """Where the sweep ran."""
+    """The commit, the machine and the packages of the sweep."""
     known = record.environment
     hardware = known.get("hardware") or {}
     commit = known.get("git_commit")
     gpus = ", ".join(
         str(gpu.get("name")) for gpu in hardware.get("gpus", ()) or () if isinstance(gpu, Mapping)
     )
-    machine = f"{hardware.get('num_cpus', '?')} cores, {text.memory(hardware.get('memory_bytes'))}"
+    memory = hardware.get("memory_bytes")
+    machine = f"{hardware.get('num_cpus', '?')} cores" + (
+        f", {text.memory(memory)}" if memory else ""
+    )
+    changed = " with uncommitted changes" if known.get("git_dirty") else ""
+    packages = (known.get("packages") or {}).items()
     rows = [
-        (
-            "git commit",
-            f"{commit}{' with changes' if known.get('git_dirty') else ''}" if commit else "",
-        ),
+        ("git commit", f"{commit}{changed}" if commit else ""),
         ("machine", f"{machine}{', ' + gpus if gpus else ''}" if hardware else ""),
         ("system", " ".join(str(known[key]) for key in ("platform", "host") if key in known)),
-        (
-            "packages",
-            ", ".join(
-                f"{name} {version}" for name, version in (known.get("packages") or {}).items()
-            ),
-        ),
+        ("packages", ", ".join(f"{name} {version}" for name, version in packages)),
     ]
     return [row for row in rows if row[1]]
 
 
-def choices(parameter: Parameter) -> str:
-    """What may be tried of a parameter, in words."""
+def _values(parameter: Parameter) -> str:
     if isinstance(parameter, Choice):
         return ", ".join(map(text.number, parameter.choices))
     assert isinstance(parameter, Float | Int), "there are three kinds of parameters"
@@ -105,6 +103,16 @@ def _flat(section: Mapping[str, Any]) -> str:
     return ", ".join(f"{key}={value}" for key, value in section.items())
 
 
+def _guesses(record: Record) -> str:
+    """The aspects of metrics that nobody has declared."""
+    used: tuple[Goal | Constraint, ...] = (*record.spec.goals, *record.spec.constraints)
+    guessed = {
+        one.metric: " and ".join(sorted(one.aspects)) for one in used if one.declared is None
+    }
+    found = ", ".join(f"`{name}` measures {aspects}" for name, aspects in guessed.items())
+    return f"{found} (to declare them: metrics=)" if found else ""
+
+
 def _beliefs(record: Record) -> str:
     from automl.suggesters.bayes.acquisition.user_prior import Beliefs
 
@@ -114,11 +122,8 @@ def _beliefs(record: Record) -> str:
     )
 
 
-def _sources(record: Record) -> str:
-    """Trials that a person gave."""
-    given = [
-        trial for trial in record.trials if trial.source in ("enqueued", "added", "transferred")
-    ]
-    return ", ".join(f"trial {trial.number}" for trial in given[:20]) + (
-        ", ..." if len(given) > 20 else ""
-    )
+def _given(record: Record) -> str:
+    """Trials that the user gave."""
+    sources = ("enqueued", "added", "transferred")
+    given = [f"trial {trial.number}" for trial in record.trials if trial.source in sources]
+    return ", ".join([*given[:20], "..."] if len(given) > 20 else given)

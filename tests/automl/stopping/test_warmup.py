@@ -1,4 +1,4 @@
-"""Curves that say nothing at first: nobody is paused or stopped there, and nothing changes where they fall at once."""
+"""The warm-up: no trial is paused or stopped before reports predict the end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import automl
 from automl.core.goals import parse_goals
 from automl.core.trial import ReportPoint, Trial, TrialState
 from automl.stopping import STOPPERS as STOPPERS_BY_NAME
-from automl.stopping._informative import Informative
+from automl.stopping._warmup import WarmUp
 from search_spaces import Float, Space
 
 SPACE = Space(Float("x", 0.0, 1.0, default=0.9), Float("y", 0.0, 1.0, default=0.5))
@@ -25,7 +25,7 @@ def falling(params: Any) -> Iterator[tuple[float, dict[str, float]]]:
 
 
 def flat(params: Any) -> Iterator[tuple[float, dict[str, float]]]:
-    """As accuracy by chance: who is ahead by a little there is behind at the end."""
+    """Until step `FLAT` the ranking is the reverse of the final one."""
     end = (params["x"] - 0.3) ** 2 + 0.1 * (params["y"] - 0.6) ** 2
     for step in range(1, STEPS + 1):
         yield 1.0, {"loss": 5.0 - 0.001 * end if step <= FLAT else end + 1.0 / (step - FLAT)}
@@ -44,7 +44,7 @@ def simulate(replay: Any, stopper: str) -> automl.simulation.Simulation:
 
 @pytest.mark.parametrize("stopper", STOPPERS)
 @pytest.mark.parametrize("replay", [flat, rising])
-def test_nobody_is_stopped_on_the_flat_part(replay: Any, stopper: str) -> None:
+def test_no_trial_is_stopped_on_the_flat_part(replay: Any, stopper: str) -> None:
     result = simulate(replay, stopper)
     few = [trial.number for trial in result.trials if len(trial.reports) < FLAT]
     assert len(few) <= 3, "only those that had the worker's slot before trial 0's second report"
@@ -53,22 +53,22 @@ def test_nobody_is_stopped_on_the_flat_part(replay: Any, stopper: str) -> None:
 
 
 @pytest.mark.parametrize("stopper", ["asha", "median"])
-def test_where_curves_fall_at_once_nothing_changes(
+def test_without_a_flat_part_the_warmup_changes_nothing(
     stopper: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = simulate(falling, stopper).decisions
     assert any(note.kind in ("pause", "stop") for note in found)
-    monkeypatch.setattr(Informative, "observe", lambda self, trial: None)
+    monkeypatch.setattr(WarmUp, "observe", lambda self, trial: None)
     assert found == simulate(falling, stopper).decisions
 
 
-def test_no_trial_is_paused_at_what_is_known_to_be_its_end() -> None:
-    """Its length is not told: where completed ones have ended, a pause would only keep it from counting."""
+def test_no_trial_is_paused_at_the_step_at_which_others_completed() -> None:
+    """The length is not known; a pause at the end would only keep the trial from counting."""
     options: Any = {"workers": 8, "seconds": STEPS * 60 / 8, "stopper": "curve"}
     result = automl.simulate(falling, SPACE, "minimize loss", **options)
     paused = [note.message for note in result.decisions if note.kind == "pause"]
     assert paused
-    assert not [message for message in paused if message.endswith(f"go on from {STEPS}")]
+    assert not [message for message in paused if message.startswith(f"curve: at {STEPS} ")]
 
 
 @pytest.mark.parametrize(("num_reports", "action"), [(STEPS - 1, "stop"), (STEPS, "continue")])
@@ -91,9 +91,9 @@ def test_a_hopeless_trial_that_cannot_pause_is_stopped_unless_it_is_at_its_end(
     assert stopper.decide(trials[-1], trials).action == action
 
 
-def test_completed_trials_tell_where_the_order_is_that_of_the_end() -> None:
-    """Trial 0 improves from the first report on, but until step 8 those that are ahead are behind at the end."""
-    informative = Informative(parse_goals("minimize loss"))
+def test_the_warmup_is_learned_from_completed_trials() -> None:
+    """Trial 0 improves from its first report; of the others, early leaders lose at the end."""
+    warmup = WarmUp(parse_goals("minimize loss"))
     for number in range(40):
         end = (number * 7 % 40) / 40
         early = [
@@ -103,7 +103,7 @@ def test_completed_trials_tell_where_the_order_is_that_of_the_end() -> None:
         reports = tuple(
             ReportPoint(i + 1, {"loss": loss}, i + 1.0) for i, loss in enumerate(losses)
         )
-        informative.observe(Trial(number, {}, TrialState.COMPLETED, attempts=1, reports=reports))
+        warmup.observe(Trial(number, {}, TrialState.COMPLETED, attempts=1, reports=reports))
         if number == 0:
-            assert informative.since == 0.0
-    assert FLAT - 2 < informative.since <= FLAT + 2
+            assert warmup.end == 0.0
+    assert FLAT - 2 < warmup.end <= FLAT + 2

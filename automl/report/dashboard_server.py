@@ -1,4 +1,4 @@
-"""The live page on the loopback interface, for whoever has its token."""
+"""Serves the dashboard on the loopback interface; a token is needed to read it."""
 
 from __future__ import annotations
 
@@ -16,42 +16,41 @@ from urllib.parse import parse_qs, urlsplit
 
 from automl.errors import UsageError
 
-from .board import Board
+from .dashboard import Dashboard
 from .page import asset, plotly_js
 
 HOST: Final = "127.0.0.1"
 HEADERS: Final = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; "
+    "Content-Security-Policy": "default-src 'none'; "
+    "script-src 'self' 'unsafe-inline' 'unsafe-eval'; "
     "style-src 'unsafe-inline'; img-src data: blob:; connect-src 'self'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",  # the address of the first visit holds the token
+    "Referrer-Policy": "no-referrer",  # the first address holds the token
     "Cache-Control": "no-store",
 }
 
 
-class Server(ThreadingHTTPServer):
-    """Serves one board.
+class DashboardServer(ThreadingHTTPServer):
+    """Serves the dashboard of one sweep.
 
     Args:
-        board: what is shown; port: 0 for any that is free.
+        port: 0 for any free one.
 
     Raises:
-        UsageError: the port cannot be had, or plotly is not installed.
+        UsageError: the port cannot be used, or plotly is not installed.
     """
 
     daemon_threads = True
 
-    def __init__(self, board: Board, port: int = 0) -> None:
-        self.board, self.token, self.library = (
-            board,
-            secrets.token_urlsafe(24),
-            plotly_js().encode(),
-        )
+    def __init__(self, dashboard: Dashboard, port: int = 0) -> None:
+        self.dashboard = dashboard
+        self.token = secrets.token_urlsafe(24)
+        self.library = plotly_js().encode()
         try:
             super().__init__((HOST, port), _Handler)
         except (OSError, OverflowError) as error:
             raise UsageError(
-                f"port {port} cannot be used: {error}; leave --port away for a free one"
+                f"port {port} cannot be used: {error}; omit --port to use a free one"
             ) from error
         self.cookie = f"automl-{self.server_address[1]}"
 
@@ -62,9 +61,9 @@ class Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def serving(board: Board, port: int = 0) -> Iterator[Server]:
+def serving(dashboard: Dashboard, port: int = 0) -> Iterator[DashboardServer]:
     """A server that answers until the block ends."""
-    server = Server(board, port)
+    server = DashboardServer(dashboard, port)
     thread = Thread(target=server.serve_forever, name="automl-dashboard", daemon=True)
     thread.start()
     try:
@@ -75,7 +74,7 @@ def serving(board: Board, port: int = 0) -> Iterator[Server]:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: Server
+    server: DashboardServer
 
     def do_GET(self) -> None:
         url = urlsplit(self.path)
@@ -86,7 +85,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(
                 HTTPStatus.FORBIDDEN,
                 "text/plain",
-                b"open the address that automl dashboard has printed\n",
+                b"open the address that automl dashboard printed\n",
             )
         elif url.path == "/":
             page = Template(asset("live.html")).substitute(
@@ -101,12 +100,12 @@ class _Handler(BaseHTTPRequestHandler):
                 {"Cache-Control": "max-age=86400"},
             )
         elif url.path == "/state":
-            self._send(HTTPStatus.OK, "application/json", self.server.board.state.encode())
+            self._send(HTTPStatus.OK, "application/json", self.server.dashboard.state.encode())
         else:
-            self._send(HTTPStatus.NOT_FOUND, "text/plain", b"there is no such page\n")
+            self._send(HTTPStatus.NOT_FOUND, "text/plain", b"page not found\n")
 
     def _greet(self) -> None:
-        """Keep the token in a cookie, so that it does not stay in the address bar."""
+        """Move the token from the address bar to a cookie."""
         cookie = f"{self.server.cookie}={self.server.token}; HttpOnly; SameSite=Strict; Path=/"
         self._send(HTTPStatus.SEE_OTHER, "text/plain", b"", {"Location": "/", "Set-Cookie": cookie})
 
@@ -132,4 +131,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Requests are not printed: the first one holds the token."""
+        """Print nothing: the first request holds the token."""

@@ -1,7 +1,7 @@
-"""What all figures share: colours, layouts, axes of parameters, and short numbers.
+"""Shared by all figures: colours, layouts, axes of parameters, and short numbers.
 
-A figure is plain data as plotly.js takes it, `{"data": [...], "layout": {...}}`: building thousands of trials as
-plotly's Python objects takes seconds, and `plotly.graph_objects.Figure(figure)` makes one of it where it is wanted.
+A figure is plain data for plotly.js, `{"data": [...], "layout": {...}}`, because plotly's Python
+objects take seconds for thousands of trials. `plotly.graph_objects.Figure(figure)` makes one of it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from search_spaces.parameters import Parameter
 
 Figure = dict[str, Any]
 
-# Okabe and Ito's palette: told apart by people who see fewer colours.
+# The palette of Okabe and Ito, for colour-blind readers too.
 BLUE, ORANGE, GREEN, RED, PURPLE, SKY, YELLOW, GREY = (
     "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#f0e442", "#8a8f98",
 )  # fmt: skip
@@ -37,11 +37,12 @@ GRID: Final = "#e6e8eb"
 
 @dataclass(frozen=True)
 class Panel:
-    """A part of the report.
+    """A section of the report with figures.
 
     Args:
-        key: of its place on the page; title: above it; caption: what is seen and how to read it, one paragraph.
-        figures: drawn below each other; none where there is nothing to draw, which the caption then explains.
+        key: id of its HTML element.
+        caption: what the figures show and how to read them; why, if there is none.
+        figures: drawn below each other.
     """
 
     key: str
@@ -51,7 +52,7 @@ class Panel:
 
 
 def figure(data: list[dict[str, Any]], height: int = 380, **layout: Any) -> Figure:
-    """A figure in the report's style; `xaxis` and `yaxis` are filled up with it."""
+    """A figure in the style of the report; `layout` may change it."""
     base: dict[str, Any] = {
         "height": height,
         "margin": {"l": 70, "r": 20, "t": 20, "b": 50},
@@ -73,7 +74,7 @@ def figure(data: list[dict[str, Any]], height: int = 380, **layout: Any) -> Figu
 
 
 def hover(trial: Trial, *lines: str) -> str:
-    """What is shown where the pointer is: the trial, what is given, its configuration."""
+    """The text of a tooltip: the trial, `lines`, its configuration."""
     params = [f"{name} = {text.number(value)}" for name, value in trial.params.items()]
     return "<br>".join(
         [f"<b>trial {trial.number}</b>", *(escape(line) for line in (*lines, *params))]
@@ -81,14 +82,14 @@ def hover(trial: Trial, *lines: str) -> str:
 
 
 def escape(raw: str) -> str:
-    """Text that neither HTML nor plotly takes for markup."""
+    """Escape text for HTML and plotly."""
     return (
         raw.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
     )
 
 
 def rounded(values: Iterable[float | None], digits: int = 5) -> list[float | None]:
-    """Numbers as short as a picture needs them; None where there is no finite one."""
+    """Numbers with few digits; None for those that are not finite."""
     return [
         None if value is None or not math.isfinite(value) else float(f"{value:.{digits}g}")
         for value in values
@@ -96,7 +97,7 @@ def rounded(values: Iterable[float | None], digits: int = 5) -> list[float | Non
 
 
 def spread(points: Sequence[tuple[float, float]], columns: int, rows: int) -> list[int]:
-    """Which of many points to draw, in order: one of those that would lie on each other in a picture so divided."""
+    """Indices of the points to draw: the first in each cell of a grid, or all of few points."""
     if len(points) <= columns:
         return list(range(len(points)))
     xs, ys = zip(*points, strict=True)
@@ -109,7 +110,7 @@ def spread(points: Sequence[tuple[float, float]], columns: int, rows: int) -> li
 
 
 def position(parameter: Parameter, value: Any) -> float:
-    """Where a value lies on the parameter's axis: its logarithm, its index or itself."""
+    """The position of a value on the axis of a parameter: logarithm, index or the value itself."""
     if isinstance(parameter, Choice):
         return float(parameter.index(value)) if value in parameter.choices else -1.0
     assert isinstance(parameter, Float | Int), "there are three kinds of parameters"
@@ -117,7 +118,7 @@ def position(parameter: Parameter, value: Any) -> float:
 
 
 def axis(parameter: Parameter) -> dict[str, Any]:
-    """The axis of a parameter as plotly takes it; positions are those of `position`."""
+    """The axis of a parameter for plotly; its unit is that of `position`."""
     if isinstance(parameter, Choice):
         return {
             "title": {"text": parameter.name},
@@ -140,28 +141,23 @@ def axis(parameter: Parameter) -> dict[str, Any]:
 
 
 def metric_axis(metric: str, values: Iterable[float], *, log: bool) -> dict[str, Any]:
-    """The axis of a metric: bytes as people write them, and on a logarithmic one round numbers as ticks."""
+    """The axis of a metric for plotly, with round ticks if it is logarithmic or in bytes."""
     known = [value for value in values if math.isfinite(value)]
     found: dict[str, Any] = {"title": {"text": escape(metric)}}
     if not known or (log and min(known) <= 0):
         return found
     low, high = min(known), max(known)
-    show = text.memory if metric.endswith("_bytes") else text.number
+    ticks = log_ticks(low, high) if log else linear_ticks(low, high)
+    labels = [text.metric(metric, tick) for tick in ticks]
     if log:
-        ticks = log_ticks(low, high)
-        return found | {
-            "type": "log",
-            "tickvals": ticks,
-            "ticktext": [show(tick) for tick in ticks],
-        }
-    if metric.endswith("_bytes"):
-        ticks = linear_ticks(low, high)
-        return found | {"tickvals": ticks, "ticktext": [show(tick) for tick in ticks]}
+        return found | {"type": "log", "tickvals": ticks, "ticktext": labels}
+    if labels != [text.number(tick) for tick in ticks]:  # plotly labels plain numbers well
+        return found | {"tickvals": ticks, "ticktext": labels}
     return found
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Round numbers between two positive ones, from three to about eight of them where the range allows it."""
+    """Three to about eight round numbers between two positive ones, if the range allows."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     for steps in ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 2.0, 3.0, 5.0, 7.0)):
         found = [float(f"{step}e{power}") for power in range(first, last + 1) for step in steps]
@@ -172,7 +168,7 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def linear_ticks(low: float, high: float, count: int = 5) -> list[float]:
-    """About `count` round numbers between two."""
+    """About `count` round numbers between two numbers."""
     if not high > low:
         return [low]
     power = 10.0 ** math.floor(math.log10((high - low) / count))

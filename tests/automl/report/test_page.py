@@ -19,20 +19,15 @@ from automl.cli import cli
 from automl.core.text import number as text_number
 from automl.core.trial import TrialState
 from automl.ledger import Ledger
-from automl.report.answer import certainty, expected
-from automl.report.draw import spread
-from automl.report.effects import study
-from automl.report.figures import PANELS
+from automl.report.conclusion import certainty, predicted
+from automl.report.effects import insights_of
+from automl.report.figures import ORDER, draw
 from automl.report.page import render
+from automl.report.plotting import spread
 from automl.report.recipe import recipe
 from automl.report.record import Record
 from automl.result import Result
 from automl.sweeps import load
-
-KEYS = [
-    "progress", "parallel", "pareto", "curves", "importance", "dependence", "feasibility", "calibration", "memory",
-    "timeline",
-]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +73,7 @@ def test_the_page_in_a_browser(chromium: Any, tmp_path: Path, goals: Any, num_fr
         "[...document.querySelectorAll('.figure')]"
         ".map(f => [f.id, f.querySelectorAll('.main-svg').length > 0, f.data.length])"
     )
-    assert {key.rsplit("-", 1)[0] for key, _, _ in figures} == set(KEYS)
+    assert {key.rsplit("-", 1)[0] for key, _, _ in figures} == set(ORDER)
     assert all(drawn and traces for _, drawn, traces in figures)
     assert len([key for key, _, _ in figures if key.startswith("pareto")]) == num_fronts
     assert (
@@ -86,27 +81,28 @@ def test_the_page_in_a_browser(chromium: Any, tmp_path: Path, goals: Any, num_fr
     )
     assert "WebGL" not in page.inner_text("#parallel")
     assert page.inner_text("h1") == "toy"
-    assert "<b>packed" in page.inner_text("#asked")
+    assert "<b>packed" in page.inner_text("#setup")
     assert page.evaluate("document.documentElement.scrollWidth") <= 1200
     page.close()
 
 
-def test_what_the_page_says(runs: str) -> None:
+def test_the_page_shows_results_warnings_and_setup(runs: str) -> None:
     record = record_of(runs)
     page = render(record)
     text = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
     best = record.snapshot.best
     assert best is not None
     assert f"in trial {best.number}" in text
-    assert "90% probability between" in text
-    assert "another suggester stepped in once: the suggester" in text
+    assert "with 90% probability it is between" in text
+    assert "a fallback replaced the suggester once: the suggester" in text
     assert re.search(r"\d+% of the failures have batch_size", text)
     assert "lr, optimizer, momentum cannot change seconds_per_update" in text
     assert "abc123" in text
-    assert re.search(r"\d+ of \d+ were estimated within 20% before they ran", text)
+    assert "`loss` measures quality (to declare them: metrics=)" in text
+    assert re.search(r"The estimate was within 20% in \d+ of \d+ trials", text)
 
 
-def test_no_run_is_predicted_to_be_worse_than_all_that_were_seen(tmp_path: Path) -> None:
+def test_no_prediction_is_worse_than_the_worst_trial(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     options: dict[str, Any] = {
         "suggester": "random",
@@ -118,21 +114,21 @@ def test_no_run_is_predicted_to_be_worse_than_all_that_were_seen(tmp_path: Path)
         lambda trial: {"loss": float(rng.lognormal(0.0, 2.0))}, SPACE, "minimize loss", **options
     )
     record = Record.of(result.snapshot)
-    insights = study(record)
-    assert re.search("another run of trial|What another run of trial", certainty(record, insights))
+    insights = insights_of(record)
+    assert re.search("another run of trial", certainty(record, insights))
     best = record.snapshot.best
     assert best is not None
     worst = max(value for _, value in record.scored())
-    assert expected(record, insights[0].learned, best)[2] <= worst * (1 + 1e-6)
+    assert predicted(record, insights[0].model, best)[2] <= worst * (1 + 1e-6)
 
 
-def test_the_first_picture_is_there_without_a_script(runs: str) -> None:
+def test_the_first_chart_needs_no_script(runs: str) -> None:
     record = record_of(runs)
     page = render(record)
     head = page[: page.index("<script")]
-    picture = re.search(r'<svg class="sketch".*?</svg>', head, flags=re.DOTALL)
+    picture = re.search(r'<svg class="static-chart".*?</svg>', head, flags=re.DOTALL)
     assert picture is not None
-    assert ">minutes of the sweep<" in picture[0] or ">seconds of the sweep<" in picture[0]
+    assert re.search(r">sweep time \((minutes|seconds)\)<", picture[0])
     best = record.snapshot.best
     assert best is not None
     assert f"best loss so far: {text_number(record.value(best))}" in picture[0]
@@ -141,7 +137,7 @@ def test_the_first_picture_is_there_without_a_script(runs: str) -> None:
     assert picture[0].count("l6,6") == failed + 1
 
 
-def test_of_many_points_those_on_each_other_are_drawn_once() -> None:
+def test_of_many_points_overlapping_ones_are_drawn_once() -> None:
     points = [(i % 100 / 100, i // 100 / 100) for i in range(10_000)]
     rows = spread(points, 20, 10)
     assert 200 <= len(rows) <= 21 * 11
@@ -151,9 +147,9 @@ def test_of_many_points_those_on_each_other_are_drawn_once() -> None:
 
 def test_every_figure_is_valid_plotly(runs: str) -> None:
     record = record_of(runs)
-    insights = study(record)
-    panels = [draw(record, insights) for draw in PANELS]
-    assert [panel.key for panel in panels] == KEYS
+    insights = insights_of(record)
+    panels = [draw(name, record, insights) for name in ORDER]
+    assert [panel.key for panel in panels] == list(ORDER)
     for panel in panels:
         assert panel.figures, panel.key
         for figure in panel.figures:
@@ -161,10 +157,10 @@ def test_every_figure_is_valid_plotly(runs: str) -> None:
             json.dumps(figure, allow_nan=False)
 
 
-def test_effects_find_what_was_planted(runs: str) -> None:
-    quality, speed, memory = study(record_of(runs))
-    assert (quality.learned.metric, speed.learned.metric) == ("loss", "seconds_per_update")
-    assert memory.learned.metric == "peak_memory_bytes"
+def test_effects_find_the_parameters_that_matter(runs: str) -> None:
+    quality, speed, memory = insights_of(record_of(runs))
+    assert (quality.model.metric, speed.model.metric) == ("loss", "seconds_per_update")
+    assert memory.model.metric == "peak_memory_bytes"
     assert quality.effects[0].name == "lr"
     assert speed.effects[0].name == memory.effects[0].name == "batch_size"
     assert {effect.name for effect in speed.effects} == {"batch_size", "layout"}
@@ -175,10 +171,10 @@ def test_effects_find_what_was_planted(runs: str) -> None:
 
 
 @pytest.mark.parametrize("num_trials", [0, 1, 2, 7])
-def test_few_trials_make_a_page_too(tmp_path: Path, num_trials: int) -> None:
+def test_a_sweep_of_few_trials_has_a_page(tmp_path: Path, num_trials: int) -> None:
     store = write_sweep(tmp_path / "runs", num_trials)
     page = render(record_of(store))
-    assert all(f'id="{key}"' in page for key in KEYS)
+    assert all(f'id="{key}"' in page for key in ORDER)
 
 
 def test_a_result_saves_the_same_report_without_a_ledger(runs: str, tmp_path: Path) -> None:

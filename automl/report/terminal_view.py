@@ -1,4 +1,4 @@
-"""The live view of a sweep: a screen that redraws itself in a terminal, plain lines elsewhere."""
+"""The view of a running sweep: a screen in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .console import console as default_console
 from .console import table
 
 REFRESH_SECONDS = 0.25
-NEWS_SECONDS = 60.0
+STATUS_SECONDS = 60.0
 MAX_WIDTH = 160
 STYLES = {
     "running": "cyan",
@@ -39,15 +39,17 @@ Show = Callable[[Snapshot], None]
 
 @dataclass(frozen=True)
 class SweepView:
-    """A sweep at one moment, drawn to fit `height` lines of whatever width there is."""
+    """A sweep at one moment, in at most `height` lines."""
 
     snapshot: Snapshot
     height: int = 24
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """See rich."""
+        """Draw the parts from top to bottom, as rich asks for it."""
         width = min(options.max_width, MAX_WIDTH)
-        yield _heading(self.snapshot, width)
+        state = (self.snapshot.state, SWEEP_STYLES.get(self.snapshot.state, ""))
+        name = Text.assemble((self.snapshot.sweep, "bold"), "  ", state)
+        yield _apart(name, Text(_left_text(self.snapshot), style="dim"), width)
         yield _progress(self.snapshot, width)
         yield Text()
         yield from _best(self.snapshot, width)
@@ -59,14 +61,9 @@ class SweepView:
         yield from footer
 
 
-def render(snapshot: Snapshot, height: int = 24) -> RenderableType:
-    """The view of a sweep, at most `height` lines."""
-    return SweepView(snapshot, height)
-
-
 @contextmanager
 def view(console: Console | None = None) -> Iterator[Show]:
-    """A function that shows each new snapshot: redrawn in a terminal, in lines about what is new elsewhere."""
+    """A function that shows each new snapshot: on a screen in a terminal, in lines elsewhere."""
     out = console or default_console()
     if not out.is_terminal:
         yield PlainLines(out)
@@ -76,29 +73,30 @@ def view(console: Console | None = None) -> Iterator[Show]:
 
 
 class _Screen:
-    """Redraws at most four times a second, and less often where drawing is slow."""
+    """Redraws at most four times a second, and less often if drawing is slow."""
 
     def __init__(self, live: Live, console: Console) -> None:
-        self.live, self.console, self.next_time = live, console, 0.0
+        self.live = live
+        self.console = console
+        self.next_time = 0.0
 
     def __call__(self, snapshot: Snapshot) -> None:
         begin = time.monotonic()
         if begin < self.next_time and snapshot.state == "running":
             return
-        self.live.update(render(snapshot, self.console.height - 1), refresh=True)
+        self.live.update(SweepView(snapshot, self.console.height - 1), refresh=True)
         end = time.monotonic()
         self.next_time = end + max(REFRESH_SECONDS, 20 * (end - begin))
 
 
 class PlainLines:
-    """A line for each trial that begins or ends, and one about the sweep every minute."""
+    """Prints a line for each trial that starts or ends, and for the sweep every minute."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
         self.seen: dict[int, TrialState] = {}
         self.best: float | None = None
-        self.next_news = NEWS_SECONDS
-        self.suggesting = ""
+        self.next_status = STATUS_SECONDS
         self.dashboard = ""
 
     def __call__(self, snapshot: Snapshot) -> None:
@@ -109,15 +107,12 @@ class PlainLines:
         for trial in snapshot.trials:
             if self.seen.get(trial.number) is not trial.state:
                 self.seen[trial.number] = trial.state
-                self._tell(snapshot, trial)
-        if "fell back" in snapshot.suggesting and snapshot.suggesting != self.suggesting:
-            self._line(snapshot, f"suggestions: {snapshot.suggesting}")
-        self.suggesting = snapshot.suggesting
-        if snapshot.seconds >= self.next_news and snapshot.state == "running":
-            self.next_news = snapshot.seconds + NEWS_SECONDS
+                self._print_trial(snapshot, trial)
+        if snapshot.seconds >= self.next_status and snapshot.state == "running":
+            self.next_status = snapshot.seconds + STATUS_SECONDS
             self._line(snapshot, " - ".join([_budget_text(snapshot), *_counts(snapshot)]))
 
-    def _tell(self, snapshot: Snapshot, trial: Trial) -> None:
+    def _print_trial(self, snapshot: Snapshot, trial: Trial) -> None:
         if trial.state is TrialState.WAITING and trial.attempts == 0:
             return
         words = [f"trial {trial.number} {trial.state}"]
@@ -134,7 +129,9 @@ class PlainLines:
             return [trial.failure.replace("_", " ")]
         goal, value = snapshot.goals[0], text.goal_value(trial, snapshot)
         if value is None:
-            return [f"no {goal.metric}{' within the constraints' if snapshot.constraints else ''}"]
+            return [
+                f"no {goal.metric}{' that satisfies constraints' if snapshot.constraints else ''}"
+            ]
         found = [f"{goal.metric} {text.number(value)}", f"in {text.duration(trial.seconds)}"]
         if self.best is None or goal.better(value, self.best):
             self.best = value
@@ -148,7 +145,7 @@ class PlainLines:
 
 
 def state_lines(snapshot: Snapshot) -> list[str]:
-    """How the sweep stands, in two lines of text."""
+    """The state of the sweep, in two lines of text."""
     words = [snapshot.state, _budget_text(snapshot), *_counts(snapshot)]
     left = _left_text(snapshot)
     second = (
@@ -163,13 +160,6 @@ def state_lines(snapshot: Snapshot) -> list[str]:
 
 
 # The parts of the view, from top to bottom
-
-
-def _heading(snapshot: Snapshot, width: int) -> RenderableType:
-    left = Text.assemble(
-        (snapshot.sweep, "bold"), "  ", (snapshot.state, SWEEP_STYLES.get(snapshot.state, ""))
-    )
-    return _apart(left, Text(_left_text(snapshot), style="dim"), width)
 
 
 def _progress(snapshot: Snapshot, width: int) -> RenderableType:
@@ -206,11 +196,11 @@ def _gain(snapshot: Snapshot, best: Trial, value: float) -> str:
     baseline = text.goal_value(snapshot.trials[0], snapshot)
     if baseline is None or best.number == 0:
         return ""
-    return f"  {value - baseline:+.4g} against {'the default' if text.has_default(snapshot) else 'trial 0'}"
+    return f"  {value - baseline:+.4g} against {text.baseline_name(snapshot)}"
 
 
 def _trials(snapshot: Snapshot, num_rows: int) -> RenderableType:
-    """The running trials, then those that ended last."""
+    """The running trials, then the latest to end."""
     running = snapshot.in_state(TrialState.RUNNING)
     others = [
         t
@@ -238,22 +228,18 @@ def _row(
     if trial.state is TrialState.RUNNING:
         state = f"step {trial.reports[-1].step}" if trial.reports else "running"
     is_best = best is not None and best.number == trial.number
+    changed = {name: value for name, value in trial.params.items() if default.get(name) != value}
     return (
         Text(str(trial.number), style="bold green" if is_best else ""),
         Text(state, style=STYLES.get(str(trial.state), "")),
         Text("-" if value is None else text.number(value), style="bold green" if is_best else ""),
         Text(_time(snapshot, trial)),
-        Text(_difference(trial, default), style="dim"),
+        Text(text.configuration(changed) or "the default", style="dim"),
     )
 
 
-def _difference(trial: Trial, default: Mapping[str, Any]) -> str:
-    changed = {name: value for name, value in trial.params.items() if default.get(name) != value}
-    return text.configuration(changed) or "the default"
-
-
 def _time(snapshot: Snapshot, trial: Trial) -> str:
-    """How long the trial has taken; of one that runs also how long trials usually take, where three tell."""
+    """The duration of a trial; of a running one also the median, if three have completed."""
     taken = text.duration(_seconds(snapshot, trial))
     ended = [
         other.seconds for other in snapshot.in_state(TrialState.COMPLETED) if other.seconds > 0
@@ -309,7 +295,7 @@ def _budget_text(snapshot: Snapshot) -> str:
 
 
 def _share(snapshot: Snapshot) -> float | None:
-    """How much of the budget is used, by whichever limit is nearest; None where there is no limit."""
+    """The share of the budget that is used, the largest of its limits; None without a limit."""
     budget = snapshot.budget
     ended = sum(trial.state.finished for trial in snapshot.trials)
     worked = sum(trial.seconds for trial in snapshot.trials)
@@ -319,7 +305,7 @@ def _share(snapshot: Snapshot) -> float | None:
 
 
 def _left_text(snapshot: Snapshot) -> str:
-    """`about 4m 48s left`, from the budget and the pace so far."""
+    """`about 4m 48s left`, if the sweep goes on at its pace so far."""
     share = _share(snapshot)
     if snapshot.state != "running" or share is None or share <= 0:
         return ""
@@ -327,7 +313,7 @@ def _left_text(snapshot: Snapshot) -> str:
 
 
 def _apart(left: Text, right: Text, width: int) -> RenderableType:
-    """Two texts on a line, one at each end."""
+    """Two texts at the ends of one line."""
     gap = max(width - left.cell_len - right.cell_len, 1)
     line = Text.assemble(left, " " * gap, right)
     line.no_wrap, line.overflow = True, "ellipsis"

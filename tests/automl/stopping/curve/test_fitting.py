@@ -1,4 +1,4 @@
-"""The model of learning curves: its likelihood and gradient in closed form against autograd on the kernel itself."""
+"""The closed-form likelihood and gradient of the model of curves, against autograd."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sweep as the live page shows it: the report's panels, drawn again when the sweep has changed."""
+"""The state of the dashboard: the report's panels, drawn again when the sweep changes."""
 
 from __future__ import annotations
 
@@ -8,47 +8,50 @@ from typing import Any, Final
 from automl.core.snapshot import Snapshot
 from automl.ledger import Ledger
 
-from . import answer
-from .draw import Panel
-from .effects import Insight, study
-from .figures import PANELS
+from . import conclusion, summary
+from .effects import Insight, insights_of
+from .figures import ORDER, draw
 from .html import as_json
-from .live import state_lines
 from .record import Record
+from .terminal_view import state_lines
 
-GROWTH: Final = 1.15  # the surrogates are fitted again when there are so many times as many trials
+GROWTH: Final = 1.15  # the models are fitted again if the trials have grown by this factor
 
 
-class Board:
-    """Keeps the newest state of one sweep as JSON, read from the ledger by a thread of its own.
+class Dashboard:
+    """Keeps the newest state of one sweep as JSON; a thread reads it from the ledger.
 
     Args:
         ledger: open for reading; sweep: its name.
-        interval: seconds between looks.
+        interval: seconds between reads.
     """
 
     def __init__(self, ledger: Ledger, sweep: str, interval: float = 2.0) -> None:
-        self._ledger, self._sweep, self._interval = ledger, sweep, interval
+        self._ledger = ledger
+        self._sweep = sweep
+        self._interval = interval
         self._insights: list[Insight] = []
-        self._told = 0
+        self._num_fitted = 0  # finished trials in the models
         self._seen: Any = None
         self._version = 0
         self._closed = threading.Event()
         self._state = self._draw(quick=True)
-        self._thread = threading.Thread(target=self._watch, name="automl-board", daemon=True)
+        self._thread = threading.Thread(
+            target=self._watch, name="automl-dashboard-state", daemon=True
+        )
 
     @property
     def state(self) -> str:
-        """JSON: `version`, `title`, `lines`, `doubts`, `links` and `panels`."""
+        """JSON: `version`, `title`, `lines`, `warnings`, `links` and `panels`."""
         return self._state
 
-    def start(self) -> Board:
-        """Begin to watch."""
+    def start(self) -> Dashboard:
+        """Start the thread."""
         self._thread.start()
         return self
 
     def close(self) -> None:
-        """Stop watching."""
+        """Stop the thread."""
         self._closed.set()
         if self._thread.is_alive():
             self._thread.join(timeout=30)
@@ -65,40 +68,41 @@ class Board:
                 )
 
     def _draw(self, quick: bool = False) -> str:
-        """The newest state; `quick` leaves out what takes seconds to learn, for the next look."""
+        """The newest state; `quick` leaves out fitting the models, which takes seconds."""
         snapshot = self._ledger.snapshot(self._sweep)
         seen = _fingerprint(snapshot)
         if seen == self._seen:
             return self._state
         record = Record.read(self._ledger, self._sweep)
         if not quick:
-            self._learn(record)
+            self._fit(record)
         self._version += 1
         state = {
             "version": self._version,
             "title": self._sweep,
             "lines": [
                 *state_lines(snapshot),
-                answer.sentence(record),
-                answer.certainty(record, self._insights),
+                summary.headline(snapshot),
+                conclusion.certainty(record, self._insights),
             ],
-            "doubts": list(answer.doubts(record, self._insights)),
+            "warnings": list(conclusion.warnings(record, self._insights)),
             "links": links(snapshot),
-            "panels": [_panel(draw(record, self._insights)) for draw in PANELS],
+            "panels": [vars(draw(name, record, self._insights)) for name in ORDER],
         }
         self._seen = None if quick else seen
         return as_json(state)
 
-    def _learn(self, record: Record) -> None:
-        """Fitting takes seconds, so it waits for news that matter."""
-        told = sum(trial.state.finished for trial in record.trials)
-        ended = record.snapshot.state != "running" and told != self._told
-        if told >= self._told * GROWTH + 1 or ended:
-            self._insights, self._told = study(record), told
+    def _fit(self, record: Record) -> None:
+        """Fit the models again if there are enough new trials, or if the sweep has ended."""
+        finished = sum(trial.state.finished for trial in record.trials)
+        ended = record.snapshot.state != "running" and finished != self._num_fitted
+        if finished >= self._num_fitted * GROWTH + 1 or ended:
+            self._insights = insights_of(record)
+            self._num_fitted = finished
 
 
 def links(snapshot: Snapshot) -> dict[str, str]:
-    """Pages of the Ray dashboard, while there is one."""
+    """Pages of the Ray dashboard; empty if there is none."""
     if not snapshot.dashboard:
         return {}
     pages = {"Ray: jobs": "jobs", "actors (trials)": "actors", "logs": "logs", "cluster": "cluster"}
@@ -109,12 +113,3 @@ def _fingerprint(snapshot: Snapshot) -> Any:
     trials = tuple((trial.state, trial.attempts, len(trial.reports)) for trial in snapshot.trials)
     running = int(snapshot.seconds) // 5 if snapshot.state == "running" else 0
     return snapshot.state, snapshot.dashboard, running, trials
-
-
-def _panel(panel: Panel) -> dict[str, Any]:
-    return {
-        "key": panel.key,
-        "title": panel.title,
-        "caption": panel.caption,
-        "figures": list(panel.figures),
-    }

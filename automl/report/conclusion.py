@@ -1,0 +1,92 @@
+"""How certain the result of a sweep is, and the warnings of its report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from automl.core import text
+from automl.core.trial import Trial
+
+from .caveats import caveats
+from .effects import Insight
+from .metric_models import MetricModel
+from .record import Record
+
+
+def certainty(record: Record, insights: Sequence[Insight]) -> str:
+    """The expected result of another run of the best configuration, and the source of that."""
+    best = record.snapshot.best
+    model = _of_goal(record, insights)
+    if record.confirmation is not None:
+        return str(record.confirmation)
+    if best is None or model is None:
+        return ""
+    from automl.suggesters.bayes.model.calibration import calibrate
+
+    if not calibrate(model.metric, model.ensemble).believable:
+        return (
+            f"The result of another run of trial {best.number} cannot be predicted. "
+            f"To train it again: automl confirm {record.snapshot.sweep}"
+        )
+    low, middle, high = (text.number(value) for value in predicted(record, model, best))
+    return (
+        f"The model of all trials predicts {middle} for another run of trial {best.number}; "
+        f"with 90% probability it is between {low} and {high}."
+    )
+
+
+def predicted(record: Record, model: MetricModel, trial: Trial) -> tuple[float, float, float]:
+    """The 5%, 50% and 95% quantiles of the metric in another run of a trial, with its noise."""
+    mean, variance = model.ensemble.predict(model.encoder(record.space.encode([trial.params])))
+    deviation = (variance[:, 0] + model.ensemble.hyper.noise).sqrt().numpy()
+    noise = np.random.default_rng(0).standard_normal((200, len(deviation)))
+    worst = float(model.ensemble.y.max())  # the transform is not valid beyond it
+    draws = np.minimum(mean[:, 0].numpy() + deviation * noise, worst).reshape(-1)
+    low, middle, high = np.quantile(model.values(draws), [0.05, 0.5, 0.95])
+    if min(model.observed) >= 0:  # an error or a time is never negative
+        low, middle = max(low, 0.0), max(middle, 0.0)
+    return float(low), float(middle), float(high)
+
+
+def warnings(record: Record, insights: Sequence[Insight]) -> Iterator[str]:
+    """Every reason to doubt the result."""
+    yield from caveats(record.snapshot, record.space)
+    yield from _noise(record, insights)
+    if record.confirmation is not None and not record.confirmation.exceeds_noise:
+        yield f"repeated trainings show no clear difference: {record.confirmation}"
+    for insight in insights:
+        from automl.suggesters.bayes.model.calibration import calibrate
+
+        found = calibrate(insight.model.metric, insight.model.ensemble)
+        if not found.believable:
+            yield (
+                f"the model of {found.metric} predicts poorly: "
+                "its importances and dependence plots may be wrong"
+            )
+    fallbacks = [note for note in record.notes if note.kind == "fallback"]
+    if fallbacks:
+        times = "once" if len(fallbacks) == 1 else f"{len(fallbacks)} times"
+        yield f"a fallback replaced the suggester {times}: {fallbacks[-1].message}"
+
+
+def _noise(record: Record, insights: Sequence[Insight]) -> Iterator[str]:
+    """Whether the best leads the second best by less than the noise of repeated runs."""
+    model, scored = _of_goal(record, insights), record.scored()
+    if model is None or len(scored) < 2 or record.confirmation is not None:
+        return
+    (best, value), (second, other) = scored[:2]
+    noise = float(model.ensemble.hyper.noise.sqrt().median())
+    losses = [model.sign * (np.log(v) if model.log else v) for v in (value, other)]
+    lead = float(np.diff(model.transform(np.array(losses)))[0])
+    if lead < 2 * noise:
+        yield (
+            f"trial {best.number} leads trial {second.number} by {text.number(abs(value - other))},"
+            " which is within run-to-run noise; "
+            f"to train the best again: automl confirm {record.snapshot.sweep}"
+        )
+
+
+def _of_goal(record: Record, insights: Sequence[Insight]) -> MetricModel | None:
+    return next((i.model for i in insights if i.model.metric == record.goal.metric), None)

@@ -1,0 +1,131 @@
+"""The suggester's surrogate models of quality, speed and memory, for the report to show."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from automl.core.metrics import PEAK_MEMORY
+from automl.core.trial import Trial, TrialState
+from workers.protocol import Metric
+
+from .plotting import escape
+from .record import Record
+
+if TYPE_CHECKING:
+    from automl.suggesters.bayes.model.features import Encoder
+    from automl.suggesters.bayes.model.gp import Ensemble
+    from automl.suggesters.bayes.model.transforms import Transform
+
+MIN_TRIALS: Final = 6  # with a value of the metric, for a model of it
+Values = Sequence[tuple[Trial, float | None]]
+
+
+@dataclass(frozen=True)
+class MetricModel:
+    """The surrogate model of one metric.
+
+    Args:
+        metric: its name; aspect: "quality", "speed" or "memory".
+        names: of the parameters that affect it.
+        encoder, ensemble, transform: as the suggester fits them, of losses (smaller is better).
+        trials: those that the model is conditioned on, in its order.
+        sign: of the loss; log: whether the loss is of the logarithm of the metric.
+    """
+
+    metric: str
+    aspect: str
+    names: tuple[str, ...]
+    encoder: Encoder
+    ensemble: Ensemble
+    transform: Transform
+    trials: Sequence[Trial]
+    sign: float
+    log: bool
+
+    def values(self, transformed: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Values of the metric from predictions of the ensemble."""
+        raw = self.sign * self.transform.inverse(transformed)
+        return np.asarray(np.exp(np.clip(raw, -700, 700)) if self.log else raw, dtype=np.float64)
+
+    @property
+    def title(self) -> dict[str, Any]:
+        """The title of a figure of this model, for plotly."""
+        return {"text": f"{self.aspect}: {escape(self.metric)}", "x": 0.01, "font": {"size": 14}}
+
+    @property
+    def observed(self) -> NDArray[np.float64]:
+        """Values of the metric in `trials`."""
+        return self.values(self.ensemble.y.numpy().reshape(-1))
+
+
+def fit_models(record: Record) -> list[MetricModel]:
+    """Models of every goal, of speed and of memory, of those with at least six values."""
+    found = []
+    modelled: set[str] = set()
+    for index, goal in enumerate(record.snapshot.goals):
+        ended = [trial for trial in record.trials if trial.state.finished]
+        values = [(trial, record.value(trial, index)) for trial in ended]
+        model = _fit(record, goal.metric, goal.aspects, values, maximize=goal.maximize)
+        found.append(model)
+        modelled.add(_main_aspect(goal.aspects))
+    for aspect, metrics in (("speed", record.speed_metrics()), ("memory", (PEAK_MEMORY,))):
+        if aspect not in modelled:
+            found.append(_first(record, metrics))
+    return [model for model in found if model is not None]
+
+
+def _main_aspect(aspects: frozenset[str]) -> str:
+    return next(aspect for aspect in ("quality", "speed", "memory") if aspect in aspects)
+
+
+def _first(record: Record, metrics: Iterable[Metric]) -> MetricModel | None:
+    """The model of the first metric with enough values."""
+    ended = [t for t in record.trials if t.state in (TrialState.COMPLETED, TrialState.STOPPED)]
+    for metric in metrics:
+        values = [(trial, trial.metrics.get(metric.name)) for trial in ended]
+        maximize = metric.direction == "maximize"
+        model = _fit(record, metric.name, metric.aspects, values, maximize=maximize)
+        if model is not None:
+            return model
+    return None
+
+
+def _fit(
+    record: Record, metric: str, aspects: frozenset[str], values: Values, *, maximize: bool
+) -> MetricModel | None:
+    from automl.suggesters.bayes.model.aspects import parameters
+    from automl.suggesters.bayes.model.surrogates import fitter_of
+    from automl.suggesters.bayes.model.transforms import Transform
+    from automl.suggesters.bayes.suggester import one_thread
+
+    space, aspect = record.space, _main_aspect(aspects)
+    sign = -1.0 if maximize else 1.0
+    known = [
+        (t, v) for t, v in values if v is not None and math.isfinite(v) and space.legal(t.params)
+    ]
+    if len(known) < MIN_TRIALS or len({value for _, value in known}) < 2:
+        return None
+    log = aspect != "quality" and all(value > 0 for _, value in known)
+    losses = np.array([sign * (math.log(value) if log else value) for _, value in known])
+    transform = Transform.fit(losses)
+    fitter: Any = fitter_of(space, aspects, record.spec.seed, bowl=not log)
+    with one_thread():
+        unit = space.encode([trial.params for trial, _ in known])
+        ensemble, rows = fitter.fit(unit, transform(losses))
+    return MetricModel(
+        metric,
+        aspect,
+        parameters(space, aspects),
+        fitter.encoder,
+        ensemble,
+        transform,
+        [known[row][0] for row in rows],
+        sign,
+        log,
+    )

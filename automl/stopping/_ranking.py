@@ -1,0 +1,82 @@
+"""Ranks trials at the same progress by their loss vectors: dominance and non-dominated sorting."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from automl.core import ranking
+from automl.core.goals import Constraint, Goal
+from automl.core.trial import ReportPoint, Trial
+from workers.protocol import Metrics
+
+LossVector = tuple[float, ...]  # the constraint violation, then a loss per goal; smaller is better
+
+
+def progress(point: ReportPoint, goals: Sequence[Goal]) -> float:
+    """How far a trial is: its step, or its training seconds if a goal has a time limit."""
+    return point.seconds if any(goal.within is not None for goal in goals) else float(point.step)
+
+
+def best_losses(
+    metrics: Sequence[Metrics], goals: Sequence[Goal], constraints: Sequence[Constraint]
+) -> LossVector | None:
+    """The best loss of each goal over some reports, and the newest constraint violation.
+
+    Returns:
+        None if a goal has no finite value.
+    """
+    losses = [_least(metrics, goal) for goal in goals]
+    if not metrics or not all(map(math.isfinite, losses)):
+        return None
+    latest: dict[str, float] = {}
+    for item in metrics:
+        latest.update(item)
+    violations = [max(c.excess(latest[c.metric]), 0.0) for c in constraints if c.metric in latest]
+    return (sum(violations, 0.0), *losses)
+
+
+def losses_at(
+    trial: Trial, least: float, goals: Sequence[Goal], constraints: Sequence[Constraint]
+) -> LossVector | None:
+    """The loss vector of a trial at its first report of progress `least` or more; None before."""
+    metrics = []
+    for point in trial.reports:
+        metrics.append(point.metrics)
+        if progress(point, goals) >= least:
+            return best_losses(metrics, goals, constraints)
+    return None
+
+
+def _least(metrics: Sequence[Metrics], goal: Goal) -> float:
+    found = (goal.loss(item[goal.metric]) for item in metrics if goal.metric in item)
+    return min((loss for loss in found if math.isfinite(loss)), default=math.inf)
+
+
+def dominates(one: LossVector, other: LossVector) -> bool:
+    """Whether `one` is better: a smaller violation or, if these are equal, Pareto dominance."""
+    if one[0] != other[0]:
+        return one[0] < other[0]
+    return ranking.dominates(one, other)
+
+
+def ranked(losses: Sequence[LossVector]) -> list[int]:
+    """Indices from best to worst; several goals by non-dominated sorting.
+
+    Within a front the smaller sum of ranks over the goals comes first, then the earlier index.
+    Source: Deb et al., "NSGA-II", 2002.
+    """
+    if not losses or len(losses[0]) == 2:
+        return sorted(range(len(losses)), key=lambda i: (losses[i], i))
+    rank_sums = [0.0] * len(losses)
+    for column in range(1, len(losses[0])):
+        for rank, i in enumerate(sorted(range(len(losses)), key=lambda i: losses[i][column])):
+            rank_sums[i] += rank
+    order: list[int] = []
+    left = sorted(range(len(losses)), key=lambda i: (rank_sums[i], i))
+    while left:
+        front = [i for i in left if not any(dominates(losses[j], losses[i]) for j in left)]
+        order += front
+        chosen = set(front)
+        left = [i for i in left if i not in chosen]
+    return order

@@ -1,0 +1,78 @@
+"""The summary in the terminal after a sweep."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+from report_snapshots import BLEU, MIDDLE, OUT_OF_MEMORY, SPACE, snapshot, trial
+from rich.console import Console
+
+from automl.core.goals import Constraint, Goal
+from automl.core.snapshot import Snapshot
+from automl.report.summary import print_summary
+
+
+def summary(shown: Snapshot, options: str = "") -> str:
+    out = Console(file=io.StringIO(), width=100)
+    print_summary(out, shown, SPACE, options)
+    return out.file.getvalue()  # type: ignore[attr-defined,no-any-return]
+
+
+def test_the_summary_compares_the_best_with_the_default() -> None:
+    found = summary(replace(MIDDLE, state="finished", trials=MIDDLE.trials[:3]))
+    assert "nmt finished: 3 trials in 1m 40s, 1 failed (1 out of memory)" in found
+    assert "Best bleu: 23.5 in trial 2, +3.5 (+17.5%) against the default (20)." in found
+    rows = {line.split()[0]: line.split()[1:] for line in found.splitlines() if line.strip()}
+    assert rows["learning_rate"] == ["0.003", "0.001"]
+    assert rows["bleu"] == ["23.5", "20", "+17.5%"]
+    assert rows["peak_memory_bytes"] == ["910", "MB", "910", "MB"]
+    assert "automl trials nmt" in found
+    assert "automl best nmt --json" in found
+
+
+def test_a_first_trial_that_was_suggested_is_not_called_the_default() -> None:
+    found = summary(snapshot(trial(0, 20.0, source="bayes"), trial(1, 30.0), state="finished"))
+    assert "+10 (+50.0%) against trial 0 (20)." in found
+    assert "default" not in found
+
+
+def test_an_interrupted_sweep_is_pointed_to_resume() -> None:
+    found = summary(replace(MIDDLE, state="interrupted"), "--store 'my runs'")
+    assert "automl resume nmt --store 'my runs'" in found
+
+
+def test_a_default_that_no_trial_improved_on_is_the_best() -> None:
+    found = summary(snapshot(trial(0, 20.0), trial(1, 3.0), state="finished"))
+    assert "Best bleu: 20 in trial 0, the default: no other trial was better." in found
+
+
+def test_a_sweep_without_success_says_why() -> None:
+    found = summary(snapshot(replace(OUT_OF_MEMORY, number=0), OUT_OF_MEMORY, state="finished"))
+    assert "No trial has succeeded." in found
+    assert "out of memory, trial 0: asked for 12 GB" in found
+    assert "automl best" not in found
+
+
+def test_a_sweep_in_which_no_trial_satisfies_the_constraints_says_so() -> None:
+    shown = snapshot(
+        trial(0, 20.0), state="finished", constraints=(Constraint("peak_memory_bytes", 1e6),)
+    )
+    assert "No trial satisfies peak_memory_bytes <= 1e+06." in summary(shown)
+
+
+def test_a_best_value_at_the_edge_of_its_range_is_reported() -> None:
+    edge = trial(1, 30.0, params={"learning_rate": 0.099, "precision": "bf16"})
+    assert "learning_rate=0.099 is at the edge of its range (0.1)" in summary(
+        snapshot(trial(0, 20.0), edge, state="finished")
+    )
+
+
+def test_several_goals_show_the_pareto_front() -> None:
+    goals = (BLEU, Goal("seconds"))
+    one = trial(0, 20.0, metrics={"bleu": 20.0, "seconds": 5.0})
+    two = trial(1, 25.0, metrics={"bleu": 25.0, "seconds": 9.0})
+    worse = trial(2, 19.0, metrics={"bleu": 19.0, "seconds": 9.0})
+    found = summary(snapshot(one, two, worse, state="finished", goals=goals))
+    front = found[found.index("Pareto front: 2 configurations") :]
+    assert [line.split()[0] for line in front.splitlines()[2:4]] == ["0", "1"]
