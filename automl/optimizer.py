@@ -24,8 +24,10 @@ from .errors import FAILURE_KINDS, AutomlError, UsageError
 from .ledger import Ledger
 from .ledger.sql import IN_MEMORY
 from .suggesters import SUGGESTERS
-from .suggesters.make import check_beliefs, make
-from .suggesters.proposer import Proposal, Proposer
+from .suggesters.base import SearchContext, Suggester
+from .suggesters.domain import Domain
+from .suggesters.proposer import Proposal, Proposer, make_suggester
+from .suggesters.user_prior import check_prior
 
 
 class Optimizer:
@@ -68,7 +70,7 @@ class Optimizer:
         metrics: Iterable[Metric] = (),
     ) -> None:
         SUGGESTERS.require(suggester)
-        known = check_beliefs(beliefs or {}, space, suggester)
+        prior = check_prior(beliefs or {}, space, suggester)
         spec = SweepSpec(
             name,
             space,
@@ -76,10 +78,9 @@ class Optimizer:
             parse_constraints(constraints),
             suggester=suggester,
             seed=seed,
-            beliefs=known,
+            beliefs=prior,
             metrics=tuple(metrics),
         )
-        sought = (space, spec.goals, spec.constraints)
         self._spec = spec
         self._policy = OutcomePolicy(spec.goals, max_retries=0)
         self._ledger = Ledger.open(store or IN_MEMORY, create=True)
@@ -92,9 +93,12 @@ class Optimizer:
             raise UsageError(f"sweep {name!r} searches another space: choose another name")
         self._recorder = self._ledger.acquire(name)
         self._index = TrialIndex(self._recorder.trials)
-        self._proposer = Proposer(
-            lambda wanted: make(wanted, *sought, seed=seed, beliefs=known), suggester
-        )
+
+        def make(wanted: str, domain: Domain) -> Suggester:
+            context = SearchContext(domain, prior)
+            return make_suggester(wanted, spec.goals, spec.constraints, context, seed=seed)
+
+        self._proposer = Proposer(make, suggester, Domain(space))
         for trial in self._index.running:
             reason = "asked for by a process that has ended"
             self._apply(Moved(trial.number, TrialState.WAITING, reason))

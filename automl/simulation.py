@@ -24,7 +24,7 @@ from .dispatch.simulated.faults import Fault
 from .errors import UsageError
 from .ledger import Ledger, MemoryLedger
 from .result import Result
-from .suggesters.make import check_beliefs
+from .suggesters.user_prior import check_prior
 from .sweeps import conduct
 
 GC_THRESHOLDS: Final = (50_000, 20, 100)
@@ -142,7 +142,7 @@ def simulate(
         seed=seed,
         max_retries=max_retries,
         max_steps=max_steps,
-        beliefs=check_beliefs(beliefs or {}, space, suggester),
+        beliefs=check_prior(beliefs or {}, space, suggester),
         metrics=tuple(metrics),
     )
     check_spec(spec, "simulated", lambda trial: None)

@@ -34,15 +34,15 @@ from .ledger import Ledger
 from .result import Result
 from .stopping import STOPPERS
 from .stopping.base import Stopper
-from .suggesters.base import Suggester
-from .suggesters.domain import Limits
-from .suggesters.make import check_beliefs, make
-from .suggesters.proposer import Proposer
-from .suggesters.queue import Ahead, Suggestions
+from .suggesters import SUGGESTERS
+from .suggesters.base import SearchContext, Suggester
+from .suggesters.domain import Domain
+from .suggesters.proposer import Proposer, make_suggester
+from .suggesters.queue import BackgroundSuggestionQueue, SuggestionQueue
+from .suggesters.user_prior import check_prior
 from .workflows.transfer import transfer as begin_with
 
 Objective = Callable[[Any], Any]
-GUIDED = "bayes"  # the suggester in whose place a stopper with a model of its own may choose
 
 
 def sweep(
@@ -118,7 +118,7 @@ def sweep(
         workers=workers,
         resources=read_resources(resources),
         seed=seed,
-        beliefs=check_beliefs(beliefs or {}, space, suggester),
+        beliefs=check_prior(beliefs or {}, space, suggester),
         metrics=tuple(metrics),
     )
     check_spec(spec, dispatcher, objective)
@@ -249,7 +249,7 @@ def conduct(
                 observe=stopper.observe,
                 on_change=on_change,
             )
-            commands = SweepCommands(journal, recorder, suggestions)
+            commands = SweepCommands(journal, recorder, suggestions, stopper)
             shutdown = Shutdown(journal, assigner, signals)
             scheduler = Scheduler(
                 journal, suggestions, stopper, assigner, guard, commands, shutdown
@@ -272,35 +272,34 @@ def conduct(
         ledger.release(spec.name)
 
 
-def _suggestions(spec: SweepSpec, note: Callable[[str], None], *, ahead: bool) -> Suggestions:
-    def within(limits: Limits) -> Callable[[str], Suggester]:
-        sought, known = (spec.space, spec.goals, spec.constraints), spec.beliefs
-        return lambda name: make(
-            name, *sought, seed=spec.seed, limits=limits, beliefs=known, budget=spec.budget
-        )
+def _context(spec: SweepSpec, domain: Domain) -> SearchContext:
+    return SearchContext(domain, spec.beliefs, spec.budget)
 
-    proposer = Proposer(within({}), spec.suggester, gains=spec.budget.gain is not None)
-    depth = min(4, _local_slots(spec))
-    found = (
-        Ahead(proposer, spec.space, depth) if ahead else Suggestions(proposer, spec.workers or 1)
-    )
-    found.note = note
-    found.within = within
-    return found
+
+def _suggestions(spec: SweepSpec, note: Callable[[str], None], *, ahead: bool) -> SuggestionQueue:
+    def make(name: str, domain: Domain) -> Suggester:
+        context = _context(spec, domain)
+        return make_suggester(name, spec.goals, spec.constraints, context, seed=spec.seed)
+
+    gains = spec.budget.gain is not None
+    proposer = Proposer(make, spec.suggester, Domain(spec.space), gains=gains)
+    if ahead:
+        depth = min(4, _local_slots(spec))
+        return BackgroundSuggestionQueue(proposer, spec.space, depth, note=note)
+    return SuggestionQueue(proposer, spec.workers or 1, note=note)
 
 
 def _stopper(spec: SweepSpec, *, can_pause: bool) -> Stopper:
-    stopper = STOPPERS.get(spec.stopper)
-    guided = {"guided": spec.suggester == GUIDED} if stopper.proposes else {}
-    return stopper(
-        spec.goals,
-        spec.constraints,
-        seed=spec.seed,
-        space=spec.space,
-        max_steps=spec.max_steps,
-        can_pause=can_pause,
-        **guided,
-    )
+    kind = STOPPERS.get(spec.stopper)
+    options: dict[str, Any] = {
+        "seed": spec.seed,
+        "space": spec.space,
+        "max_steps": spec.max_steps,
+        "can_pause": can_pause,
+    }
+    if kind.proposes and SUGGESTERS.get(spec.suggester).guides_stopper:
+        options["context"] = _context(spec, Domain(spec.space))
+    return kind(spec.goals, spec.constraints, **options)
 
 
 def _dispatcher(

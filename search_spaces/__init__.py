@@ -1,4 +1,4 @@
-"""What may be tuned: parameters, conditions, constraints, knobs. Imports nothing else of this project."""
+"""Search spaces: parameters, conditions, constraints, knobs; independent of the other packages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The graph of conditions between parameters: order, validation, and the number of configurations."""
+"""The graph of conditions between parameters: order, validation, number of configurations."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Parts = dict[str, frozenset[str]]
 
 
 def parents_first(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:
-    """The same parameters, each after its parents, otherwise in the order given.
+    """The same parameters, each after its parents; otherwise the order is kept.
 
     Raises:
-        SpaceError: a parent is unknown, or conditions form a cycle; the message spells the cycle out.
+        SpaceError: a parent is unknown, or conditions form a cycle (the message lists the cycle).
     """
     for name, parameter in parameters.items():
         for parent in parameter.when:
@@ -32,7 +32,7 @@ def parents_first(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:
 
 
 def _place(name: str, parameters: Mapping[str, Parameter], placed: dict[str, Parameter]) -> None:
-    """Place a parameter after its ancestors, depth first without recursion: chains may be long."""
+    """Insert a parameter after its ancestors; iterative, because chains can be long."""
     path = [name]
     while path:
         parameter = parameters[path[-1]]
@@ -42,14 +42,15 @@ def _place(name: str, parameters: Mapping[str, Parameter], placed: dict[str, Par
         elif waiting in path:
             cycle = [*path[path.index(waiting) :], waiting]
             raise SpaceError(
-                f"conditions must not form a cycle, got {' -> '.join(cycle)}; drop one of these whens"
+                f"conditions must not form a cycle, got {' -> '.join(cycle)}; "
+                "drop one of these whens"
             )
         else:
             path.append(waiting)
 
 
 def with_ancestors(parameters: Mapping[str, Parameter], names: Iterable[str]) -> set[str]:
-    """These names and those of all of their parents, grandparents and so on."""
+    """The given names and the names of all their ancestors."""
     found: set[str] = set()
     waiting = list(names)
     while waiting:
@@ -61,14 +62,14 @@ def with_ancestors(parameters: Mapping[str, Parameter], names: Iterable[str]) ->
 
 
 def check_conditions(parameters: Mapping[str, Parameter]) -> None:
-    """Raise SpaceError where a condition names a value that its parent cannot take."""
+    """Raise SpaceError if a condition uses a value that its parent cannot take."""
     for name, parameter in parameters.items():
         for parent_name, values in parameter.when.items():
             parent = parameters[parent_name]
             if isinstance(parent, Float):
                 raise SpaceError(
-                    f"when of {name!r} must name a Choice or an Int, {parent_name!r} is a Float: no single value of "
-                    f"it would ever be hit"
+                    f"when of {name!r} must name a Choice or an Int, {parent_name!r} is a Float: "
+                    "a single real value is never drawn"
                 )
             for value in values:
                 _check_value(name, parent, value)
@@ -87,12 +88,12 @@ def _check_value(name: str, parent: Parameter, value: Value) -> None:
 
 
 class _Counter:
-    """Counts by deciding one parent at a time; what falls apart is counted apart and multiplied.
+    """Counts configurations by fixing one parent at a time; independent parts are multiplied.
 
     Attributes:
-        weights: for each parent and each of its values that a condition names, how many configurations of what was
-            folded into it go with that value.
-        rest: for each parameter, how many values no condition names.
+        weights: for each parent and each of its values that a condition uses, the number of
+            configurations of the parameters folded into it.
+        rest: for each parameter, the number of values that no condition uses.
     """
 
     def __init__(self, parameters: Mapping[str, Parameter]) -> None:
@@ -107,11 +108,11 @@ class _Counter:
         self.steps = 0
 
     def total(self, name: str) -> int:
-        """Configurations of a parameter and of what was folded into it."""
+        """Number of configurations of a parameter and of the parameters folded into it."""
         return sum(self.weights[name].values()) + self.rest[name]
 
     def fold(self) -> Parts:
-        """Fold every leaf of a single parent into that parent, from the ends of trees upwards; what is left."""
+        """Fold each leaf with one parent into that parent, leaves first; returns the rest."""
         left = {name: frozenset(parameter.when) for name, parameter in self.parameters.items()}
         for name in reversed(list(self.parameters)):
             if len(left[name]) == 1 and not any(name in parents for parents in left.values()):
@@ -121,7 +122,11 @@ class _Counter:
         return left
 
     def count(self, left: Parts) -> int | None:
-        """Configurations of these parameters, each given with its parents that are not decided yet."""
+        """Number of configurations of the given parameters; None if counting takes too long.
+
+        Args:
+            left: for each parameter, its parents that are not fixed yet.
+        """
         total = 1
         for part in _components(left):
             self.steps += 1
@@ -151,7 +156,7 @@ class _Counter:
         return total
 
     def _classes(self, root: str, children: list[str]) -> dict[frozenset[str], int]:
-        """Which children the values of `root` switch on, and how many configurations go with that."""
+        """Sets of children that `root` can activate, with their numbers of configurations."""
         classes: dict[frozenset[str], int] = {frozenset(): self.rest[root]}
         for value, weight in self.weights[root].items():
             on = frozenset(
@@ -162,7 +167,7 @@ class _Counter:
 
 
 def _without(part: Parts, root: str, off: list[str]) -> Parts:
-    """What is left once `root` is decided and the children `off`, with all below them, are gone."""
+    """The graph after fixing `root` and removing the children `off` with all their descendants."""
     gone = set(off)
     while True:
         more = {name for name, parents in part.items() if name not in gone and parents & gone}
@@ -177,31 +182,19 @@ def _without(part: Parts, root: str, off: list[str]) -> Parts:
 
 
 def _components(open_parents: Parts) -> list[Parts]:
-    links: dict[str, set[str]] = {name: set() for name in open_parents}
+    """The connected parts of the graph."""
+    groups: list[set[str]] = []
     for name, parents in open_parents.items():
-        for parent in parents:
-            links[name].add(parent)
-            links[parent].add(name)
-    parts: list[Parts] = []
-    seen: set[str] = set()
-    for start in open_parents:
-        if start in seen:
-            continue
-        seen.add(start)
-        stack, part = [start], {}
-        while stack:
-            name = stack.pop()
-            part[name] = open_parents[name]
-            stack.extend(links[name] - seen)
-            seen |= links[name]
-        parts.append(part)
-    return parts
+        linked = [group for group in groups if name in group or parents & group]
+        groups = [group for group in groups if group not in linked]
+        groups.append({name, *parents}.union(*linked))
+    return [{name: open_parents[name] for name in open_parents if name in g} for g in groups]
 
 
 def count_configurations(parameters: Mapping[str, Parameter]) -> int | None:
-    """Number of configurations, constraints left aside.
+    """Number of configurations, ignoring constraints.
 
-    None where a parameter is continuous, or where counting would take too long.
+    None if a parameter is continuous, or if counting would take too long.
     """
     if any(parameter.size is None for parameter in parameters.values()):
         return None

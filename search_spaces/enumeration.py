@@ -1,37 +1,40 @@
-"""Every legal configuration of a small discrete space."""
+"""Enumeration of every legal configuration of a small discrete space."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from .definition import Config, SpaceDefinition
 from .expressions import Expression
 from .parameters import Parameter
-from .structure import Config, Structure
 
 Weighted = list[tuple[Config, float]]
 
 MAX_ENUMERATED: Final = 20_000
 
 
-def enumerate_legal(space: Structure) -> Weighted | None:
-    """Every legal configuration with its volume in the unit cube; None where there are too many or infinitely many.
+def enumerate_legal(space: SpaceDefinition) -> Weighted | None:
+    """Every legal configuration with its volume in the unit cube.
 
-    Built a parameter at a time; what violates a constraint is dropped as soon as the constraint can be told.
+    Built parameter by parameter; a configuration is dropped as soon as a constraint fails.
+
+    Returns:
+        None if there are more than `MAX_ENUMERATED` configurations, or infinitely many.
     """
     order = {name: j for j, name in enumerate(space.parameters)}
-    told_by: dict[str, list[Expression]] = {name: [] for name in order}
+    decided_by: dict[str, list[Expression]] = {name: [] for name in order}
     for constraint in space.constraints:
-        told_by[max(constraint.names, key=order.__getitem__)].append(constraint)
+        decided_by[max(constraint.names, key=order.__getitem__)].append(constraint)
     found: Weighted | None = [({}, 1.0)]
     for name, parameter in space.parameters.items():
         if found is None or parameter.size is None or parameter.size > MAX_ENUMERATED:
             return None
-        found = _longer(space, found, parameter, told_by[name])
+        found = _longer(space, found, parameter, decided_by[name])
     return found
 
 
 def _longer(
-    space: Structure, found: Weighted, parameter: Parameter, constraints: list[Expression]
+    space: SpaceDefinition, found: Weighted, parameter: Parameter, constraints: list[Expression]
 ) -> Weighted | None:
     values = parameter.values()
     weighted = list(zip(values, parameter.weights(values).tolist(), strict=True))

@@ -1,13 +1,13 @@
-"""The errors that people of this project can meet.
+"""The errors that users of this project can see.
 
-AutomlError                     root; `except AutomlError` catches everything that we raise on purpose
-├── UsageError                  what was asked for is wrong: exit status 2, nothing was created
-│   ├── SpaceError              a parameter, condition or constraint is not well formed
-│   ├── ConfigError             a configuration file or an override (automl.config)
+AutomlError                     root; `except AutomlError` catches every deliberate error
+├── UsageError                  the request is wrong: exit status 2, nothing was created
+│   ├── SpaceError              a parameter, condition or constraint is malformed
+│   ├── ConfigError             a configuration file or an override is wrong (automl.config)
 │   ├── DataError               a data set is missing or malformed (workers)
-│   └── StoreError              the store cannot be opened, is damaged, or is held by another controller
-│       └── StoreFailure        the store failed under a sweep that ran: exit status 1, it can be resumed
-└── TrialFailure                a trial ended without a result: `kind` says why
+│   └── StoreError              the store cannot be opened, is damaged, or is locked
+│       └── StoreFailure        the store failed during a sweep: exit status 1, resumable
+└── TrialFailure                a trial ended without a result: `kind` is the reason
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class AutomlError(Exception):
 
 
 class UsageError(AutomlError, ValueError):
-    """What was asked for is wrong; the message says the rule, the value received, where, and what to do."""
+    """The request is wrong; the message gives the rule, the value, the place and the remedy."""
 
 
 class SpaceError(UsageError):
@@ -37,11 +37,11 @@ class SpaceError(UsageError):
 
 
 class ConfigError(UsageError):
-    """One or more errors of a configuration file, each on a line of the message."""
+    """One or more errors in a configuration file, one per line of the message."""
 
 
 class DataError(UsageError):
-    """A data set is missing, or a line or record of it is malformed."""
+    """A data set is missing, or one of its lines or records is malformed."""
 
 
 class StoreError(UsageError):
@@ -49,7 +49,7 @@ class StoreError(UsageError):
 
 
 class StoreFailure(StoreError):
-    """The store could not be written to any more while a sweep ran; what was recorded before is kept."""
+    """The store became unwritable during a sweep; earlier records are kept."""
 
 
 class TrialFailure(AutomlError):
@@ -57,7 +57,7 @@ class TrialFailure(AutomlError):
 
     Args:
         kind: one of `FAILURE_KINDS`.
-        message: what happened, for a person.
+        message: the reason, for the user.
     """
 
     def __init__(self, kind: str, message: str = "") -> None:

@@ -1,7 +1,8 @@
-"""Constraints between parameters as people write them, such as `batch_size * accumulation <= 512`.
+"""Constraints between parameters as text, such as `batch_size * accumulation <= 512`.
 
-The text is parsed by Python's own parser and compiled to closures over a whitelist of node types; nothing is ever
-passed to `eval`. Length, depth and the size of powers are capped, so that a hostile text is refused quickly.
+Python's parser reads the text, and a whitelist of node types is compiled to closures; nothing is
+passed to `eval`. Length, depth and the size of powers are limited, so that hostile text is refused
+quickly.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ import math
 import operator
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from .errors import SpaceError
-from .values import Value, show
+from .validation import Value, show
 
 MAX_LENGTH: Final = 4000
 MAX_NODES: Final = 1000
@@ -23,28 +24,31 @@ MAX_BITS: Final = 1024
 
 Evaluate = Callable[[Mapping[str, Any]], Any]
 
-GRAMMAR: Final = "use + - * / // % **, comparisons, and, or, not, in (a, b), min, max, abs, names, numbers and strings"
+GRAMMAR: Final = (
+    "use + - * / // % **, comparisons, and, or, not, in (a, b), min, max, abs, names, "
+    "numbers and strings"
+)
 
 
 class NoResultError(ArithmeticError):
-    """The arithmetic has no result for these values (division by zero, overflow, a string in a sum)."""
+    """The arithmetic has no result: division by zero, overflow, or a string in a sum."""
 
 
 class Expression:
     """A condition on the values of parameters.
 
+    If the arithmetic has no result (division by zero, overflow, a number compared with a string),
+    the condition is false.
+
     Args:
         text: such as `width % num_heads == 0 and dropout < 0.5`.
 
-    Where the arithmetic has no result (division by zero, overflow, numbers compared with strings), the condition
-    does not hold.
-
     Attributes:
-        names: the parameters that it names, in order of appearance.
-        tree: its syntax tree; only nodes of the whitelist.
+        names: the parameters in the text, in order of appearance.
+        tree: the syntax tree; it holds whitelisted nodes only.
 
     Raises:
-        SpaceError: the text is no such condition; the message says which part is not allowed.
+        SpaceError: the text is not a condition; the message names the offending part.
     """
 
     def __init__(self, text: str) -> None:
@@ -58,22 +62,25 @@ class Expression:
         self.names: tuple[str, ...] = tuple(dict.fromkeys(n.id for n in found))
 
     def evaluate(self, params: Mapping[str, Value]) -> bool:
-        """Whether the condition holds; raises SpaceError where a name that it needs is missing."""
+        """Whether the condition holds.
+
+        Raises:
+            SpaceError: a parameter of the condition has no value.
+        """
         try:
             return bool(self._evaluate(params))
         except (ArithmeticError, TypeError):
             return False
         except KeyError as error:
             raise SpaceError(
-                f"constraint {show(self.text)} needs a value of {error.args[0]!r}, there is none"
+                f"constraint {show(self.text)} needs a value of {error.args[0]!r}, got none"
             ) from None
 
     def bind(self, values: Mapping[str, Value]) -> Expression:
-        """The same condition with these names replaced by their values; names that it has not are ignored."""
+        """The same condition with some names replaced by values; other names are ignored."""
         if not set(values) & set(self.names):
             return self
-        tree = _Bind(values).visit(_parse(self.text))
-        return Expression(ast.unparse(tree))
+        return Expression(ast.unparse(_Bind(values).visit(_parse(self.text))))
 
     def __str__(self) -> str:
         return self.text
@@ -133,13 +140,16 @@ def _parse(text: str) -> ast.expr:
         raise SpaceError(
             f"constraint {show(text)} is not well formed or nested too deeply"
         ) from None
-    level, depth, count = [tree], 0, 0
+    level = [tree]
+    depth = 0
+    count = 0
     while level:
-        depth, count = depth + 1, count + len(level)
+        depth = depth + 1
+        count = count + len(level)
         if depth > MAX_DEPTH or count > MAX_NODES:
             raise SpaceError(
-                f"a constraint is nested at most {MAX_DEPTH} deep and has at most {MAX_NODES} parts, "
-                f"got more in {show(text)}"
+                f"a constraint is nested at most {MAX_DEPTH} deep and has at most {MAX_NODES} "
+                f"parts, got more in {show(text)}"
             )
         level = [
             child
@@ -151,7 +161,7 @@ def _parse(text: str) -> ast.expr:
 
 
 def _check_condition(node: ast.expr, text: str) -> None:
-    """Operands of and, or, not and the whole must be true or false: `x == 1 or 2` is refused, not always true."""
+    """Operands of and, or, not, and the whole, must be boolean: `x == 1 or 2` is an error."""
     if isinstance(node, ast.BoolOp):
         for value in node.values:
             _check_condition(value, text)
@@ -162,12 +172,13 @@ def _check_condition(node: ast.expr, text: str) -> None:
     ):
         part = ast.get_source_segment(text, node) or text
         raise SpaceError(
-            f"constraint {show(text)} needs a condition that is true or false, such as a comparison, at {show(part)}"
+            f"constraint {show(text)} needs a condition that is true or false, "
+            f"such as a comparison, at {show(part)}"
         )
 
 
 def _number(value: Any) -> Any:
-    """The number itself; strings are refused here, so that `*` and `%` never mean what they mean for strings."""
+    """The value if it is a number; refuses strings, so that `*` and `%` are always arithmetic."""
     if isinstance(value, int) and value.bit_length() > MAX_BITS:
         raise NoResultError
     if isinstance(value, int | float):
@@ -176,7 +187,7 @@ def _number(value: Any) -> Any:
 
 
 def _power(base: Any, exponent: Any) -> Any:
-    base, exponent = _number(base), _number(exponent)
+    base, exponent = map(_number, (base, exponent))
     if (
         isinstance(base, int)
         and isinstance(exponent, int)
@@ -209,7 +220,7 @@ _UNARY: Final[Mapping[type[ast.unaryop], Callable[[Any], Any]]] = {
     ast.USub: lambda a: -_number(a),
     ast.UAdd: _number,
 }
-_COMPARE: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
+COMPARISONS: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
     ast.Lt: operator.lt,
@@ -227,24 +238,24 @@ _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
 
 
 class Compiler:
-    """Turns a syntax tree into closures; refuses every node that is not on its list."""
+    """Compiles a syntax tree to closures; refuses nodes that are not whitelisted."""
 
     def __init__(self, text: str) -> None:
         self.text = text
 
     def compile(self, node: ast.AST) -> Evaluate:
-        """The value of a node as a function of the parameters; SpaceError where it is not allowed."""
+        """Compile a node to a function of the parameters; raises SpaceError if it is forbidden."""
         method = getattr(self, f"_{type(node).__name__.lower()}", None)
         if method is None:
             raise self.refuse(node)
-        found: Evaluate = method(node)
-        return found
+        return cast(Evaluate, method(node))
 
     def refuse(self, node: ast.AST) -> SpaceError:
-        """The error that says which part is not allowed."""
+        """The error that names the part that is not allowed."""
         part = ast.get_source_segment(self.text, node) or type(node).__name__
         return SpaceError(
-            f"constraint {show(self.text)} must not contain {show(part)} ({type(node).__name__}); {GRAMMAR}"
+            f"constraint {show(self.text)} must not contain {show(part)} "
+            f"({type(node).__name__}); {GRAMMAR}"
         )
 
     def _name(self, node: ast.Name) -> Evaluate:
@@ -265,7 +276,7 @@ class Compiler:
         apply = _BINARY.get(type(node.op))
         if apply is None:
             raise self.refuse(node)
-        left, right = self.compile(node.left), self.compile(node.right)
+        left, right = map(self.compile, (node.left, node.right))
         return lambda params: apply(left(params), right(params))
 
     def _unaryop(self, node: ast.UnaryOp) -> Evaluate:
@@ -284,9 +295,10 @@ class Compiler:
         operands = [node.left, *node.comparators]
         pairs: list[tuple[Callable[[Any, Any], Any], Evaluate, Evaluate]] = []
         for left, op, right in zip(operands, node.ops, operands[1:], strict=False):
-            if type(op) not in _COMPARE:
+            if type(op) not in COMPARISONS:
                 raise self.refuse(node)
-            pairs.append((_COMPARE[type(op)], self.compile(left), self._right(op, right, node)))
+            compare = COMPARISONS[type(op)]
+            pairs.append((compare, self.compile(left), self._right(op, right, node)))
         if len(pairs) == 1:
             compare, first, second = pairs[0]
             return lambda params: compare(first(params), second(params))

@@ -1,4 +1,4 @@
-"""What this machine can run: cores, memory, GPUs, precisions and communication backends."""
+"""The hardware of this machine: cores, memory, GPUs, precisions, communication backends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,13 @@ FP16_CAPABILITY: Final = (5, 3)
 
 @dataclass(frozen=True)
 class Gpu:
-    """One CUDA device; `capability` as (major, minor), `bf16` whether it computes in bfloat16 without emulation."""
+    """One CUDA device.
+
+    Args:
+        memory_bytes: its memory.
+        capability: the CUDA compute capability as (major, minor).
+        bf16: whether it computes in bfloat16 without emulation.
+    """
 
     name: str
     memory_bytes: int
@@ -32,18 +38,18 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Hardware:
-    """What a machine has, as plain data.
+    """The resources of a machine, as plain data.
 
     Args:
         num_cpus: cores that this process may use.
         memory_bytes: main memory that this process may use.
-        gpus: the CUDA devices that are visible.
-        precisions: those of `PRECISIONS` that training can use here, on every GPU or else on the CPU.
-        backends: those of `BACKENDS` that this torch was built with and that have a device to work on.
+        gpus: the visible CUDA devices.
+        precisions: members of `PRECISIONS` that every GPU supports, or the CPU if there is no GPU.
+        backends: members of `BACKENDS` that this torch was built with and that have a device.
         host: name of the machine.
-        slow: precision to the reason why it runs here without hardware support, slower than fp32.
+        slow: maps a precision that runs without hardware support, slower than fp32, to the reason.
         rpc: whether this torch was built with RPC.
-        slots: worker slots among which the ranks of a trial are shared out; 0 for as many as GPUs, else cores.
+        slots: worker slots for the ranks of a trial; 0 means one per GPU, else one per core.
     """
 
     num_cpus: int
@@ -58,25 +64,27 @@ class Hardware:
 
     @property
     def device(self) -> str:
-        """What a trial trains on: "cuda" where there is a GPU, else "cpu"."""
+        """The device that a trial trains on: "cuda" if there is a GPU, else "cpu"."""
         return "cuda" if self.gpus else "cpu"
 
     @property
     def num_slots(self) -> int:
-        """`slots`, or as many as there are GPUs, else cores."""
+        """`slots` if it is set, else the number of GPUs, else of cores."""
         return self.slots or len(self.gpus) or self.num_cpus
 
     def in_slots(self, cpus: int, gpus: float, workers: int | None) -> Hardware:
-        """This machine as trials see it in slots of so many cores and GPUs: without its GPUs where a slot has none.
+        """This machine as a trial in one slot sees it; without GPUs if a slot has none.
 
         Args:
-            workers: the number of slots, None for as many as there is room for.
+            cpus: cores per slot.
+            gpus: GPUs per slot; may be a fraction.
+            workers: the number of slots; None for as many as fit.
         """
         room = self.num_cpus // max(1, cpus)
         if not gpus:
             found = self._without_gpus() if self.gpus else self
             return replace(found, slots=max(1, workers or room))
-        if gpus < 1:  # NCCL takes one rank a GPU
+        if gpus < 1:  # NCCL supports one rank per GPU
             return replace(self, slots=1)
         return replace(self, slots=max(1, workers or min(room, int(len(self.gpus) / gpus))))
 
@@ -86,19 +94,24 @@ class Hardware:
         return replace(self, gpus=(), precisions=precisions, slow=slow, backends=backends)
 
     def lacks_precision(self, precision: str) -> str | None:
-        """Why a precision cannot be used here; None where it can."""
+        """Why a precision cannot be used here; None if it can."""
         if precision in self.precisions:
             return None
         needs = {
-            "tf32": f"needs a CUDA GPU of capability {TF32_CAPABILITY[0]}.{TF32_CAPABILITY[1]} or later",
-            "bf16": "needs a CUDA GPU that computes in bfloat16, or a CPU that torch can autocast to bfloat16",
-            "fp16": f"needs a CUDA GPU of capability {FP16_CAPABILITY[0]}.{FP16_CAPABILITY[1]} or later, or a CPU "
-            "that torch can autocast to float16",
+            "tf32": "needs a CUDA GPU of capability "
+            f"{TF32_CAPABILITY[0]}.{TF32_CAPABILITY[1]} or later",
+            "bf16": "needs a CUDA GPU that computes in bfloat16, "
+            "or a CPU that torch can autocast to bfloat16",
+            "fp16": "needs a CUDA GPU of capability "
+            f"{FP16_CAPABILITY[0]}.{FP16_CAPABILITY[1]} or later, "
+            "or a CPU that torch can autocast to float16",
         }
-        return f"{needs.get(precision, 'is not known')}; {self._devices()}"
+        gpus = ", ".join(f"{g.name} ({g.capability[0]}.{g.capability[1]})" for g in self.gpus)
+        here = f"here: {gpus}" if gpus else "this machine has no CUDA GPU"
+        return f"{needs.get(precision, 'is not known')}; {here}"
 
     def lacks_backend(self, backend: str) -> str | None:
-        """Why a communication backend cannot be used here; None where it can."""
+        """Why a communication backend cannot be used here; None if it can."""
         if backend in self.backends:
             return None
         needs = {
@@ -106,14 +119,8 @@ class Hardware:
             "mpi": "needs torch built with MPI",
             "gloo": "needs torch built with distributed support",
         }
-        return f"{needs.get(backend, 'is not known')}; here: {', '.join(self.backends) or 'no backend'}"
-
-    def _devices(self) -> str:
-        if not self.gpus:
-            return "this machine has no CUDA GPU"
-        return "here: " + ", ".join(
-            f"{g.name} ({g.capability[0]}.{g.capability[1]})" for g in self.gpus
-        )
+        here = ", ".join(self.backends) or "no backend"
+        return f"{needs.get(backend, 'is not known')}; here: {here}"
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON data; the inverse is `from_dict`."""
@@ -136,27 +143,28 @@ class Hardware:
 
 @cache
 def detect() -> Hardware:
-    """What this process sees of its machine. Imports torch, so that it takes seconds the first time."""
+    """The hardware that this process can use. The first call imports torch, which takes seconds."""
     import torch
 
     gpus = _gpus() if torch.cuda.is_available() else ()
     precisions, slow = (
         (_gpu_precisions(gpus, torch.version.hip is None), {}) if gpus else _cpu_precisions()
     )
+    backends, rpc = _distributed(bool(gpus))
     return Hardware(
         num_cpus=count_cpus(),
         memory_bytes=memory_limit(),
         gpus=gpus,
         precisions=precisions,
-        backends=_backends(bool(gpus)),
+        backends=backends,
         host=socket.gethostname(),
         slow=slow,
-        rpc=_has_rpc(),
+        rpc=rpc,
     )
 
 
 def count_cpus() -> int:
-    """Cores that this process may use: its affinity, cut to the CPU quotas of its control groups."""
+    """Cores that this process may use: its affinity, limited by its control groups' quotas."""
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
     for folder in _control_groups("cpu"):
@@ -168,7 +176,7 @@ def count_cpus() -> int:
 
 
 def memory_limit() -> int:
-    """Bytes of main memory that this process may use: the machine's, cut to the limits of its control groups."""
+    """Bytes of main memory that this process may use, as limited by its control groups."""
     limits = [int(psutil.virtual_memory().total)]
     for folder in _control_groups("memory"):
         for name in ("memory.max", "memory.limit_in_bytes"):
@@ -178,7 +186,7 @@ def memory_limit() -> int:
 
 
 def _control_groups(controller: str) -> list[Path]:
-    """The folders of this process's control groups (version 1 or 2) and of those above them."""
+    """Folders of this process's control groups (version 1 or 2) and of their ancestors."""
     root = Path("/sys/fs/cgroup")
     found = [root]
     for line in _read(Path("/proc/self/cgroup")).splitlines():
@@ -211,7 +219,7 @@ def _gpus() -> tuple[Gpu, ...]:
 
 
 def _gpu_precisions(gpus: tuple[Gpu, ...], cuda: bool) -> tuple[str, ...]:
-    """What every GPU can do, since a trial may land on any of them."""
+    """Precisions that every GPU supports, because a trial may run on any of them."""
     weakest = min(gpu.capability for gpu in gpus)
     able = {
         "fp32": True,
@@ -223,11 +231,13 @@ def _gpu_precisions(gpus: tuple[Gpu, ...], cuda: bool) -> tuple[str, ...]:
 
 
 def _cpu_precisions() -> tuple[tuple[str, ...], dict[str, str]]:
-    """The CPU autocasts to bfloat16 and float16 everywhere; instructions of its own decide whether that is fast."""
+    """Precisions of the CPU, and the reasons why some are slow.
+
+    Every CPU can autocast to bfloat16 and float16; special instructions decide whether it is fast.
+    """
     import torch
 
-    read = getattr(torch.cpu, "get_capabilities", dict)
-    flags: Mapping[str, Any] = read()
+    flags: Mapping[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
     native = {
         "bf16": any(flags.get(f) for f in ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16")),
         "fp16": any(flags.get(f) for f in ("avx512_fp16", "amx_fp16", "fp16_arith")),
@@ -242,7 +252,7 @@ def _cpu_precisions() -> tuple[tuple[str, ...], dict[str, str]]:
 
 
 def _autocasts(precision: str) -> bool:
-    """Whether a small matrix product really runs under autocast on the CPU, forward and backward."""
+    """Whether a small matrix product runs under autocast on the CPU, forward and backward."""
     import torch
 
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}[precision]
@@ -256,17 +266,15 @@ def _autocasts(precision: str) -> bool:
     return product.dtype == dtype
 
 
-def _backends(has_gpu: bool) -> tuple[str, ...]:
+def _distributed(has_gpu: bool) -> tuple[tuple[str, ...], bool]:
+    """The usable communication backends, and whether torch was built with RPC."""
     import torch.distributed as dist
 
     if not dist.is_available():
-        return ()
-    built = {"gloo": dist.is_gloo_available(), "nccl": has_gpu and dist.is_nccl_available()}
-    built["mpi"] = dist.is_mpi_available()
-    return tuple(name for name in BACKENDS if built[name])
-
-
-def _has_rpc() -> bool:
-    import torch.distributed as dist
-
-    return dist.is_available() and dist.rpc.is_available()
+        return (), False
+    built = {
+        "gloo": dist.is_gloo_available(),
+        "nccl": has_gpu and dist.is_nccl_available(),
+        "mpi": dist.is_mpi_available(),
+    }
+    return tuple(name for name in BACKENDS if built[name]), dist.rpc.is_available()

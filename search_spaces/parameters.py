@@ -1,17 +1,17 @@
-"""What one parameter may be: `Float`, `Int` and `Choice`, each with its own map to the unit interval."""
+"""The kinds of parameters: `Float`, `Int` and `Choice`, each with its map to the unit interval."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from .base import FloatArray, Parameter, RawArray
 from .errors import SpaceError
-from .values import (
+from .parameter_base import FloatArray, NumberParameter, Parameter, RawArray
+from .validation import (
     ALL,
     Params,
     Value,
@@ -40,8 +40,8 @@ __all__ = [
 _SCALARS: Final = (bool, int, float, str)
 
 
-class Float(Parameter):
-    """A real number in [low, high], on a logarithmic scale where `log`.
+class Float(NumberParameter):
+    """A real number in [low, high], on a logarithmic scale if `log`.
 
     Example:
         >>> Float("dropout", 0.0, 0.5).from_unit(0.25)
@@ -49,6 +49,8 @@ class Float(Parameter):
     """
 
     kind = "float"
+    _types = (int, float)
+    _noun = "a number"
 
     def __init__(
         self,
@@ -61,32 +63,19 @@ class Float(Parameter):
         when: When | None = None,
         affects: str | Iterable[str] = ALL,
     ) -> None:
-        self.low, self.high = checked_bound(name, "low", low), checked_bound(name, "high", high)
+        self.low = checked_bound(name, "low", low)
+        self.high = checked_bound(name, "high", high)
         self.log = checked_flag(name, "log", log)
         check_bounds(name, self.low, self.high, self.log)
         # Halved, so that the width of the widest interval is finite.
-        self._begin, self._end = (
-            (math.log(self.low), math.log(self.high)) if log else (self.low / 2, self.high / 2)
-        )
+        self._begin = math.log(self.low) if log else self.low / 2
+        self._end = math.log(self.high) if log else self.high / 2
         super().__init__(name, default=default, when=when, affects=affects)
 
     @property
     def size(self) -> int | None:
-        """1 where low equals high, else None."""
+        """1 if low equals high, else None."""
         return 1 if self.low == self.high else None
-
-    def check(self, value: Any) -> None:
-        """Raise SpaceError unless the value is a finite number within the bounds."""
-        if type(value) is not float and (
-            isinstance(value, bool) or not isinstance(value, int | float)
-        ):
-            raise SpaceError(
-                f"{self.name} must be a number, got {show(value)} ({type(value).__name__})"
-            )
-        if not self.low <= value <= self.high:
-            raise SpaceError(
-                f"{self.name} must lie in [{self.low!r}, {self.high!r}], got {show(value)}"
-            )
 
     def canonical(self, value: Value) -> float:
         """The value as a float."""
@@ -116,31 +105,30 @@ class Float(Parameter):
 
     def from_units(self, units: FloatArray) -> list[float]:
         """See `Parameter.from_units`."""
-        values: list[float] = self.raw(units).tolist()
-        return values
+        return cast(list[float], self.raw(units).tolist())
 
     def values(self) -> list[float]:
-        """The only value where low equals high; raises SpaceError where there are more."""
+        """The only value if low equals high; raises SpaceError if there are more."""
         if self.low != self.high:
             raise SpaceError(f"{self.name} has infinitely many values")
         return [self.low]
-
-    def domain(self) -> dict[str, Any]:
-        """Bounds and scale."""
-        return {"low": self.low, "high": self.high, **({"log": True} if self.log else {})}
 
     def _arguments(self) -> list[str]:
         return [_short(self.low), _short(self.high), *(["log=True"] if self.log else [])]
 
 
-class Int(Parameter):
-    """An integer in [low, high], on a logarithmic scale where `log`.
+class Int(NumberParameter):
+    """An integer in [low, high], on a logarithmic scale if `log`.
 
-    Value v owns the cell from v - 0.5 to v + 0.5 of the scale and is encoded as the centre of its cell. Where there
-    are more than about 10**13 values, neighbours may share a coordinate.
+    Value v owns the cell from v - 0.5 to v + 0.5 of the scale and is encoded as its centre. If
+    there are more than about 10**13 values, neighbours may share a coordinate.
     """
 
     kind = "int"
+    low: int
+    high: int
+    _types = (int,)
+    _noun = "an integer"
 
     def __init__(
         self,
@@ -153,34 +141,20 @@ class Int(Parameter):
         when: When | None = None,
         affects: str | Iterable[str] = ALL,
     ) -> None:
-        self.low, self.high = (
-            checked_int_bound(name, "low", low),
-            checked_int_bound(name, "high", high),
-        )
+        self.low = checked_int_bound(name, "low", low)
+        self.high = checked_int_bound(name, "high", high)
         self.log = checked_flag(name, "log", log)
         check_bounds(name, self.low, self.high, self.log)
-        # Where bounds are that close, the two scales are the same, and only the linear one tells neighbours apart.
+        # If the bounds are close, both scales agree, and the linear one separates neighbours.
         self._curved = log and self.high > self.low * (1 + 1e-6)
-        self._begin, self._end = 0.0, float(self.high - self.low + 1)
-        if self._curved:
-            self._begin, self._end = math.log(self.low - 0.5), math.log(self.high + 0.5)
+        self._begin = math.log(self.low - 0.5) if self._curved else 0.0
+        self._end = math.log(self.high + 0.5) if self._curved else float(self.high - self.low + 1)
         super().__init__(name, default=default, when=when, affects=affects)
 
     @property
     def size(self) -> int:
         """Number of integers."""
         return self.high - self.low + 1
-
-    def check(self, value: Any) -> None:
-        """Raise SpaceError unless the value is an int (not a bool, not a float) within the bounds."""
-        if type(value) is not int and (isinstance(value, bool) or not isinstance(value, int)):
-            raise SpaceError(
-                f"{self.name} must be an integer, got {show(value)} ({type(value).__name__})"
-            )
-        if not self.low <= value <= self.high:
-            raise SpaceError(
-                f"{self.name} must lie in [{self.low}, {self.high}], got {show(value)}"
-            )
 
     def canonical(self, value: Value) -> int:
         """The value as an int."""
@@ -204,19 +178,18 @@ class Int(Parameter):
     def raw(self, units: FloatArray) -> FloatArray:
         """See `Parameter.raw`."""
         cells = np.floor(self._cells(units)) + (0.0 if self._curved else float(self.low))
-        values: FloatArray = np.minimum(np.maximum(cells, self.low), self.high)
-        return values
+        return cast(FloatArray, np.minimum(np.maximum(cells, self.low), self.high))
 
     def _cells(self, units: FloatArray) -> FloatArray:
-        """Where in which cell: floors to the value on a logarithmic scale, else to the value less `low`."""
+        """Positions that floor to the value on a logarithmic scale, else to the value minus low."""
         scaled = self._begin + _unit(units) * (self._end - self._begin)
-        cells: FloatArray = np.exp(scaled) + 0.5 if self._curved else scaled
-        return cells
+        return np.exp(scaled) + 0.5 if self._curved else scaled
 
     def from_units(self, units: FloatArray) -> list[int]:
         """See `Parameter.from_units`."""
-        low, high, offset = self.low, self.high, 0 if self._curved else self.low
-        return [min(max(int(cell) + offset, low), high) for cell in self._cells(units).tolist()]
+        offset = 0 if self._curved else self.low
+        cells = self._cells(units).tolist()
+        return [min(max(int(cell) + offset, self.low), self.high) for cell in cells]
 
     def values(self) -> list[int]:
         """Every integer from low to high."""
@@ -227,24 +200,20 @@ class Int(Parameter):
         if not self._curved:
             return super().weights(values)
         v = np.asarray(values, dtype=np.float64)
-        widths: FloatArray = (np.log(v + 0.5) - np.log(v - 0.5)) / (self._end - self._begin)
-        return widths
-
-    def domain(self) -> dict[str, Any]:
-        """Bounds and scale."""
-        return {"low": self.low, "high": self.high, **({"log": True} if self.log else {})}
+        return (np.log(v + 0.5) - np.log(v - 0.5)) / (self._end - self._begin)
 
     def _arguments(self) -> list[str]:
         return [str(self.low), str(self.high), *(["log=True"] if self.log else [])]
 
 
 class Choice(Parameter):
-    """One of a list of bools, ints, floats or strings; `ordered` where neighbours in the list are alike.
+    """One of a list of bools, ints, floats or strings.
 
     Choice i of k is encoded as (i + 0.5) / k.
 
     Args:
-        choices: the values, all different; True is not 1.
+        choices: the values, all different; True differs from 1.
+        ordered: whether neighbours in the list are similar.
         name, default, when, affects: see `Parameter`.
 
     Example:
@@ -275,17 +244,16 @@ class Choice(Parameter):
         return len(self.choices)
 
     def index(self, value: Value) -> int:
-        """Position of the value in the list; raises SpaceError where it is none of it."""
+        """Position of the value in the list; raises SpaceError if it is not a choice."""
         found = self._index.get(value) if isinstance(value, _SCALARS) else None
         if found is None or isinstance(value, bool) is not isinstance(self.choices[found], bool):
-            listed = ", ".join(map(repr, self.choices[:20])) + (
-                ", ..." if len(self.choices) > 20 else ""
-            )
-            raise SpaceError(f"{self.name} must be one of {listed}; got {show(value)}")
+            listed = ", ".join(map(repr, self.choices[:20]))
+            more = ", ..." if len(self.choices) > 20 else ""
+            raise SpaceError(f"{self.name} must be one of {listed}{more}; got {show(value)}")
         return found
 
     def check(self, value: Any) -> None:
-        """Raise SpaceError unless the value is one of the choices (True is not 1)."""
+        """Raise SpaceError unless the value is one of the choices (True differs from 1)."""
         self.index(value)
 
     def canonical(self, value: Value) -> Value:
@@ -293,7 +261,7 @@ class Choice(Parameter):
         return self.choices[self.index(value)]
 
     def to_units(self, values: Sequence[Value]) -> FloatArray:
-        """See `Parameter.to_units`; raises SpaceError where a value is none of the choices."""
+        """See `Parameter.to_units`; raises SpaceError if a value is not a choice."""
         try:
             indices = [self._index[value] for value in values]
         except (KeyError, TypeError):
@@ -302,8 +270,7 @@ class Choice(Parameter):
 
     def centres(self, raw: RawArray) -> FloatArray:
         """See `Parameter.centres`."""
-        units: FloatArray = (raw + 0.5) / len(self.choices)
-        return units
+        return (raw + 0.5) / len(self.choices)
 
     def raw(self, units: FloatArray) -> npt.NDArray[np.int64]:
         """See `Parameter.raw`."""
@@ -312,15 +279,14 @@ class Choice(Parameter):
 
     def from_units(self, units: FloatArray) -> list[Value]:
         """See `Parameter.from_units`."""
-        choices = self.choices
-        return [choices[i] for i in self.raw(units).tolist()]
+        return [self.choices[i] for i in self.raw(units).tolist()]
 
     def values(self) -> list[Value]:
         """The choices."""
         return list(self.choices)
 
     def perturb(self, units: FloatArray, rng: np.random.Generator) -> FloatArray:
-        """See `Parameter.perturb`; any other choice where they are not ordered."""
+        """See `Parameter.perturb`; if the choices are not ordered, any other choice."""
         num_choices = len(self.choices)
         if self.ordered or num_choices == 1:
             return super().perturb(units, rng)
@@ -329,7 +295,7 @@ class Choice(Parameter):
         )
 
     def domain(self) -> dict[str, Any]:
-        """Choices and whether they are ordered."""
+        """The choices, and whether they are ordered."""
         return {"choices": list(self.choices), **({"ordered": True} if self.ordered else {})}
 
     def _arguments(self) -> list[str]:
@@ -342,7 +308,7 @@ KINDS: Final[Mapping[str, type[Float] | type[Int] | type[Choice]]] = {
 
 
 def _unit(units: FloatArray) -> FloatArray:
-    """Coordinates brought into [0, 1], NaN to the middle."""
+    """Coordinates clipped to [0, 1]; NaN becomes 0.5."""
     inside: FloatArray = np.minimum(np.maximum(units, 0.0), 1.0)
     return np.where(np.isnan(inside), 0.5, inside)
 
@@ -351,7 +317,7 @@ def parameter_from_dict(data: Any) -> Parameter:
     """The inverse of `Parameter.to_dict`.
 
     Raises:
-        SpaceError: the data are not those of a parameter.
+        SpaceError: the data do not describe a parameter.
     """
     if not isinstance(data, Mapping) or data.get("type") not in list(KINDS):
         raise SpaceError(
@@ -365,6 +331,6 @@ def parameter_from_dict(data: Any) -> Parameter:
 
 
 def _short(number: float) -> str:
-    """The number without a trailing .0, and in full where six digits do not give it back."""
+    """The number without a trailing .0, in full if six digits do not reproduce it."""
     text = f"{number:g}"
     return text if float(text) == number else repr(number)

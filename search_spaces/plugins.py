@@ -1,7 +1,8 @@
-"""Finding one-file extensions: a knob, workload, strategy, suggester or stopper is a module of its folder.
+"""Discovery of extensions: each knob, workload, strategy, suggester or stopper is one module.
 
-An installed package adds one through an entry point of the group that `Registry` names. Listing names imports
-nothing, so that `automl status` stays fast; a module is imported only when its extension is asked for.
+An installed package adds an extension through an entry point of the group that its `Registry`
+names. Listing names imports nothing, so `automl status` stays fast; a module is imported when its
+extension is requested.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import pkgutil
 import sys
 from functools import cache
 from importlib import metadata, util
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 from .errors import UsageError
 
@@ -21,15 +22,16 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """The extensions of one folder, named after their modules with `separator` for `_`.
+    """The extensions in one folder, named after their modules, with `separator` in place of `_`.
 
     Args:
-        noun: what an extension is called in messages, such as "suggester".
-        package: the folder as a dotted name; its modules `base` and those that begin with `_` are not extensions.
+        noun: the word for an extension in messages, such as "suggester".
+        package: the dotted name of the folder. Its module `base` and modules that begin with `_`
+            are not extensions.
         group: the entry-point group of installed packages, such as "automl.suggesters".
-        base: the base class as "module:Class"; an extension is the class that its module defines and names in
-            `__all__`, or else the only subclass of the base that it defines.
-        separator: between the words of a name; `get` takes `-` and `_` alike.
+        base: the base class as "module:Class". An extension is the class in the `__all__` of its
+            module, or else the only subclass of the base that the module defines.
+        separator: between the words of a name; `get` accepts `-` and `_` alike.
         others: further modules of the folder that are not extensions.
     """
 
@@ -42,12 +44,15 @@ class Registry(Generic[T]):
         separator: str = "-",
         others: tuple[str, ...] = (),
     ) -> None:
-        self.noun, self.package, self.group, self.base = noun, package, group, base
+        self.noun = noun
+        self.package = package
+        self.group = group
+        self.base = base
         self.separator = separator
         self._others = {"base", *others}
 
     def names(self) -> list[str]:
-        """Sorted names of every extension; imports none of them."""
+        """Sorted names of all extensions, without importing them."""
         spec = util.find_spec(self.package)
         paths = list(spec.submodule_search_locations or ()) if spec else []
         modules = {m.name for m in pkgutil.iter_modules(paths) if m.name[0] != "_"} - self._others
@@ -55,7 +60,11 @@ class Registry(Generic[T]):
         return sorted(own | {entry.name for entry in _installed(self.group, tuple(sys.path))})
 
     def require(self, name: str) -> str:
-        """The name as it is spelt here; raises UsageError where there is none such, and imports nothing."""
+        """The name in its standard spelling, without importing the extension.
+
+        Raises:
+            UsageError: there is no extension of that name.
+        """
         names = self.names()
         if name not in names:
             name = name.replace("-", self.separator).replace("_", self.separator)
@@ -67,13 +76,12 @@ class Registry(Generic[T]):
         """The class of that name.
 
         Raises:
-            UsageError: there is no such extension; the message names the nearest one.
+            UsageError: there is no such extension; the message suggests the nearest name.
         """
         name = self.require(name)
         for entry in _installed(self.group, tuple(sys.path)):
             if entry.name == name:
-                found: type[T] = entry.load()
-                return found
+                return cast(type[T], entry.load())
         module = importlib.import_module(f"{self.package}.{name.replace('-', '_')}")
         base_module, base_name = self.base.split(":")
         base: type[T] = getattr(importlib.import_module(base_module), base_name)
@@ -92,11 +100,11 @@ class Registry(Generic[T]):
 
 @cache
 def _installed(group: str, _path: tuple[str, ...]) -> tuple[metadata.EntryPoint, ...]:
-    """The entry points of a group; looking through every installed package takes milliseconds, so once for a path."""
+    """The entry points of a group; cached by `sys.path`, because the search takes milliseconds."""
     return tuple(metadata.entry_points(group=group))
 
 
 def nearest(name: str, known: list[str]) -> str:
-    """A hint for a misspelt name: "did you mean 'x'?" or the list of what there is."""
+    """A hint for a misspelt name: "did you mean 'x'?", or the list of known names."""
     close = difflib.get_close_matches(name, known, n=1)
     return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"

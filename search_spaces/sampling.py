@@ -1,8 +1,8 @@
-"""Drawing legal configurations: by rejection, by enumeration, or by a walk where constraints are tight.
+"""Sampling of legal configurations: by rejection, by enumeration, or by a walk.
 
-Parameters that no constraint connects are drawn apart, so that a hundred constraints on a hundred pairs are as easy
-as one. Which way a connected part is drawn is decided once, with a seed of its own, so that the answer depends on
-the caller's generator alone and not on what was drawn before.
+Parameters that no constraint connects are sampled separately, so a hundred constraints on a hundred
+pairs are as easy as one. The method for each connected part is chosen once, with a fixed seed, so
+the result depends only on the caller's generator and not on earlier samples.
 """
 
 from __future__ import annotations
@@ -13,45 +13,47 @@ from typing import Final, Literal
 import numpy as np
 
 from .conditions import with_ancestors
+from .constraint_evaluation import BoolArray
+from .definition import Config, SpaceDefinition
 from .enumeration import enumerate_legal
 from .errors import SpaceError
-from .evaluation import BoolArray
 from .parameters import FloatArray
-from .repairing import Walker
-from .structure import Config, Structure
+from .repair import Walker
 
 BATCH: Final = 4096
-MIN_ACCEPTED: Final = 16  # of a batch, below which rejection is too slow
+MIN_ACCEPTED: Final = 16  # of a batch; with fewer, rejection is too slow
 NUM_SEEDS: Final = 128
 BURN_IN: Final = 8
 SWEEPS: Final = 3
 
 
-def connected_parts(space: Structure) -> list[Structure]:
-    """The smallest sub-spaces, closed under parents, such that no constraint names parameters of two of them."""
+def connected_parts(space: SpaceDefinition) -> list[SpaceDefinition]:
+    """The smallest sub-spaces, closed under parents, such that no constraint spans two of them."""
     groups: list[tuple[set[str], list[str]]] = []
     for constraint in space.constraints:
-        names, texts = with_ancestors(space.parameters, constraint.names), [str(constraint)]
+        names = with_ancestors(space.parameters, constraint.names)
+        texts = [str(constraint)]
         for group in [group for group in groups if group[0] & names]:
             groups.remove(group)
-            names, texts = names | group[0], group[1] + texts
+            names = names | group[0]
+            texts = group[1] + texts
         groups.append((names, texts))
-    chosen = [
-        ([p for name, p in space.parameters.items() if name in names], texts)
+    return [
+        SpaceDefinition(
+            *(p for name, p in space.parameters.items() if name in names), constraints=texts
+        )
         for names, texts in groups
     ]
-    return [Structure(*parameters, constraints=texts) for parameters, texts in chosen]
 
 
 class Sampler:
-    """Draws from one connected part of a space that has constraints."""
+    """Samples one connected part of a space with constraints."""
 
-    def __init__(self, part: Structure) -> None:
+    def __init__(self, part: SpaceDefinition) -> None:
         self.part = part
-        self.evaluator = part.evaluator
 
     def draw(self, rng: np.random.Generator, count: int) -> list[Config]:
-        """`count` legal configurations of the part; raises SpaceError where none is found."""
+        """`count` legal configurations of the part; raises SpaceError if none is found."""
         if self._method == "enumerate":
             configurations, probabilities = self._enumerated
             return [
@@ -68,8 +70,8 @@ class Sampler:
         return "enumerate" if self._enumerated[0] else "walk"
 
     def _legal(self, units: FloatArray) -> list[Config]:
-        """Those that satisfy the constraints; the exact arithmetic of `Expression` has the last word."""
-        fitting = units[self.evaluator.satisfied(units)]
+        """The configurations that satisfy the constraints, decided in exact arithmetic."""
+        fitting = units[self.part.evaluator.satisfied(units)]
         return [params for params in self.part.decode(fitting) if self.part.satisfied(params)]
 
     def _reject(self, rng: np.random.Generator, count: int) -> list[Config]:
@@ -84,17 +86,18 @@ class Sampler:
 
     @cached_property
     def _enumerated(self) -> tuple[list[Config], FloatArray]:
-        """Every legal configuration of a small discrete part, with its probability; none where it is not small.
+        """Every legal configuration of a small discrete part, with its probability; else none.
 
         Raises:
-            SpaceError: it is small, and none of its configurations satisfies the constraints.
+            SpaceError: the part is small, and no configuration satisfies the constraints.
         """
         found = enumerate_legal(self.part)
         if found is None:
             return [], np.zeros(0)
         if not found:
             raise SpaceError(
-                f"no configuration satisfies the constraints ({self._texts()}), all were tried; relax one"
+                f"no configuration satisfies the constraints ({self._texts()}), all were tried; "
+                "relax one"
             )
         weights = np.array([weight for _, weight in found])
         return [params for params, _ in found], weights / weights.sum()
@@ -103,7 +106,7 @@ class Sampler:
         return "; ".join(map(str, self.part.constraints))
 
     def _walk(self, rng: np.random.Generator, count: int) -> list[Config]:
-        walker = Walker(self.evaluator, rng)
+        walker = Walker(self.part.evaluator, rng)
         found: list[Config] = []
         starts = self._seeds
         while len(found) < count:
@@ -117,7 +120,7 @@ class Sampler:
     def _seeds(self) -> FloatArray:
         """Legal points, shape (n, d), spread over the legal part of the cube."""
         rng = np.random.default_rng(0)
-        walker = Walker(self.evaluator, rng)
+        walker = Walker(self.part.evaluator, rng)
         units, ok = walker.repair(
             rng.random((NUM_SEEDS, len(self.part))), rounds=30 + 10 * len(self.part.constraints)
         )
@@ -129,14 +132,14 @@ class Sampler:
         )
         if not exact.any():
             raise SpaceError(
-                f"no configuration was found that satisfies the constraints ({self._texts()}); relax one"
+                f"no configuration was found that satisfies the constraints ({self._texts()}); "
+                "relax one"
             )
-        legal: FloatArray = units[exact]
-        return legal
+        return units[exact]
 
 
 def neighbours(
-    space: Structure, params: Config, rng: np.random.Generator, count: int
+    space: SpaceDefinition, params: Config, rng: np.random.Generator, count: int
 ) -> list[Config]:
     """See `Space.neighbours`."""
     base = space.encode([params])[0]
@@ -162,8 +165,10 @@ def neighbours(
     return found[:count]
 
 
-def _decoded(space: Structure, units: FloatArray, base: FloatArray, params: Config) -> list[Config]:
-    """Configurations whose coordinates are those of `params` where they did not move; the codec may round."""
+def _decoded(
+    space: SpaceDefinition, units: FloatArray, base: FloatArray, params: Config
+) -> list[Config]:
+    """Decode coordinates; an unchanged coordinate keeps the value of `params`, unrounded."""
     found = space.decode(units)
     for candidate, row in zip(found, (units == base).tolist(), strict=True):
         candidate.update(
@@ -177,21 +182,25 @@ def _decoded(space: Structure, units: FloatArray, base: FloatArray, params: Conf
 
 
 def _fitted(
-    space: Structure, units: FloatArray, changed: BoolArray, rng: np.random.Generator, rounds: int
+    space: SpaceDefinition,
+    units: FloatArray,
+    changed: BoolArray,
+    rng: np.random.Generator,
+    rounds: int,
 ) -> FloatArray:
-    """Those of the points that satisfy the constraints, or do so once others than the changed parameters moved too."""
+    """The points that satisfy the constraints, if necessary after changing further parameters."""
     walker = Walker(space.evaluator, rng)
     fitted, ok = walker.repair(units, rounds, held=changed)
     moved = ok & (fitted != units).any(axis=1)
-    if moved.any():  # off the boundary, where repair leaves them
+    if moved.any():  # repair leaves points on the boundary: move them off it
         fitted[moved] = walker.sweep(fitted[moved], held=changed[moved])
     return fitted[ok]
 
 
 def _perturbed(
-    space: Structure, base: FloatArray, rng: np.random.Generator, count: int
+    space: SpaceDefinition, base: FloatArray, rng: np.random.Generator, count: int
 ) -> FloatArray:
-    """Coordinates, shape (count, d), with one or two active ones of `base` changed and inactive ones drawn."""
+    """Coordinates (count, d): one or two active ones of `base` changed, inactive ones random."""
     rows = np.where(np.isnan(base), rng.random((count, len(base))), base)
     parameters = list(space.parameters.values())
     movable = [j for j in np.flatnonzero(~np.isnan(base)).tolist() if parameters[j].size != 1]
@@ -206,15 +215,14 @@ def _perturbed(
 
 
 def repaired(
-    space: Structure, params: Config, rng: np.random.Generator, tries: int = 8
+    space: SpaceDefinition, params: Config, rng: np.random.Generator, tries: int = 8
 ) -> Config | None:
-    """A legal configuration with few and small changes to one that violates constraints; None where none was found."""
+    """A legal configuration with few and small changes; None if none was found."""
     base = space.encode([params])[0]
     start = np.where(np.isnan(base), rng.random((tries, len(base))), base)
     rounds = 30 + 10 * len(space.constraints)
     units, ok = Walker(space.evaluator, rng).repair(start, rounds=rounds)
-    changed = units != start
-    order = np.lexsort((np.abs(units - start).sum(axis=1), changed.sum(axis=1)))
+    order = np.lexsort((np.abs(units - start).sum(axis=1), (units != start).sum(axis=1)))
     for i in order[ok[order]].tolist():
         (candidate,) = _decoded(space, units[i : i + 1], base, params)
         if space.satisfied(candidate):

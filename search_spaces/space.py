@@ -1,4 +1,4 @@
-"""A search space: what is legal in it, and how configurations are drawn from it."""
+"""The search space: its definition, and sampling, neighbours and repair of configurations."""
 
 from __future__ import annotations
 
@@ -6,42 +6,45 @@ from functools import cached_property
 
 import numpy as np
 
+from .definition import Config, SpaceDefinition
 from .parameters import Params, Value
 from .sampling import Sampler, connected_parts, neighbours, repaired
-from .structure import Config, Structure
 
 __all__ = ["Config", "Space"]
 
 
-class Space(Structure):
-    """What may be tuned. Immutable; can be pickled, compared and written as JSON.
+class Space(SpaceDefinition):
+    """A search space. Immutable; can be pickled, compared and written as JSON.
 
     Args:
         parameters: in any order; a parent may come after its children.
-        constraints: texts (or `Expression`s) that a configuration must satisfy. One that names a parameter which is
-            not active does not apply.
+        constraints: texts (or `Expression`s) that a configuration must satisfy. A constraint does
+            not apply if one of its parameters is inactive.
 
     Raises:
-        SpaceError: names are not unique, a condition names an unknown parent or a value that the parent cannot
-            take, conditions form a cycle, or a constraint is malformed or names an unknown parameter.
+        SpaceError: two names are equal, a condition uses an unknown parent or an illegal value,
+            conditions form a cycle, or a constraint is malformed or names an unknown parameter.
 
     Attributes:
-        parameters: by name, parents before children, otherwise in the order given; column j of the codec is
-            parameter j.
-        constraints: parsed; `str(constraint)` gives the text back.
+        parameters: by name, parents before children, otherwise in the given order; column j of the
+            coordinates is parameter j.
+        constraints: parsed; `str(constraint)` is the text.
         names: of all parameters, as a set.
 
     Example:
-        >>> space = Space(Choice("optimizer", ["sgd", "adam"]), Float("momentum", 0.0, 0.99, when={"optimizer": "sgd"}))
+        >>> space = Space(
+        ...     Choice("optimizer", ["sgd", "adam"]),
+        ...     Float("momentum", 0.0, 0.99, when={"optimizer": "sgd"}),
+        ... )
         >>> space.active({"optimizer": "adam"})
         ('optimizer',)
     """
 
     def sample(self, rng: np.random.Generator, count: int = 1) -> list[Config]:
-        """`count` legal configurations: uniform in the unit cube, given conditions and constraints.
+        """`count` legal configurations, uniform in the unit cube given conditions and constraints.
 
-        Where constraints are so tight that chance does not meet them, discrete parts are enumerated and others
-        walked through, so that neighbours in the list may be alike.
+        If constraints are so tight that rejection fails, discrete parts are enumerated and others
+        are sampled by a random walk; then neighbours in the list may be similar.
 
         Raises:
             SpaceError: no configuration that satisfies the constraints was found.
@@ -63,21 +66,21 @@ class Space(Structure):
         return [Sampler(part) for part in connected_parts(self)]
 
     def neighbours(self, params: Params, rng: np.random.Generator, count: int = 1) -> list[Config]:
-        """Up to `count` different legal configurations that are one or two changes away from a legal one.
+        """Up to `count` different legal configurations, one or two changes away from a legal one.
 
-        A change swaps a discrete value, moves a number, or, for a parent, draws what becomes active with it. Where
-        constraints leave no room for that, further parameters are changed until they hold. Fewer come back only
-        where few were found.
+        A change swaps a discrete value, moves a number, or, for a parent, draws the parameters that
+        it activates. If constraints prevent that, further parameters change until they hold. The
+        list is shorter than `count` only if few neighbours were found.
         """
         return neighbours(self, dict(params), rng, count)
 
     def repair(self, params: Params, rng: np.random.Generator) -> Config:
-        """A legal configuration near one that may violate constraints, its values each being legal.
+        """A legal configuration near one that may violate constraints.
 
-        Inactive parameters are left out, missing active ones get their default or middle.
+        Inactive parameters are removed; missing active ones get their default or middle.
 
         Raises:
-            SpaceError: a value is illegal, or no configuration was found that satisfies the constraints.
+            SpaceError: a value is illegal, or no configuration satisfies the constraints.
         """
         found = self.complete(params)
         for name, value in found.items():

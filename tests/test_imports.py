@@ -80,7 +80,7 @@ def typing_only(node: ast.AST) -> bool:
 
 def test_the_sources_are_found() -> None:
     assert {"automl", "workers", "search_spaces", "search_spaces.knobs.base"} <= set(MODULES)
-    assert "search_spaces.errors" in set(imports("search_spaces.structure", everywhere=False))
+    assert "search_spaces.errors" in set(imports("search_spaces.definition", everywhere=False))
 
 
 @pytest.mark.parametrize("package", ALLOWED)

@@ -1,7 +1,7 @@
 """The face of every workload: the model, its data, its metrics and its default space.
 
 A workload knows nothing of Ray, of suggesters, or of how it is parallelised. One that is trained by gradient
-descent derives from `trained.Trained` and leaves the loop, precision, parallelism, checkpoints and limits to
+descent derives from `TrainedWorkload` and leaves the loop, precision, parallelism, checkpoints and limits to
 `workers.training.trainer.train`; any other derives from `Workload` and writes `run` itself.
 """
 
@@ -134,7 +134,7 @@ class Workload(ABC):
 
 
 class Trainable(Workload):
-    """What the trainer, the strategies and the estimate need of a workload; see `trained.Trained`.
+    """What the trainer, the strategies and the estimate need of a workload; see `TrainedWorkload`.
 
     A batch is a mapping of tensors that all have the batch as dim 0. It is the same on every rank: data-parallel
     strategies take their rows of it, so that the number of ranks cannot change what is computed.

@@ -137,12 +137,12 @@ def preparing(
     automl data prepare --source corpus.en.gz --target corpus.de.gz --dir data/corpus
     automl sweep configs/nmt.yaml data.name=prepared data.dir=data/corpus
     """
-    from workers.workloads.translation.shards import Recipe, prepare
+    from workers.workloads.translation.shards import CorpusOptions, prepare
 
     if (valid_source is None) != (valid_target is None):
         raise click.UsageError("--valid-source and --valid-target go together")
     valid = (valid_source, valid_target) if valid_source and valid_target else None
-    counts = prepare(source, target, folder, Recipe(**recipe), valid)
+    counts = prepare(source, target, folder, CorpusOptions(**recipe), valid)
     if as_json:
         emit({"dir": str(folder), **asdict(counts)})
         return

@@ -48,7 +48,6 @@ def command(sweep: str, settings: tuple[str, ...], store: str) -> None:
 
 
 def _setting(text: str, space: Space) -> tuple[str, Value]:
-    from automl.suggesters.domain import split, value_of
+    from automl.config.limits import read_setting
 
-    parameter, raw = split(text, space)
-    return parameter.name, value_of(parameter, raw)
+    return read_setting(text, space)

@@ -38,20 +38,22 @@ def command(
       automl pin nmt --release precision
       automl pin nmt
     """
-    from automl.suggesters.domain import fold, narrowed, read
+    from automl.config.limits import read_limit
+    from automl.suggesters.domain import Domain, updated_limits
 
     with opened(store, write=bool(settings or release)) as ledger:
         spec, snapshot = ledger.spec(sweep), ledger.snapshot(sweep)
-        limits = fold(wish for wish in ledger.wishes(sweep) if wish.kind == "limits")
-        asked = dict(read(text, spec.space) for text in settings)
+        wishes = [wish.content for wish in ledger.wishes(sweep) if wish.kind == "limits"]
+        limits = updated_limits(wishes)
+        asked = dict(read_limit(text, spec.space) for text in settings)
         for name in release:
             if name not in limits:
                 raise UsageError(f"{name} is not pinned or narrowed in {sweep}")
         if asked or release:
             content: dict[str, Any] = {name: limit.to_dict() for name, limit in asked.items()}
             wish = Wished("limits", {**dict.fromkeys(release), **content}, at=snapshot.seconds)
-            limits = fold([wish], limits)
-            narrowed(spec.space, limits)
+            limits = updated_limits([wish.content], limits)
+            Domain(spec.space, limits)  # raises if no configuration is left
             ledger.wish(sweep, wish)
     if as_json:
         emit({"sweep": sweep, "limits": {name: limit.to_dict() for name, limit in limits.items()}})

@@ -158,7 +158,7 @@ def _load(config: str, overrides: tuple[str, ...], options: dict[str, Any]) -> C
 
 def _show(config: Config) -> None:
     from automl.core.text import duration
-    from automl.suggesters.bayes.acquisition.user_prior import Beliefs
+    from automl.suggesters.user_prior import UserPrior
 
     from .space import show_space
 
@@ -175,6 +175,6 @@ def _show(config: Config) -> None:
     click.echo(
         f"budget: {budget or 'none, it runs until Ctrl-C'}; suggester {spec.suggester}; store {config.store}"
     )
-    for name, belief in Beliefs(spec.space, spec.beliefs).by_name.items():
+    for name, belief in UserPrior(spec.space, spec.beliefs).by_name.items():
         click.echo(f"believed: {name} {belief}")
     click.echo("everything checked; nothing was created")

@@ -12,8 +12,7 @@ from automl.core.spec import SweepSpec
 from automl.errors import AutomlError, DataError, UsageError
 from automl.stopping import STOPPERS
 from automl.suggesters import SUGGESTERS
-from automl.suggesters.bayes.acquisition.user_prior import without
-from automl.suggesters.make import check_beliefs
+from automl.suggesters.user_prior import check_prior, without_unavailable
 from search_spaces import Space
 from search_spaces.hardware import Hardware, detect
 from search_spaces.plugins import Registry
@@ -143,7 +142,7 @@ class _Checker:
             for item in resolution.dropped
         }
         try:
-            return check_beliefs(without(self.document.beliefs, gone), space, suggester)
+            return check_prior(without_unavailable(self.document.beliefs, gone), space, suggester)
         except AutomlError as error:
             self.problems.under(self.root, ("beliefs",), str(error))
             return {}

@@ -5,8 +5,9 @@ from __future__ import annotations
 from automl.core.events import Proposed, Wished
 from automl.errors import AutomlError
 from automl.ledger import Recorder
-from automl.suggesters.domain import Limit, fold, narrowed
-from automl.suggesters.queue import Suggestions
+from automl.stopping.base import Stopper
+from automl.suggesters.domain import Domain, updated_limits
+from automl.suggesters.queue import SuggestionQueue
 from workers.protocol import Params
 
 from .journal import Journal
@@ -18,20 +19,27 @@ class SweepCommands:
     Args:
         journal: of the sweep.
         recorder: reads the commands from the ledger.
-        suggestions: obey the limits too.
+        suggestions: propose within the limits.
+        stopper: may propose too.
     """
 
-    def __init__(self, journal: Journal, recorder: Recorder, suggestions: Suggestions) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        recorder: Recorder,
+        suggestions: SuggestionQueue,
+        stopper: Stopper,
+    ) -> None:
         self._journal = journal
         self._recorder = recorder
         self._suggestions = suggestions
-        self._limits: dict[str, Limit] = {}
-        self._space = journal.spec.space  # within the limits
+        self._stopper = stopper
+        self._domain = Domain(journal.spec.space)
         self._executed: set[int] | None = None  # read when the first configuration is enqueued
 
     def allows(self, params: Params) -> bool:
         """Whether a configuration is within the limits."""
-        return not self._limits or self._space.legal(params)
+        return not self._domain.limits or self._domain.legal(params)
 
     def execute(self, *, refresh: bool = False) -> None:
         """Obey new commands: those that the last commit has found or, if `refresh`, all."""
@@ -44,15 +52,15 @@ class SweepCommands:
                 self._enqueue(identity, dict(command.content))
 
     def _limit(self, commands: list[Wished]) -> None:
-        limits = fold(commands, self._limits)
+        limits = updated_limits([command.content for command in commands], self._domain.limits)
         try:
-            space = narrowed(self._journal.spec.space, limits)
+            domain = Domain(self._domain.space, limits)
         except AutomlError as error:
             self._journal.note("limits", f"not obeyed: {error}")
             return
-        self._limits = limits
-        self._space = space
-        self._suggestions.restrict(limits, space)
+        self._domain = domain
+        self._suggestions.restrict(domain)
+        self._stopper.restrict(domain)
 
     def _enqueue(self, identity: int, params: Params) -> None:
         journal = self._journal

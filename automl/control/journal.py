@@ -15,7 +15,7 @@ from automl.core.trial import Trial
 from automl.core.trial_index import TrialIndex
 from automl.dispatch.base import Dispatcher
 from automl.ledger import Recorder
-from automl.suggesters.queue import Suggestions
+from automl.suggesters.queue import SuggestionQueue
 
 from .budget_tracker import BudgetTracker
 
@@ -48,7 +48,7 @@ class Journal:
         self,
         spec: SweepSpec,
         recorder: Recorder,
-        suggestions: Suggestions,
+        suggestions: SuggestionQueue,
         *,
         seconds: float = 0.0,
         observe: Callable[[Trial], object] = lambda trial: None,

@@ -41,7 +41,7 @@ def check_not_importing() -> None:
 
 
 def check_spec(spec: SweepSpec, dispatcher: str, objective: Callable[[Any], Any] | None) -> None:
-    """Raise UsageError if a name in the spec is unknown; imports no suggester."""
+    """Raise UsageError if a name is unknown or does not fit; imports a suggester only if needed."""
     check_name(spec.name)
     SUGGESTERS.require(spec.suggester)
     STOPPERS.require(spec.stopper)
@@ -54,9 +54,12 @@ def check_spec(spec: SweepSpec, dispatcher: str, objective: Callable[[Any], Any]
         )
     if spec.workers is not None and spec.workers < 1:
         raise UsageError(f"workers must be at least 1, got {spec.workers}")
-    if spec.budget.gain is not None and (spec.suggester != "bayes" or len(spec.goals) > 1):
+    if spec.budget.gain is not None and (
+        len(spec.goals) > 1 or not SUGGESTERS.get(spec.suggester).predicts_gain
+    ):
         raise UsageError(
-            "a budget of gain needs the suggester 'bayes', which can tell it, and a single goal"
+            "a budget of gain needs a single goal and a suggester that predicts gains, such as "
+            f"'bayes'; got {len(spec.goals)} goals and {spec.suggester!r}"
         )
 
 

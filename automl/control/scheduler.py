@@ -11,7 +11,7 @@ from automl.core.trial import Trial, TrialState
 from automl.dispatch.base import Dispatcher
 from automl.errors import AutomlError
 from automl.stopping.base import Stopper
-from automl.suggesters.queue import Suggestions
+from automl.suggesters.queue import SuggestionQueue
 
 from .assignments import Assigner
 from .commands import SweepCommands
@@ -40,7 +40,7 @@ class Scheduler:
     def __init__(
         self,
         journal: Journal,
-        suggestions: Suggestions,
+        suggestions: SuggestionQueue,
         stopper: Stopper,
         assigner: Assigner,
         guard: MemoryGuard,

@@ -34,7 +34,7 @@ class SweepSpec:
         disk_bytes: limit on all checkpoints of the sweep together; None for half of the free disk.
         last_report_counts: a goal takes a trial's final metrics instead of its best report.
         beliefs: the user's prior on good values, by parameter
-            (`suggesters.bayes.acquisition.user_prior`).
+            (`suggesters.user_prior`).
         metrics: declared by the workload, or by the user for their objective.
     """
 

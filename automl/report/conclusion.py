@@ -25,7 +25,7 @@ def certainty(record: Record, insights: Sequence[Insight]) -> str:
         return ""
     from automl.suggesters.bayes.model.calibration import calibrate
 
-    if not calibrate(model.metric, model.ensemble).believable:
+    if not calibrate(model.metric, model.ensemble).reliable:
         return (
             f"The result of another run of trial {best.number} cannot be predicted. "
             f"To train it again: automl confirm {record.snapshot.sweep}"
@@ -60,7 +60,7 @@ def warnings(record: Record, insights: Sequence[Insight]) -> Iterator[str]:
         from automl.suggesters.bayes.model.calibration import calibrate
 
         found = calibrate(insight.model.metric, insight.model.ensemble)
-        if not found.believable:
+        if not found.reliable:
             yield (
                 f"the model of {found.metric} predicts poorly: "
                 "its importances and dependence plots may be wrong"

@@ -18,7 +18,7 @@ from .plotting import escape
 from .record import Record
 
 if TYPE_CHECKING:
-    from automl.suggesters.bayes.model.features import Encoder
+    from automl.suggesters.bayes.model.features import FeatureEncoder
     from automl.suggesters.bayes.model.gp import Ensemble
     from automl.suggesters.bayes.model.transforms import Transform
 
@@ -41,7 +41,7 @@ class MetricModel:
     metric: str
     aspect: str
     names: tuple[str, ...]
-    encoder: Encoder
+    encoder: FeatureEncoder
     ensemble: Ensemble
     transform: Transform
     trials: Sequence[Trial]
@@ -100,7 +100,7 @@ def _fit(
     record: Record, metric: str, aspects: frozenset[str], values: Values, *, maximize: bool
 ) -> MetricModel | None:
     from automl.suggesters.bayes.model.aspects import parameters
-    from automl.suggesters.bayes.model.surrogates import fitter_of
+    from automl.suggesters.bayes.model.fit import GPFitter
     from automl.suggesters.bayes.model.transforms import Transform
     from automl.suggesters.bayes.suggester import one_thread
 
@@ -114,7 +114,7 @@ def _fit(
     log = aspect != "quality" and all(value > 0 for _, value in known)
     losses = np.array([sign * (math.log(value) if log else value) for _, value in known])
     transform = Transform.fit(losses)
-    fitter: Any = fitter_of(space, aspects, record.spec.seed, bowl=not log)
+    fitter = GPFitter.of_aspects(space, aspects, record.spec.seed, goal=not log)
     with one_thread():
         unit = space.encode([trial.params for trial, _ in known])
         ensemble, rows = fitter.fit(unit, transform(losses))

@@ -114,11 +114,11 @@ def _guesses(record: Record) -> str:
 
 
 def _beliefs(record: Record) -> str:
-    from automl.suggesters.bayes.acquisition.user_prior import Beliefs
+    from automl.suggesters.user_prior import UserPrior
 
     return "; ".join(
         f"{name} {belief}"
-        for name, belief in Beliefs(record.space, record.spec.beliefs).by_name.items()
+        for name, belief in UserPrior(record.space, record.spec.beliefs).by_name.items()
     )
 
 

@@ -10,6 +10,8 @@ from typing import ClassVar, Literal
 
 from automl.core.goals import Constraint, Goal
 from automl.core.trial import Trial
+from automl.suggesters.base import SearchContext
+from automl.suggesters.domain import Domain
 from search_spaces import Space
 from workers.protocol import Params
 
@@ -37,12 +39,14 @@ class Stopper(ABC):
         space: of the configurations.
         max_steps: the last step of a trial; None if it is not known.
         can_pause: whether a paused trial can resume; if not, a pause is a stop.
-        guided: whether `propose` chooses new configurations; passed only if the class `proposes`.
+        context: the domain and the user's prior, if `propose` chooses new configurations; passed
+            only if the class `proposes`.
 
     Attributes:
         spent: share of the sweep's budget that is used, 0 to 1.
         seconds_left: of the sweep's budget; infinite without a time limit.
-        proposes: whether the class can choose new configurations; its constructor takes `guided`.
+        guided: whether `propose` chooses new configurations, that is, there is a context.
+        proposes: whether the class can choose them; its constructor takes `context`.
         one_by_one: whether new trials are proposed one at a time, each compared with paused ones.
     """
 
@@ -59,7 +63,7 @@ class Stopper(ABC):
         space: Space | None = None,
         max_steps: int | None = None,
         can_pause: bool = True,
-        guided: bool = False,
+        context: SearchContext | None = None,
     ) -> None:
         self.goals = tuple(goals)
         self.constraints = tuple(constraints)
@@ -67,7 +71,7 @@ class Stopper(ABC):
         self.space = space
         self.max_steps = max_steps
         self.can_pause = can_pause
-        self.guided = guided
+        self.guided = context is not None
         self.update_budget(0.0, math.inf)
 
     def update_budget(self, spent: float, seconds_left: float) -> None:
@@ -94,6 +98,10 @@ class Stopper(ABC):
             last: whether no new trial will follow; None then ends the sweep if nothing runs.
         """
         return None
+
+    def restrict(self, domain: Domain) -> None:
+        """Propose only within the domain from now on."""
+        return
 
     def propose(self, trials: Sequence[Trial]) -> Params | None:
         """The next new configuration if `guided`; None leaves it to the suggester."""

@@ -1,4 +1,4 @@
-"""Suggesters, one a file: `bayes` is the default."""
+"""Suggesters propose configurations. Each module is one suggester; `bayes` is the default."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ SUGGESTERS: Registry[Suggester] = Registry(
     "automl.suggesters",
     "automl.suggesters",
     "automl.suggesters.base:Suggester",
-    others=("domain", "make", "proposer", "queue"),
+    others=("domain", "proposer", "queue", "user_prior"),
 )

@@ -1,12 +1,10 @@
-"""Optuna's samplers behind the Suggester face: the study is rebuilt from the history, so that nothing is kept in it."""
+"""Optuna's samplers as suggesters. The study is rebuilt from the history, it keeps no state."""
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import warnings
 from abc import abstractmethod
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,8 +15,8 @@ from search_spaces import Choice, Int, Space
 from search_spaces.parameters import Parameter
 from workers.protocol import Params, Value
 
-from ._draws import keys, new_points, repair
-from ._observations import Told, tell
+from ._new_points import new_points, repair
+from ._peers import PeerObservation, observations, silenced
 from .base import Suggester
 
 _LOG = logging.getLogger(__name__)
@@ -27,12 +25,13 @@ _LOG = logging.getLogger(__name__)
 class OptunaSuggester(Suggester):
     """A study with a fresh sampler for each suggestion.
 
-    Spaces are defined by run: only active parameters are asked for, parents first. A proposal that breaks a
-    constraint of the space or was tried before is asked for again up to `asks` times, then repaired. Failed trials are
-    told as the worst loss seen, which does better than leaving them out; pending ones are RUNNING.
+    Spaces are defined by run: the sampler draws only active parameters, parents first. If a
+    proposal breaks a constraint of the space or was tried before, the sampler is asked again, up to
+    `max_asks` times; then the proposal is repaired. Failed trials have the worst loss seen, which
+    works better than leaving them out. Pending trials are RUNNING.
     """
 
-    asks: ClassVar[int] = 16
+    max_asks: ClassVar[int] = 16
 
     def __init__(
         self,
@@ -56,9 +55,9 @@ class OptunaSuggester(Suggester):
     ) -> list[Params]:
         """See `Suggester.suggest`; a configuration that was tried before is not proposed again."""
         found: list[Params] = []
-        seen = keys(self.space, history, pending)
-        with _quiet():
-            self._tell(history)
+        seen = self.trial_keys(history, pending)
+        with silenced("optuna", logging.ERROR):
+            self._update(history)
             running = [self._add_running(trial.params) for trial in pending]
             for i in range(count):
                 seed = np.random.SeedSequence(
@@ -70,42 +69,40 @@ class OptunaSuggester(Suggester):
                 found.append(params)
                 seen.add(self.space.key(params))
                 running.append(self._add_running(params))
-            for (
-                number
-            ) in running:  # failed trials teach nothing: the study is again that of the history
+            for number in running:  # Optuna ignores failed trials: only the history is left
                 self._fail(number)
         return found
 
-    def _tell(self, history: Sequence[Trial]) -> None:
-        """Bring the study up to the history: append where it has grown, else begin a new one."""
+    def _update(self, history: Sequence[Trial]) -> None:
+        """Append the new trials to the study; begin a new study if earlier ones have changed."""
         import optuna
 
-        told = tell(history, self.goals, self.constraints)
+        observed = observations(history, self.goals, self.constraints)
         known: list[Hashable] = [
-            (self.space.key(t.params), item) for t, item in zip(history, told, strict=True)
+            (self.space.key(t.params), item) for t, item in zip(history, observed, strict=True)
         ]
         if self._study is None or known[: len(self._known)] != self._known:
             self._study = optuna.create_study(directions=["minimize"] * len(self.goals))
             self._known = []
-        for trial, item in list(zip(history, told, strict=True))[len(self._known) :]:
+        for trial, item in list(zip(history, observed, strict=True))[len(self._known) :]:
             self._study.add_trial(self._frozen(trial.params, item))
         self._known = known
 
-    def _frozen(self, params: Params, told: Told | None) -> Any:
+    def _frozen(self, params: Params, observed: PeerObservation | None) -> Any:
         from optuna.trial import TrialState, create_trial
 
         values = {
-            name: _outward(self.space.parameters[name], value) for name, value in params.items()
+            name: _to_optuna(self.space.parameters[name], value) for name, value in params.items()
         }
         options: dict[str, Any] = {
             "params": values,
             "distributions": {n: self._distributions[n] for n in values},
         }
-        if told is None:
+        if observed is None:
             return create_trial(state=TrialState.RUNNING, **options)
         if self.constraints:
-            options["constraints"] = {str(i): excess for i, excess in enumerate(told.excesses)}
-        return create_trial(values=list(told.losses), **options)
+            options["constraints"] = {str(i): v for i, v in enumerate(observed.violations)}
+        return create_trial(values=list(observed.losses), **options)
 
     def _add_running(self, params: Params) -> int:
         self._study.add_trial(self._frozen(params, None))
@@ -117,11 +114,11 @@ class OptunaSuggester(Suggester):
         self._study.tell(number, state=TrialState.FAIL)
 
     def _ask(self, seed: int, seen: set[Hashable]) -> Params | None:
-        """One proposal, legal and new; None where the space has no more."""
+        """One proposal, legal and new; None if the space has no more."""
         self._study.sampler = self._sampler(seed)
         params: Params = {}
         try:
-            for _ in range(self.asks):
+            for _ in range(self.max_asks):
                 trial = self._study.ask()
                 try:
                     params = self._define(trial)
@@ -131,7 +128,7 @@ class OptunaSuggester(Suggester):
                     return params
         except (ValueError, ArithmeticError, RuntimeError) as error:
             _LOG.warning(
-                "%s could not suggest (%s): a random configuration instead", self.name, error
+                "%s could not suggest, a random configuration is used: %s", self.name, error
             )
         rng = np.random.default_rng(seed)
         if params:
@@ -142,12 +139,14 @@ class OptunaSuggester(Suggester):
         params: dict[str, Value] = {}
         for name, parameter in self.space.parameters.items():
             if name in self.space.active(params):
-                params[name] = _inward(parameter, trial._suggest(name, self._distributions[name]))
+                params[name] = _from_optuna(
+                    parameter, trial._suggest(name, self._distributions[name])
+                )
         return params
 
 
 def _distribution(parameter: Parameter) -> Any:
-    """Choices are told by their index: a number where they are ordered, else a category."""
+    """A choice is given by its index: a number if it is ordered, else a category."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     if isinstance(parameter, Choice):
@@ -163,30 +162,15 @@ def _distribution(parameter: Parameter) -> Any:
     )
 
 
-def _outward(parameter: Parameter, value: Value) -> Any:
+def _to_optuna(parameter: Parameter, value: Value) -> Any:
     if not isinstance(parameter, Choice):
         return value
     return next(i for i, c in enumerate(parameter.choices) if c == value and type(c) is type(value))
 
 
-def _inward(parameter: Parameter, value: Any) -> Value:
+def _from_optuna(parameter: Parameter, value: Any) -> Value:
     return (
         parameter.choices[int(value)]
         if isinstance(parameter, Choice)
         else parameter.canonical(value)
     )
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Optuna's own messages and experimental warnings are not the user's."""
-    import optuna
-
-    before = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        optuna.logging.set_verbosity(before)

@@ -1,11 +1,9 @@
-"""Ax's default strategy (Olson et al., "Ax: a platform for adaptive experimentation", AutoML 2025)."""
+"""Ax's default strategy (Olson et al., "Ax: a platform for adaptive experimentation", 2025)."""
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import warnings
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,9 +13,8 @@ from search_spaces import Choice, Int
 from search_spaces.parameters import Parameter
 from workers.protocol import Params, Value
 
-from ._draws import keys, new_points, repair
-from ._isolate import isolated
-from ._observations import tell
+from ._new_points import new_points, repair
+from ._peers import PeerObservation, observations, seeded_globally, silenced
 from .base import Suggester
 from .sobol import SobolSuggester
 
@@ -27,12 +24,13 @@ _LOG = logging.getLogger(__name__)
 
 
 class AxSuggester(Suggester):
-    """The centre, Sobol points until five trials (two of them successful), then Ax's modular BoTorch generator.
+    """The centre, then Sobol points, then Ax's modular BoTorch generator.
 
-    The experiment is rebuilt from the history for each suggestion. Conditional spaces are flattened: an inactive
-    parameter is told as its default or middle. Failed trials are told as the worst loss seen, because Ax learns nothing
-    from a trial that it knows as failed; pending ones are running. A proposal that breaks a constraint of the space
-    (Ax takes linear ones only) or was tried before is repaired.
+    The generator begins after five trials of which two have succeeded. The experiment is rebuilt
+    from the history for each suggestion. Conditional spaces are flattened: an inactive parameter
+    has its default or middle. Failed trials have the worst loss seen, because Ax learns nothing
+    from failed ones. Pending trials are running. A proposal is repaired if it breaks a constraint
+    of the space (Ax takes linear ones only) or was tried before.
     """
 
     name = "ax"
@@ -41,20 +39,20 @@ class AxSuggester(Suggester):
         self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1
     ) -> list[Params]:
         """See `Suggester.suggest`; a configuration that was tried before is not proposed again."""
-        seen = keys(self.space, history, pending)
-        told = tell(history, self.goals, self.constraints)
+        seen = self.trial_keys(history, pending)
+        observed = observations(history, self.goals, self.constraints)
         seed = int(
             np.random.SeedSequence([self.seed, len(history) + len(pending)]).generate_state(1)[0]
             % 2**31
         )
         if (
             len(history) + len(pending) < INITIAL
-            or sum(not item.failed for item in told) < MIN_SUCCESSES
+            or sum(not item.failed for item in observed) < MIN_SUCCESSES
         ):
             return self._initial(history, pending, count)
-        with _quiet(), isolated(seed):
-            _compile_nothing()
-            proposals = self._generate(history, pending, count, seed)
+        with silenced("ax", logging.CRITICAL), seeded_globally(seed):
+            _disable_compilation()
+            proposals = self._generate(history, observed, pending, count, seed)
         return self._finish(proposals, seen, count, np.random.default_rng(seed))
 
     def _initial(
@@ -74,28 +72,29 @@ class AxSuggester(Suggester):
         )
 
     def _generate(
-        self, history: Sequence[Trial], pending: Sequence[Trial], count: int, seed: int
+        self,
+        history: Sequence[Trial],
+        observed: Sequence[PeerObservation],
+        pending: Sequence[Trial],
+        count: int,
+        seed: int,
     ) -> list[Params]:
-        """Ax's proposals, stripped of what is inactive; none where it gives up."""
+        """Ax's proposals without inactive parameters; none if it gives up."""
         parameters = [_config(p) for p in self.space.parameters.values() if not _fixed(p)]
         if not parameters:
             return []
         try:
             client = self._client(parameters, seed)
-            for trial, item in zip(
-                history, tell(history, self.goals, self.constraints), strict=True
-            ):
-                index = client.attach_trial(self._outward(trial.params))
-                client.complete_trial(index, raw_data=_data(item.losses, item.excesses))
+            for trial, item in zip(history, observed, strict=True):
+                index = client.attach_trial(self._to_ax(trial.params))
+                client.complete_trial(index, raw_data=_data(item))
             for trial in pending:
-                client.attach_trial(self._outward(trial.params))
+                client.attach_trial(self._to_ax(trial.params))
             return [
-                self._inward(found) for found in client.get_next_trials(max_trials=count).values()
+                self._from_ax(found) for found in client.get_next_trials(max_trials=count).values()
             ]
-        except (
-            Exception
-        ) as error:  # Ax raises errors of its own and of BoTorch, GPyTorch and linear_operator
-            _LOG.warning("ax could not suggest (%s): a random configuration instead", error)
+        except Exception as error:  # of Ax, BoTorch, GPyTorch or linear_operator
+            _LOG.warning("ax could not suggest, a random configuration is used: %s", error)
             return []
 
     def _client(self, parameters: list[Any], seed: int) -> Any:
@@ -111,16 +110,18 @@ class AxSuggester(Suggester):
         )
         return client
 
-    def _outward(self, params: Params) -> dict[str, Any]:
-        told: dict[str, Any] = {}
-        for name, parameter in self.space.parameters.items():
-            if not _fixed(parameter):
-                told[name] = _tell_value(parameter, params.get(name, parameter.middle()))
-        return told
+    def _to_ax(self, params: Params) -> dict[str, Any]:
+        return {
+            name: _value_to_ax(parameter, params.get(name, parameter.middle()))
+            for name, parameter in self.space.parameters.items()
+            if not _fixed(parameter)
+        }
 
-    def _inward(self, found: dict[str, Any]) -> Params:
+    def _from_ax(self, found: dict[str, Any]) -> Params:
         params = {
-            name: parameter.middle() if _fixed(parameter) else _read_value(parameter, found[name])
+            name: parameter.middle()
+            if _fixed(parameter)
+            else _value_from_ax(parameter, found[name])
             for name, parameter in self.space.parameters.items()
         }
         return self.space.strip(params)
@@ -144,7 +145,7 @@ def _fixed(parameter: Parameter) -> bool:
 
 
 def _config(parameter: Parameter) -> Any:
-    """Floats are told by their place in the unit interval, so that any scale and width is accepted."""
+    """A float is given by its place in the unit interval, so that any scale and width works."""
     from ax import ChoiceParameterConfig, RangeParameterConfig
 
     if isinstance(parameter, Choice):
@@ -155,14 +156,16 @@ def _config(parameter: Parameter) -> Any:
             )
         return ChoiceParameterConfig(parameter.name, indices, "str", is_ordered=False)
     if isinstance(parameter, Int):
-        scaling = "log" if parameter.log else "linear"
         return RangeParameterConfig(
-            parameter.name, (parameter.low, parameter.high), "int", scaling=scaling
+            parameter.name,
+            (parameter.low, parameter.high),
+            "int",
+            scaling="log" if parameter.log else "linear",
         )
     return RangeParameterConfig(parameter.name, (0.0, 1.0), "float")
 
 
-def _tell_value(parameter: Parameter, value: Value) -> Any:
+def _value_to_ax(parameter: Parameter, value: Value) -> Any:
     if isinstance(parameter, Choice):
         index = next(
             i for i, c in enumerate(parameter.choices) if c == value and type(c) is type(value)
@@ -171,36 +174,22 @@ def _tell_value(parameter: Parameter, value: Value) -> Any:
     return int(value) if isinstance(parameter, Int) else float(parameter.to_unit(value))
 
 
-def _read_value(parameter: Parameter, value: Any) -> Value:
+def _value_from_ax(parameter: Parameter, value: Any) -> Value:
     if isinstance(parameter, Choice):
         return parameter.choices[int(value)]
     return int(value) if isinstance(parameter, Int) else parameter.from_unit(float(value))
 
 
-def _data(losses: Sequence[float], excesses: Sequence[float]) -> dict[str, float]:
+def _data(observed: PeerObservation) -> dict[str, float]:
     return {
-        **{f"loss_{i}": value for i, value in enumerate(losses)},
-        **{f"bound_{i}": value for i, value in enumerate(excesses)},
+        **{f"loss_{i}": value for i, value in enumerate(observed.losses)},
+        **{f"bound_{i}": value for i, value in enumerate(observed.violations)},
     }
 
 
-def _compile_nothing() -> None:
-    """Keep BoTorch from compiling a C++ kernel at run time: a compilation that was killed blocks every later one."""
+def _disable_compilation() -> None:
+    """Keep BoTorch from compiling C++ at run time: a killed compilation blocks all later ones."""
     from botorch.acquisition.multi_objective import logei
 
     if hasattr(logei, "_load_attempted"):
         logei._load_attempted = True
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Ax's own messages are not the user's."""
-    logger = logging.getLogger("ax")
-    before = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logger.setLevel(before)

@@ -1,31 +1,65 @@
-"""The face of every suggester: one noun, one verb."""
+"""The interface of a suggester, and what else a user may say about a search."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
+from automl.core.budget import Budget
 from automl.core.goals import Constraint, Goal
 from automl.core.trial import Trial
 from search_spaces import Space
 from workers.protocol import Params
 
+from ._new_points import TrialKeys
+from .domain import Domain
 
-class Suggester(ABC):
-    """Proposes configurations from what is known.
 
-    A suggester is a function of (space, goals, constraints, seed) and of the arguments of `suggest`: it may cache,
-    but the same history, pending trials and seed give the same answer in any process. It is called from one thread
-    at a time and never keeps or changes what it is given.
+@dataclass(frozen=True)
+class SearchContext:
+    """What a user adds to a search besides its goals and constraints.
 
     Args:
-        space: what may be tuned.
-        goals: at least one; constraints: bounds on metrics.
+        domain: the space within the limits that hold now.
+        prior: where good values probably are, by parameter, in the form that `UserPrior` reads.
+        budget: of the sweep. If it limits time, a suggester may prefer cheap trials.
+    """
+
+    domain: Domain
+    prior: Mapping[str, Any] = field(default_factory=dict)
+    budget: Budget = field(default_factory=Budget)
+
+
+class Suggester(ABC):
+    """Proposes configurations, given the trials so far.
+
+    A suggester is a function of its constructor's arguments and of the arguments of `suggest`. It
+    may cache, but the same history, pending trials and seed give the same answer in any process.
+    It is called from one thread at a time and never keeps or changes its arguments.
+
+    Class attributes declare what a suggester can do. All are False by default:
+
+    - `uses_context`: its constructor takes `context=SearchContext(...)`. It must propose within
+      the domain, and it uses the prior and the budget. Other suggesters get the narrowed space.
+    - `predicts_gain`: `expected_gain` can return a number.
+    - `guides_stopper`: a stopper with a model of its own may choose new configurations too.
+
+    Args:
+        space: what is tuned.
+        goals: at least one.
+        constraints: bounds on metrics.
         seed: of everything random.
+
+    Attributes:
+        trial_keys: identities of the configurations of trials, see `TrialKeys`.
     """
 
     name: ClassVar[str]
+    uses_context: ClassVar[bool] = False
+    predicts_gain: ClassVar[bool] = False
+    guides_stopper: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -35,32 +69,32 @@ class Suggester(ABC):
         *,
         seed: int = 0,
     ) -> None:
-        self.space, self.goals, self.constraints, self.seed = (
-            space,
-            tuple(goals),
-            tuple(constraints),
-            seed,
-        )
+        self.space = space
+        self.goals = tuple(goals)
+        self.constraints = tuple(constraints)
+        self.seed = seed
+        self.trial_keys = TrialKeys(space)
 
     @abstractmethod
     def suggest(
         self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1
     ) -> list[Params]:
-        """`count` configurations worth trying next, each legal in the space.
+        """Propose `count` configurations to try next, each legal in the space.
 
         Args:
             history: every finished, paused or interrupted trial, by number.
-            pending: every waiting or running trial, by number, with what it has reported so far.
-            count: how many are wanted, at least 1; fewer come back only where the space has no more.
+            pending: every waiting or running trial, by number, with its reports so far.
+            count: at least 1. Fewer come back only if the space has no more.
 
         Returns:
-            Configurations different from each other and from the pending ones.
+            Configurations that differ from each other and from the pending ones.
         """
 
     def expected_gain(self, history: Sequence[Trial], params: Params) -> float | None:
-        """The expected improvement of the goal by a trial, in the goal's unit, times the probability that it succeeds.
+        """Expected improvement of the goal by a trial, times its probability of success.
 
         Returns:
-            None where the suggester cannot tell: it has no surrogate, too little is known, there are several goals.
+            A number in the goal's unit; None if the suggester cannot tell: it has no surrogate,
+            there are too few trials, or there are several goals.
         """
         return None

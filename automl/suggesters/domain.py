@@ -1,25 +1,29 @@
-"""Limits: parameters of a sweep pinned to a value, or narrowed to part of what may be tried, and the space within."""
+"""The domain of a search: its space within the limits that a user has set."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from automl.core.events import Wished
+import numpy as np
+
 from automl.errors import SpaceError, UsageError
-from search_spaces import Choice, Float, Int, Space
+from search_spaces import Float, Space
 from search_spaces.parameters import Parameter, Value, parameter_from_dict
-from search_spaces.plugins import nearest
+from workers.protocol import Params
+
+from ._new_points import new_points
 
 
 @dataclass(frozen=True)
 class Limit:
-    """What may still be tried of one parameter: some of its choices, or a part of its range.
+    """The values of one parameter that may still be tried.
 
     Args:
         choices: of a `Choice`, in its order.
-        low, high: of a number, both included; equal where it is pinned.
+        low: smallest value of a number.
+        high: largest value of a number; equal to `low` if the number is pinned.
     """
 
     choices: tuple[Value, ...] = ()
@@ -28,11 +32,9 @@ class Limit:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON data."""
-        return (
-            {"choices": list(self.choices)}
-            if self.choices
-            else {"low": self.low, "high": self.high}
-        )
+        if self.choices:
+            return {"choices": list(self.choices)}
+        return {"low": self.low, "high": self.high}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Limit:
@@ -42,76 +44,110 @@ class Limit:
     def __str__(self) -> str:
         if self.choices:
             return ", ".join(map(_short, self.choices))
-        return (
-            _short(self.low)
-            if self.low == self.high
-            else f"{_short(self.low)} to {_short(self.high)}"
-        )
+        if self.low == self.high:
+            return _short(self.low)
+        return f"{_short(self.low)} to {_short(self.high)}"
 
 
 Limits = Mapping[str, Limit]
 
 
-def read(text: str, space: Space) -> tuple[str, Limit]:
-    """A limit as people write it: `KEY=VALUE`, `KEY=LOW..HIGH` or `KEY=[VALUE,VALUE]`.
+class Domain:
+    """A space within limits: only its configurations may be proposed.
 
-    Raises:
-        UsageError: the text is malformed, the parameter is unknown, or a value is none that it can have.
-    """
-    parameter, raw = split(text, space, "a limit is KEY=VALUE, KEY=LOW..HIGH or KEY=[VALUE,VALUE]")
-    parts = raw[1:-1].split(",") if raw.startswith("[") and raw.endswith("]") else raw.split("..")
-    return parameter.name, _limit(
-        parameter, [value_of(parameter, part.strip()) for part in parts], text
-    )
+    Encodings and keys are those of the whole space, so that trials outside of the limits still
+    teach the surrogates, and are not repeated.
 
+    Args:
+        space: the whole space.
+        limits: by parameter; none for the whole space.
 
-def split(text: str, space: Space, rule: str = "a setting is KEY=VALUE") -> tuple[Parameter, str]:
-    """The parameter that `KEY=VALUE` names, and the text of its value; raises UsageError where there is none."""
-    key, equals, raw = text.partition("=")
-    if not equals or not raw:
-        raise UsageError(f"{rule}, got {text!r}")
-    if key not in space.parameters:
-        raise UsageError(f"the sweep tunes no {key!r}: {nearest(key, list(space.parameters))}")
-    return space.parameters[key], raw
-
-
-def value_of(parameter: Parameter, raw: str) -> Value:
-    """A parameter's value as it is typed; raises UsageError where the parameter cannot have it."""
-    from automl.config.scalars import plain_scalar
-
-    if isinstance(parameter, Choice) and raw in (
-        known := {str(choice): choice for choice in parameter.choices}
-    ):
-        return known[raw]
-    try:
-        value: Any = plain_scalar(raw)
-    except ValueError as error:
-        raise UsageError(f"{parameter.name}: {error}") from error
-    if isinstance(parameter, Int) and isinstance(value, float) and value.is_integer():
-        value = int(value)
-    parameter.check(value)
-    return parameter.canonical(value)
-
-
-def _limit(parameter: Parameter, values: list[Any], text: str) -> Limit:
-    if isinstance(parameter, Choice):
-        if ".." in text and not text.endswith("]"):
-            low, high = sorted(parameter.index(value) for value in (values[0], values[-1]))
-            return Limit(parameter.choices[low : high + 1])
-        return Limit(tuple(choice for choice in parameter.choices if choice in values))
-    if len(values) > 2 or (len(values) == 2 and values[0] > values[1]):
-        raise UsageError(f"the range of a number is {parameter.name}=LOW..HIGH, got {text!r}")
-    return Limit(low=values[0], high=values[-1])
-
-
-def narrowed(space: Space, limits: Limits) -> Space:
-    """The part of a space that limits leave; a parameter that can no longer be active is left out.
+    Attributes:
+        inner: the space within the limits. A parameter that can no longer be active is not in it.
 
     Raises:
         UsageError: a limit does not fit the space, or no configuration is left.
     """
-    import numpy as np
 
+    def __init__(self, space: Space, limits: Limits | None = None) -> None:
+        self.space = space
+        self.limits = dict(limits or {})
+        self.inner = _narrowed(space, self.limits) if self.limits else space
+
+    def legal(self, params: Params) -> bool:
+        """Whether the configuration may be proposed."""
+        return self.inner.legal(params)
+
+    def first_new(
+        self, configurations: Iterable[Params], taken: Collection[Hashable]
+    ) -> Params | None:
+        """The first that may be proposed and is not `taken`; None if there is none.
+
+        Args:
+            configurations: legal or not, their numbers rounded by the encoding.
+            taken: keys of known configurations.
+        """
+        for params in configurations:
+            inside = self._inside(params) if self.limits else params
+            if self.space.key(inside) not in taken and self.inner.legal(inside):
+                return inside
+        return None
+
+    def new_points(
+        self, rng: np.random.Generator, taken: Collection[Hashable], count: int
+    ) -> list[Params]:
+        """`count` random configurations that are not `taken`; fewer if there are no more."""
+        return new_points(self.inner, rng, taken, count, self.space.key)
+
+    def repair(self, params: Params, rng: np.random.Generator) -> Params | None:
+        """A legal configuration near `params`, whatever is missing at its default or middle.
+
+        Returns:
+            None if none was found.
+        """
+        known = self.inner.parameters
+        kept = {n: v for n, v in params.items() if n in known and known[n].legal(v)}
+        try:
+            return self.inner.repair(kept, rng)
+        except SpaceError:
+            return None
+
+    def neighbours(self, params: Params, rng: np.random.Generator, count: int) -> list[Params]:
+        """Up to `count` legal configurations near this one; none if it is not legal itself."""
+        if self.limits and not self.legal(params):
+            return []
+        return list(self.inner.neighbours(params, rng, count))
+
+    def _inside(self, params: Params) -> Params:
+        """The configuration, its numbers moved back into their range if rounding has left it."""
+        found = dict(params)
+        for name, value in params.items():
+            parameter = self.inner.parameters.get(name)
+            if isinstance(parameter, Float) and isinstance(value, float):
+                found[name] = min(max(value, parameter.low), parameter.high)
+        return found
+
+
+def updated_limits(
+    changes: Iterable[Mapping[str, Any]], before: Limits | None = None
+) -> dict[str, Limit]:
+    """The limits after some changes, by parameter.
+
+    Args:
+        changes: in their order; each maps parameters to a limit as JSON data, or to None to
+            release them.
+        before: the limits that held until then.
+    """
+    found = dict(before or {})
+    for change in changes:
+        for name, data in change.items():
+            found.pop(name, None)
+            if data is not None:
+                found[name] = Limit.from_dict(data)
+    return found
+
+
+def _narrowed(space: Space, limits: Limits) -> Space:
     kept: dict[str, Parameter] = {}
     for name, parameter in space.parameters.items():
         when = {
@@ -119,52 +155,31 @@ def narrowed(space: Space, limits: Limits) -> Space:
             for parent, values in parameter.when.items()
         }
         if all(when.values()):
-            kept[name] = _within(parameter, limits.get(name), when)
+            kept[name] = _limited(parameter, limits.get(name), when)
     constraints = [c for c in space.constraints if all(name in kept for name in c.names)]
     try:
         found = Space(*kept.values(), constraints=constraints)
         found.sample(np.random.default_rng(0))
         return found
     except SpaceError as error:
-        told = "; ".join(f"{name}: {limit}" for name, limit in limits.items())
-        raise UsageError(f"no configuration is left within {told} ({error})") from error
+        rules = "; ".join(f"{name}: {limit}" for name, limit in limits.items())
+        raise UsageError(f"no configuration is left within {rules} ({error})") from error
 
 
-def _within(
+def _limited(
     parameter: Parameter, limit: Limit | None, when: Mapping[str, list[Value]]
 ) -> Parameter:
+    """The parameter with the values that are left; its default is moved to the nearest of them."""
     data = {**parameter.to_dict(), **({"when": dict(when)} if when else {})}
     if limit is not None:
         data |= {key: value for key, value in limit.to_dict().items() if key in data}
-    default = data.pop("default", None)
-    if default is None or limit is None:
-        return parameter_from_dict(data if default is None else {**data, "default": default})
-    if limit.choices:
-        return parameter_from_dict(
-            {**data, "default": default if default in limit.choices else limit.choices[0]}
-        )
-    return parameter_from_dict({**data, "default": min(max(default, data["low"]), data["high"])})
-
-
-def fold(wishes: Iterable[Wished], before: Limits | None = None) -> dict[str, Limit]:
-    """The limits that hold after these wishes of the kind "limits", by parameter."""
-    found = dict(before or {})
-    for wish in wishes:
-        for name, data in wish.content.items():
-            found.pop(name, None)
-            if data is not None:
-                found[name] = Limit.from_dict(data)
-    return found
-
-
-def inside(params: Mapping[str, Value], narrow: Space) -> dict[str, Value]:
-    """The configuration with numbers that rounding has put outside of their range back in it."""
-    found = dict(params)
-    for name, value in params.items():
-        parameter = narrow.parameters.get(name)
-        if isinstance(parameter, Float) and isinstance(value, float):
-            found[name] = min(max(value, parameter.low), parameter.high)
-    return found
+    default = data.get("default")
+    if default is not None and limit is not None:
+        if limit.choices:
+            data["default"] = default if default in limit.choices else limit.choices[0]
+        else:
+            data["default"] = min(max(default, data["low"]), data["high"])
+    return parameter_from_dict(data)
 
 
 def _short(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Optuna's Gaussian process sampler; in a conditional space it models only what all trials share."""
+"""Optuna's Gaussian process sampler; it models only the parameters that all trials share."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any
 from automl.core.trial import Trial
 from workers.protocol import Params
 
-from ._isolate import isolated
 from ._optuna import OptunaSuggester
+from ._peers import seeded_globally
 
 
 class OptunaGpSuggester(OptunaSuggester):
-    """`optuna.samplers.GPSampler` with its defaults: the first ten trials random, log expected improvement."""
+    """`optuna.samplers.GPSampler` with its defaults; the first ten trials are random."""
 
     name = "optuna-gp"
-    asks = 2  # it would propose nearly the same again
+    max_asks = 2  # it would propose nearly the same again
 
     def suggest(
         self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1
     ) -> list[Params]:
-        """See `Suggester.suggest`; the global generators are left as they were."""
-        with isolated(self.seed + len(history)):
+        """See `Suggester.suggest`; the global random generators are restored."""
+        with seeded_globally(self.seed + len(history)):
             return super().suggest(history, pending, count)
 
     def _sampler(self, seed: int) -> Any:

@@ -1,41 +1,88 @@
-"""Asking a suggester, checking what it says, and falling back to `sobol` where it fails."""
+"""Makes suggesters, checks their answers, and uses `sobol` instead when one fails."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import ClassVar, Final
 
+from automl.core.goals import Constraint, Goal
 from automl.core.trial import Trial
 from search_spaces.errors import AutomlError, SpaceError
 from workers.protocol import Params
 
-from ._draws import keys
-from .base import Suggester
+from . import SUGGESTERS
+from ._new_points import TrialKeys
+from .base import SearchContext, Suggester
+from .domain import Domain
 
 MAX_FAILURES: Final = 3
 FALLBACK: Final = "sobol"
 
 
+def make_suggester(
+    name: str,
+    goals: Sequence[Goal],
+    constraints: Sequence[Constraint],
+    context: SearchContext,
+    *,
+    seed: int = 0,
+) -> Suggester:
+    """The suggester of that name, which proposes within the domain.
+
+    It gets the context if it uses one (`Suggester.uses_context`), else only the narrowed space.
+    """
+    kind = SUGGESTERS.get(name)
+    domain = context.domain
+    if kind.uses_context:
+        return kind(domain.space, goals, constraints, seed=seed, context=context)  # type: ignore[call-arg]
+    inner = kind(domain.inner, goals, constraints, seed=seed)
+    return DomainSuggester(domain, inner) if domain.limits else inner
+
+
+class DomainSuggester(Suggester):
+    """Another suggester in a narrower space, which sees only the trials within it.
+
+    Args:
+        domain: what may be proposed.
+        inner: a suggester of `domain.inner`.
+    """
+
+    name: ClassVar[str] = "domain"
+
+    def __init__(self, domain: Domain, inner: Suggester) -> None:
+        super().__init__(domain.space, inner.goals, inner.constraints, seed=inner.seed)
+        self._domain = domain
+        self._inner = inner
+
+    def suggest(
+        self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1
+    ) -> list[Params]:
+        """See `Suggester.suggest`."""
+        known = [trial for trial in history if self._domain.legal(trial.params)]
+        waiting = [trial for trial in pending if self._domain.legal(trial.params)]
+        return self._inner.suggest(known, waiting, count)
+
+
 @dataclass(frozen=True)
 class Proposal:
-    """A configuration worth trying, and the suggester that says so."""
+    """A configuration to try, and the name of the suggester that proposed it."""
 
     params: Params
     source: str
 
 
 @dataclass(frozen=True)
-class Batch:
-    """What came of asking.
+class ProposalBatch:
+    """The answer to one call of a suggester.
 
     Args:
         proposals: checked: legal, different from each other and from the pending trials.
         seconds: how long it took.
-        note: why the suggester could not be used, "" where it could.
+        note: why the suggester could not be used, "" if it could.
         exhausted: the space has no more configurations.
-        gain: that is expected of the first proposal, None where it is not known.
+        gain: expected gain of the first proposal, None if it is unknown.
     """
 
     proposals: list[Proposal] = field(default_factory=list)
@@ -49,49 +96,67 @@ class Proposer:
     """A suggester with a safety net. Used from one thread at a time.
 
     Args:
-        make: builds a suggester of the name given; called when it is first needed, so that a heavy one is imported
-            in the thread that uses it.
+        make: makes the suggester of a name within a domain. It is called when the suggester is
+            first needed, so that a heavy one is imported in the thread that uses it.
         name: of the suggester.
-        gains: whether the expected gain is wanted.
+        domain: what may be proposed.
+        gains: whether batches should have the expected gain.
     """
 
-    def __init__(self, make: Callable[[str], Suggester], name: str, *, gains: bool = False) -> None:
-        self.name, self._gains = name, gains
-        self._kit: tuple[Callable[[str], Suggester], dict[str, Suggester]] = (make, {})
+    def __init__(
+        self,
+        make: Callable[[str, Domain], Suggester],
+        name: str,
+        domain: Domain,
+        *,
+        gains: bool = False,
+    ) -> None:
+        self.name = name
+        self._make = make
+        self._gains = gains
+        self._domain = domain
+        self._made: dict[str, Suggester] = {}
+        self._pending_keys = TrialKeys(domain.space)
         self._failures = 0
-        self._instead: Proposer | None = None
+        self._fallback: Proposer | None = None
 
-    def propose(self, history: Sequence[Trial], pending: Sequence[Trial], count: int) -> Batch:
+    def propose(
+        self, history: Sequence[Trial], pending: Sequence[Trial], count: int
+    ) -> ProposalBatch:
         """Up to `count` proposals.
 
         Raises:
-            AutomlError: the suggester has failed three times in a row; the message says how the last time.
+            AutomlError: the suggester has failed three times in a row; the message quotes the
+                last error.
         """
         begun = time.perf_counter()
+        gain = None
         try:
-            params = self._ask(self.name, history, pending, count)
-            gain = (
-                self._kit[1][self.name].expected_gain(history, params[0])
-                if self._gains and params
-                else None
-            )
-        except Exception as error:  # whatever a suggester raises must not end the sweep
+            suggester = self._suggester(self.name)
+            params = self._ask(suggester, history, pending, count)
+            if self._gains and params:
+                gain = suggester.expected_gain(history, params[0])
+        except Exception as error:  # no error of a suggester may end the sweep
             return self._fall_back(error, history, pending, count, begun)
         self._failures = 0
         proposals = [Proposal(item, self.name) for item in params]
-        return Batch(proposals, time.perf_counter() - begun, exhausted=not proposals, gain=gain)
+        return ProposalBatch(
+            proposals, time.perf_counter() - begun, exhausted=not proposals, gain=gain
+        )
 
-    def change(self, make: Callable[[str], Suggester]) -> None:
-        """Build suggesters otherwise from the next suggestion on; may be called from any thread."""
-        self._kit, self._instead = (make, {}), None
+    def restrict(self, domain: Domain) -> None:
+        """Propose within this domain from the next call on; may be called from any thread."""
+        self._domain = domain
+        self._made = {}
+        self._fallback = None
 
-    def instead(
+    def propose_fallback(
         self, history: Sequence[Trial], pending: Sequence[Trial], count: int
     ) -> list[Proposal]:
-        """Up to `count` proposals of the fallback; may be called from another thread than `propose`."""
-        if self._instead is None:
-            self._instead = Proposer(self._kit[0], FALLBACK)
-        return self._instead.propose(history, pending, count).proposals
+        """Up to `count` proposals of the fallback; safe beside a `propose` in another thread."""
+        if self._fallback is None:
+            self._fallback = Proposer(self._make, FALLBACK, self._domain)
+        return self._fallback.propose(history, pending, count).proposals
 
     def _fall_back(
         self,
@@ -100,35 +165,34 @@ class Proposer:
         pending: Sequence[Trial],
         count: int,
         begun: float,
-    ) -> Batch:
+    ) -> ProposalBatch:
         self._failures += 1
         cause = f"{type(error).__name__}: {error}"
-        if self._failures >= MAX_FAILURES or self.name == FALLBACK:
-            times = (
-                f"{self._failures} times in a row"
-                if self._failures > 1
-                else "and there is nothing to fall back to"
-            )
-            raise AutomlError(f"the suggester {self.name!r} failed {times}: {cause}") from error
-        params = self._ask(FALLBACK, history, pending, count)
+        if self.name == FALLBACK or self._failures >= MAX_FAILURES:
+            raise AutomlError(
+                f"the suggester {self.name!r} failed {self._failures} times in a row: {cause}"
+            ) from error
+        params = self._ask(self._suggester(FALLBACK), history, pending, count)
         note = f"the suggester {self.name!r} failed, {FALLBACK} proposes instead: {cause}"
         proposals = [Proposal(item, FALLBACK) for item in params]
-        return Batch(proposals, time.perf_counter() - begun, note, exhausted=not proposals)
+        return ProposalBatch(proposals, time.perf_counter() - begun, note, exhausted=not proposals)
+
+    def _suggester(self, name: str) -> Suggester:
+        made = self._made  # `restrict` may replace it meanwhile
+        if name not in made:
+            made[name] = self._make(name, self._domain)
+        return made[name]
 
     def _ask(
-        self, name: str, history: Sequence[Trial], pending: Sequence[Trial], count: int
+        self, suggester: Suggester, history: Sequence[Trial], pending: Sequence[Trial], count: int
     ) -> list[Params]:
-        make, suggesters = self._kit
-        if name not in suggesters:
-            suggesters[name] = make(name)
-        suggester = suggesters[name]
         space = suggester.space
         answer = suggester.suggest(history, pending, count)
         if not isinstance(answer, list) or len(answer) > count:
             raise SpaceError(
                 f"it must return a list of at most {count} configurations, got {answer!r:.200}"
             )
-        taken = keys(space, pending)
+        taken = self._pending_keys(pending)
         fresh: list[Params] = []
         for params in answer:
             space.check(params)
@@ -137,5 +201,5 @@ class Proposer:
                 taken.add(key)
                 fresh.append(dict(params))
         if not fresh and (answer or space.size is None):
-            raise SpaceError("it proposed nothing that is not being tried already")
+            raise SpaceError("it proposed only configurations that are being tried already")
         return fresh

@@ -1,4 +1,4 @@
-"""Proposals for the controller: made when they are asked for, or ahead of time by a thread."""
+"""Queues of proposals for the controller: made when they are taken, or ahead in a thread."""
 
 from __future__ import annotations
 
@@ -14,35 +14,36 @@ from automl.core.trial import Trial, TrialState
 from automl.core.trial_index import TrialIndex
 from search_spaces import Space
 
-from .base import Suggester
-from .domain import Limits
-from .proposer import FALLBACK, Batch, Proposal, Proposer
+from .domain import Domain
+from .proposer import FALLBACK, Proposal, ProposalBatch, Proposer
 
-SWITCH_SECONDS: Final = (
-    0.0005  # the thread must not keep the controller from its mail for Python's 5 ms at a time
-)
-NUM_GAINS: Final = 3  # suggestions in a row that must expect too little before a sweep ends for it
+SWITCH_SECONDS: Final = 0.0005  # Python's 5 ms would delay the controller beside the thread
+NUM_GAINS: Final = 3  # a sweep ends after so many expected gains in a row that are too small
 
 
-class Suggestions:
-    """Asks the suggester when a proposal is taken: the same seed and results give the same proposals.
+class SuggestionQueue:
+    """Asks the suggester when a proposal is taken: same seed and results, same proposals.
 
     Used from the controller's thread.
 
     Args:
-        num_slots: of the sweep; of very many, trials are proposed in bulk, which costs each of them less.
-        note: is told when a suggester failed and another one stepped in.
-        within: makes what builds suggesters that keep within limits.
+        proposer: makes the proposals.
+        num_slots: of the sweep. With very many, trials are proposed in batches, which costs less.
+        note: called with a message when another suggester had to propose.
+
+    Attributes:
         seconds: how long each suggestion took.
-        state: what is being done, in words.
-        gains: what the latest trials were expected to gain, where that is known.
+        state: current activity, in words.
+        gains: expected gains of the latest trials, as far as they are known.
     """
 
-    def __init__(self, proposer: Proposer, num_slots: int = 1) -> None:
-        self._proposer, self._num_slots = proposer, num_slots
-        self.within: Callable[[Limits], Callable[[str], Suggester]] | None = None
+    def __init__(
+        self, proposer: Proposer, num_slots: int = 1, *, note: Callable[[str], None] | None = None
+    ) -> None:
+        self._proposer = proposer
+        self._num_slots = num_slots
+        self._note = note
         self._ready: deque[Proposal] = deque()
-        self.note: Callable[[str], None] = lambda message: None
         self._exhausted = False
         self.seconds: deque[float] = deque(maxlen=1000)
         self.state = "idle"
@@ -55,16 +56,21 @@ class Suggestions:
 
     @property
     def ready(self) -> Sequence[Proposal]:
-        """Proposals that were made ahead, the next one first; fresher ones may yet replace them."""
+        """Proposals made ahead, the next one first; newer ones may still replace them."""
         return self._ready
 
     def take(self, history: TrialIndex, count: int) -> list[Proposal]:
-        """At most `count` proposals, those that are ready now; raises AutomlError where suggesting has failed."""
+        """At most `count` proposals that are ready now.
+
+        Raises:
+            AutomlError: the suggester has failed too often.
+        """
         if len(self._ready) < count and not self._exhausted:
             pending = history.pending
-            bulk = max(count - len(self._ready), self._bulk(len(history.known) + len(pending)))
+            batch_size = self._batch_size(len(history.known) + len(pending))
+            wanted = max(count - len(self._ready), batch_size)
             ahead = [Trial(2**31 + i, p.params, source=p.source) for i, p in enumerate(self._ready)]
-            batch = self._proposer.propose(history.known, pending + ahead, bulk)
+            batch = self._proposer.propose(history.known, pending + ahead, wanted)
             self._account(batch)
             self._ready.extend(batch.proposals)
         return [self._ready.popleft() for _ in range(min(count, len(self._ready)))]
@@ -72,69 +78,83 @@ class Suggestions:
     def prepare(
         self, history: TrialIndex, wanted: int, period: float, patience: float = math.inf
     ) -> None:
-        """Make proposals ready: at most `wanted` will still be taken, one every `period` seconds or so.
+        """Make proposals ahead, if this queue does.
 
         Args:
-            patience: seconds that a worker may wait for a proposal before it gets one of the fallback's.
+            wanted: how many will still be taken, at most.
+            period: seconds between two of them, about.
+            patience: seconds that a worker may wait before it gets a proposal of the fallback.
         """
 
-    def restrict(self, limits: Limits, narrow: Space) -> None:
-        """Propose only within the limits, which leave the space `narrow`, from the next proposal on."""
-        if self.within is not None:
-            self._proposer.change(self.within(limits))
-        self._ready = deque(proposal for proposal in self._ready if narrow.legal(proposal.params))
+    def restrict(self, domain: Domain) -> None:
+        """Propose only within the domain, from the next proposal on."""
+        self._proposer.restrict(domain)
+        self._ready = deque(proposal for proposal in self._ready if domain.legal(proposal.params))
         self._exhausted = False
 
     def close(self) -> None:
-        """End what runs in the background."""
+        """End the background work."""
 
-    def _bulk(self, num_trials: int) -> int:
-        """Parts of the slots and of the trials, so that the cost of a trial does not grow with either."""
+    def _batch_size(self, num_trials: int) -> int:
+        """A part of the slots and of the trials, so that a trial costs the same however many."""
         return max(1, self._num_slots // 64, min(num_trials // 50, self._num_slots // 8))
 
-    def _account(self, batch: Batch) -> None:
+    def _account(self, batch: ProposalBatch) -> None:
         self._exhausted = batch.exhausted
         if batch.proposals:
             self.seconds.extend([batch.seconds / len(batch.proposals)] * len(batch.proposals))
         if batch.gain is not None:
             self.gains.append(batch.gain)
-        if batch.note:
-            self.note(batch.note)
+        if batch.note and self._note is not None:
+            self._note(batch.note)
 
     def worth(self, gain: float | None) -> bool:
-        """Whether another trial is: the latest few were not all expected to gain less."""
+        """Whether another trial is worthwhile: the latest few may gain at least `gain`."""
         return gain is None or len(self.gains) < NUM_GAINS or max(self.gains) >= gain
 
 
-class Ahead(Suggestions):
-    """Keeps proposals ready, made by a thread while the workers train, and refreshed when results arrive.
+class BackgroundSuggestionQueue(SuggestionQueue):
+    """Keeps proposals ready, made by a thread while the workers train.
 
-    Proposals are usually replaced by fresher ones as soon as these are there. Where trials are so short that several
-    end while one batch is made, what is ready counts as pending instead, and the fresh ones come on top.
+    New results replace the proposals that are ready by newer ones. If trials are so short that
+    several end while one batch is made, ready proposals count as pending and newer ones go first.
 
     Args:
-        space: to recognise a proposal that has been taken up in the meantime.
-        depth: how many proposals are kept ready where trials are long.
+        proposer: makes the proposals; used only in the thread, except for its fallback.
+        space: tells whether a ready proposal has become a trial meanwhile.
+        depth: how many proposals are kept ready if trials are long.
+        note: called with a message when another suggester had to propose.
     """
 
-    def __init__(self, proposer: Proposer, space: Space, depth: int) -> None:
-        super().__init__(proposer)
-        self._space, self._depth = space, depth
+    def __init__(
+        self,
+        proposer: Proposer,
+        space: Space,
+        depth: int,
+        *,
+        note: Callable[[str], None] | None = None,
+    ) -> None:
+        super().__init__(proposer, note=note)
+        self._space = space
+        self._depth = depth
         self._seen: tuple[int, int] | None = None
         self._condition = threading.Condition()
         self._request: tuple[list[Trial], list[Trial], int] | None = None
-        self._answer: Batch | Exception | None = None
-        self._keep = self._slow = self._stale = False
+        self._answer: ProposalBatch | Exception | None = None
+        self._keep = False  # ready proposals stay when newer ones come
+        self._slow = False  # the note about a slow suggester was written
+        self._stale = False  # the limits have changed since the request
         self._patience = math.inf
         self._waiting_since: float | None = None
-        self._busy = self._closed = False
+        self._busy = False
+        self._closed = False
         self._switch_interval = sys.getswitchinterval()
         sys.setswitchinterval(SWITCH_SECONDS)
         self._thread = threading.Thread(target=self._work, name="automl-suggester", daemon=True)
         self._thread.start()
 
     def take(self, history: TrialIndex, count: int) -> list[Proposal]:
-        """What is ready, the freshest first; after a wait for longer than is sensible one of the fallback's."""
+        """Ready proposals, the newest first; one of the fallback after too long a wait."""
         self._collect(history)
         if self._ready or self._exhausted:
             self._waiting_since = None
@@ -149,12 +169,13 @@ class Ahead(Suggestions):
     def prepare(
         self, history: TrialIndex, wanted: int, period: float, patience: float = math.inf
     ) -> None:
-        """Ask the thread for more where it is idle, and there are new results or too few are ready."""
+        """Ask an idle thread for more if there are new results or too few proposals."""
         self._collect(history)
         self._patience = patience
-        self.state = (
-            "suggesting" if self._busy else f"{len(self._ready)} ready" if self._ready else "idle"
-        )
+        if self._busy:
+            self.state = "suggesting"
+        else:
+            self.state = f"{len(self._ready)} ready" if self._ready else "idle"
         each = sum(self.seconds) / len(self.seconds) if self.seconds else 0.0
         hurried = each > period / 4
         depth = min(wanted, self._depth if not hurried else self._depth * 4)
@@ -166,37 +187,39 @@ class Ahead(Suggestions):
             or (version == self._seen and len(self._ready) >= depth)
         ):
             return
-        count = (
-            depth if not hurried else max(min(depth - len(self._ready), math.ceil(depth / 2)), 0)
-        )
+        count = depth
+        if hurried:
+            count = max(min(depth - len(self._ready), math.ceil(depth / 2)), 0)
         if count == 0:
             return
-        self._seen, self._keep = version, hurried
+        self._seen = version
+        self._keep = hurried
         self._ask(list(history.known), self._pending(history), count)
 
-    def restrict(self, limits: Limits, narrow: Space) -> None:
-        """See `Suggestions.restrict`; what the thread is making now is dropped."""
-        super().restrict(limits, narrow)
-        self._seen, self._stale = None, self._busy
+    def restrict(self, domain: Domain) -> None:
+        """See `SuggestionQueue.restrict`; the answer that the thread is making now is dropped."""
+        super().restrict(domain)
+        self._seen = None
+        self._stale = self._busy
 
     def close(self) -> None:
-        """Let the thread end; one that is in the middle of a suggestion ends after it."""
+        """Let the thread end, after the suggestion that it is making."""
         sys.setswitchinterval(self._switch_interval)
         with self._condition:
             self._closed = True
             self._condition.notify()
 
     def _fall_back(self, history: TrialIndex) -> list[Proposal]:
-        """A worker would wait for longer than trials are worth: a proposal that takes no time."""
-        if not self._slow:
+        """A proposal that takes no time, because a worker has waited too long."""
+        if not self._slow and self._note is not None:
             self._slow = True
-            self.note(
-                f"{self._proposer.name!r} takes longer than trials can wait: {FALLBACK} proposes now and then"
+            self._note(
+                f"used a {FALLBACK} point: {self._proposer.name!r} is slower than the trials"
             )
-        return self._proposer.instead(history.known, history.pending, 1)
+        return self._proposer.propose_fallback(history.known, history.pending, 1)
 
     def _pending(self, history: TrialIndex) -> list[Trial]:
-        """Pending trials; what is ready counts among them, under the numbers that it may get, where it is kept."""
+        """Pending trials, and ready proposals if they are kept, under the numbers they may get."""
         pending = history.pending
         if not self._keep:
             return pending
@@ -238,7 +261,7 @@ class Ahead(Suggestions):
                 if self._closed or self._request is None:
                     return
                 request, self._request = self._request, None
-            answer: Batch | Exception
+            answer: ProposalBatch | Exception
             try:
                 answer = self._proposer.propose(*request)
             except Exception as error:  # raised again in the controller's thread

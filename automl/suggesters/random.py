@@ -1,4 +1,4 @@
-"""Random search (Bergstra and Bengio, "Random search for hyper-parameter optimization", JMLR 2012)."""
+"""Random search (Bergstra and Bengio, JMLR 2012)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 from automl.core.trial import Trial
 from workers.protocol import Params
 
-from ._draws import keys, new_points
+from ._new_points import new_points
 from .base import Suggester
 
 
 class RandomSuggester(Suggester):
-    """Uniform draws in the unit cube of the space, each a function of the seed and the number of trials so far."""
+    """Draws uniformly in the unit cube of the space, seeded by `seed` and the number of trials."""
 
     name = "random"
 
@@ -23,4 +23,4 @@ class RandomSuggester(Suggester):
     ) -> list[Params]:
         """See `Suggester.suggest`; a configuration that was tried before is not proposed again."""
         rng = np.random.default_rng([self.seed, len(history) + len(pending)])
-        return new_points(self.space, rng, keys(self.space, history, pending), count)
+        return new_points(self.space, rng, self.trial_keys(history, pending), count)

@@ -1,4 +1,4 @@
-"""Scrambled Sobol points (Owen, "Scrambling Sobol' and Niederreiter-Xing points", 1998) through the space's codec."""
+"""Scrambled Sobol points (Owen, "Scrambling Sobol' and Niederreiter-Xing points", 1998)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from automl.core.trial import Trial
 from search_spaces import Space
 from workers.protocol import Params
 
-from ._draws import keys, new_points
+from ._new_points import new_points
 from .base import Suggester
 
 _BLOCK = 256
@@ -19,11 +19,11 @@ _MAX_DRAWN = 65_536
 
 
 class SobolSuggester(Suggester):
-    """Walks along one scrambled sequence, past illegal points and past what was tried before.
+    """Walks along one scrambled sequence, past illegal and known configurations.
 
-    The legal, distinct points of the sequence are a function of the space and the seed; a suggestion is the first of
-    them that is in neither the history nor the pending trials. Where the sequence gives no more (a small space, or
-    constraints that hardly any point satisfies), random draws follow.
+    The legal, distinct points of the sequence are a function of the space and the seed. A
+    suggestion is the first of them that is neither in the history nor pending. Random draws follow
+    if the sequence gives no more: in a small space, or one with tight constraints.
     """
 
     name = "sobol"
@@ -44,7 +44,7 @@ class SobolSuggester(Suggester):
         self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1
     ) -> list[Params]:
         """See `Suggester.suggest`; a configuration that was tried before is not proposed again."""
-        seen = keys(self.space, history, pending)
+        seen = self.trial_keys(history, pending)
         found: list[Params] = []
         position = 0
         while len(found) < count and (
@@ -61,9 +61,9 @@ class SobolSuggester(Suggester):
         return [dict(params) for params in found]
 
     def _draw(self, wanted: int) -> bool:
-        """Decode the next block of the sequence; False where the sequence is given up.
+        """Decode the next block of the sequence; False if the sequence is given up.
 
-        At least `_MAX_DRAWN` points are tried before a space counts as exhausted, unless it is finite and small.
+        That is after `_MAX_DRAWN` points, earlier if the space is finite and small.
         """
         size = self.space.size
         limit = _MAX_DRAWN if size is None else min(_MAX_DRAWN, 64 * size)
@@ -81,7 +81,7 @@ class SobolSuggester(Suggester):
 
 
 def _sobol(dimension: int, seed: int, start: int, count: int) -> np.ndarray:
-    """Points `start` to `start + count` of the scrambled sequence, `count x dimension` in [0, 1]."""
+    """`count` points of the scrambled sequence from `start` on, `count x dimension` in [0, 1]."""
     import torch
 
     engine = torch.quasirandom.SobolEngine(dimension, scramble=True, seed=seed)  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""The tree-structured Parzen estimator of Optuna (Bergstra et al., 2011; Watanabe, arXiv:2304.11127)."""
+"""Optuna's tree-structured Parzen estimator (Bergstra et al., 2011; Watanabe, 2023)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ._optuna import OptunaSuggester
 
 
 class TpeSuggester(OptunaSuggester):
-    """Optuna's default sampler, as it is: multivariate, the first ten trials random."""
+    """`optuna.samplers.TPESampler` with its defaults; the first ten trials are random."""
 
     name = "tpe"
 

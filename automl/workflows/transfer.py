@@ -17,8 +17,8 @@ from automl.core.snapshot import Snapshot
 from automl.core.spec import SweepSpec
 from automl.errors import UsageError
 from automl.ledger import Ledger
-from automl.suggesters.bayes.acquisition.user_prior import learned
-from automl.suggesters.make import check_beliefs
+from automl.suggesters import SUGGESTERS
+from automl.suggesters.user_prior import check_prior, prior_from_best
 from search_spaces import Space
 from workers.protocol import Params
 
@@ -44,9 +44,10 @@ def transfer(ledger: Ledger, sweep: str, earlier: str) -> SweepSpec:
         raise UsageError(
             f"sweep {earlier!r} has no successful trial with a parameter that is tuned here"
         )
-    beliefs = learned(spec.space, good) if spec.suggester == "bayes" else {}
+    uses_prior = SUGGESTERS.get(spec.suggester).uses_context
+    beliefs = prior_from_best(spec.space, good) if uses_prior else {}
     spec = replace(
-        spec, beliefs=check_beliefs({**beliefs, **spec.beliefs}, spec.space, spec.suggester)
+        spec, beliefs=check_prior({**beliefs, **spec.beliefs}, spec.space, spec.suggester)
     )
     ledger.replace_spec(sweep, spec)
     default = spec.space.default()

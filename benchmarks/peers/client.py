@@ -18,8 +18,8 @@ import numpy as np
 import psutil
 
 from automl.core.trial import Trial
-from automl.suggesters._draws import keys, repair
-from automl.suggesters._observations import tell
+from automl.suggesters._new_points import repair
+from automl.suggesters._peers import observations
 from automl.suggesters.base import Suggester
 
 ROOT = Path(__file__).parents[2]
@@ -110,13 +110,13 @@ class PeerSuggester(Suggester):
         self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1
     ) -> list[Any]:
         """Ask the peer; a proposal that is illegal or was tried before is repaired."""
-        seen = keys(self.space, history, pending)
-        new = tell(history, self.goals, self.constraints)[self.num_sent :]
+        seen = self.trial_keys(history, pending)
+        new = observations(history, self.goals, self.constraints)[self.num_sent :]
         rows = [
             {
                 "params": dict(trial.params),
                 "losses": list(item.losses),
-                "failed": item.failed or any(excess > 0 for excess in item.excesses),
+                "failed": item.failed or any(violation > 0 for violation in item.violations),
             }
             for trial, item in zip(history[self.num_sent :], new, strict=True)
         ]

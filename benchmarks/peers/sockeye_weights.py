@@ -14,9 +14,9 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from workers.workloads.translation import layouts
-from workers.workloads.translation.exported import VOCABULARY
+from workers.workloads.translation import attention_layouts
 from workers.workloads.translation.model import sinusoids
+from workers.workloads.translation.translator import VOCABULARY
 from workers.workloads.translation.vocabulary import Vocabulary
 
 _NEVER = -1e9  # logit of a word that is missing in our vocabulary
@@ -92,7 +92,7 @@ def _layer(ours: dict[str, Tensor], side: str, rest: str, like: Tensor, heads: i
         return ours[f"{prefix}feed_forward.{part}.{kind}"]
     name = prefix + ("cross_attention" if block == "enc_attention" else own)
     parts = {part: ours[f"{name}.{part}.weight"] for part in ("query", "key", "value", "output")}
-    key_value = layouts.join(parts, "key_value", "interleaved", like.shape[1] // heads)
+    key_value = attention_layouts.join(parts, "key_value", "interleaved", like.shape[1] // heads)
     forms = {"ff_out": parts["output"], "ff_q": parts["query"], "ff_kv": key_value}
     forms["ff_in"] = torch.cat([parts["query"], key_value])
     tensor = forms[rest.split(".")[-2]]

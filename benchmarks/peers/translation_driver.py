@@ -118,13 +118,15 @@ def translate(options: dict[str, Any]) -> dict[str, Any]:
     """Translate a file by an exported model; two rows, before and after."""
     import torch
 
-    from workers.workloads.translation.decoding import Search
-    from workers.workloads.translation.exported import Translator
+    from workers.workloads.translation.beam_search import SearchOptions
+    from workers.workloads.translation.translator import Translator
 
     torch.set_num_threads(options["threads"])
     torch.set_float32_matmul_precision("medium")  # exact to 1e-6, as in training
     # Sockeye divides by the length, and stops at about the mean ratio of lengths + 2 deviations.
-    search = Search(options["beam"], 1.0, length_base=0.0, max_ratio=1.3, max_extra=2, batch=16)
+    search = SearchOptions(
+        options["beam"], 1.0, length_base=0.0, max_ratio=1.3, max_extra=2, batch=16
+    )
     with Path(options["source"]).open() as file:
         lines = file.read().splitlines()
     model = Path(options["model"])

@@ -158,5 +158,5 @@ def test_a_sweep_ends_when_another_trial_is_expected_to_gain_too_little() -> Non
     assert 12 <= len(result.trials) < 40
     assert result.best is not None
     assert result.best.metrics["loss"] < 0.5
-    with pytest.raises(UsageError, match="a budget of gain needs the suggester 'bayes'"):
+    with pytest.raises(UsageError, match="a budget of gain needs a single goal"):
         simulate(bowl, trials=3, budget={"gain": 0.05})

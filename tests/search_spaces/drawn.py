@@ -45,7 +45,7 @@ def parameters(name: str, **common: object) -> st.SearchStrategy[Parameter]:
 
 @st.composite
 def spaces(draw: st.DrawFn, max_size: int = 6) -> Space:
-    """Parameters of every kind with nested conditions on several parents, in any order, no constraints."""
+    """Parameters of every kind with nested conditions, in any order, without constraints."""
     found: list[Parameter] = []
     for i in range(draw(st.integers(1, max_size))):
         when = {}

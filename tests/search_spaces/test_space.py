@@ -99,7 +99,8 @@ def test_check_says_what_is_wrong(params: Any, said: str) -> None:
         ),
         (
             lambda: Space(Choice("kind", ["adam"]), Float("x", 0, 1, when={"kind": "adma"})),
-            "names a value that 'kind' cannot take: kind must be one of 'adam'; got 'adma' (did you mean 'adam'?)",
+            "names a value that 'kind' cannot take: kind must be one of 'adam'; got 'adma' "
+            "(did you mean 'adam'?)",
         ),
         (
             lambda: Space(Choice("k", [True, False]), Float("x", 0, 1, when={"k": 1})),

@@ -15,7 +15,7 @@ from workers.parallel.balance import balanced
 from workers.protocol import Metric
 from workers.training.metrics import TRAINING_METRICS
 from workers.workload import ParallelPlan
-from workers.workloads._trained import Trained
+from workers.workloads._trained_workload import TrainedWorkload
 
 
 class Attention(nn.Module):
@@ -62,7 +62,7 @@ class Model(nn.Module):
         return self.head(self.norm(x))
 
 
-class Toy(Trained):
+class Toy(TrainedWorkload):
     """Next-token prediction on random sequences whose lengths differ between batches; token 0 is padding."""
 
     name = "toy"

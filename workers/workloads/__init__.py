@@ -1,4 +1,4 @@
-"""Workloads, one a file or folder."""
+"""Workloads: one file or folder per workload."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the classifiers share: examples kept in memory, a held-out part, schedules, and accuracy."""
+"""Base class of classifiers: examples in memory, validation split, schedules, accuracy."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from workers.protocol import Metric
 from workers.training.metrics import TRAINING_METRICS
 
 from ._data import IntArray, epoch_order, hold_out
-from ._declared import Declared
-from ._trained import Trained
+from ._declarative_workload import DeclarativeWorkload
+from ._trained_workload import TrainedWorkload
 
 if TYPE_CHECKING:
     import torch
@@ -23,15 +25,16 @@ if TYPE_CHECKING:
     from workers.workload import Batch
 
 SCHEDULES = ("constant", "cosine", "one_cycle")
-_EVALUATION_BATCH = 250  # so that a request to end need not wait
+_EVALUATION_BATCH = 250  # small, so that a stop request takes effect soon
 
 
-class Classifier(Declared, Trained):
-    """A workload whose batches hold a `label` a row, measured by its accuracy after each epoch.
+class Classifier(DeclarativeWorkload, TrainedWorkload):
+    """Base class of workloads whose batches have one `label` per row.
 
-    `fixed.validation` is the part of the training set that is held out: `accuracy` and `loss` are measured on it, or
-    on the test set where it is 0. `test_accuracy` is measured beside it unless `fixed.test` is false; nothing is ever
-    chosen by it. The weights of the best of the reports are those that are kept, unless nothing is held out.
+    `accuracy` and `loss` are measured after each epoch on the validation split, a share
+    `fixed.validation` of the training set. If that share is 0 they are measured on the test set.
+    `test_accuracy` is reported too unless `fixed.test` is false; it never influences a choice. The
+    weights of the best report are kept, or the last ones if there is no validation split.
     """
 
     metrics: ClassVar[tuple[Metric, ...]] = (
@@ -53,41 +56,42 @@ class Classifier(Declared, Trained):
         "epsilon": 1e-8,
     }
 
-    @abstractmethod
-    def num_examples(self, split: str) -> int:
-        """How many examples "train" (held-out ones counted in) and "test" have."""
+    def examples_of(self, split: str) -> Any:
+        """The part of the data set for "train" or "test"; it has `labels`, one per example."""
+        dataset = self.dataset()
+        return dataset.train if split == "train" else dataset.test
 
     @abstractmethod
     def examples(
         self, split: str, rows: IntArray, rng_seed: tuple[int, int] | None = None
     ) -> Batch:
-        """A batch of these rows of "train" or "test"; changed at random (augmented) where a seed is given."""
+        """A batch of these rows of "train" or "test"; augmented at random if a seed is given."""
 
     @cached_property
     def rows(self) -> tuple[IntArray, IntArray]:
-        """Rows of the training set to train on and to validate on."""
-        return hold_out(self.num_examples("train"), float(self.option("validation")))
+        """Rows of the training set for training and for validation."""
+        count = len(self.examples_of("train").labels)
+        return hold_out(count, float(self.option("validation")))
 
     @property
     def updates_per_epoch(self) -> int:
-        """Batches of an epoch."""
+        """Number of batches in an epoch."""
         return math.ceil(len(self.rows[0]) / int(self.option("batch_size")))
 
     def run(self, context: Context) -> Mapping[str, float]:
-        """Train, reporting at the end of each epoch unless it is said otherwise."""
+        """Train; report at the end of each epoch unless options say otherwise."""
         self.read(context)
         if "evaluate_seconds" not in self.fixed:
             self.fixed = {"evaluate_updates": self.updates_per_epoch, **self.fixed}
         if not len(self.rows[1]):
-            self.fixed = {
-                **self.fixed,
-                "average_best": 0,
-            }  # `accuracy` is the test set's, which chooses nothing
+            # `accuracy` is then measured on the test set, which must not choose the weights.
+            self.fixed = {**self.fixed, "average_best": 0}
         return super().run(context)
 
     def epoch_batches(self, epoch: int) -> Iterator[IntArray]:
         """Rows of each batch of an epoch, shuffled."""
-        rows, size = self.rows[0], int(self.option("batch_size"))
+        rows = self.rows[0]
+        size = int(self.option("batch_size"))
         order = rows[epoch_order(len(rows), self.seed, epoch)]
         for begin in range(0, len(order), size):
             yield order[begin : begin + size]
@@ -98,8 +102,13 @@ class Classifier(Declared, Trained):
             yield self.examples("train", rows, (epoch, index))
 
     def learning_rate(self, update: int) -> float:
-        """By `rate_schedule` over all updates of the training: constant, cosine to 0, or up in 0.2 of them and down."""
-        peak, schedule = float(self.option("learning_rate")), self.option("rate_schedule")
+        """The learning rate at an update, counted from 1, by `rate_schedule`.
+
+        "constant" stays at the peak; "cosine" falls to 0; "one_cycle" rises for a fifth of all
+        updates, then falls to 0.
+        """
+        peak = float(self.option("learning_rate"))
+        schedule = self.option("rate_schedule")
         if schedule == "constant":
             return peak
         total = self.updates_per_epoch * int(self.option("max_epochs"))
@@ -111,7 +120,7 @@ class Classifier(Declared, Trained):
         return peak * (0.5 + 0.5 * math.cos(math.pi * (done - rise) / (1 - rise)))
 
     def weight(self, batch: Batch) -> float:
-        """Rows of the batch."""
+        """Number of rows in the batch."""
         return float(len(batch["label"]))
 
     def criterion(self, output: Any, batch: Batch) -> torch.Tensor:
@@ -126,15 +135,12 @@ class Classifier(Declared, Trained):
         )
 
     def evaluate(self, model: nn.Module, device: torch.device) -> Mapping[str, float]:
-        """`accuracy` and `loss` on the held-out part (or the test set), and `test_accuracy`."""
-        held, has_test = self.rows[1], bool(self.num_examples("test"))
-        metrics = {}
-        if len(held):
-            metrics = self._measure(model, device, "train", held)
-        if has_test and (not len(held) or self.option("test")):
-            import numpy as np
-
-            test = self._measure(model, device, "test", np.arange(self.num_examples("test")))
+        """`accuracy` and `loss` on the validation split (or the test set), and `test_accuracy`."""
+        held = self.rows[1]
+        metrics = self._measure(model, device, "train", held) if len(held) else {}
+        count = len(self.examples_of("test").labels)
+        if count and (not metrics or self.option("test")):
+            test = self._measure(model, device, "test", np.arange(count))
             metrics = {**(metrics or test), "test_accuracy": test["accuracy"]}
         return metrics
 
@@ -143,7 +149,8 @@ class Classifier(Declared, Trained):
     ) -> dict[str, float]:
         from torch.nn import functional
 
-        correct, loss = 0, 0.0
+        correct = 0
+        loss = 0.0
         for part in self.evaluation_parts(split, rows, _EVALUATION_BATCH):
             batch = {key: value.to(device) for key, value in self.examples(split, part).items()}
             output = model(*self.inputs(batch)).float()
@@ -152,6 +159,6 @@ class Classifier(Declared, Trained):
         return {"accuracy": correct / len(rows), "loss": loss / len(rows)}
 
     def evaluation_parts(self, split: str, rows: IntArray, size: int) -> Iterator[IntArray]:
-        """The rows in parts that are evaluated together, in any order."""
+        """The rows, divided into parts of at most `size` for evaluation, in any order."""
         for begin in range(0, len(rows), size):
             yield rows[begin : begin + size]

@@ -63,18 +63,16 @@ class _Probability:
     """The suggester's model of failures."""
 
     def __init__(self, record: Record) -> None:
-        from automl.suggesters.bayes.model.data import collect
+        from automl.suggesters.bayes.model.data import TrialReader
         from automl.suggesters.bayes.model.surrogates import Surrogates
         from automl.suggesters.bayes.suggester import one_thread
 
         self.space = record.space
         goals, constraints = record.snapshot.goals, record.snapshot.constraints
         with one_thread():
-            legal = [trial for trial in record.trials if self.space.legal(trial.params)]
-            data = collect(self.space, legal, goals, [c.metric for c in constraints])
-            self.model = Surrogates(self.space, goals, constraints, record.spec.seed).feasibility(
-                data
-            )
+            reader = TrialReader(self.space, goals, [c.metric for c in constraints])
+            surrogates = Surrogates(self.space, goals, constraints, record.spec.seed)
+            self.model = surrogates.failures(reader(record.trials))
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> NDArray[np.float64]:
         from automl.suggesters.bayes.suggester import one_thread

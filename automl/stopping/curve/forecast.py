@@ -15,10 +15,13 @@ import torch
 from torch import Tensor
 
 from automl.core.trial import TrialState
+from automl.suggesters.base import SearchContext
 from automl.suggesters.bayes.acquisition.logei import log_h
-from automl.suggesters.bayes.candidates import Lattice
-from automl.suggesters.bayes.model.features import Encoder
-from search_spaces import Space
+from automl.suggesters.bayes.acquisition.user_prior import prior_term
+from automl.suggesters.bayes.candidates import CandidateSampler
+from automl.suggesters.bayes.model.features import FeatureEncoder
+from automl.suggesters.domain import Domain
+from automl.suggesters.user_prior import UserPrior
 from workers.protocol import Params
 
 from . import gp
@@ -59,12 +62,13 @@ class SliceValue:
 class CurveForecast:
     """The model of all curves of a sweep, fitted again as they grow."""
 
-    def __init__(self, space: Space, curves: Curves, seed: int) -> None:
-        self.space = space
+    def __init__(self, context: SearchContext, curves: Curves, seed: int) -> None:
+        self.space = context.domain.space
         self.curves = curves
         self.seed = seed
-        self.lattice = Lattice(space)
-        self.encoder = Encoder(space)
+        self.prior = UserPrior(self.space, context.prior)
+        self.sampler = CandidateSampler(context.domain, self.prior)
+        self.encoder = FeatureEncoder(self.space)
         groups = [j for j, size in enumerate(self.encoder.sizes) for _ in range(size or 1)]
         self.groups = torch.tensor(groups, dtype=torch.long)
         self._z: dict[int, Tensor] = {}
@@ -77,6 +81,10 @@ class CurveForecast:
         self._order: list[Curve] = []
         self._taken: set[Hashable] = set()
         self._num_taken = 0
+
+    def restrict(self, domain: Domain) -> None:
+        """Propose only within the domain from now on."""
+        self.sampler = CandidateSampler(domain, self.prior)
 
     def update(self, rng: np.random.Generator, end: float) -> bool:
         """Condition on all reports so far; False if there are too few."""
@@ -260,8 +268,9 @@ class CurveForecast:
         if not guided:
             expected = torch.logsumexp(score, 0) - math.log(len(unit))
             return SliceValue(float(expected.max()), 0.0, 0.0, Curve(-1, {}))
-        i, j = divmod(int(score.argmax()), len(UPTO))
-        params = self._first_new(unit, torch.argsort(-score[:, j]).tolist())
+        ranked = score + self._log_prior(unit)[:, None]
+        i, j = divmod(int(ranked.argmax()), len(UPTO))
+        params = self._first_new(unit, torch.argsort(-ranked[:, j]).tolist())
         if params is None:
             return None
         return SliceValue(
@@ -277,7 +286,12 @@ class CurveForecast:
         unit = self._candidates(rng, local=True)
         new = self._posterior.predict(self._new(self.encoder(unit).z, at))
         gain = _log_improvement(float(seen[0].min()), *new)
-        return self._first_new(unit, torch.argsort(-gain).tolist())
+        return self._first_new(unit, torch.argsort(-gain - self._log_prior(unit)).tolist())
+
+    def _log_prior(self, unit: Array) -> Tensor:
+        """The weighted log density of the user's prior, `m`."""
+        term = prior_term(self.prior, len(self.curves.all))
+        return term(unit) if term is not None else torch.zeros(len(unit), dtype=torch.float64)
 
     def chance(self, curve: Curve, end: float) -> float:
         """Probability that a curve ends better than the best so far."""
@@ -290,27 +304,24 @@ class CurveForecast:
         )
 
     def _candidates(self, rng: np.random.Generator, *, local: bool) -> Array:
-        """Points of the whole space; if `local`, also near the leaders and at ends of ranges."""
-        everywhere = self.lattice.everywhere(rng, NUM_NEW)
+        """Points of the whole domain; if `local`, also near the leaders and at ends of ranges."""
+        everywhere = self.sampler.everywhere(rng, NUM_NEW)
         if not local:
             return everywhere
         leaders = np.stack([self._unit[c.number] for c in self._order[:5]])
-        near = self.lattice.near(rng, leaders, NUM_NEW, (0.01, 0.3))
+        near = self.sampler.near(rng, leaders, NUM_NEW, (0.01, 0.3))
         faces = leaders[rng.integers(len(leaders), size=NUM_FACES)]
         faces = np.where(
             rng.random(faces.shape) < 1.0 / faces.shape[1], rng.integers(2, size=faces.shape), faces
         )
-        return np.concatenate([everywhere, near, self.lattice.snap(faces.astype(np.float64))])
+        return np.concatenate([everywhere, near, self.sampler.snap(faces.astype(np.float64))])
 
     def _first_new(self, unit: Array, order: Sequence[int]) -> Params | None:
         for curve in islice(self.curves.all.values(), self._num_taken, None):
             self._taken.add(self.space.key(curve.params))  # type: ignore[arg-type]
         self._num_taken = len(self.curves.all)
-        for i in order[:50]:
-            params = self.space.decode(unit[i : i + 1])[0]
-            if self.space.key(params) not in self._taken and self.space.legal(params):
-                return dict(params)
-        return None
+        some = self.space.decode(unit[order[:50]])
+        return self.sampler.domain.first_new(some, self._taken)
 
 
 def _spaced(ats: Sequence[float], most: int) -> list[int]:

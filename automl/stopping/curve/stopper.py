@@ -12,6 +12,8 @@ import numpy as np
 from automl.core.trial import Trial, TrialState
 from automl.stopping.asha import AshaStopper
 from automl.stopping.base import CONTINUE, Decision, Stopper
+from automl.suggesters.base import SearchContext
+from automl.suggesters.domain import Domain
 from workers.protocol import Params
 
 from .curves import Curve, Curves
@@ -65,11 +67,16 @@ class CurveStopper(Stopper):
         if self.space is None:
             raise ValueError("the stopper 'curve' needs `space`, got None")
         self.curves = Curves(self.goals, self.constraints)
-        self.forecast = CurveForecast(self.space, self.curves, self.seed)
+        context = options.get("context") or SearchContext(Domain(self.space))
+        self.forecast = CurveForecast(context, self.curves, self.seed)
         self._asha = AshaStopper(*args, **options)
         self._targets: dict[int, float] = {}
         self._chosen: NextSlice | None = None
         self._num_choices = 0
+
+    def restrict(self, domain: Domain) -> None:
+        """See `Stopper.restrict`."""
+        self.forecast.restrict(domain)
 
     def observe(self, trial: Trial) -> None:
         """Update the curve of the trial."""

@@ -1,4 +1,4 @@
-"""Bayesian optimisation: the default suggester."""
+"""Bayesian optimisation: the default suggester. `policy` lists its rules on one page."""
 
 from .suggester import BayesSuggester
 

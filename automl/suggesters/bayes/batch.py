@@ -1,8 +1,9 @@
-"""Many suggestions at once, or beside very many pending trials: one look at the acquisition, then far from each other.
+"""Batches: many suggestions at once, or some beside very many pending trials.
 
-To condition on each pending trial costs the cube of their number. Here a candidate near one that is taken loses what
-that one will tell: its expected gain is multiplied by 1 - rho^2, the variance that is left (local penalisation, after
-Gonzalez et al., "Batch Bayesian optimization via local penalization", 2016).
+To condition on each pending trial costs the cube of their number. Here the acquisition is computed
+once, and the expected gain of a candidate is multiplied by 1 - rho^2, the variance that is left of
+it beside the taken ones (local penalization, after Gonzalez et al., "Batch Bayesian optimization
+via local penalization", 2016).
 """
 
 from __future__ import annotations
@@ -15,107 +16,118 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from automl.suggesters._draws import new_points
-from search_spaces import Space
 from workers.protocol import Params
 
-from .candidates import Lattice
+from .acquisition.acquisition import Acquisition
+from .candidates import CandidateSampler
 from .model.data import Array
-from .model.features import Encoder
+from .model.features import FeatureEncoder
 from .model.gp import Ensemble
-from .model.sweep_posterior import Beliefs
+from .model.sweep_posterior import SweepPosterior
 
-MANY: Final = 8  # suggestions at once
-MOST_PENDING: Final = 200  # that are conditioned on
-MOST_AVOIDED: Final = 2000  # of the pending trials, drawn at random
-LEFT: Final = 1e-12  # of the variance, where a candidate is taken already
-POOL: Final = 2000
+MANY: Final = 8  # more suggestions at once are a batch
+MOST_PENDING: Final = 200  # beside more pending trials, every suggestion is a batch
+MOST_AVOIDED: Final = 2000  # pending trials that are avoided, drawn at random
+LEFT: Final = 1e-12  # least part of the variance that is left
+POOL: Final = 2000  # least number of candidates
 
 
-def in_bulk(
-    lattice: Lattice,
-    beliefs: Beliefs | None,
+def suggest_batch(
+    sampler: CandidateSampler,
+    acquisition: Acquisition | None,
     best: Array,
-    ahead: Array,
+    pending: Array,
     taken: set[Hashable],
     count: int,
     rng: np.random.Generator,
 ) -> list[Params]:
-    """`count` legal configurations that are not `taken`; drawn at random before anything is believed.
+    """`count` configurations that are new and far from each other.
+
+    They are random, after the user's prior, if there is no acquisition yet.
 
     Args:
-        beliefs: of the history alone; best: `b x d`, worth looking around; ahead: `w x d`, pending configurations.
+        acquisition: given the history only.
+        best: `b x d`, configurations to look around.
+        pending: `w x d`, pending configurations.
+        taken: keys of known configurations.
     """
-    space = lattice.space
-    if beliefs is None:
-        return new_points(space, rng, taken, count)
-    size = max(POOL, 4 * count)
-    local = [lattice.near(rng, best, size // 2, (0.003, 0.3))] if len(best) else []
-    pool = np.concatenate([lattice.everywhere(rng, size // 2), *local])
-    score = beliefs.sketch().score(pool)
-    some = (
-        ahead if len(ahead) <= MOST_AVOIDED else ahead[rng.permutation(len(ahead))[:MOST_AVOIDED]]
-    )
-    found = _spread(space, pool, score, Nearness(lattice, beliefs), some, taken, count)
-    rest = count - len(found)
-    return found + (
-        new_points(space, rng, taken | set(map(space.key, found)), rest) if rest else []
-    )
+    found: list[Params] = []
+    if acquisition is not None:
+        size = max(POOL, 4 * count)
+        near = [sampler.near(rng, best, size // 2, (0.003, 0.3))] if len(best) else []
+        pool = np.concatenate([sampler.everywhere(rng, size // 2), *near])
+        score = acquisition.sketch()(pool)
+        avoided = pending
+        if len(pending) > MOST_AVOIDED:
+            avoided = pending[rng.permutation(len(pending))[:MOST_AVOIDED]]
+        remaining = None
+        if acquisition.policy.batch_penalty:
+            remaining = RemainingVariance(sampler, acquisition.posterior)
+        found = _spread(sampler, pool, score, remaining, avoided, taken, count)
+    elif sampler.prior:
+        pool = sampler.everywhere(rng, 4 * count, prior_share=1.0)
+        found = _spread(sampler, pool, torch.zeros(len(pool)), None, pending, taken, count)
+    if len(found) == count:
+        return found
+    known = taken | set(map(sampler.space.key, found))
+    return found + sampler.domain.new_points(rng, known, count - len(found))
 
 
-class Nearness:
-    """rho^2 of configurations: of the part of the first goal's covariance that is about all parameters together."""
+class RemainingVariance:
+    """The part 1 - rho^2 of a candidate's variance that is left once others are known.
 
-    def __init__(self, lattice: Lattice, beliefs: Beliefs) -> None:
-        goal = beliefs.goals[0]
-        self._encoder = Encoder(lattice.space)
+    rho is the correlation of the first goal, in the part of the kernel with all parameters.
+    """
+
+    def __init__(self, sampler: CandidateSampler, posterior: SweepPosterior) -> None:
+        goal = posterior.goals[0]
+        self._encoder = FeatureEncoder(sampler.space)
         self._length = torch.full(
-            (1,), 0.5 * math.sqrt(max(lattice.num_parameters, 1)), dtype=torch.float64
+            (1,), 0.5 * math.sqrt(max(len(sampler.parameters), 1)), dtype=torch.float64
         )
-        if isinstance(goal.model, Ensemble) and isinstance(goal.encoder, Encoder):
+        if isinstance(goal.model, Ensemble) and isinstance(goal.encoder, FeatureEncoder):
             self._encoder = goal.encoder
             self._length = goal.model.hyper.length.mean(0)[goal.model.prior.z_group]
 
     def embed(self, unit: Array) -> Tensor:
-        """`m x c`, in lengthscales."""
+        """Configurations `m x d` as `m x c`, in lengthscales."""
         return self._encoder(unit).z / self._length
 
     @staticmethod
-    def log_left(z: Tensor, others: Tensor) -> Tensor:
-        """Log of the variance that is left of `m` configurations beside the nearest of some others."""
+    def log_part(z: Tensor, others: Tensor) -> Tensor:
+        """Log of the part that is left of `m` configurations beside the nearest of some others."""
         nearest = torch.cdist(z, others).min(1).values * math.sqrt(5.0)
         rho = (1 + nearest + nearest * nearest / 3) * torch.exp(-nearest)
         return torch.log((1 - rho * rho).clamp(min=LEFT))
 
 
 def _spread(
-    space: Space,
+    sampler: CandidateSampler,
     pool: Array,
     score: Tensor,
-    near: Nearness,
-    ahead: Array,
+    remaining: RemainingVariance | None,
+    pending: Array,
     taken: set[Hashable],
     count: int,
 ) -> list[Params]:
     """The best of the pool one after the other, each far from those before it."""
-    z = near.embed(pool)
-    left = (
-        near.log_left(z, near.embed(ahead))
-        if len(ahead)
-        else torch.zeros(len(pool), dtype=torch.float64)
-    )
-    met, found = set(taken), list[Params]()
+    left = torch.zeros(len(pool), dtype=torch.float64)
+    z = remaining.embed(pool) if remaining is not None else left
+    if remaining is not None and len(pending):
+        left = remaining.log_part(z, remaining.embed(pending))
+    met = set(taken)
+    found: list[Params] = []
     score = score.clone()
     for _ in range(len(pool)):
         i = int((score + left).argmax())
         if len(found) == count or not math.isfinite(float(score[i])):
             break
         score[i] = -math.inf
-        params = space.decode(pool[i : i + 1])[0]
-        key = space.key(params)
-        if key in met or not space.legal(params):
+        params = sampler.domain.first_new(sampler.space.decode(pool[i : i + 1]), met)
+        if params is None:
             continue
-        met.add(key)
+        met.add(sampler.space.key(params))
         found.append(params)
-        left = torch.minimum(left, near.log_left(z, z[i : i + 1]))
+        if remaining is not None:
+            left = torch.minimum(left, remaining.log_part(z, z[i : i + 1]))
     return found

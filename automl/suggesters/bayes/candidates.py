@@ -1,84 +1,95 @@
-"""Candidate configurations as unit-cube arrays, NaN where inactive: everywhere, near good ones, and crossings."""
+"""Candidate configurations as unit-cube arrays: everywhere, near good ones, mixed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from search_spaces import Choice, Float, Int, Space
-from search_spaces.parameters import Parameter
+from automl.suggesters.domain import Domain
+from automl.suggesters.user_prior import UserPrior
+from search_spaces import Choice, Float, Int
+from search_spaces.parameters import Parameter, Value
 
 Array = NDArray[np.float64]
-MOST_SAMPLED = 128  # of the configurations that are drawn one by one
-MAX_CELLS = 4096  # integers with more values are treated as continuous until they are decoded
+MOST_SAMPLED = 128  # configurations drawn one by one
+MAX_CELLS = 4096  # integers with more values are continuous until they are decoded
+PRIOR_SHARE = 0.5  # of the points everywhere that are drawn from the user's prior
+SAME = 1e-9  # unit values that are closer are equal
 
 
-class Lattice:
-    """Snaps unit-cube points to the values that exist, and knows which parameters are active, for whole arrays.
+class CandidateSampler:
+    """Draws candidates within a domain, whole arrays at once.
+
+    Points are in the unit cube of the whole space. They are snapped to values that exist, and to
+    NaN if a parameter is inactive.
 
     Args:
-        space: parameters in its order, parents first.
+        domain: what may be proposed.
+        prior: where good values probably are, if the user has said so.
     """
 
-    def __init__(self, space: Space) -> None:
-        self.space = space
-        self.parameters = list(space.parameters.values())
-        self.names = list(space.parameters)
-        self.cells: list[Array | None] = [self._centres(p) for p in self.parameters]
+    def __init__(self, domain: Domain, prior: UserPrior | None = None) -> None:
+        self.domain = domain
+        self.prior = prior or UserPrior(domain.space, {})
+        self.space = domain.space
+        self.parameters = list(self.space.parameters.values())
+        names = list(self.space.parameters)
+        limited = [domain.inner.parameters.get(p.name, p) for p in self.parameters]
+        self.low = np.zeros(len(names))
+        self.high = np.ones(len(names))
+        self.cells: list[Array | None] = []
+        self.rules: list[list[tuple[int, Array]]] = []  # (column of a parent, admissible values)
+        for column, (whole, part) in enumerate(zip(self.parameters, limited, strict=True)):
+            self.cells.append(_cells(whole, part))
+            if part is not whole and not isinstance(part, Choice):
+                self.low[column], self.high[column] = _range(whole, part)
+            self.rules.append(
+                [
+                    (names.index(parent), _units(self.space.parameters[parent], values))
+                    for parent, values in part.when.items()
+                ]
+            )
         self.unordered = np.array(
             [isinstance(p, Choice) and not p.ordered for p in self.parameters], dtype=bool
         )
         self.fixed = np.array([c is not None and len(c) == 1 for c in self.cells], dtype=bool)
-        self.rules = [self._rule(p) for p in self.parameters]
-        self.conditional = any(self.rules)
-
-    @property
-    def num_parameters(self) -> int:
-        """Number of columns."""
-        return len(self.parameters)
-
-    @staticmethod
-    def _centres(parameter: Parameter) -> Array | None:
-        if isinstance(parameter, Float):
-            return np.array([0.5]) if parameter.low == parameter.high else None
-        values: Sequence[bool | int | float | str]
-        if isinstance(parameter, Choice):
-            values = parameter.choices
-        elif isinstance(parameter, Int) and parameter.high - parameter.low < MAX_CELLS:
-            values = range(parameter.low, parameter.high + 1)
-        else:
-            return None
-        return np.array([parameter.to_unit(v) for v in values])
-
-    def _rule(self, parameter: Parameter) -> list[tuple[int, Array]]:
-        """(column of the parent, its admissible unit values) for every parent; all must hold."""
-        rules = []
-        for parent, values in parameter.when.items():
-            of = self.space.parameters[parent]
-            rules.append((self.names.index(parent), np.array([of.to_unit(v) for v in values])))
-        return rules
+        self.limited_choices = [
+            column
+            for column, (whole, part) in enumerate(zip(self.parameters, limited, strict=True))
+            if isinstance(part, Choice) and part.size != whole.size
+        ]
 
     def snap(self, points: Array) -> Array:
-        """The nearest existing points, with NaN where a parameter is not active; NaN of an active one is the middle."""
-        points = np.clip(np.where(np.isnan(points), 0.5, points), 0.0, 1.0)
+        """The nearest points that may be tried; NaN of an active parameter becomes its middle."""
+        middle = (self.low + self.high) / 2
+        points = np.clip(np.where(np.isnan(points), middle, points), self.low, self.high)
         for column, centres in enumerate(self.cells):
             if centres is not None:
                 edges = (centres[1:] + centres[:-1]) / 2
                 points[:, column] = centres[np.searchsorted(edges, points[:, column], side="right")]
             for parent, admissible in self.rules[column]:
-                close = (
-                    np.abs(points[:, parent, None] - admissible) < 1e-9
-                )  # False for an inactive parent: NaN
+                close = np.abs(points[:, parent, None] - admissible) < SAME  # false for NaN
                 points[~close.any(1), column] = np.nan
         return points
 
-    def everywhere(self, rng: np.random.Generator, count: int) -> Array:
-        """Uniform points; fewer where the space has constraints that most of them break."""
-        points = self._legal(self.snap(rng.random((count, self.num_parameters))))
+    def everywhere(
+        self, rng: np.random.Generator, count: int, *, prior_share: float = PRIOR_SHARE
+    ) -> Array:
+        """Uniform points, a share of them from the prior; fewer if constraints exclude most."""
+        uniform = rng.random((count, len(self.parameters)))
+        points = self.low + uniform * (self.high - self.low)
+        for column in self.limited_choices:
+            options = self.cells[column]
+            if options is not None:
+                points[:, column] = options[(uniform[:, column] * len(options)).astype(int)]
+        from_prior = int(prior_share * count) if self.prior else 0
+        if from_prior:
+            points[:from_prior] = self.prior.draw(rng, points[:from_prior])
+        points = self._legal(self.snap(points))
         if len(points) < count // 4:
-            drawn = self.space.sample(rng, min(count - len(points), MOST_SAMPLED))
+            drawn = self.domain.inner.sample(rng, min(count - len(points), MOST_SAMPLED))
             points = np.concatenate([points, self.space.encode(drawn)])
         return points
 
@@ -88,19 +99,23 @@ class Lattice:
     def near(
         self, rng: np.random.Generator, bases: Array, count: int, scales: tuple[float, float]
     ) -> Array:
-        """Perturbations of legal `bases` (`b x d`): some coordinates moved, by log-uniform steps within `scales`."""
+        """Perturbations of legal `bases` (`b x d`): some coordinates move by log-uniform steps.
+
+        Args:
+            scales: smallest and largest step.
+        """
         points = self._legal(self._perturbed(rng, bases, count, scales))
         if len(points) < count // 8:
             each = max(count // 8 // len(bases), 1)
-            for params in self.space.decode(bases):
-                moved = self.space.neighbours(params, rng, each)
+            for params in self.space.decode(self.snap(bases)):
+                moved = self.domain.neighbours(params, rng, each)
                 points = np.concatenate([points, self.space.encode(moved)]) if moved else points
         return points
 
     def _perturbed(
         self, rng: np.random.Generator, bases: Array, count: int, scales: tuple[float, float]
     ) -> Array:
-        d = self.num_parameters
+        d = len(self.parameters)
         base = bases[rng.integers(len(bases), size=count)]
         filled = np.where(np.isnan(base), rng.random((count, d)), base)
         rate = (
@@ -114,10 +129,8 @@ class Lattice:
         step = rng.standard_normal((count, d)) * size
         for column, centres in enumerate(self.cells):
             if centres is not None and len(centres) > 1:  # at least to the next value
-                least = 1.0 / len(centres)
-                step[:, column] = np.sign(step[:, column]) * np.maximum(
-                    np.abs(step[:, column]), least
-                )
+                least = np.maximum(np.abs(step[:, column]), 1.0 / len(centres))
+                step[:, column] = np.sign(step[:, column]) * least
         value = np.abs(filled + step)
         value = np.where(value > 1.0, 2.0 - value, value)
         resample = self.unordered & (rng.random((count, d)) < 0.7)
@@ -125,7 +138,13 @@ class Lattice:
         return self.snap(np.where(moved, value, filled))
 
     def forced(self, rng: np.random.Generator, points: Array, column: int, value: float) -> Array:
-        """The points with one parameter set, what becomes active with it drawn; those that stay legal."""
+        """The points with one parameter set, and newly active parameters drawn, if still legal.
+
+        Args:
+            points: `m x d`.
+            column: of the parameter.
+            value: its unit value.
+        """
         points = np.where(np.isnan(points), rng.random(points.shape), points)
         waiting = [(column, value)]
         while waiting:
@@ -136,20 +155,50 @@ class Lattice:
             ]
         return self._legal(self.snap(points))
 
-    def branches(self) -> list[tuple[int, float]]:
-        """Column and unit value of every option of the unordered choices, binary ones left out: of an ordered one the
-        neighbours of an option tell about it."""
+    def options(self) -> list[tuple[int, float]]:
+        """Column and unit value of every option of the unordered choices with at least three.
+
+        Fewer options, or ordered ones, are explored well enough by the surrogate.
+        """
         listed = [
-            (j, c)
+            (int(j), cells)
             for j in np.flatnonzero(self.unordered)
-            if (c := self.cells[j]) is not None and len(c) > 2
+            if (cells := self.cells[j]) is not None
+            and len(cells) > 2
+            and self.parameters[j].name in self.domain.inner.parameters
         ]
-        return [(int(j), float(value)) for j, centres in listed for value in centres]
+        return [(column, float(value)) for column, cells in listed for value in cells]
 
     def crossed(self, rng: np.random.Generator, bases: Array, count: int) -> Array:
-        """Each coordinate from one of two of the `bases`."""
+        """`count` points, each coordinate from one of two of the `bases`."""
         first, second = (bases[rng.integers(len(bases), size=count)] for _ in range(2))
         mixed = np.where(rng.random(first.shape) < 0.5, first, second)
         other = np.where(np.isnan(first), second, first)
         mixed = np.where(np.isnan(mixed), other, mixed)
         return self._legal(self.snap(np.where(np.isnan(mixed), rng.random(first.shape), mixed)))
+
+
+def _units(parameter: Parameter, values: Iterable[Value]) -> Array:
+    return np.array([parameter.to_unit(value) for value in values])
+
+
+def _cells(whole: Parameter, part: Parameter) -> Array | None:
+    """Unit values of everything that a part of a parameter can be; None if it is continuous."""
+    if isinstance(part, Choice):
+        return _units(whole, part.choices)
+    if isinstance(part, Int) and isinstance(whole, Int) and whole.high - whole.low < MAX_CELLS:
+        return _units(whole, range(part.low, part.high + 1))
+    if isinstance(part, Float | Int) and part.low == part.high:
+        return _units(whole, [part.low])
+    return None
+
+
+def _range(whole: Parameter, part: Parameter) -> tuple[float, float]:
+    """The unit interval of a number within limits."""
+    if isinstance(part, Int) and isinstance(whole, Int):
+        inner = _units(whole, (part.low, part.high))
+        below = whole.to_unit(part.low - 1) if part.low > whole.low else -inner[0]
+        above = whole.to_unit(part.high + 1) if part.high < whole.high else 2 - inner[1]
+        return (inner[0] + below) / 2, (inner[1] + above) / 2
+    low, high = _units(whole, (part.low, part.high))  # type: ignore[attr-defined]
+    return low, high

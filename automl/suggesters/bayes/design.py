@@ -1,71 +1,79 @@
-"""The first configurations, before there is a surrogate: a middle one, then a design that covers every parameter."""
+"""The initial design: the first configurations, before there is a surrogate."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from search_spaces.errors import SpaceError
 from workers.protocol import Params
 
-from .acquisition.feasibility import Feasibility
-from .candidates import Lattice
-from .model.data import Array
+from .candidates import SAME, CandidateSampler
+from .model.data import Array, TrialData
+from .model.failures import FailurePosterior
+from .policy import ALL_RULES, Policy
 
 POOL = 128
-REACH = (0.05, 0.4)  # of steps away from what succeeded, where something has failed
-CLOSER = 0.8  # factor of the largest step by each failure
-CERTAINTY = 8.0  # how much the logarithm of the probability of success weighs against coverage
+STEPS = (0.05, 0.4)  # of candidates near successes, once trials have failed
+SHRINKAGE = 0.8  # factor of the largest step by each failure
+CERTAINTY = 8.0  # weight of the log probability of success against coverage
 
 
-class Start:
-    """Sequential Latin hypercube: each point takes the values that the points before it have left out.
+class InitialDesign:
+    """Sequential Latin hypercube: each point takes values that the points before it left out.
 
-    Conditional parameters count only where they are active. Once trials fail, half of the candidates are near those
-    that succeeded, the nearer the more have failed, and all of them where most have; likely success counts as well.
+    Conditional parameters count only if they are active. Once trials fail, half of the candidates
+    lie near successes, closer with each failure, and all of them if most trials fail. A likely
+    success counts as well, and so does the user's prior.
 
     Args:
-        lattice: of the space; size: number of points it is meant for, which is how finely each range is divided.
+        sampler: of candidates.
+        size: number of points of the design; each range is divided into as many parts.
+        policy: which rules are on.
     """
 
-    def __init__(self, lattice: Lattice, size: int) -> None:
-        self.lattice, self.size = lattice, size
+    def __init__(self, sampler: CandidateSampler, size: int, policy: Policy = ALL_RULES) -> None:
+        self.sampler = sampler
+        self.size = size
+        self.policy = policy
 
     def middle(self, rng: np.random.Generator) -> Params | None:
-        """Every parameter at its default or in the middle of its range; None where no such configuration is legal."""
-        try:
-            return self.lattice.space.repair({}, rng)
-        except SpaceError:
-            return None
+        """Every parameter at its prior's mode, its default or its middle; None if not legal."""
+        return self.sampler.domain.repair(self.sampler.prior.mode(), rng)
 
     def pool(
         self,
-        known: Array,
-        succeeded: Array,
-        failures: int,
-        feasibility: Feasibility,
+        data: TrialData,
+        pending: Array,
+        failures: FailurePosterior,
         rng: np.random.Generator,
     ) -> Array:
-        """Candidates, the best first, given the configurations that are known, those of them that succeeded, and how
-        many failed."""
-        points = self.lattice.everywhere(rng, POOL)
+        """Candidates, the best first.
+
+        Args:
+            data: of the trials so far.
+            pending: `w x d`, pending configurations.
+            failures: predicts the probability of success.
+        """
+        known = np.concatenate([data.unit, pending])
+        succeeded, num_failed = data.unit[~data.failed], int(data.failed.sum())
+        points = self.sampler.everywhere(rng, POOL, prior_share=1.0)
         if not len(known):
             return points
-        if feasibility.parts and len(succeeded):
-            near = self.lattice.near(
-                rng, succeeded, POOL, (REACH[0], max(REACH[1] * CLOSER**failures, 2 * REACH[0]))
-            )
-            points = near if failures > len(succeeded) else np.concatenate([points, near])
-        value = CERTAINTY * feasibility.log_probability(points).numpy() - self.overlap(
-            points, known
-        )
-        return points[np.argsort(-value, kind="stable")]
+        if failures.parts and len(succeeded) and self.policy.design_near_successes:
+            largest = max(STEPS[1] * SHRINKAGE**num_failed, 2 * STEPS[0])
+            near = self.sampler.near(rng, succeeded, POOL, (STEPS[0], largest))
+            points = near if num_failed > len(succeeded) else np.concatenate([points, near])
+        certainty = CERTAINTY * failures.log_probability(points).numpy()
+        repeated = self.overlap(points, known) - self.sampler.prior.log_density(points)
+        return points[np.argsort(-(certainty - repeated), kind="stable")]
 
     def overlap(self, points: Array, known: Array) -> Array:
-        """`m`, how often a value of the point has been tried before, over its active parameters; at most as if by
-        the trials of a start, so that success goes on to count."""
+        """How often the values of each point were tried before, `m`, over its active parameters.
+
+        It is at most that of `size` trials, so that success continues to count.
+        """
         total = np.zeros(len(points))
-        for column, unordered in enumerate(self.lattice.unordered):
+        for column, unordered in enumerate(self.sampler.unordered):
             apart = np.abs(points[:, None, column] - known[None, :, column])
-            same = apart < 1e-9 if unordered else np.clip(1.0 - self.size * apart, 0.0, 1.0)
+            same = apart < SAME if unordered else np.clip(1.0 - self.size * apart, 0.0, 1.0)
             total += np.where(np.isnan(apart), 0.0, same).sum(1)
         return total * min(1.0, self.size / max(len(known), 1))

@@ -1,4 +1,4 @@
-"""The default suggester: Bayesian optimisation of mixed, conditional, noisy, partly failing spaces."""
+"""The default suggester: Bayesian optimisation of mixed, conditional, noisy, failing searches."""
 
 from __future__ import annotations
 
@@ -14,35 +14,47 @@ from torch import Tensor
 
 from automl.core.goals import Constraint, Goal
 from automl.core.trial import Trial
-from automl.suggesters._draws import keys
-from automl.suggesters.base import Suggester
+from automl.suggesters.base import SearchContext, Suggester
+from automl.suggesters.domain import Domain
+from automl.suggesters.user_prior import UserPrior
 from search_spaces import Space
 from workers.protocol import Params
 
+from .acquisition.acquisition import Acquisition
+from .acquisition.cost import CostModel
 from .acquisition.feasibility import Feasibility
-from .batch import MANY, MOST_PENDING, in_bulk
-from .candidates import Lattice
-from .design import Start
-from .forced_exploration import NEGLECTED_EVERY, Neglected, among, leaders, neglected
+from .acquisition.user_prior import prior_term
+from .batch import MANY, MOST_PENDING, suggest_batch
+from .candidates import CandidateSampler
+from .design import InitialDesign
+from .forced_exploration import (
+    RARE_EVERY,
+    ForcedOption,
+    best_with_each_option,
+    forced_option,
+    rows_with,
+)
 from .model.calibration import Calibration, calibrate
-from .model.data import Array, Data, Reader
+from .model.data import Array, TrialData, TrialReader, encode
 from .model.external import Build
+from .model.failures import FailurePosterior
 from .model.gp import Ensemble
 from .model.surrogates import Surrogates
-from .model.sweep_posterior import Beliefs
-from .search import Search
+from .policy import ALL_RULES, Policy
+from .search import AcquisitionOptimizer
 
 if TYPE_CHECKING:
     from .model.export import EnsembleGP
 
 _LOG = logging.getLogger(__name__)
-NUM_START = 5
-STALLED = 6  # trials without a better one
-BOLD = 0.1  # probability of success that is demanded of a choice of which all trials failed
-APART = 4.0  # how much it weighs, in log improvement, that a value is not one with which these trials failed
-FILL_EVERY = 3  # suggestions, where the surrogate cannot be believed
-LEAST_SUCCESSES = 2
-LEAST_TRIALS = 10  # before which the surrogate is not trusted to say that little is left to gain
+NUM_DESIGN = 5  # trials of the initial design
+LEAST_SUCCESSES = 2  # among them, else it goes on
+STALLED = 6  # trials without progress
+ACCEPTED = 0.1  # probability of success demanded of an option of which all trials failed
+DIFFERENT = 4.0  # its weight, in log improvement, of values that differ from those failures
+FILL_EVERY = 3  # suggestions, if a surrogate predicts badly
+LEAST_TRIALS = 10  # before which an expected gain is not reported
+NUM_INCUMBENTS = 10  # that a demanded probability must allow
 
 
 @contextmanager
@@ -57,18 +69,26 @@ def one_thread() -> Iterator[None]:
 
 
 class BayesSuggester(Suggester):
-    """Expected improvement under Gaussian processes whose hyperparameters are averaged over.
+    """Maximises an acquisition under Gaussian processes with averaged hyperparameters.
 
-    It begins with configurations that are far from each other, goes on to a surrogate for each goal and constraint
-    and a classifier for each kind of failure, and maximises the logarithm of the expected (hypervolume) improvement
-    times the probability of success over many candidates everywhere and near the best.
+    It begins with a design that covers the domain. Then it fits a surrogate for each goal,
+    constraint and kind of failure, and maximises the sum of terms in `acquisition.acquisition`
+    over many candidates everywhere and near the best. `policy` lists what it does beside that.
 
     Args:
-        space, goals, constraints, seed: see `Suggester`.
-        surrogate: makes a BoTorch model of a goal in the place of the ensemble, see `external`.
+        space: what is tuned.
+        goals: at least one.
+        constraints: bounds on metrics.
+        seed: of everything random.
+        surrogate: makes a BoTorch model of a goal instead of the ensemble, see `model.external`.
+        context: limits, user's prior and budget; by default there is none.
+        policy: which rules are on; by default all are.
     """
 
     name: ClassVar[str] = "bayes"
+    uses_context: ClassVar[bool] = True
+    predicts_gain: ClassVar[bool] = True
+    guides_stopper: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -78,40 +98,52 @@ class BayesSuggester(Suggester):
         *,
         seed: int = 0,
         surrogate: Build | None = None,
+        context: SearchContext | None = None,
+        policy: Policy = ALL_RULES,
     ) -> None:
         super().__init__(space, goals, constraints, seed=seed)
-        self.surrogates_ = Surrogates(space, self.goals, self.constraints, seed, surrogate)
-        self.reader = Reader(space, self.goals, [c.metric for c in self.constraints])
-        self.search = Search(Lattice(space))
-        self.start = Start(self.search.lattice, NUM_START)
-        self._doubted = False
+        context = context or SearchContext(Domain(space))
+        self._policy = policy
+        self._prior = UserPrior(space, context.prior)
+        self._sampler = CandidateSampler(context.domain, self._prior)
+        self._optimizer = AcquisitionOptimizer(self._sampler)
+        self._design = InitialDesign(self._sampler, NUM_DESIGN, policy)
+        self._surrogates = Surrogates(space, self.goals, self.constraints, seed, surrogate, policy)
+        self._incumbents = self._surrogates.incumbents
+        self._reader = TrialReader(space, self.goals, [c.metric for c in self.constraints])
+        self._cost = None
+        if context.budget.time or context.budget.worker_time:
+            self._cost = CostModel(space, context.budget, seed, policy)
+        self._warned = False
 
     def suggest(
         self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1
     ) -> list[Params]:
         """See `Suggester.suggest`."""
         with one_thread():
-            legal = self._legal(history)
-            data = self._collect(legal)
-            ahead = self._legal(pending)
-            waiting = [trial.params for trial in ahead]
-            taken = keys(self.space, legal, ahead)
-            beliefs = self._believe(data, len(waiting))
+            legal = self._reader.legal(history)
+            waiting = self._reader.legal(pending)
+            data = self._reader(legal)
+            configurations = [trial.params for trial in waiting]
+            taken = self.trial_keys(legal, waiting)
+            acquisition = self._acquisition(data, len(waiting), history)
             if count > MANY or len(waiting) > MOST_PENDING:
-                best = data.unit[self.surrogates_.best_rows(data)]
-                rng = np.random.default_rng([self.seed, len(history), len(pending)])
-                unit = (
-                    self.space.encode(waiting)
-                    if waiting
-                    else np.empty((0, len(self.space.parameters)))
+                return suggest_batch(
+                    self._sampler,
+                    acquisition,
+                    data.unit[self._incumbents.best_rows(data)],
+                    encode(self.space, configurations),
+                    taken,
+                    count,
+                    np.random.default_rng([self.seed, len(history), len(pending)]),
                 )
-                return in_bulk(self.search.lattice, beliefs, best, unit, taken, count, rng)
             found: list[Params] = []
             for i in range(count):
                 rng = np.random.default_rng([self.seed, len(history), len(pending), i])
-                if beliefs is None and i:
-                    beliefs = self._believe(data, len(waiting) + i)
-                params = self._one(data, beliefs, [*waiting, *found], taken, rng)
+                if acquisition is None and i:
+                    acquisition = self._acquisition(data, len(waiting) + i, history)
+                ahead = encode(self.space, [*configurations, *found])
+                params = self._suggest_one(data, acquisition, ahead, taken, rng)
                 if params is None:
                     break
                 found.append(params)
@@ -119,146 +151,153 @@ class BayesSuggester(Suggester):
             return found
 
     def diagnose(self, history: Sequence[Trial]) -> list[Calibration]:
-        """Leave-one-out calibration of the surrogate of every goal and constraint; empty before there is one."""
+        """Leave-one-out calibration of each goal's and constraint's surrogate, if there are any."""
         with one_thread():
-            data = self._collect(self._legal(history))
-            return self.surrogates_.calibrations(data) if self.surrogates_.possible(data) else []
+            data = self._reader(history)
+            return self._surrogates.calibrations(data) if self._surrogates.possible(data) else []
 
     def surrogates(self, history: Sequence[Trial]) -> dict[str, EnsembleGP | Any]:
         """The surrogate of every goal as a GPyTorch and BoTorch model, by metric; see `export`."""
-        from .model.export import export
+        from .model.export import EnsembleGP
 
         with one_thread():
-            data = self._collect(self._legal(history))
-            if not self.surrogates_.possible(data):
+            data = self._reader(history)
+            if not self._surrogates.possible(data):
                 return {}
-            beliefs = self.surrogates_.fit(data)
-            models = {g.metric: b.model for g, b in zip(self.goals, beliefs.goals, strict=True)}
+            models = [posterior.model for posterior in self._surrogates.fit(data).goals]
             return {
-                name: export(m) if isinstance(m, Ensemble) else m.model
-                for name, m in models.items()
+                goal.metric: EnsembleGP(model) if isinstance(model, Ensemble) else model.model
+                for goal, model in zip(self.goals, models, strict=True)
             }
 
     def expected_gain(self, history: Sequence[Trial], params: Params) -> float | None:
-        """See `Suggester.expected_gain`: near the best the surrogate's scale is linear in the goal."""
+        """See `Suggester.expected_gain`. Near the best, the surrogate is linear in the goal."""
         with one_thread():
-            data = self._collect(self._legal(history))
-            if (
-                len(self.goals) > 1
-                or len(data) < LEAST_TRIALS
-                or not self.surrogates_.possible(data)
-            ):
+            data = self._reader(history)
+            known = len(data) >= LEAST_TRIALS and self._surrogates.possible(data)
+            if len(self.goals) > 1 or not known:
                 return None
-            beliefs = self.surrogates_.fit(data)
-            transform = beliefs.goals[0].transform
-            if transform is None or not beliefs.holds.any():
+            acquisition = self._fitted(data)
+            transform = acquisition.posterior.goals[0].transform
+            if transform is None or not acquisition.posterior.feasible.any():
                 return None
-            gain = math.exp(float(beliefs.score(self.space.encode([params]))[0]))
+            gain = math.exp(float(acquisition(self.space.encode([params]))[0]))
         return gain * transform.scale * transform.spread
 
-    def _legal(self, trials: Sequence[Trial]) -> list[Trial]:
-        """Without those of another space."""
-        return self.reader.legal(trials)
+    def _acquisition(
+        self, data: TrialData, num_pending: int, history: Sequence[Trial]
+    ) -> Acquisition | None:
+        """The acquisition with all of its terms; None during the initial design."""
+        num_successes = int((~data.failed).sum())
+        if len(data) + num_pending < NUM_DESIGN or num_successes < LEAST_SUCCESSES:
+            return None
+        if not self._surrogates.possible(data):
+            return None
+        cost = self._cost.term(history) if self._cost is not None else None
+        prior = prior_term(self._prior, len(history))
+        return self._fitted(data, *(term for term in (cost, prior) if term is not None))
 
-    def _collect(self, history: Sequence[Trial]) -> Data:
-        return self.reader(history)
+    def _fitted(self, data: TrialData, *terms: Any) -> Acquisition:
+        posterior = self._surrogates.fit(data)
+        best = data.unit[self._incumbents.best_rows(data)[:NUM_INCUMBENTS]]
+        feasibility = Feasibility.after(posterior.failures, data.failed, best, self._policy)
+        return Acquisition(posterior, feasibility, terms, self._policy)
 
-    def _believe(self, data: Data, num_ahead: int) -> Beliefs | None:
-        """The surrogates, or None while the start lasts."""
-        enough = len(data) + num_ahead >= NUM_START and int((~data.failed).sum()) >= LEAST_SUCCESSES
-        return self.surrogates_.fit(data) if enough and self.surrogates_.possible(data) else None
-
-    def _one(
+    def _suggest_one(
         self,
-        data: Data,
-        beliefs: Beliefs | None,
-        waiting: list[Params],
+        data: TrialData,
+        acquisition: Acquisition | None,
+        pending: Array,
         taken: set[Hashable],
         rng: np.random.Generator,
     ) -> Params | None:
-        ahead: Array = (
-            self.space.encode(waiting) if waiting else np.empty((0, len(self.space.parameters)))
-        )
-        if beliefs is None:
-            return self._first(data, ahead, taken, rng)
-        if self._doubt(beliefs) is not None and len(taken) % FILL_EVERY == 0:
-            return self._fill(data, ahead, beliefs.feasibility, taken, rng)
-        smoothed = beliefs.smoothed(len(data))
-        best = data.unit[self.surrogates_.best_rows(data, smoothed)]
-        number, current = len(taken), beliefs.with_pending(ahead)
-        stalled = len(data) - self.surrogates_.last_progress(data, smoothed) >= STALLED
-        choice = neglected(self.search.lattice, data, ahead, number, stalled=stalled)
-        found = self._try(choice, data, current, best, taken, rng) if choice is not None else None
-        if found is not None:
-            return found
-        local = stalled and number % NEGLECTED_EVERY == 1
-        if (
-            local and number // NEGLECTED_EVERY % 2
-        ):  # luck or a narrow optimum: what lies beside it tells
-            best = data.unit[self.surrogates_.best_rows(data)]
-        return self.search.maximise(
-            current.score, best, taken, rng, sketch=current.sketch().score, local=local
+        """The next configuration: the rules of the policy, in their order of precedence."""
+        policy = self._policy
+        if acquisition is None:
+            return self._designed(data, pending, taken, rng)
+        number = len(taken)
+        if self._miscalibrated(acquisition) and number % FILL_EVERY == 0:
+            return self._filling(data, pending, acquisition.posterior.failures, taken, rng)
+        posterior = acquisition.posterior
+        smoothed = posterior.smoothed(len(data)) if policy.smoothed_incumbents else None
+        best = data.unit[self._incumbents.best_rows(data, smoothed)]
+        acquisition = acquisition.with_pending(pending)
+        stalled = len(data) - self._incumbents.last_progress(data, smoothed) >= STALLED
+        option = forced_option(self._sampler, data, pending, number, stalled=stalled, policy=policy)
+        if option is not None:
+            found = self._forced(option, data, acquisition, best, taken, rng)
+            if found is not None:
+                return found
+        local = policy.local_if_stalled and stalled and number % RARE_EVERY == 1
+        if local and policy.local_at_best_observed and number // RARE_EVERY % 2:
+            best = data.unit[self._incumbents.best_rows(data)]  # lucky, or in a narrow optimum
+        return self._optimizer.maximise(
+            acquisition, best, taken, rng, sketch=acquisition.sketch(), local=local
         )
 
-    def _try(
+    def _forced(
         self,
-        choice: Neglected,
-        data: Data,
-        beliefs: Beliefs,
+        option: ForcedOption,
+        data: TrialData,
+        acquisition: Acquisition,
         best: Array,
         taken: set[Hashable],
         rng: np.random.Generator,
     ) -> Params | None:
-        """A promising configuration with that choice; where all with it failed, one that has little else of theirs."""
-        held = (choice.column, choice.value)
-        if not choice.in_vain:
-            return self.search.maximise(
-                beliefs.score, best, taken, rng, held, sketch=beliefs.sketch().score
+        """A promising configuration with this option.
+
+        If all trials of the option failed, it shares few other values with them.
+        """
+        held = (option.column, option.value)
+        if not option.failed:
+            return self._optimizer.maximise(
+                acquisition, best, taken, rng, held, sketch=acquisition.sketch()
             )
-        met, bold = data.unit[among(data.unit, *held)], beliefs.accepting(BOLD)
+        failures = data.unit[rows_with(data.unit, *held)]
+        accepting = acquisition.accepting(ACCEPTED)
 
         def score(unit: Array) -> Tensor:
-            return bold.score(unit) - APART * torch.from_numpy(self.start.overlap(unit, met))
+            shared = torch.from_numpy(self._design.overlap(unit, failures))
+            return accepting(unit) - DIFFERENT * shared
 
-        bases = np.concatenate([best, leaders(self.search.lattice, data, choice.column)])
-        return self.search.changed(score, bases, taken, rng, held)
+        others = best_with_each_option(self._sampler, data, option.column)
+        return self._optimizer.changed(score, np.concatenate([best, others]), taken, rng, held)
 
-    def _first(
-        self, data: Data, ahead: Array, taken: set[Hashable], rng: np.random.Generator
+    def _designed(
+        self, data: TrialData, pending: Array, taken: set[Hashable], rng: np.random.Generator
     ) -> Params | None:
-        """A configuration of the start."""
-        if not taken:
-            middle = self.start.middle(rng)
+        """A configuration of the initial design."""
+        if not taken and self._policy.middle_first:
+            middle = self._design.middle(rng)
             if middle is not None:
                 return middle
-        return self._fill(data, ahead, self.surrogates_.feasibility(data), taken, rng)
+        return self._filling(data, pending, self._surrogates.failures(data), taken, rng)
 
-    def _fill(
+    def _filling(
         self,
-        data: Data,
-        ahead: Array,
-        feasibility: Feasibility,
+        data: TrialData,
+        pending: Array,
+        failures: FailurePosterior,
         taken: set[Hashable],
         rng: np.random.Generator,
     ) -> Params | None:
-        """A configuration that differs from all others and is likely to succeed."""
-        known = np.concatenate([data.unit, ahead])
-        pool = self.start.pool(
-            known, data.unit[~data.failed], int(data.failed.sum()), feasibility, rng
-        )
-        return self.search.first_new(pool, taken, rng)
+        """A configuration that differs from all others and probably succeeds."""
+        pool = self._design.pool(data, pending, failures, rng)
+        return self._optimizer.first_new(pool, taken, rng)
 
-    def _doubt(self, beliefs: Beliefs) -> Calibration | None:
-        """Why the surrogate of a goal cannot be believed; said in the log the first time."""
-        for goal, belief in zip(self.goals, beliefs.goals, strict=True):
-            if isinstance(belief.model, Ensemble):
-                found = calibrate(goal.metric, belief.model)
-                if not found.believable:
-                    if not self._doubted:
+    def _miscalibrated(self, acquisition: Acquisition) -> bool:
+        """Whether a goal's surrogate predicts badly; logged the first time."""
+        if not self._policy.fill_if_miscalibrated:
+            return False
+        for goal, posterior in zip(self.goals, acquisition.posterior.goals, strict=True):
+            if isinstance(posterior.model, Ensemble):
+                found = calibrate(goal.metric, posterior.model)
+                if not found.reliable:
+                    if not self._warned:
                         _LOG.warning(
-                            "every third suggestion fills the space, for the surrogate predicts badly: %s",
+                            "every third suggestion fills the space, the surrogate is bad: %s",
                             found,
                         )
-                    self._doubted = True
-                    return found
-        return None
+                    self._warned = True
+                    return True
+        return False

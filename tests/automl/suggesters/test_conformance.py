@@ -1,4 +1,4 @@
-"""What every suggester promises, whichever it is; a new one is picked up by its folder or entry point."""
+"""The promises of every suggester in the folder or of an entry point."""
 
 from __future__ import annotations
 

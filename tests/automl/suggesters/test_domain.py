@@ -11,14 +11,14 @@ from objectives import make_spec
 
 from automl import sweeps
 from automl.cli import cli
-from automl.core.events import Wished
+from automl.config.limits import read_limit
 from automl.core.snapshot import Snapshot
 from automl.core.trial import Trial, TrialState
 from automl.errors import UsageError
 from automl.ledger import Ledger
-from automl.suggesters import SUGGESTERS
-from automl.suggesters.domain import Limit, fold, narrowed, read
-from automl.suggesters.make import make
+from automl.suggesters.base import SearchContext, Suggester
+from automl.suggesters.domain import Domain, Limit, updated_limits
+from automl.suggesters.proposer import make_suggester
 from search_spaces import Choice, Float, Int, Space
 
 SPACE = Space(
@@ -30,7 +30,7 @@ SPACE = Space(
     constraints=["width >= 16 * blocks"],
 )
 LIMITS = dict(
-    read(text, SPACE) for text in ("lr=1e-4..1e-3", "optimizer=[adam,rmsprop]", "width=128")
+    read_limit(text, SPACE) for text in ("lr=1e-4..1e-3", "optimizer=[adam,rmsprop]", "width=128")
 )
 
 
@@ -42,56 +42,60 @@ def history(count: int) -> list[Trial]:
     ]
 
 
-def test_limits_are_read_as_people_write_them() -> None:
-    assert LIMITS["lr"] == Limit(low=1e-4, high=1e-3)
-    assert LIMITS["optimizer"] == Limit(choices=("adam", "rmsprop"))
-    assert LIMITS["width"] == Limit(low=128, high=128)
-    assert read("blocks=2..8", SPACE)[1] == Limit(choices=(2, 4, 8))
-    assert [str(limit) for limit in LIMITS.values()] == ["0.0001 to 0.001", "adam, rmsprop", "128"]
-    assert {name: Limit.from_dict(limit.to_dict()) for name, limit in LIMITS.items()} == LIMITS
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["lr", "lr=", "lr=2", "lr=1e-3..1e-4", "lr=.nan", "optimizer=adamw", "rate=1", "width=1.5"],
-)
-def test_a_limit_that_does_not_fit_is_refused(text: str) -> None:
-    with pytest.raises(UsageError):
-        read(text, SPACE)
-
-
-def test_what_can_no_longer_be_active_is_left_out() -> None:
-    narrow = narrowed(SPACE, LIMITS)
+def test_a_parameter_that_cannot_be_active_is_left_out() -> None:
+    narrow = Domain(SPACE, LIMITS).inner
     assert "momentum" not in narrow.parameters
     assert narrow.default() == {"lr": 1e-3, "width": 128, "optimizer": "adam", "blocks": 2}
     with pytest.raises(UsageError, match="no configuration is left"):
-        narrowed(SPACE, {"width": Limit(low=8, high=8)})
+        Domain(SPACE, {"width": Limit(low=8, high=8)})
 
 
 def test_a_release_ends_a_limit() -> None:
-    wishes = [Wished("limits", {"lr": {"low": 1e-4, "high": 1e-3}}), Wished("limits", {"lr": None})]
-    assert fold(wishes[:1]) == {"lr": LIMITS["lr"]}
-    assert fold(wishes) == {}
+    changes = [{"lr": {"low": 1e-4, "high": 1e-3}}, {"lr": None}]
+    assert updated_limits(changes[:1]) == {"lr": LIMITS["lr"]}
+    assert updated_limits(changes) == {}
+    assert updated_limits(changes[1:], LIMITS) == {n: LIMITS[n] for n in ("optimizer", "width")}
+
+
+def limited(name: str, space: Space, limits: dict[str, Limit], seed: int = 0) -> Suggester:
+    context = SearchContext(Domain(space, limits))
+    return make_suggester(name, make_spec().goals, (), context, seed=seed)
 
 
 @pytest.mark.parametrize("name", ["bayes", "sobol", "random", "tpe"])
-@pytest.mark.parametrize("told", [0, 12])
-def test_every_suggester_keeps_within_limits(name: str, told: int) -> None:
-    SUGGESTERS.require(name)
-    suggester = make(name, SPACE, make_spec().goals, seed=1, limits=LIMITS)
-    narrow = narrowed(SPACE, LIMITS)
+@pytest.mark.parametrize("known", [0, 12])
+def test_every_suggester_keeps_within_limits(name: str, known: int) -> None:
     waiting = [Trial(100, SPACE.default() or {})]
-    found = suggester.suggest(history(told), waiting, 5)
+    found = limited(name, SPACE, LIMITS, seed=1).suggest(history(known), waiting, 5)
     assert len(found) == 5
     for params in found:
-        narrow.check(params)
+        Domain(SPACE, LIMITS).inner.check(params)
         SPACE.check(params)
+
+
+@pytest.mark.parametrize(("known", "pending", "count"), [(0, 0, 16), (12, 0, 16), (12, 250, 2)])
+def test_batches_keep_within_limits(known: int, pending: int, count: int) -> None:
+    points = SPACE.sample(np.random.default_rng(1), pending)
+    waiting = [Trial(100 + i, p, TrialState.RUNNING) for i, p in enumerate(points)]
+    found = limited("bayes", SPACE, LIMITS).suggest(history(known), waiting, count)
+    domain = Domain(SPACE, LIMITS)
+    assert len(found) == count
+    assert all(domain.legal(params) for params in found)
+
+
+def test_forced_exploration_keeps_within_limits() -> None:
+    space = Space(Choice("kind", list("abcdef")), Float("x", 0.0, 1.0))
+    tried = [{"kind": "ab"[i % 2], "x": 0.01 * i} for i in range(24)]
+    known = [Trial(i, p, TrialState.COMPLETED, {"loss": p["x"]}) for i, p in enumerate(tried)]
+    limits = {"kind": Limit(choices=("a", "b", "c", "d"))}
+    assert limited("bayes", space, {}).suggest(known, [])[0]["kind"] in "cdef"
+    assert limited("bayes", space, limits).suggest(known, [])[0]["kind"] in "cd"
 
 
 def test_a_small_space_is_exhausted_within_its_limits() -> None:
     space = Space(Choice("a", [1, 2, 3]), Choice("b", ["x", "y"]))
-    suggester = make("bayes", space, make_spec().goals, limits={"a": Limit(choices=(2,))})
-    assert sorted(params["b"] for params in suggester.suggest([], [], 5)) == ["x", "y"]  # type: ignore[type-var]
+    found = limited("bayes", space, {"a": Limit(choices=(2,))}).suggest([], [], 5)
+    assert sorted(str(params["b"]) for params in found) == ["x", "y"]
 
 
 def objective(trial: Any) -> dict[str, float]:

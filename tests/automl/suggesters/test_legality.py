@@ -11,7 +11,8 @@ from automl.core.goals import parse_goals
 from automl.core.trial import Trial, TrialState
 from automl.suggesters import SUGGESTERS
 from automl.suggesters.base import Suggester
-from automl.suggesters.bayes.candidates import Lattice
+from automl.suggesters.bayes.candidates import CandidateSampler
+from automl.suggesters.domain import Domain
 from search_spaces import Space
 from search_spaces.expressions import Expression
 from search_spaces.hardware import Hardware
@@ -32,7 +33,7 @@ def translation(cores: int) -> Space:
 
 
 def judge(space: Space, cores: int) -> Judge:
-    """Ask those who run it, not the space: the strategy's own constraints and degrees, the model's own options."""
+    """Checks by the code that runs a configuration: the strategy's and the model's own rules."""
     needs = requirements()
     rules = {
         name: [Expression(text) for text in need["constraints"]] for name, need in needs.items()
@@ -98,12 +99,12 @@ def test_ten_thousand_candidates_of_bayes(cores: int) -> None:
 
 
 def candidates(space: Space) -> Iterator[np.ndarray]:
-    lattice, rng = Lattice(space), np.random.default_rng(0)
+    sampler, rng = CandidateSampler(Domain(space)), np.random.default_rng(0)
     best = space.encode([trial.params for trial in finished(space, 10)])
     for _ in range(200):
-        yield lattice.everywhere(rng, 200)
-        yield lattice.near(rng, best, 100, (0.003, 0.3))
-        yield lattice.crossed(rng, best, 50)
+        yield sampler.everywhere(rng, 200)
+        yield sampler.near(rng, best, 100, (0.003, 0.3))
+        yield sampler.crossed(rng, best, 50)
 
 
 # How many are asked for at the start and after trials: Ax takes seconds for each of the latter.

@@ -13,8 +13,9 @@ from automl.core.trial_index import TrialIndex
 from automl.errors import AutomlError
 from automl.suggesters import SUGGESTERS
 from automl.suggesters.base import Suggester
+from automl.suggesters.domain import Domain
 from automl.suggesters.proposer import FALLBACK, Proposer
-from automl.suggesters.queue import Ahead
+from automl.suggesters.queue import BackgroundSuggestionQueue
 
 
 class Counting(Suggester):
@@ -42,8 +43,9 @@ def counting() -> Counting:
     return suggester
 
 
-def ahead(suggester: Counting, depth: int = 2) -> Ahead:
-    return Ahead(Proposer(lambda name: suggester, "counting"), SPACE, depth)
+def ahead(suggester: Counting, depth: int = 2) -> BackgroundSuggestionQueue:
+    proposer = Proposer(lambda name, domain: suggester, "counting", Domain(SPACE))
+    return BackgroundSuggestionQueue(proposer, SPACE, depth)
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -53,7 +55,7 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.002)
 
 
-def take(suggestions: Ahead, history: TrialIndex, count: int) -> list[float]:
+def take(suggestions: BackgroundSuggestionQueue, history: TrialIndex, count: int) -> list[float]:
     found: list[float] = []
 
     def arrived() -> bool:
@@ -105,8 +107,8 @@ def test_a_proposal_that_was_begun_meanwhile_is_dropped(counting: Counting) -> N
 
 def test_a_failure_in_the_thread_reaches_the_controller(counting: Counting) -> None:
     counting.fails = True
-    proposer = Proposer(lambda name: counting, "sobol")  # there is nothing to fall back to
-    suggestions, history = Ahead(proposer, SPACE, 2), TrialIndex()
+    proposer = Proposer(lambda name, domain: counting, FALLBACK, Domain(SPACE))
+    suggestions, history = BackgroundSuggestionQueue(proposer, SPACE, 2), TrialIndex()
     suggestions.prepare(history, 10, 100.0)
 
     def failed() -> bool:
@@ -123,15 +125,16 @@ def test_a_worker_that_has_waited_too_long_gets_a_proposal_of_the_fallback(
 ) -> None:
     counting.may.clear()
     made = {"counting": counting, FALLBACK: SUGGESTERS.get(FALLBACK)(SPACE, ())}
-    suggestions, history = Ahead(Proposer(made.__getitem__, "counting"), SPACE, 2), TrialIndex()
     notes: list[str] = []
-    suggestions.note = notes.append
+    proposer = Proposer(lambda name, domain: made[name], "counting", Domain(SPACE))
+    suggestions = BackgroundSuggestionQueue(proposer, SPACE, 2, note=notes.append)
+    history = TrialIndex()
     suggestions.prepare(history, 9, 0.01, 0.02)
     assert suggestions.take(history, 1) == []
     time.sleep(0.03)
     assert [proposal.source for proposal in suggestions.take(history, 1)] == [FALLBACK]
     assert suggestions.take(history, 1) == [], "the next wait begins anew"
     assert len(notes) == 1
-    assert "takes longer" in notes[0]
+    assert "'counting' is slower than the trials" in notes[0]
     counting.may.set()
     suggestions.close()

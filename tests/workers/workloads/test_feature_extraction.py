@@ -10,9 +10,9 @@ from torch import nn
 
 from search_spaces.errors import DataError, UsageError
 from workers.workloads.feature_extraction import FeatureExtraction, images
-from workers.workloads.feature_extraction.prepare import Recipe, prepare
+from workers.workloads.feature_extraction.extractor import ExtractorOptions, prepare
+from workers.workloads.feature_extraction.linear_probe import linear_accuracy
 from workers.workloads.feature_extraction.resnet import ResNet50, fold_batch_norm
-from workers.workloads.feature_extraction.transfer import linear_accuracy
 from workers.workloads.feature_extraction.weights import build
 
 IMAGES = torch.randn(3, 3, 48, 48, generator=torch.Generator().manual_seed(0))
@@ -49,14 +49,14 @@ def test_folding_norms_keeps_the_features(model: ResNet50) -> None:
 @pytest.mark.parametrize(
     "recipe",
     [
-        Recipe(memory_format="channels_last"),
-        Recipe(fold=True, graph="traced"),
-        Recipe("bf16", "channels_last", True, "traced"),
-        Recipe("bf16"),
-        Recipe(quantization="int8"),
+        ExtractorOptions(memory_format="channels_last"),
+        ExtractorOptions(fold=True, graph="traced"),
+        ExtractorOptions("bf16", "channels_last", True, "traced"),
+        ExtractorOptions("bf16"),
+        ExtractorOptions(quantization="int8"),
     ],
 )
-def test_recipes_keep_the_features(recipe: Recipe) -> None:
+def test_recipes_keep_the_features(recipe: ExtractorOptions) -> None:
     with torch.inference_mode():
         extract = prepare(build(0), recipe, IMAGES, IMAGES)
         found, expected = extract(IMAGES), build(0)(IMAGES)
@@ -100,11 +100,11 @@ def test_wrong_files_are_refused(tmp_path: Path, model: ResNet50) -> None:
     for name in ("d.safetensors", "e.pth"):
         with pytest.raises(DataError, match="cannot be read"):
             build(0, str(tmp_path / name))
-    with pytest.raises(UsageError, match="no file"):
+    with pytest.raises(UsageError, match="is not a file"):
         FeatureExtraction.check({}, {"weights": str(tmp_path / "none.pth")})
 
 
-class Evil:
+class MaliciousWeights:
     def __init__(self, target: Path) -> None:
         self.target = target
 
@@ -114,8 +114,8 @@ class Evil:
 
 def test_a_file_of_weights_runs_nothing(tmp_path: Path) -> None:
     target = tmp_path / "touched"
-    torch.save({"conv1.weight": Evil(target)}, tmp_path / "evil.pth")
-    (tmp_path / "plain.pth").write_bytes(pickle.dumps(Evil(target)))
+    torch.save({"conv1.weight": MaliciousWeights(target)}, tmp_path / "evil.pth")
+    (tmp_path / "plain.pth").write_bytes(pickle.dumps(MaliciousWeights(target)))
     for name in ("evil.pth", "plain.pth"):
         with pytest.raises(DataError):
             build(0, str(tmp_path / name))
@@ -127,7 +127,7 @@ def test_images_are_scaled_and_normalised() -> None:
     assert found.shape == (5, 3, 64, 64)
     assert -2.2 < found.min() < found.max() < 2.7
     torch.testing.assert_close(found, torch.cat(list(images.blocks({}, 5, 5, 64))))
-    with pytest.raises(DataError, match="are asked for"):
+    with pytest.raises(DataError, match=r"fixed\.images is"):
         list(images.blocks({"train": 3}, 5, 2, 64))
 
 

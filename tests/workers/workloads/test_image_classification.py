@@ -20,15 +20,25 @@ from workers.workloads.image_classification.formats import (
     Images,
     from_records,
     read_folders,
-    to_records,
 )
 from workers.workloads.image_classification.generated import images
-from workers.workloads.image_classification.model import ImageModel, ModelOptions, scaled, stages
+from workers.workloads.image_classification.model import (
+    ImageModel,
+    ImageModelOptions,
+    scaled,
+    stages,
+)
 
 
 def batch(count: int, seed: int = 0) -> Images:
     pixels, labels = images(count, seed)
     return Images(pixels, labels.astype(np.int64))
+
+
+def to_records(part: Images) -> bytes:
+    """Binary records of CIFAR-10: a label byte, then 1,024 bytes per colour."""
+    flat = part.pixels.reshape(len(part.labels), -1)
+    return np.concatenate([part.labels[:, None].astype(np.uint8), flat], axis=1).tobytes()
 
 
 def write_binary(root: Path, archive: bool) -> None:
@@ -95,7 +105,7 @@ def test_malformed_records(content: bytes) -> None:
         from_records(content, "test")
 
 
-class Evil:
+class MaliciousPickle:
     def __init__(self, call: object, *arguments: object) -> None:
         self.call, self.arguments = call, arguments
 
@@ -105,13 +115,18 @@ class Evil:
 
 @pytest.mark.parametrize("protocol", range(5))
 @pytest.mark.parametrize(
-    "evil", [Evil(os.system, "touch {}"), Evil(eval, "open('{}', 'w')"), Evil(getattr, os, "x")]
+    "evil",
+    [
+        MaliciousPickle(os.system, "touch {}"),
+        MaliciousPickle(eval, "open('{}', 'w')"),
+        MaliciousPickle(getattr, os, "x"),
+    ],
 )
-def test_a_pickle_is_never_run(tmp_path: Path, protocol: int, evil: Evil) -> None:
+def test_a_pickle_is_never_run(tmp_path: Path, protocol: int, evil: MaliciousPickle) -> None:
     target = tmp_path / "touched"
     evil.arguments = tuple(a.format(target) if isinstance(a, str) else a for a in evil.arguments)
     if evil.call is getattr:
-        evil = Evil(getattr, "text", "upper")
+        evil = MaliciousPickle(getattr, "text", "upper")
     content = pickle.dumps({b"data": evil}, protocol=protocol)
     with pytest.raises(DataError, match="more than plain data"):
         plain_pickle.read(content)
@@ -187,7 +202,7 @@ def test_flip_mirrors_half_of_the_images() -> None:
 
 
 def test_published_network_has_the_published_size() -> None:
-    model = ImageModel(ModelOptions())
+    model = ImageModel(ImageModelOptions())
     assert (
         sum(p.numel() for p in model.parameters())
         == 1400 + 22550 + 45100 + 90100 + 6400 * 512 + 512 + 5130
@@ -196,7 +211,7 @@ def test_published_network_has_the_published_size() -> None:
 
 @pytest.mark.parametrize("num_stages", [1, 2, 3])
 def test_stages_compute_the_same(num_stages: int) -> None:
-    model = ImageModel(ModelOptions(filters=4, dense_units=8)).eval()
+    model = ImageModel(ImageModelOptions(filters=4, dense_units=8)).eval()
     pixels = torch.randint(0, 256, (2, 3, 32, 32), dtype=torch.uint8)
     hidden: tuple[torch.Tensor, ...] = ()
     for stage in stages(model, num_stages):

@@ -14,8 +14,8 @@ from workers.protocol import Assignment
 from workers.run import run
 from workers.workloads.sentiment import Sentiment, data
 from workers.workloads.sentiment.generated import reviews
-from workers.workloads.sentiment.model import ModelOptions, SentimentModel
-from workers.workloads.sentiment.scan import linear_scan
+from workers.workloads.sentiment.linear_scan import linear_scan
+from workers.workloads.sentiment.model import SentimentModel, SentimentModelOptions
 
 REVIEWS = {
     "train/pos/0_9.txt": "Good<br />good, GOOD film",
@@ -102,7 +102,9 @@ def test_kernels_and_layouts_compute_the_same(cell: str, bidirectional: bool) ->
     for kernel in ("fused", "cells"):
         for layout in ("batch_major", "time_major"):
             torch.manual_seed(0)
-            options = ModelOptions(50, 6, 7, 2, cell, bidirectional, "last", 0.0, kernel, layout)
+            options = SentimentModelOptions(
+                50, 6, 7, 2, cell, bidirectional, "last", 0.0, kernel, layout
+            )
             model = SentimentModel(options)
             model(words).square().sum().backward()
             results.append((model(words), {n: p.grad for n, p in model.named_parameters()}))
@@ -115,7 +117,7 @@ def test_kernels_and_layouts_compute_the_same(cell: str, bidirectional: bool) ->
 
 @pytest.mark.parametrize("pooling", ["mean", "max"])
 def test_padding_does_not_count_in_pooling(pooling: str) -> None:
-    model = SentimentModel(ModelOptions(20, 4, 5, pooling=pooling))
+    model = SentimentModel(SentimentModelOptions(20, 4, 5, pooling=pooling))
     states = torch.randn(6, 2, 5)
     words = torch.tensor([[0, 0, 0, 3, 4, 5], [2, 3, 4, 5, 6, 7]])
     pooled = model._pool(states, words)

@@ -1,6 +1,7 @@
-"""What every workload that the registry finds must do; a new one is tested without touching this file.
+"""Requirements for every registered workload; a new workload is tested without a change here.
 
-Values that start a compiler are left out: they take a minute each and are the run time's business, not the workload's.
+Values that start a compiler are left out: they take a minute each, and the runtime's tests
+cover them.
 """
 
 from __future__ import annotations
@@ -146,7 +147,7 @@ def values(parameter: Parameter) -> list[Any]:
 def with_value(
     space: Space, params: Mapping[str, Any], name: str, value: Any
 ) -> dict[str, Any] | None:
-    """The configuration changed in one parameter, its parents set so that it is active; None where that is illegal."""
+    """The configuration with one parameter changed and its parents set; None if illegal."""
     changed, todo = {**params, name: value}, [name]
     while todo:
         for parent, allowed in space.parameters[todo.pop()].when.items():
@@ -187,7 +188,7 @@ def test_every_legal_value_runs_a_step(kind: type[Workload], tmp_path: Path) -> 
 
 
 def run_each(context: Context) -> dict[str, float]:
-    """This rank's part in several runs, one after the other: starting processes takes longer than running them."""
+    """Several runs one after the other, because starting processes takes longer than a run."""
     a = context.assignment
     for index, params in enumerate(a.fixed["each"]):
         folder = Path(a.folder) / str(index)
@@ -212,7 +213,7 @@ def test_every_strategy_runs_a_step(kind: type[Workload], tmp_path: Path) -> Non
             largest = {n: values(p)[-1] for n, p in space.parameters.items() if n == "partitions"}
             params = with_value(space, {**default(kind, space), **largest}, "parallelism", value)
         if params is not None and num_ranks(params, {}) == 2:
-            # single ranks have tried every value of every knob; of these, this is the one that parallelism may not bear
+            # Single ranks tried every value already; this one might not work with several ranks.
             unusual = (
                 {"memory_format": "channels_last"} if "memory_format" in space.parameters else {}
             )

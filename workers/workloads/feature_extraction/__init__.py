@@ -1,4 +1,4 @@
-"""Extraction of image features: how fast can ResNet-50 run without changing what it computes?"""
+"""Extraction of image features: how fast can ResNet-50 run without changing its output?"""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from search_spaces.hardware import Hardware
 from search_spaces.parameters import Parameter
 from workers.context import Stopped
 from workers.protocol import Metric
-from workers.workloads._aside import Aside
-from workers.workloads._declared import Declared
+from workers.workloads._background import BackgroundThread
+from workers.workloads._declarative_workload import DeclarativeWorkload
 from workers.workloads._knobs import Options
 
 if TYPE_CHECKING:
@@ -25,25 +25,26 @@ if TYPE_CHECKING:
 
     from workers.context import Context
 
-    from .prepare import Extractor
+    from .extractor import Extractor
 
 __all__ = ["FeatureExtraction"]
 
 _GRAPHS = ("eager", "traced", "compiled")
-_CALIBRATION = 16  # images by which int8 finds its scales, whatever the batch
-_REFERENCES: dict[str, Tensor] = {}  # of the last data, size and weights that were asked for
+_CALIBRATION = 16  # images from which int8 finds its scales
+_REFERENCES: dict[str, Tensor] = {}  # a cache of one: the last combination of data and weights
 
 
-class FeatureExtraction(Declared):
-    """ResNet-50 cut after its average pooling: 2,048 features of an image.
+class FeatureExtraction(DeclarativeWorkload):
+    """ResNet-50 without its classifier: 2,048 features per image.
 
-    The published setting of the comparison of deep-learning frameworks
-    (https://github.com/ilkarman/DeepLearningFrameworks) is 1,000 images of 3x224x224 in batches of 32 in fp32, which
-    is trial 0. `seconds_per_1000_images` counts the way of the images to the device and of the features back, and is
-    the best of `fixed.passes`. `cosine` is the smallest cosine between the features of an image and those of the
-    plain fp32 model: `constraints: [cosine >= 0.999]` keeps what is computed the same.
+    Trial 0 is the published setting of the comparison of deep-learning frameworks
+    (https://github.com/ilkarman/DeepLearningFrameworks): 1,000 images of 3x224x224 in batches of 32
+    in fp32. `seconds_per_1000_images` includes the transfers to and from the device, and is the
+    best of `fixed.passes`. `cosine` is the smallest cosine similarity between the features of an
+    image and those of the plain fp32 model: `constraints: [cosine >= 0.999]` bounds the error.
 
-    `fixed.weights` names a file of torchvision's weights (safetensors, or a state dict); without it they are random.
+    `fixed.weights` names a file of torchvision's weights (safetensors, or a state dict); by default
+    they are random.
     """
 
     name = "feature_extraction"
@@ -78,16 +79,15 @@ class FeatureExtraction(Declared):
 
     @classmethod
     def own(cls, hardware: Hardware) -> Sequence[Parameter]:
-        """See `Declared`."""
+        """See `DeclarativeWorkload`."""
         cost = {"speed", "memory"}
         quantization = (
             [] if hardware.gpus else [Choice("quantization", ["none", "int8"], default="none")]
         )
         unquantized = {"quantization": "none"} if quantization else None
-        threads = [
-            0,
-            *(2**i for i in range(hardware.num_cpus.bit_length())),
-        ]  # 0: one for each core of the slot
+        # 0 means one thread per core of the slot.
+        counts = [0, *(2**i for i in range(hardware.num_cpus.bit_length()))]
+        threads = Choice("threads", counts, default=0, affects={"speed"})
         return [
             Choice("batch_size", [1, 4, 8, 16, 32, 64], ordered=True, default=32, affects=cost),
             Choice(
@@ -96,16 +96,12 @@ class FeatureExtraction(Declared):
             Choice("fold_batch_norm", [False, True], default=False, affects=cost),
             Choice("graph", list(_GRAPHS), default="eager", when=unquantized, affects=cost),
             *quantization,
-            *(
-                [Choice("threads", threads, default=0, affects={"speed"})]
-                if len(threads) > 2
-                else []
-            ),
+            *([threads] if len(counts) > 2 else []),
         ]
 
     @classmethod
     def knobs(cls, hardware: Hardware) -> Options:
-        """The ready-made knobs of the space."""
+        """See `DeclarativeWorkload`."""
         return {
             "precision": {},
             "runtime": {"tune": ["matmul_precision", "cudnn_autotune"]},
@@ -113,7 +109,7 @@ class FeatureExtraction(Declared):
 
     @classmethod
     def reader(cls) -> Any:
-        """Images are those of `image_classification`."""
+        """The images are those of `image_classification`."""
         from workers.workloads.image_classification import data
 
         return data
@@ -123,13 +119,13 @@ class FeatureExtraction(Declared):
         """See `Workload`."""
         super().check(data, fixed)
         if fixed.get("weights") and not Path(fixed["weights"]).expanduser().is_file():
-            raise UsageError(f"fixed.weights names {fixed['weights']}, which is no file")
+            raise UsageError(f"fixed.weights is not a file, got {fixed['weights']!r}")
         for name in ("images", "passes", "size", "batch_size"):
             if fixed.get(name, 1) < 1:
                 raise UsageError(f"fixed.{name} must be at least 1, got {fixed[name]!r}")
 
     def run(self, context: Context) -> Mapping[str, float]:
-        """Time the passes over all images, reporting after each; compare the features with the plain model's."""
+        """Time passes over all images, report after each, and compare with the plain model."""
         import torch
 
         from workers.device.precision import matmul_precision
@@ -145,15 +141,18 @@ class FeatureExtraction(Declared):
             with (
                 precision,
                 torch.inference_mode(),
-                Aside(context, torch.inference_mode, daemon=False) as aside,
+                BackgroundThread(context, torch.inference_mode, daemon=False) as background,
             ):
-                aside(lambda: torch.set_num_threads(threads))
-                return self._run(context, aside)
+                background(lambda: torch.set_num_threads(threads))
+                return self._run(context, background)
         except Stopped:
             return self._progress(context)["metrics"]  # type: ignore[no-any-return]
 
     def export(self, trial: Path, target: Path) -> Mapping[str, str]:
-        """The weights under torchvision's names, and the extractor as ONNX; nothing of the trial is needed."""
+        """Write the weights under torchvision's names, and the model as ONNX.
+
+        Needs nothing from the trial.
+        """
         import torch
         from safetensors.torch import save_file
 
@@ -161,38 +160,38 @@ class FeatureExtraction(Declared):
 
         from .weights import build
 
-        model, size = build(self.seed, str(self.option("weights"))), int(self.option("size"))
-        save_file(
-            {name: tensor.contiguous() for name, tensor in model.state_dict().items()},
-            target / "model.safetensors",
-        )
-        files = {
-            "model.safetensors": "the weights of ResNet-50 without its classifier, under torchvision's names"
+        model = build(self.seed, str(self.option("weights")))
+        tensors = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
+        save_file(tensors, target / "model.safetensors")
+        images = torch.randn(2, 3, int(self.option("size")), int(self.option("size")))
+        return {
+            "model.safetensors": "the weights of ResNet-50 without its classifier, "
+            "under torchvision's names",
+            **to_onnx(model, (images,), target / "model.onnx"),
         }
-        return {**files, **to_onnx(model, (torch.randn(2, 3, size, size),), target / "model.onnx")}
 
-    def _run(self, context: Context, aside: Aside) -> dict[str, float]:
+    def _run(self, context: Context, background: BackgroundThread) -> dict[str, float]:
         import torch
         from torch.nn import functional
 
         device = torch.device(context.device)
-        extract, context.details["prepare_seconds"] = aside(lambda: self._prepared(device))
+        extract, context.details["prepare_seconds"] = background(lambda: self._prepared(device))
         progress = self._progress(context)
-        best, done = (
-            progress["metrics"].get("seconds_per_1000_images", float("inf")),
-            progress["passes"],
-        )
+        best = progress["metrics"].get("seconds_per_1000_images", float("inf"))
+        done = progress["passes"]
         for number in range(done, max(int(self.option("passes")), done + 1)):
-            seconds, features = self._pass(aside, extract, device)
+            seconds, features = self._pass(background, extract, device)
             if number == done:
-                similar = functional.cosine_similarity(features, self._reference(aside), dim=1)
+                reference = self._reference(background)
+                similar = functional.cosine_similarity(features, reference, dim=1)
             best = min(best, seconds * 1000 / len(features))
             metrics = {
                 "seconds_per_1000_images": best,
                 "images_per_second": 1000 / best,
-                **_finite(similar),
+                "cosine": float(similar.min().nan_to_num(nan=-1.0)),
+                "mean_cosine": float(similar.mean().nan_to_num(nan=-1.0)),
+                **self._transferred(features),
             }
-            metrics |= self._transferred(features)
             (context.folder / "progress.json").write_text(
                 json.dumps({"passes": number + 1, "metrics": metrics})
             )
@@ -204,84 +203,72 @@ class FeatureExtraction(Declared):
 
     def _prepared(self, device: torch.device) -> tuple[Extractor, float]:
         """The extractor, warmed up on a batch, and the seconds that this took."""
-        from .images import blocks
-        from .prepare import Recipe, prepare
+        from .extractor import ExtractorOptions, prepare
         from .weights import build
 
-        begun, count, size = (
-            time.perf_counter(),
-            int(self.option("images")),
-            int(self.option("size")),
-        )
-        recipe = self.options(Recipe, fold=bool(self.option("fold_batch_norm")))
-        example, calibration = (
-            next(self._blocks()).to(device),
-            next(blocks(self.data, count, _CALIBRATION, size)),
-        )
-        extract = prepare(
-            build(self.seed, str(self.option("weights"))).to(device), recipe, example, calibration
-        )
-        for _ in range(1 if recipe.graph == "eager" else 2):
+        begun = time.perf_counter()
+        options = self.options(ExtractorOptions, fold=bool(self.option("fold_batch_norm")))
+        example = next(self._blocks(int(self.option("batch_size")))).to(device)
+        calibration = next(self._blocks(_CALIBRATION))
+        model = build(self.seed, str(self.option("weights"))).to(device)
+        extract = prepare(model, options, example, calibration)
+        for _ in range(1 if options.graph == "eager" else 2):
             extract(example).cpu()
         return extract, time.perf_counter() - begun
 
-    def _pass(self, aside: Aside, extract: Extractor, device: torch.device) -> tuple[float, Tensor]:
-        """Seconds of one pass over all images, without preparing them, and the features on the CPU."""
+    def _pass(
+        self, background: BackgroundThread, extract: Extractor, device: torch.device
+    ) -> tuple[float, Tensor]:
+        """Time one pass over all images.
+
+        Returns:
+            Seconds, without loading the images; features on the CPU, (images, 2048).
+        """
         import torch
 
-        seconds, features = 0.0, []
-        for block in self._blocks():
+        seconds = 0.0
+        features = []
+        for block in self._blocks(int(self.option("batch_size"))):
             begun = time.perf_counter()
-            features.append(aside(partial(_there_and_back, extract, block, device)))
+            features.append(background(partial(_there_and_back, extract, block, device)))
             seconds += time.perf_counter() - begun
         return seconds, torch.cat(features)
 
     def _transferred(self, features: Tensor) -> dict[str, float]:
-        """How well a linear classifier learns from the features, where that is asked for."""
+        """The accuracy of a linear classifier on the features, if requested."""
         from .images import labels
-        from .transfer import linear_accuracy
+        from .linear_probe import linear_accuracy
 
         if not self.option("transfer"):
             return {}
         return {"transfer_accuracy": linear_accuracy(features, labels(self.data, len(features)))}
 
-    def _blocks(self) -> Iterator[Tensor]:
+    def _blocks(self, batch_size: int) -> Iterator[Tensor]:
         from .images import blocks
 
-        return blocks(
-            self.data,
-            int(self.option("images")),
-            int(self.option("batch_size")),
-            int(self.option("size")),
-        )
+        count = int(self.option("images"))
+        return blocks(self.data, count, batch_size, int(self.option("size")))
 
-    def _reference(self, aside: Aside) -> Tensor:
-        """Features of the plain fp32 model, kept for the trials of this process."""
+    def _reference(self, background: BackgroundThread) -> Tensor:
+        """Features of the plain fp32 model, cached for the trials of this process."""
         import torch
 
         from workers.device.precision import matmul_precision
 
-        from .images import blocks
         from .weights import build
 
-        count, size, path = (
-            int(self.option("images")),
-            int(self.option("size")),
-            str(self.option("weights")),
-        )
-        key = json.dumps([dict(self.data), count, size, path, self.seed], sort_keys=True)
+        options = [self.option(name) for name in ("images", "size", "weights")]
+        key = json.dumps([dict(self.data), *options, self.seed], sort_keys=True)
         if key not in _REFERENCES:
-            model = build(self.seed, path)
+            model = build(self.seed, str(self.option("weights")))
             with matmul_precision("fp32", "highest"):
-                found = torch.cat(
-                    [aside(partial(model, block)) for block in blocks(self.data, count, 8, size)]
-                )
+                parts = [background(partial(model, block)) for block in self._blocks(8)]
             _REFERENCES.clear()
-            _REFERENCES[key] = found
+            _REFERENCES[key] = torch.cat(parts)
         return _REFERENCES[key]
 
     def _progress(self, context: Context) -> dict[str, Any]:
-        """Passes that were made before a pause, and their metrics."""
+        """Passes made before a pause, and their metrics."""
         file = context.folder / "progress.json"
         if not context.assignment.resume and context.stop is None:
             file.unlink(missing_ok=True)
@@ -292,13 +279,6 @@ class FeatureExtraction(Declared):
         return found
 
 
-def _finite(similar: Tensor) -> dict[str, float]:
-    return {
-        "cosine": float(similar.min().nan_to_num(nan=-1.0)),
-        "mean_cosine": float(similar.mean().nan_to_num(nan=-1.0)),
-    }
-
-
 def _there_and_back(extract: Extractor, images: Tensor, device: torch.device) -> Tensor:
-    """Features on the CPU of images on the CPU."""
+    """Features on the CPU for images on the CPU."""
     return extract(images.to(device, non_blocking=True)).cpu()

@@ -10,11 +10,13 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 _LAYERS = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))
 EXPANSION = 4
-FEATURES = 512 * EXPANSION
 
 
 class Bottleneck(nn.Module):
-    """1x1, 3x3 and 1x1 convolutions around a shortcut (He et al. 2016, arXiv:1512.03385); the stride is at the 3x3."""
+    """1x1, 3x3 and 1x1 convolutions with a shortcut; the stride is at the 3x3.
+
+    He et al. 2016, arXiv:1512.03385.
+    """
 
     def __init__(self, in_channels: int, width: int, stride: int) -> None:
         super().__init__()
@@ -44,8 +46,8 @@ class Bottleneck(nn.Module):
 class ResNet50(nn.Module):
     """Images (b, 3, height, width) to features (b, 2048).
 
-    Weights are Kaiming-normal of torch's random state, the last norm of each block scaled down so that features of
-    random weights stay of the order of one.
+    Weights are Kaiming-normal from torch's random state. The last norm of each block is scaled
+    down, so that features of random weights stay near one.
     """
 
     def __init__(self) -> None:
@@ -56,10 +58,10 @@ class ResNet50(nn.Module):
         self.maxpool = nn.MaxPool2d(3, 2, 1)
         channels = 64
         for index, (width, blocks, stride) in enumerate(_LAYERS, 1):
-            layer = [Bottleneck(channels if i == 0 else width * EXPANSION, width, stride if i == 0 else 1)
-                     for i in range(blocks)]  # fmt: skip
-            self.add_module(f"layer{index}", nn.Sequential(*layer))
+            first = Bottleneck(channels, width, stride)
             channels = width * EXPANSION
+            rest = (Bottleneck(channels, width, 1) for _ in range(1, blocks))
+            self.add_module(f"layer{index}", nn.Sequential(first, *rest))
         self.avgpool = nn.AdaptiveAvgPool2d(1)
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
@@ -76,7 +78,7 @@ class ResNet50(nn.Module):
 
 
 def fold_batch_norm(model: ResNet50) -> ResNet50:
-    """A copy of a model in eval mode whose norms are part of the convolutions before them: the same function."""
+    """A copy of a model in eval mode with its norms folded into the convolutions; same function."""
     folded = copy.deepcopy(model)
     _fold(folded, "conv1", "bn1")
     for block in folded.modules():
@@ -89,7 +91,7 @@ def fold_batch_norm(model: ResNet50) -> ResNet50:
 
 
 def _fold(module: nn.Module, conv: str, norm: str) -> None:
-    before, after = module.get_submodule(conv), module.get_submodule(norm)
+    before, after = (module.get_submodule(name) for name in (conv, norm))
     if isinstance(before, nn.Conv2d) and isinstance(after, nn.BatchNorm2d):
         module.add_module(conv, fuse_conv_bn_eval(before, after))
         module.add_module(norm, nn.Identity())

@@ -1,4 +1,4 @@
-"""Weights of ResNet-50 from a local file, read without running anything that is in it."""
+"""Weights of ResNet-50 from a local file, read without executing any code in it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNUSED = ("fc.weight", "fc.bias")
 
 
 def build(seed: int, path: str = "") -> ResNet50:
-    """The model in eval mode, with the weights of a file, or random ones of the seed where none is named.
+    """The model in eval mode, with the weights of a file, or random weights from the seed.
 
     Raises:
         DataError: the file is missing, damaged, or of another model.
@@ -33,7 +33,7 @@ def build(seed: int, path: str = "") -> ResNet50:
 
 
 def _random_statistics(model: ResNet50) -> None:
-    """Means and variances that are not those of a fresh norm, so that folding norms has something to fold."""
+    """Random means and variances, so that folding the norms changes the convolutions."""
     for module in model.modules():
         if isinstance(module, nn.BatchNorm2d):
             module.running_mean.normal_(0.0, 0.1)  # type: ignore[union-attr]
@@ -52,7 +52,8 @@ def _load(model: ResNet50, path: Path) -> None:
             raise DataError(f"{path} is not of ResNet-50: it has no {name}")
         if state[name].shape != shape:
             raise DataError(
-                f"{path}: {name} has the shape {tuple(state[name].shape)}, ResNet-50 needs {tuple(shape)}"
+                f"{path}: {name} has the shape {tuple(state[name].shape)}, "
+                f"ResNet-50 needs {tuple(shape)}"
             )
     unknown = sorted(set(state) - set(model.state_dict()))
     if unknown:
@@ -61,7 +62,7 @@ def _load(model: ResNet50, path: Path) -> None:
 
 
 def read(path: Path) -> dict[str, Tensor]:
-    """Tensors by name of a safetensors file, or of a state dict that torch saved (`weights_only`).
+    """Tensors by name from a safetensors file, or from a state dict saved by torch.
 
     Raises:
         DataError: the file is missing, damaged, or holds more than tensors.
@@ -78,10 +79,8 @@ def read(path: Path) -> dict[str, Tensor]:
         raise DataError(
             f"{path} cannot be read as weights: {type(error).__name__}: {str(error)[:200]}"
         ) from error
-    except BaseException as error:  # a poisoned file can make torch raise what is no Exception
+    except BaseException as error:  # a malicious file can make torch raise other exceptions
         raise DataError(f"{path} cannot be read as weights: {type(error).__name__}") from error
-    if not isinstance(state, dict) or not all(
-        isinstance(value, Tensor) for value in state.values()
-    ):
-        raise DataError(f"{path} holds no state dict of tensors")
+    if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
+        raise DataError(f"{path} does not hold a state dict of tensors")
     return state

@@ -1,4 +1,4 @@
-"""Embeddings of large graphs, in partitions that need not fit in memory together."""
+"""Embeddings of large graphs, in partitions that need not fit into memory together."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from search_spaces.errors import UsageError
 from search_spaces.hardware import Hardware
 from search_spaces.parameters import Parameter
 from workers.protocol import Metric
-from workers.workloads._declared import Declared
+from workers.workloads._declarative_workload import DeclarativeWorkload
 from workers.workloads._knobs import Options
 
 if TYPE_CHECKING:
@@ -22,19 +22,23 @@ __all__ = ["GraphEmbedding"]
 _PARTITIONS = (1, 2, 4, 8, 16, 32)
 
 
-class GraphEmbedding(Declared):
+class GraphEmbedding(DeclarativeWorkload):
     """Link prediction after PyTorch-BigGraph (Lerer et al. 2019, arXiv:1903.12287).
 
-    Vectors of entities, of which two partitions are in memory at a time; shared negatives for a batch of edges;
-    gradients of the touched rows alone; Adagrad. Trial 0 is ComplEx with reciprocal relations and the nuclear 3-norm
-    (Lacroix et al. 2018, arXiv:1806.07297). Ranks are filtered; of equal scores the mean rank counts.
+    Only two partitions of the entity vectors are in memory at a time. A batch of edges shares its
+    negatives, only touched rows have gradients, and the optimizer is Adagrad. Trial 0 is ComplEx
+    with reciprocal relations and the nuclear 3-norm (Lacroix et al. 2018, arXiv:1806.07297). Ranks
+    are filtered; ties get their mean rank.
 
-    `fixed.table_memory_bytes` bounds the memory of vectors and optimizer state: a configuration with too few
-    partitions for it gets as many as it needs.
+    `fixed.table_memory_bytes` limits the memory of vectors and optimizer state: a configuration
+    with too few partitions gets as many as it needs.
     """
 
     name = "graph_embedding"
-    summary = "link prediction by TransE, DistMult, ComplEx or RotatE (FB15k-237, WN18RR, any triples, or generated)"
+    summary = (
+        "link prediction by TransE, DistMult, ComplEx or RotatE "
+        "(FB15k-237, WN18RR, any triples, or generated)"
+    )
     goals = ("maximize mrr",)
     metrics = (
         *(
@@ -84,7 +88,7 @@ class GraphEmbedding(Declared):
 
     @classmethod
     def own(cls, hardware: Hardware) -> Sequence[Parameter]:
-        """See `Declared`."""
+        """See `DeclarativeWorkload`."""
         quality = {"quality"}
         return [
             Choice("model", ["transe", "distmult", "complex", "rotate"], default="complex"),
@@ -106,7 +110,7 @@ class GraphEmbedding(Declared):
 
     @classmethod
     def knobs(cls, hardware: Hardware) -> Options:
-        """The ready-made knobs of the space."""
+        """See `DeclarativeWorkload`."""
         needs = {
             "single": {"min_ranks": 1},
             "partitioned": {
@@ -127,24 +131,29 @@ class GraphEmbedding(Declared):
         super().check(data, fixed)
         if fixed.get("partitions", 1) not in _PARTITIONS:
             raise UsageError(
-                f"partitions is one of {', '.join(map(str, _PARTITIONS))}, got {fixed['partitions']!r}"
+                f"partitions is one of {', '.join(map(str, _PARTITIONS))}, "
+                f"got {fixed['partitions']!r}"
             )
         if fixed.get("dimension", 2) % 2:
             raise UsageError(
-                f"dimension must be even, complex numbers take two each; got {fixed['dimension']!r}"
+                "dimension must be even, because a complex number takes two; "
+                f"got {fixed['dimension']!r}"
             )
 
     def run(self, context: Context) -> Mapping[str, float]:
-        """Train, reporting every `evaluate_epochs`, and return the last metrics with those of the test edges."""
+        """Train; report every `evaluate_epochs`; return the last metrics, with the test metrics."""
         import torch
 
         from workers.device.precision import matmul_precision
         from workers.parallel.mesh import connect, disconnect
 
-        from .trainer import Trainer
+        from .trainer import EmbeddingTrainer
+        from .update import UpdateOptions
 
         self.read(context)
         graph = self.dataset()
+        dtype = torch.bfloat16 if self.option("precision") == "bf16" else torch.float32
+        update = self.options(UpdateOptions, dtype=dtype)
         with matmul_precision("fp32", str(self.option("matmul_precision"))):
             if context.world_size > 1:
                 connect(
@@ -154,9 +163,8 @@ class GraphEmbedding(Declared):
                     torch.device(context.device),
                 )
             try:
-                trainer = Trainer(
-                    context, graph, self.train_options(len(graph.entities)), self.update_options()
-                )
+                options = self.train_options(len(graph.entities))
+                trainer = EmbeddingTrainer(context, graph, options, update)
                 metrics = trainer.run()
                 context.details["partitions"] = trainer.options.partitions
                 context.details["table_bytes"] = trainer.tables.bytes
@@ -166,21 +174,22 @@ class GraphEmbedding(Declared):
         return metrics
 
     def export(self, trial: Path, target: Path) -> Mapping[str, str]:
-        """Vectors of entities and relations, their names line by line, and the scorer as ONNX."""
+        """Write vectors of entities and relations, their names, and the scorer as ONNX."""
         import torch
         from safetensors.torch import load_file, save_file
 
         from workers.export import to_onnx, write_lines
 
+        from .checkpoint import load_checkpoint, read_entities
         from .partitions import Partitioning
-        from .saving import load_checkpoint, read_entities
         from .scorer import LinkScorer
 
         found = load_checkpoint(trial)
         if found is None:
-            raise UsageError(f"{trial} holds no checkpoint to export")
+            raise UsageError(f"{trial} has no checkpoint to export; train it first")
         path, progress = found
-        graph, (dimension, state, count) = self.dataset(), progress["shape"]
+        graph = self.dataset()
+        dimension, state, count = progress["shape"]
         partitioning = Partitioning.random(
             len(graph.entities), count, self.seed, int(progress.get("dealt", 0))
         )
@@ -189,28 +198,19 @@ class GraphEmbedding(Declared):
         save_file({"entities": entities, "relations": relations}, target / "model.safetensors")
         write_lines(target / "entities.txt", graph.entities)
         write_lines(target / "relations.txt", graph.relations)
-        files = {
-            "model.safetensors": "vectors of entities and of relations, reciprocal relations in the second half",
-            "entities.txt": "names of the entities, in the order of their vectors",
-            "relations.txt": "names of the relations, in the order of their vectors",
-        }
         scorer = LinkScorer(
             str(self.option("model")), entities, relations, bool(self.option("reciprocal"))
         ).eval()
         numbers = torch.arange(2), torch.arange(2) % len(graph.relations)
-        return {**files, **to_onnx(scorer, numbers, target / "model.onnx")}
-
-    def update_options(self) -> Any:
-        """What an update is made of."""
-        import torch
-
-        from .update import UpdateOptions
-
-        dtype = torch.bfloat16 if self.option("precision") == "bf16" else torch.float32
-        return self.options(UpdateOptions, dtype=dtype)
+        return {
+            "model.safetensors": "vectors of entities and relations, reciprocal relations last",
+            "entities.txt": "names of the entities, in the order of their vectors",
+            "relations.txt": "names of the relations, in the order of their vectors",
+            **to_onnx(scorer, numbers, target / "model.onnx"),
+        }
 
     def train_options(self, num_entities: int) -> Any:
-        """How long and in what portions is trained."""
+        """Options of the training loop."""
         from .options import TrainOptions
 
         state = int(self.option("dimension")) if self.option("optimizer_state") == "element" else 1
@@ -218,16 +218,22 @@ class GraphEmbedding(Declared):
         return self.options(TrainOptions, state_size=state, partitions=partitions)
 
     def num_partitions(self, num_entities: int, width: int) -> int:
-        """As many as are asked for, or more where two would not fit in `table_memory_bytes`.
+        """The requested number of partitions, or more if two would not fit in `table_memory_bytes`.
+
+        Args:
+            num_entities: number of entities.
+            width: numbers per entity: vector and optimizer state.
 
         Raises:
-            UsageError: even the largest number does not fit.
+            UsageError: even the largest number of partitions does not fit.
         """
-        limit, asked = float(self.option("table_memory_bytes")), int(self.option("partitions"))
+        limit = float(self.option("table_memory_bytes"))
         for count in _PARTITIONS:
             rows = -(-num_entities // count) * min(2, count)
-            if count >= asked and (not limit or 4 * width * rows <= limit):
+            fits = not limit or 4 * width * rows <= limit
+            if count >= int(self.option("partitions")) and fits:
                 return count
         raise UsageError(
-            f"table_memory_bytes {limit} is too little for {num_entities} entities in 32 partitions"
+            f"table_memory_bytes {limit} is too little for {num_entities} entities "
+            "in 32 partitions; raise it"
         )

@@ -1,4 +1,4 @@
-"""Graphs as head-relation-tail text, plain or gzipped, and a generated one."""
+"""Graphs as head-relation-tail text, plain or gzipped, and a generated graph."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from search_spaces.errors import DataError
-from workers.workloads._data import IntArray, check_data_name, folder_of
+from workers.workloads._data import IntArray, check_data_name, folder_of, plain_or_gzipped
 
 from . import generated
 
@@ -23,10 +23,10 @@ SPLITS = ("train", "valid", "test")
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """Triples (n, 3) of head, relation and tail as numbers, and the names that the numbers stand for.
+    """Triples (n, 3) of head, relation and tail as numbers, and the names of the numbers.
 
-    Entities and relations are numbered over all three splits, so that those which only validation or test has are
-    there too: they keep their random beginnings and are ranked like any other.
+    Entities and relations are numbered over all three splits. Those that only occur in validation
+    or test keep their random initial vectors and are ranked like any other.
     """
 
     train: IntArray
@@ -37,32 +37,24 @@ class Graph:
 
 
 def check(data: Mapping[str, Any]) -> None:
-    """Raise DataError where the data set is not there; reads none of it."""
+    """Raise DataError if the data set is missing; does not read it."""
     if check_data_name(data, NAMES) == "triples":
-        folder = folder_of(data)
         for split in SPLITS:
-            _file(folder, split)
+            plain_or_gzipped(folder_of(data) / f"{split}.txt")
 
 
 def load(data: Mapping[str, Any]) -> Graph:
-    """Read the graph that the `data` section names; kept in memory for the trials of this process.
+    """Read the graph that the `data` section describes; cached for all trials of the process.
 
-    `builtin` takes `families`, their number; `triples` takes `dir`, which holds {train,valid,test}.txt, each may end
-    in .gz, with head TAB relation TAB tail on each line.
+    `builtin` takes `families`, their number. `triples` takes `dir`, a folder with
+    {train,valid,test}.txt or .txt.gz; each line is head TAB relation TAB tail.
 
     Raises:
-        DataError: it is not there or malformed; the message names file and line.
+        DataError: the data set is missing or malformed; the message gives file and line.
     """
     if check_data_name(data, NAMES) == "triples":
         return _read(folder_of(data))
     return _builtin(int(data.get("families", 40)))
-
-
-def _file(folder: Path, split: str) -> Path:
-    for name in (f"{split}.txt", f"{split}.txt.gz"):
-        if (folder / name).is_file():
-            return folder / name
-    raise DataError(f"{folder} has neither {split}.txt nor {split}.txt.gz")
 
 
 @lru_cache(1)
@@ -73,9 +65,10 @@ def _builtin(families: int) -> Graph:
 
 @lru_cache(1)
 def _read(folder: Path) -> Graph:
-    graph = _numbered({split: _lines(_file(folder, split)) for split in SPLITS})
+    paths = {split: plain_or_gzipped(folder / f"{split}.txt") for split in SPLITS}
+    graph = _numbered({split: _lines(path) for split, path in paths.items()})
     if not len(graph.train):
-        raise DataError(f"{_file(folder, 'train')} has no triple")
+        raise DataError(f"{paths['train']} has no triple")
     return graph
 
 
@@ -92,7 +85,8 @@ def _lines(path: Path) -> Iterable[tuple[str, str, str]]:
         parts = line.split("\t")
         if len(parts) != 3 or not all(parts):
             raise DataError(
-                f"{path}, line {number}: head, relation and tail apart by tabs expected, got {line[:80]!r}"
+                f"{path}, line {number}: expected head, relation and tail separated by tabs, "
+                f"got {line[:80]!r}"
             )
         yield parts[0], parts[1], parts[2]
 

@@ -1,4 +1,4 @@
-"""A built-in graph, generated: families over four generations, whose relations follow from each other."""
+"""A generated graph: families over four generations with relations that imply each other."""
 
 from __future__ import annotations
 
@@ -18,23 +18,21 @@ _OPPOSITE = {
 def _people(
     num_families: int, rng: np.random.Generator
 ) -> tuple[list[Triple], dict[str, list[str]]]:
-    """Marriages, and the children of each person: each couple of a generation has one to three children."""
+    """Marriages, and the children of each person; each couple has one to three children."""
     marriages: list[Triple] = []
     children: dict[str, list[str]] = {}
     for family in range(num_families):
-        generation, count = [f"person_{family}_0"], 1
+        generation = [f"person_{family}_0"]
+        count = 1
         for depth in range(4):
             following = []
             for person in generation:
                 spouse = f"person_{family}_{count}"
                 count += 1
                 marriages.append((person, "married_to", spouse))
-                born = (
-                    [f"person_{family}_{count + i}" for i in range(int(rng.integers(1, 4)))]
-                    if depth < 3
-                    else []
-                )
-                count += len(born)
+                number = int(rng.integers(1, 4)) if depth < 3 else 0
+                born = [f"person_{family}_{count + i}" for i in range(number)]
+                count += number
                 children[person] = children[spouse] = born
                 following += born
             generation = following
@@ -42,7 +40,7 @@ def _people(
 
 
 def triples(num_families: int, seed: int) -> list[Triple]:
-    """Every relation between relatives, in both directions, sorted."""
+    """All relations between relatives, in both directions, sorted."""
     marriages, children = _people(num_families, np.random.default_rng([seed, 0xFA41]))
     facts = set(marriages)
     siblings = {c: [s for s in born if s != c] for born in children.values() for c in born}
@@ -71,17 +69,16 @@ def triples(num_families: int, seed: int) -> list[Triple]:
 
 
 def split(facts: list[Triple], seed: int) -> tuple[list[Triple], list[Triple], list[Triple]]:
-    """Training, validation and test triples, 10% each for the last two; their opposites stay in training."""
+    """Training, validation and test triples; the last two get 10% each.
+
+    The opposites of held-out triples stay in training.
+    """
     rng = np.random.default_rng([seed, 0x5B17])
+    back = {b: a for a, b in _OPPOSITE.items()} | _OPPOSITE
     held: set[Triple] = set()
     for i in rng.permutation(len(facts)):
         head, relation, tail = facts[i]
-        back = next(
-            b
-            for a, b in [*_OPPOSITE.items(), *((b, a) for a, b in _OPPOSITE.items())]
-            if a == relation
-        )
-        if (tail, back, head) not in held:
+        if (tail, back[relation], head) not in held:
             held.add(facts[i])
         if len(held) >= len(facts) // 5:
             break

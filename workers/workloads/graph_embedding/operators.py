@@ -1,7 +1,8 @@
-"""How a relation moves an entity's vector, and how two vectors are compared: TransE, DistMult, ComplEx, RotatE.
+"""How relations transform entity vectors, and how vectors are compared.
 
-A vector of `dimension` real numbers is read as dimension / 2 complex ones by ComplEx and RotatE. Every model gives
-score(head, relation, tail) = compare(apply(head, relation), tail), so that one query is compared with many candidates.
+TransE, DistMult, ComplEx and RotatE. ComplEx and RotatE read a vector of `dimension` real numbers
+as dimension / 2 complex numbers. Every model has score(head, relation, tail) = compare(apply(head,
+relation), tail), so that one query is compared with many candidates.
 """
 
 from __future__ import annotations
@@ -13,24 +14,24 @@ from torch import Tensor
 
 
 def as_complex(x: Tensor) -> Tensor:
-    """(..., 2 d) real as (..., d) complex, sharing memory."""
+    """View (..., 2 d) real as (..., d) complex; shares memory."""
     return torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2))
 
 
 def as_real(x: Tensor) -> Tensor:
-    """(..., d) complex as (..., 2 d) real, sharing memory."""
+    """View (..., d) complex as (..., 2 d) real; shares memory."""
     return torch.view_as_real(x).flatten(-2)
 
 
 class Operator(ABC):
-    """One model. Vectors are (..., dimension) real."""
+    """One model; vectors are (..., dimension) real."""
 
     name: str
     is_dot = True  # whether `compare` is the dot product
 
     @abstractmethod
     def apply(self, source: Tensor, relation: Tensor, inverse: bool = False) -> Tensor:
-        """The query: where the relation, or its inverse, moves the source; same shape."""
+        """The query: the source transformed by the relation or its inverse; same shape."""
 
     def compare(self, query: Tensor, target: Tensor) -> Tensor:
         """Scores of pairs: (b, dimension) each to (b,)."""
@@ -39,11 +40,11 @@ class Operator(ABC):
     def compare_all(
         self, query: Tensor, candidates: Tensor, dtype: torch.dtype = torch.float32
     ) -> Tensor:
-        """Scores of all with all: (b, dimension), (n, dimension) to (b, n); products are computed in `dtype`."""
+        """Scores of all pairs: (b, dimension) and (n, dimension) to (b, n); products in `dtype`."""
         return (query.to(dtype) @ candidates.to(dtype).t()).float()
 
     def penalty(self, x: Tensor) -> Tensor:
-        """Sum of cubed magnitudes of the coordinates (the nuclear 3-norm of Lacroix et al. 2018, arXiv:1806.07297)."""
+        """Sum of cubed magnitudes of the coordinates (nuclear 3-norm of Lacroix et al. 2018)."""
         return x.abs().pow(3).sum()
 
 
@@ -74,34 +75,37 @@ class DistMult(Operator):
     name = "distmult"
 
     def apply(self, source: Tensor, relation: Tensor, inverse: bool = False) -> Tensor:
-        """Scaling; its own inverse in the score."""
+        """Scaling; in the score it is its own inverse."""
         return source * relation
 
 
 class ComplEx(Operator):
-    """score = Re <h, r, conj t> over complex vectors (Trouillon et al. 2016, arXiv:1606.06357)."""
+    """score = Re <h, r, conj t> with complex vectors (Trouillon et al. 2016, arXiv:1606.06357)."""
 
     name = "complex"
 
     def apply(self, source: Tensor, relation: Tensor, inverse: bool = False) -> Tensor:
-        """Complex product; the real part of its product with conj t is then a real dot product."""
+        """Complex product; comparing it with t is a real dot product."""
         r = as_complex(relation)
         return as_real(as_complex(source) * (r.conj() if inverse else r))
 
     def penalty(self, x: Tensor) -> Tensor:
-        """Of the moduli."""
+        """Sum of cubed moduli."""
         return _cubed_moduli(x)
 
 
 class RotatE(Operator):
-    """score = -sum |h r - t| with |r| = 1 in each complex coordinate (Sun et al. 2019, arXiv:1902.10197)."""
+    """score = -sum |h r - t| with |r| = 1 per complex coordinate.
+
+    Sun et al. 2019, arXiv:1902.10197.
+    """
 
     name = "rotate"
     is_dot = False
     chunk_bytes = 64 << 20
 
     def apply(self, source: Tensor, relation: Tensor, inverse: bool = False) -> Tensor:
-        """Rotation by the relation's angles, which lie in the even places of its vector."""
+        """Rotation by the angles of the relation, which are at the even indices of its vector."""
         angle = relation[..., ::2] * (-1.0 if inverse else 1.0)
         return as_real(as_complex(source) * torch.polar(torch.ones_like(angle), angle))
 
@@ -112,23 +116,23 @@ class RotatE(Operator):
     def compare_all(
         self, query: Tensor, candidates: Tensor, dtype: torch.dtype = torch.float32
     ) -> Tensor:
-        """Negative sums of moduli, so many queries at a time that the differences fit in `chunk_bytes`."""
+        """Negative sums of moduli, in chunks of queries whose differences fit in `chunk_bytes`."""
         rows = max(1, self.chunk_bytes // (4 * candidates.numel() or 1))
         parts = [-_modulus(q.unsqueeze(1) - candidates).sum(-1) for q in torch.split(query, rows)]
         return torch.cat(parts) if parts else query.new_zeros(0, len(candidates))
 
     def penalty(self, x: Tensor) -> Tensor:
-        """Of the moduli."""
+        """Sum of cubed moduli."""
         return _cubed_moduli(x)
 
 
 def _cubed_moduli(x: Tensor) -> Tensor:
-    """Sum over (..., 2 d) of the cubed moduli, without the square root's infinite slope at 0."""
+    """Sum of the cubed moduli of (..., 2 d), with a finite gradient at 0."""
     return x.square().reshape(-1, 2).sum(-1).pow(1.5).sum()
 
 
 def _modulus(x: Tensor) -> Tensor:
-    """(..., 2 d) to (..., d), with a gradient of 0 rather than none at 0."""
+    """(..., 2 d) to (..., d), with gradient 0 at 0."""
     return x.reshape(*x.shape[:-1], -1, 2).square().sum(-1).clamp(min=1e-12).sqrt()
 
 

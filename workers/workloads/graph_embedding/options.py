@@ -1,4 +1,4 @@
-"""How long and in what portions a graph is trained, and where training stands."""
+"""Options of the training loop, and the position of training."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 
 @dataclass
-class Place:
-    """Where training stands: the next update is `batch` of pair `pair` of round `round` of epoch `epoch`."""
+class TrainingPosition:
+    """The position of training: the next batch of a pair, in a round, in an epoch."""
 
     epoch: int = 0
     round: int = 0
@@ -17,11 +17,13 @@ class Place:
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """How long and in what portions is trained.
+    """Options of the training loop.
 
     Args:
-        evaluate_epochs: epochs between reports; evaluate_edges: at most so many validation edges, 0 for all.
-        checkpoint_seconds: between checkpoints; test: whether test edges are ranked at the end.
+        evaluate_epochs: epochs between reports.
+        evaluate_edges: maximum number of validation edges; 0 for all.
+        checkpoint_seconds: time between checkpoints.
+        test: whether test edges are ranked at the end.
     """
 
     dimension: int

@@ -1,8 +1,8 @@
-"""Cutting a graph into partitions of its entities, and the order in which pairs of them are trained.
+"""Partitions of the entities, and the order in which pairs of partitions are trained.
 
-After PyTorch-BigGraph (Lerer et al. 2019, arXiv:1903.12287): only two partitions are in memory at a time, and the
-edges between them, in either direction, are trained while they are. Pairs of one round are disjoint, so that several
-workers train them at once.
+After PyTorch-BigGraph (Lerer et al. 2019, arXiv:1903.12287): two partitions are in memory at a
+time, and the edges between them, in both directions, are trained. The pairs of a round are
+disjoint, so that several workers can train them at once.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True)
 class Partitioning:
-    """Which partition each entity lies in and where: balanced, at random.
+    """A random, balanced assignment of entities to partitions.
 
     Args:
-        partition, offset: of each entity, (num_entities,).
-        sizes: entities of each partition.
+        partition: partition of each entity, (num_entities,).
+        offset: position of each entity in its partition, (num_entities,).
+        sizes: number of entities of each partition.
     """
 
     partition: IntArray
@@ -33,10 +34,13 @@ class Partitioning:
     def random(
         cls, num_entities: int, num_partitions: int, seed: int, deal: int = 0
     ) -> Partitioning:
-        """A partitioning that is a function of the seed and of how often it was dealt; sizes differ by at most one."""
-        order = np.random.default_rng([seed, 0x9A47, *([deal] if deal else [])]).permutation(
-            num_entities
-        )
+        """A partitioning that depends only on the arguments; sizes differ by at most one.
+
+        Args:
+            deal: number of the shuffle.
+        """
+        rng = np.random.default_rng([seed, 0x9A47, *([deal] if deal else [])])
+        order = rng.permutation(num_entities)
         place = np.empty(num_entities, np.int64)
         place[order] = np.arange(num_entities)
         sizes = np.bincount(place % num_partitions, minlength=num_partitions)
@@ -44,7 +48,7 @@ class Partitioning:
 
     @property
     def count(self) -> int:
-        """How many partitions there are."""
+        """Number of partitions."""
         return len(self.sizes)
 
     def entities(self, part: int) -> IntArray:
@@ -54,7 +58,7 @@ class Partitioning:
 
 
 def rounds(num_partitions: int) -> list[list[Pair]]:
-    """Rounds of disjoint pairs such that every two partitions meet once: the circle method for tournaments.
+    """Rounds of disjoint pairs such that all partitions meet once: the circle method.
 
     Example:
         >>> rounds(4)
@@ -76,16 +80,19 @@ def rounds(num_partitions: int) -> list[list[Pair]]:
 def edges_of_pairs(
     edges: IntArray, partitioning: Partitioning, rng: np.random.Generator
 ) -> dict[Pair, IntArray]:
-    """Indices of the edges that each pair trains, shuffled; an edge inside one partition goes to any pair with it.
+    """Shuffled indices of the edges that each pair trains.
+
+    An edge inside one partition goes to a random pair with that partition.
 
     Args:
-        edges: (n, 3) of head, relation, tail; rng: changes from epoch to epoch.
+        edges: (n, 3) of head, relation, tail.
+        rng: differs from epoch to epoch.
     """
     pairs = [pair for one in rounds(partitioning.count) for pair in one]
     if len(pairs) == 1:
         return {pairs[0]: rng.permutation(len(edges))}
     count = partitioning.count
-    heads, tails = partitioning.partition[edges[:, 0]], partitioning.partition[edges[:, 2]]
+    heads, tails = partitioning.partition[edges[:, [0, 2]].T]
     others = (heads + rng.integers(1, count, len(edges))) % count
     tails = np.where(heads == tails, others, tails)
     key = np.minimum(heads, tails) * count + np.maximum(heads, tails)

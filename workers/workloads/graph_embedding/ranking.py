@@ -1,4 +1,4 @@
-"""Filtered ranks: where the true entity stands among all that do not make another known edge."""
+"""Filtered ranks: the rank of the true entity among all that do not form a known edge."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from .update import UpdateOptions
 
 FloatArray = npt.NDArray[np.float64]
 HITS = (1, 3, 10)
-_SCORES = 1 << 23  # at a time: they bound the memory, and how long a request to end waits
+_SCORES = 1 << 23  # scores per block; bounds the memory and the delay of a stop request
 
 
 class Known:
-    """Every known target of (source, relation), both directions, over all splits.
+    """All known targets of (source, relation), in both directions, over all splits.
 
-    Relations are numbered twice: as they are for tails, and from `num_relations` on for heads.
+    Relations have two numbers: their own for tails, and that plus `num_relations` for heads.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -34,19 +34,17 @@ class Known:
         queries, targets = both_directions(every, self.num_relations)
         keys = self._keys(queries)
         order = np.argsort(keys, kind="stable")
-        self.keys, self.targets = keys[order], targets[order]
+        self.keys = keys[order]
+        self.targets = targets[order]
 
     def _keys(self, queries: IntArray) -> IntArray:
         return queries[:, 0] * (2 * self.num_relations) + queries[:, 1]
 
     def of(self, queries: IntArray) -> tuple[IntArray, IntArray]:
-        """Known targets of queries (q, 2): the row of the query and the entity, (n,) each."""
+        """Known targets of queries (q, 2): the query's row and the entity, (n,) each."""
         keys = self._keys(queries)
-        begin, end = (
-            np.searchsorted(self.keys, keys, "left"),
-            np.searchsorted(self.keys, keys, "right"),
-        )
-        counts = end - begin
+        begin = np.searchsorted(self.keys, keys, "left")
+        counts = np.searchsorted(self.keys, keys, "right") - begin
         rows = np.repeat(np.arange(len(queries)), counts)
         first = np.repeat(begin - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts)
         return rows, self.targets[first + np.arange(len(rows))]
@@ -54,7 +52,7 @@ class Known:
 
 @lru_cache(2)
 def known(graph: Graph) -> Known:
-    """The index of a graph, kept for the trials of this process."""
+    """The index of a graph, cached for all trials of the process."""
     return Known(graph)
 
 
@@ -73,17 +71,17 @@ def ranks(
     options: UpdateOptions,
     look: Callable[[], None] = lambda: None,
 ) -> FloatArray:
-    """Filtered ranks (2 n,) of the tails, then of the heads of `edges`; of equal scores the mean rank is taken.
+    """Filtered ranks (2 n,) of the tails, then of the heads of `edges`; ties get the mean rank.
 
-    Only two partitions are in memory at a time: for each partition of sources, first the scores of the true targets
-    are taken from every partition, then those of all candidates.
+    Two partitions are in memory at a time. For each partition of sources, the true targets are
+    scored in every partition, then all candidates.
 
     Args:
-        look: called between blocks of queries; what it raises ends the ranking.
+        look: called between blocks of queries; an exception ends the ranking.
     """
     partitioning = tables.partitioning
     queries, targets = both_directions(edges, index.num_relations)
-    above, ties = np.zeros(len(queries)), np.zeros(len(queries))
+    above, ties = np.zeros((2, len(queries)))
     for source in range(partitioning.count):
         mine = np.flatnonzero(partitioning.partition[queries[:, 0]] == source)
         true = torch.empty(len(mine), device=tables.device)
@@ -120,7 +118,7 @@ def _queries(
     pair: tuple[int, int],
     options: UpdateOptions,
 ) -> Iterator[tuple[IntArray, Tensor]]:
-    """Blocks of the queries `among` and their vectors, with both partitions of the pair open."""
+    """Blocks of the queries `among` with their vectors; both partitions of the pair are open."""
     if not len(among):
         return
     begin, _ = tables.open(pair, change=False)
@@ -138,21 +136,19 @@ def _queries(
 def apply(
     source: Tensor, relations: Tensor, numbers: Tensor, half: int, options: UpdateOptions
 ) -> Tensor:
-    """Query vectors for relations numbered twice, those from `half` on being opposite directions."""
+    """Query vectors for relations with two numbers; from `half` on, opposite directions."""
     if options.reciprocal:
         return options.operator.apply(source, relations[numbers])
-    vectors, opposite = relations[numbers % half], (numbers >= half).unsqueeze(1)
-    forth, back = (
-        options.operator.apply(source, vectors),
-        options.operator.apply(source, vectors, inverse=True),
-    )
-    return torch.where(opposite, back, forth)
+    vectors = relations[numbers % half]
+    forth = options.operator.apply(source, vectors)
+    back = options.operator.apply(source, vectors, inverse=True)
+    return torch.where((numbers >= half).unsqueeze(1), back, forth)
 
 
 def hide(
     scores: Tensor, found: tuple[IntArray, IntArray], partitioning: Partitioning, part: int
 ) -> None:
-    """Take known targets, the true one too, out of the candidates (queries, entities of `part`)."""
+    """Exclude known targets, including the true one, from scores (queries, entities of `part`)."""
     rows, entities = found
     here = partitioning.partition[entities] == part
     columns = torch.from_numpy(partitioning.offset[entities[here]]).to(scores.device)
@@ -160,7 +156,7 @@ def hide(
 
 
 def summary(found: FloatArray) -> dict[str, float]:
-    """Mean reciprocal rank and the shares of ranks within 1, 3 and 10."""
+    """Mean reciprocal rank, and the shares of ranks within 1, 3 and 10."""
     return {
         "mrr": float((1 / found).mean()),
         **{f"hits@{k}": float((found <= k).mean()) for k in HITS},

@@ -1,4 +1,4 @@
-"""The trained tables as a model in real arithmetic, for export: (source, relation) to the scores of all entities."""
+"""The trained tables as an exportable model: (source, relation) to scores of all entities."""
 
 from __future__ import annotations
 
@@ -7,20 +7,28 @@ from torch import Tensor, nn
 
 
 class LinkScorer(nn.Module):
-    """Scores of every entity as the other end of an edge.
+    """Scores of every entity as the other end of an edge, in real arithmetic.
 
     Args:
-        model: name of the operator; entities: (n, dimension); relations: (m, dimension).
-        reciprocal: relations m / 2 and on are those of the opposite directions; else they are inverses of the first.
+        model: name of the operator.
+        entities: (n, dimension).
+        relations: (m, dimension).
+        reciprocal: whether relations from m / 2 on are the opposite directions; else the opposite
+            is the inverse.
     """
 
     def __init__(self, model: str, entities: Tensor, relations: Tensor, reciprocal: bool) -> None:
         super().__init__()
-        self.model, self.reciprocal = model, reciprocal
-        self.entities, self.relations = nn.Parameter(entities), nn.Parameter(relations)
+        self.model = model
+        self.reciprocal = reciprocal
+        self.entities = nn.Parameter(entities)
+        self.relations = nn.Parameter(relations)
 
     def forward(self, source: Tensor, relation: Tensor) -> Tensor:
-        """(b,) and (b,) numbers to (b, n); a relation of m (m / 2 where reciprocal) and on asks for heads."""
+        """(b,) and (b,) numbers to scores (b, n).
+
+        A relation from m on (m / 2 if reciprocal) asks for heads.
+        """
         count = len(self.relations)
         opposite = (relation >= count).unsqueeze(1) & (not self.reciprocal)
         vectors = self.relations[relation if self.reciprocal else relation % count]
@@ -30,7 +38,8 @@ class LinkScorer(nn.Module):
         difference = query.unsqueeze(1) - self.entities
         if self.model == "transe":
             return -difference.abs().sum(-1)
-        even, odd = difference[..., ::2], difference[..., 1::2]
+        even = difference[..., ::2]
+        odd = difference[..., 1::2]
         return -(even.square() + odd.square()).clamp(min=1e-12).sqrt().sum(-1)
 
     def _query(self, source: Tensor, vectors: Tensor, opposite: Tensor) -> Tensor:
@@ -38,9 +47,12 @@ class LinkScorer(nn.Module):
             return source * vectors
         if self.model == "transe":
             return torch.where(opposite, source - vectors, source + vectors)
-        real, imaginary = vectors[:, ::2], vectors[:, 1::2]
+        real = vectors[:, ::2]
+        imaginary = vectors[:, 1::2]
         if self.model == "rotate":
-            real, imaginary = vectors[:, ::2].cos(), vectors[:, ::2].sin()
+            imaginary = real.sin()
+            real = real.cos()
         imaginary = torch.where(opposite, -imaginary, imaginary)
-        a, b = source[:, ::2], source[:, 1::2]
+        a = source[:, ::2]
+        b = source[:, 1::2]
         return torch.stack([a * real - b * imaginary, a * imaginary + b * real], -1).flatten(1)

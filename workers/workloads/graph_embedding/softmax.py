@@ -1,11 +1,12 @@
 """The softmax loss of edges against shared candidates, with its gradient in closed form.
 
-Autograd would pass six times over the matrix of scores; here it is read twice, and nothing of its size is kept.
+Autograd would pass six times over the matrix of scores; this code reads it twice and keeps nothing
+of its size.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -14,15 +15,22 @@ Pairs = tuple[Tensor, Tensor]
 
 
 def equal_pairs(targets: Tensor, candidates: Tensor) -> Pairs:
-    """Where a candidate is the target itself: rows and columns of the scores; ids are (b,) and (k,)."""
+    """Rows and columns of the scores at which the candidate is the target itself.
+
+    Args:
+        targets: ids, (b,).
+        candidates: ids, (k,).
+    """
     columns = torch.isin(candidates, targets).nonzero().squeeze(1)
     rows, at = (targets.unsqueeze(1) == candidates[columns]).nonzero(as_tuple=True)
     return rows, columns[at]
 
 
 class _SharedSoftmax(torch.autograd.Function):
-    """With q the query, t its target, c the candidates and p their softmax among themselves: of the probability
-    s = P(not t), the gradients are s (E_p[c] - t) of q, -s q of t, and the sum over queries of s p q of c.
+    """The loss and its gradients.
+
+    With query q, target t, candidates c, their softmax p among themselves, and s = P(not t), the
+    gradients are s (E_p[c] - t) for q, -s q for t, and the sum over queries of s p q for c.
     """
 
     @staticmethod
@@ -30,21 +38,21 @@ class _SharedSoftmax(torch.autograd.Function):
         ctx: Any, query: Tensor, target: Tensor, candidates: Tensor, same: Pairs, dtype: torch.dtype
     ) -> Tensor:
         """Summed loss, scalar; see `shared_softmax`."""
-        q, c = query.to(dtype), candidates.to(dtype)
+        q, c = (x.to(dtype) for x in (query, candidates))
         scores = q @ c.t()
         scores = scores.float() if dtype is torch.bfloat16 else scores
         scores[same] = -torch.inf
         positive = (query * target).sum(1)
         top = scores.amax(1) if scores.shape[1] else torch.full_like(positive, -torch.inf)
         p = scores.softmax(1)
-        others = (
-            top - p.amax(1).log() if scores.shape[1] else top
-        )  # log of the summed exponentials of the candidates
+        others = top - p.amax(1).log() if scores.shape[1] else top  # logsumexp of the candidates
         alone = top == -torch.inf  # the target is the only candidate
         if alone.any():
-            p[alone], others[alone] = 0.0, -torch.inf
+            p[alone] = 0.0
+            others[alone] = -torch.inf
         total = torch.logaddexp(positive, others)
-        share, p = (others - total).exp().unsqueeze(1), p.to(dtype)
+        share = (others - total).exp().unsqueeze(1)
+        p = p.to(dtype)
         by_query = share * ((p @ c).to(query.dtype) - target)
         by_candidates = (p.t() @ (share * query).to(dtype)).to(query.dtype)
         ctx.save_for_backward(by_query, -share * query, by_candidates)
@@ -60,12 +68,12 @@ class _SharedSoftmax(torch.autograd.Function):
 def shared_softmax(
     query: Tensor, target: Tensor, candidates: Tensor, same: Pairs, dtype: torch.dtype
 ) -> Tensor:
-    """-log softmax of each query's score with its target among that and all candidates, summed.
+    """Sum of -log softmax of each query's score with its target, among that and all candidates.
 
     Args:
-        query, target: (b, d), scored by their dot product; candidates: (k, d).
-        same: rows and columns that do not count, see `equal_pairs`.
+        query, target: (b, d), scored by their dot product.
+        candidates: (k, d).
+        same: rows and columns to ignore, see `equal_pairs`.
         dtype: of the matrix products.
     """
-    result: Tensor = _SharedSoftmax.apply(query, target, candidates, same, dtype)  # type: ignore[no-untyped-call]
-    return result
+    return cast(Tensor, _SharedSoftmax.apply(query, target, candidates, same, dtype))  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""Embedding tables of which two partitions are in memory; the others lie on disk."""
+"""Embedding tables with two partitions in memory and the others on disk."""
 
 from __future__ import annotations
 
@@ -20,16 +20,21 @@ _FLOAT = 4
 
 
 class Tables:
-    """The vectors of all entities and their Adagrad state, partition by partition.
+    """The vectors of all entities and their Adagrad state, in partitions.
 
-    One buffer holds two partitions (one where there is only one), row by row: the vector, then the state. Opening
-    another pair writes back what changed and reads what is missing, each partition in its own half.
+    One buffer holds two partitions (or the only one), each in its own half; a row is a vector
+    followed by its state. Opening another pair writes changed partitions to disk and reads missing
+    ones.
 
     Args:
-        folder: for the partitions' files; partitioning: of the entities; dimension: of a vector.
-        state_size: numbers of state a vector: its dimension (one a coordinate) or 1 (one a row).
-        device: where the buffer lies.
-        scale: standard deviation of the initial vectors; seed: of them.
+        folder: for the files of the partitions.
+        partitioning: of the entities.
+        dimension: of a vector.
+        state_size: numbers of state per vector: its dimension (one per coordinate) or 1 (one per
+            row).
+        device: of the buffer.
+        scale: standard deviation of the initial vectors.
+        seed: of the initial vectors.
     """
 
     def __init__(
@@ -42,18 +47,22 @@ class Tables:
         scale: float = 1e-2,
         seed: int = 0,
     ) -> None:
-        self.folder, self.partitioning, self.dimension = folder, partitioning, dimension
-        self.width, self.device, self.scale, self.seed = dimension + state_size, device, scale, seed
+        self.folder = folder
+        self.partitioning = partitioning
+        self.dimension = dimension
+        self.width = dimension + state_size
+        self.device = device
+        self.scale = scale
+        self.seed = seed
         self.half = max(partitioning.sizes)
         self.buffer = torch.zeros(self.half * min(2, partitioning.count), self.width, device=device)
         self.places: list[int | None] = [None] * min(2, partitioning.count)
         self.changed: set[int] = set()
-        self.swaps = 0
         folder.mkdir(parents=True, exist_ok=True)
 
     @property
     def bytes(self) -> int:
-        """Memory that the tables take at any time."""
+        """Memory that the tables take."""
         return self.buffer.numel() * _FLOAT
 
     @property
@@ -67,10 +76,14 @@ class Tables:
         return self.buffer[:, self.dimension :]
 
     def open(self, pair: Pair, *, change: bool = True) -> tuple[int, int]:
-        """Bring a pair of partitions into memory; returns the rows at which they begin.
+        """Load a pair of partitions into memory.
 
         Args:
-            pair: two partitions, or one twice; change: whether their rows will be changed.
+            pair: two partitions, or the same twice.
+            change: whether their rows will change.
+
+        Returns:
+            The first row of each.
         """
         wanted = dict.fromkeys(pair)
         for part in wanted:
@@ -88,19 +101,20 @@ class Tables:
         return slice(begin, begin + self.partitioning.sizes[part])
 
     def flush(self) -> None:
-        """Write what changed."""
+        """Write changed partitions to disk."""
         for part in self.places:
             self._write(part)
 
     def drop(self) -> None:
-        """Forget what is in memory, so that it is read again (other ranks have changed the files)."""
-        self.places, self.changed = [None] * len(self.places), set()
+        """Forget the partitions in memory, so that files changed by other ranks are read again."""
+        self.places = [None] * len(self.places)
+        self.changed.clear()
 
     def deal(self, partitioning: Partitioning, look: Callable[[], None] = lambda: None) -> None:
-        """Lay the entities out in other partitions of the same sizes, in no more memory than two of them.
+        """Redistribute the entities to a new partitioning of the same sizes, with the same memory.
 
         Args:
-            look: called now and then; where it raises, everything is as it was.
+            look: called now and then; if it raises, nothing has changed.
         """
         self.flush()
         self.drop()
@@ -110,24 +124,22 @@ class Tables:
                 look()
                 self._read(old, 1)
                 mine = np.flatnonzero(self.partitioning.partition[entities] == old)
-                rows = torch.from_numpy(self.half + self.partitioning.offset[entities[mine]]).to(
-                    self.device
-                )
-                self.buffer[torch.from_numpy(mine).to(self.device)] = self.buffer.index_select(
-                    0, rows
-                )
+                offsets = self.partitioning.offset[entities[mine]]
+                rows = torch.from_numpy(self.half + offsets).to(self.device)
+                target = torch.from_numpy(mine).to(self.device)
+                self.buffer[target] = self.buffer.index_select(0, rows)
             self._store(self.buffer[: len(entities)], self._dealt(part))
         for part in range(partitioning.count):
             self._dealt(part).replace(self.file(part))
         self.adopt(partitioning)
 
     def adopt(self, partitioning: Partitioning) -> None:
-        """Read from now on what another rank has dealt."""
+        """Use a partitioning for which the files already exist."""
         self.drop()
         self.partitioning = partitioning
 
     def file(self, part: int) -> Path:
-        """Where a partition is written: raw float32, row by row."""
+        """The file of a partition: raw float32, row by row."""
         return self.folder / f"entities-{part}.f32"
 
     def _begin(self, part: int) -> int:
@@ -139,27 +151,24 @@ class Tables:
         if not self.file(part).exists():
             self._begin_at_random(part, rows)
             return
-        self.swaps += 1
         target = self.buffer[rows]
         if self.device.type == "cpu":
             with self.file(part).open("rb") as file:
                 file.readinto(target.numpy().data.cast("B"))
         else:
-            target.copy_(
-                torch.from_numpy(np.fromfile(self.file(part), np.float32).reshape(-1, self.width))
-            )
+            stored = np.fromfile(self.file(part), np.float32).reshape(-1, self.width)
+            target.copy_(torch.from_numpy(stored))
 
     def _begin_at_random(self, part: int, rows: slice) -> None:
-        """Vectors that depend on the entity and the seed alone, not on how the graph is cut."""
+        """Initial vectors that depend only on entity and seed, not on the partitioning."""
         entities = self.partitioning.entities(part)
         target = self.buffer[rows]
         target.zero_()
         for begin in range(0, len(entities), 4096):
             block = entities[begin : begin + 4096]
             values = normal(block, self.dimension, self.seed) * np.float32(self.scale)
-            target[begin : begin + len(block), : self.dimension] = torch.from_numpy(values).to(
-                self.device
-            )
+            vectors = torch.from_numpy(values).to(self.device)
+            target[begin : begin + len(block), : self.dimension] = vectors
         self.changed.add(part)
 
     def _write(self, part: int | None) -> None:
@@ -179,21 +188,22 @@ class Tables:
 
 
 def normal(rows: IntArray, columns: int, seed: int) -> npt.NDArray[np.float32]:
-    """Standard normal numbers (rows, columns) of float32, each row a function of its number and the seed.
+    """Standard normal numbers (rows, columns) of float32.
 
-    A counter hashed by the finaliser of splitmix64, and the Box-Muller transform.
+    Each row depends only on its number and the seed: a counter is hashed by the finaliser of
+    splitmix64, followed by the Box-Muller transform.
     """
     half = (columns + 1) // 2
     with np.errstate(over="ignore"):
-        counter = rows.astype(np.uint64)[:, None] * np.uint64(2 * half) + np.arange(
-            2 * half, dtype=np.uint64
-        )
+        offsets = np.arange(2 * half, dtype=np.uint64)
+        counter = rows.astype(np.uint64)[:, None] * np.uint64(2 * half) + offsets
         counter += np.uint64(seed + 1) * np.uint64(0x632BE59BD9B4E019)
         x: npt.NDArray[Any] = counter * np.uint64(0x9E3779B97F4A7C15)
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         x ^= x >> np.uint64(31)
     uniform = ((x >> np.uint64(11)).astype(np.float64) + 0.5) / float(1 << 53)
-    radius, angle = np.sqrt(-2 * np.log(uniform[:, :half])), 2 * np.pi * uniform[:, half:]
+    radius = np.sqrt(-2 * np.log(uniform[:, :half]))
+    angle = 2 * np.pi * uniform[:, half:]
     both = np.concatenate([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
     return both[:, :columns].astype(np.float32)

@@ -1,4 +1,4 @@
-"""Training pair by pair of partitions: the loop, its checkpoints, and several ranks on disjoint pairs."""
+"""Training pair by pair of partitions, with checkpoints and several ranks on disjoint pairs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -19,11 +19,11 @@ from workers.context import Stopped
 from workers.protocol import StopRequest
 from workers.workloads._data import IntArray
 
+from .checkpoint import link, load_checkpoint, save_checkpoint
 from .embeddings import Embeddings
-from .options import Place, TrainOptions
+from .options import TrainingPosition, TrainOptions
 from .partitions import Pair, Partitioning, edges_of_pairs, rounds
 from .ranking import known, ranks, summary
-from .saving import link, load_checkpoint, save_checkpoint
 from .tables import Tables
 from .update import UpdateOptions
 
@@ -32,18 +32,24 @@ if TYPE_CHECKING:
 
     from .data import Graph
 
-_MEMORY_EVERY = 20  # updates between looks at the peak memory
+_MEMORY_EVERY = 20  # updates between checks of the peak memory
 
 
-class Trainer:
-    """One rank's part in the training of one trial."""
+class EmbeddingTrainer:
+    """The part of one rank in the training of one trial."""
 
     def __init__(
         self, context: Context, graph: Graph, options: TrainOptions, update: UpdateOptions
     ) -> None:
-        self.context, self.graph, self.options, self.update = context, graph, options, update
+        self.context = context
+        self.graph = graph
+        self.options = options
+        self.update = update
         self.device = torch.device(context.device)
-        self.place, self.seconds, self.edges, self.reported = Place(), 0.0, 0, 0
+        self.place = TrainingPosition()
+        self.seconds = 0.0
+        self.edges = 0
+        self.reported = 0
         self.losses = 0.0, 0  # sum and number in this epoch
         self.metrics: dict[str, float] = {}
         self.dealt = 0  # the epoch for which the entities were dealt to the partitions
@@ -65,7 +71,7 @@ class Trainer:
             count = len(graph.relations) * (2 if update.reciprocal else 1)
             self.embeddings = Embeddings.begin(self.tables, count)
             for pair in rounds(options.partitions)[0][context.rank :: context.world_size][:1]:
-                self.tables.open(pair)  # drawing the first vectors is no training
+                self.tables.open(pair)  # initial vectors do not count as training time
         else:
             relations, state = (
                 saved[key].to(self.device) for key in ("relations", "relation_state")
@@ -73,27 +79,18 @@ class Trainer:
             self.embeddings = Embeddings(self.tables, relations, state)
         self.saved = time.monotonic()
 
-    @property
-    def partitioning(self) -> Partitioning:
-        """Where the entities lie now."""
-        return self.tables.partitioning
-
     def _partitioning(self, deal: int) -> Partitioning:
         return Partitioning.random(
             len(self.graph.entities), self.options.partitions, self.context.seed, deal
         )
 
     def run(self) -> dict[str, float]:
-        """Train to the end, or until the context is asked to stop; returns the last metrics."""
+        """Train to the end, or until a stop request; returns the last metrics."""
         try:
             while True:
-                last = self.place.epoch >= self.options.max_epochs or self._agreed(self._over())
+                last = self.place.epoch >= self.options.max_epochs or self._any_rank(self._over())
                 due = last or self.place.epoch % self.options.evaluate_epochs == 0
-                if (
-                    due
-                    and self.place == Place(self.place.epoch)
-                    and self.place.epoch > self.reported
-                ):
+                if due and self._at_start() and self.place.epoch > self.reported:
                     self._alone(self._report)
                     self.reported = self.place.epoch
                 if last:
@@ -105,46 +102,48 @@ class Trainer:
             self.context.accept_stop(
                 self.context.stop or self.context.stop_requested() or StopRequest.INTERRUPT
             )
-            if (
-                self.context.world_size == 1
-            ):  # several ranks stand apart; they go on from the last whole round
+            if self.context.world_size == 1:  # several ranks resume from the last whole round
                 self._save(wait=False)
             return self.metrics
         self._save()
         return self.metrics
 
+    def _at_start(self) -> bool:
+        """Whether no batch of the epoch was trained yet."""
+        return self.place == TrainingPosition(self.place.epoch)
+
     def _over(self) -> bool:
         limit = self.context.assignment.limits.train_seconds
         return limit is not None and self._total() >= limit
 
-    def _agreed(self, wish: bool) -> bool:
-        """Whether any rank wishes it; called by all ranks."""
+    def _any_rank(self, flag_here: bool) -> bool:
+        """Whether the flag is set on any rank; all ranks must call it."""
         if self.context.world_size == 1:
-            return wish
-        flag = torch.tensor(float(wish), device=self.device)
+            return flag_here
+        flag = torch.tensor(float(flag_here), device=self.device)
         dist.all_reduce(flag)
         return bool(flag)
 
     def _alone(self, work: Callable[[], None]) -> None:
-        """Do something on rank 0 while the others wait; a stop request to it is one to all."""
+        """Run `work` on rank 0 while the others wait; if it is stopped, all ranks are."""
         stopped = False
         if self.context.rank == 0:
             try:
                 work()
             except Stopped:
                 stopped = True
-        if self._agreed(stopped):
+        if self._any_rank(stopped):
             raise Stopped
 
     def _total(self) -> float:
         return self.context.assignment.previous_seconds + self.seconds
 
     def _epoch(self) -> None:
-        """Every round of an epoch, from where training stands."""
-        if self.place == Place(self.place.epoch):
+        """The remaining rounds of the epoch."""
+        if self._at_start():
             self.losses = 0.0, 0
             self._deal()
-        parts = edges_of_pairs(self.graph.train, self.partitioning, self._rng(0xED6E))
+        parts = edges_of_pairs(self.graph.train, self.tables.partitioning, self._rng(0xED6E))
         for number, pairs in list(enumerate(rounds(self.options.partitions)))[self.place.round :]:
             before = self.embeddings.copied()
             mine = list(enumerate(pairs))[self.context.rank :: self.context.world_size]
@@ -156,31 +155,32 @@ class Trainer:
             except Stopped:
                 stopped = True
             self._meet(before, stopped)
-            self.place = Place(self.place.epoch, number + 1)
-            self._save_sometimes()
-        self.place = Place(self.place.epoch + 1)
+            self.place = TrainingPosition(self.place.epoch, number + 1)
+            if self._any_rank(time.monotonic() - self.saved > self.options.checkpoint_seconds):
+                self._save()
+        self.place = TrainingPosition(self.place.epoch + 1)
 
     def _deal(self) -> None:
-        """Deal the entities to the partitions anew in each epoch, where they are not all in memory together.
+        """Shuffle the entities over the partitions in each epoch, if they are not all in memory.
 
-        Entities of different partitions are else never weighed against each other as ends of the same edge.
+        Otherwise entities of different partitions would never be compared as ends of the same edge.
         """
         if self.options.partitions <= 2 or self.dealt == self.place.epoch:
             return
-        begun, dealt = time.perf_counter(), self._partitioning(self.place.epoch)
+        begun = time.perf_counter()
+        dealt = self._partitioning(self.place.epoch)
         self._alone(lambda: self.tables.deal(dealt, self._look))
         self.tables.adopt(dealt)
         self.dealt = self.place.epoch
         self.seconds += time.perf_counter() - begun
 
     def _pair(self, index: int, pair: Pair, edges: IntArray) -> None:
-        """Every update of a pair, from where training stands."""
+        """The remaining updates of a pair."""
         begun = time.perf_counter()
         begins = dict(zip(pair, self.tables.open(pair), strict=True))
         self.seconds += time.perf_counter() - begun
-        for batch, rows in enumerate(
-            np.split(edges, range(self.options.batch_size, len(edges), self.options.batch_size))
-        ):
+        size = self.options.batch_size
+        for batch, rows in enumerate(np.split(edges, range(size, len(edges), size))):
             if batch < self.place.batch or not len(rows):
                 continue
             self._look(batch)
@@ -191,8 +191,8 @@ class Trainer:
             self.losses = self.losses[0] + loss, self.losses[1] + 1
             self.seconds += time.perf_counter() - begun
             self.edges += len(rows)
-            self.place = Place(self.place.epoch, self.place.round, index, batch + 1)
-        self.place = Place(self.place.epoch, self.place.round, index + 1)
+            self.place = TrainingPosition(self.place.epoch, self.place.round, index, batch + 1)
+        self.place = TrainingPosition(self.place.epoch, self.place.round, index + 1)
 
     def _update(self, begins: Mapping[int, int], edges: IntArray, where: tuple[int, int]) -> float:
         rng = self._rng(0x4E6A, self.place.round, *where)
@@ -210,18 +210,19 @@ class Trainer:
         return np.random.default_rng([self.context.seed, self.place.epoch, *key])
 
     def _look(self, batch: int = 0) -> None:
-        """Raise where the attempt must end."""
+        """Raise if the attempt must end."""
         self.context.check_stop()
-        limit, memory = self.context.assignment.limits.memory_bytes, self.context.memory
+        limit = self.context.assignment.limits.memory_bytes
+        memory = self.context.memory
         if limit and memory and batch % _MEMORY_EVERY == 0 and memory.bytes() > limit:
-            raise TrialFailure("out_of_memory", f"used more than the {limit} bytes that it may use")
+            raise TrialFailure("out_of_memory", f"used more than its limit of {limit} bytes")
 
     def _meet(self, before: tuple[torch.Tensor, torch.Tensor], stopped: bool) -> None:
-        """Ranks add up what each changed in the relations; a stop of one is a stop of all."""
+        """Add up the changes of all ranks to the relations; if one rank is stopped, all are."""
         if self.context.world_size > 1:
             self.tables.flush()
             self.tables.drop()
-            stopped = self._agreed(stopped)
+            stopped = self._any_rank(stopped)
             self.embeddings.add_up(before)
         if stopped:
             raise Stopped
@@ -231,8 +232,9 @@ class Trainer:
             dist.barrier()
 
     def _report(self) -> None:
-        """Rank validation edges and report; not counted as training time."""
-        valid, limit = self.graph.valid, self.options.evaluate_edges
+        """Rank validation edges and report; this does not count as training time."""
+        valid = self.graph.valid
+        limit = self.options.evaluate_edges
         if 0 < limit < len(valid):
             valid = valid[np.random.default_rng(0).permutation(len(valid))[:limit]]
         self.metrics = {
@@ -262,12 +264,11 @@ class Trainer:
             )
         return summary(found)
 
-    def _save_sometimes(self) -> None:
-        if self._agreed(time.monotonic() - self.saved > self.options.checkpoint_seconds):
-            self._save()
-
     def _save(self, *, wait: bool = True) -> None:
-        """A checkpoint: links to the partitions' files, which are only ever replaced, and the relations."""
+        """Write a checkpoint of the relations, with links to the files of the partitions.
+
+        A link suffices, because these files are only ever replaced.
+        """
         self.tables.flush()
         self._barrier()
         if self.context.rank == 0:
@@ -297,7 +298,11 @@ class Trainer:
         }
 
     def _restore(self) -> dict[str, torch.Tensor] | None:
-        """Take over where a checkpoint stands; returns the relations and their state, None where there is none."""
+        """Restore the newest checkpoint.
+
+        Returns:
+            The relations and their state; None if there is no checkpoint.
+        """
         found = load_checkpoint(self.context.folder)
         if found is None:
             return None
@@ -306,7 +311,7 @@ class Trainer:
         if progress["shape"] != shape:
             raise TrialFailure(
                 "crashed",
-                f"the checkpoint {path} is of another shape: {progress['shape']}, not {shape}",
+                f"the checkpoint {path} has the shape {progress['shape']}, expected {shape}",
             )
         if self.context.rank == 0:
             shutil.rmtree(self.work, ignore_errors=True)
@@ -314,14 +319,11 @@ class Trainer:
             for file in path.glob("entities-*.f32"):
                 link(file, self.work / file.name)
         self.dealt = int(progress.get("dealt", 0))
-        self.place, self.edges, self.reported = (
-            Place(**progress["place"]),
-            progress["edges"],
-            progress["reported"],
-        )
+        self.place = TrainingPosition(**progress["place"])
+        self.edges = progress["edges"]
+        self.reported = progress["reported"]
         self.losses = progress["losses"][0], progress["losses"][1]
         self.metrics = dict(progress["metrics"])
         earlier = self.context.assignment.previous_seconds
         self.seconds = max(0.0, float(progress["seconds"]) - earlier)
-        relations: dict[str, torch.Tensor] = load_file(path / "relations.safetensors")
-        return relations
+        return cast(dict[str, torch.Tensor], load_file(path / "relations.safetensors"))

@@ -1,4 +1,4 @@
-"""One update: a batch of edges against shared negatives, with gradients of the touched rows alone."""
+"""One update: a batch of edges against shared negatives, with gradients of touched rows only."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from torch.nn import functional
 from .operators import OPERATORS, Operator
 from .softmax import equal_pairs, shared_softmax
 
-LOSSES = ("softmax", "logistic", "margin")
 _EPSILON = 1e-10
 
 
 @dataclass(frozen=True)
 class UpdateOptions:
-    """What an update is made of.
+    """Options of an update.
 
     Args:
-        model: one of `OPERATORS`; reciprocal: a relation of its own for each opposite direction, else its inverse.
-        loss: "softmax" over an edge and its negatives, "logistic", or "margin" (ranking with `margin`).
-        negatives: entities drawn at random that each edge of the batch is held against, at either end.
-        batch_negatives: hold each edge against the ends of the other edges of the batch too.
+        model: one of `OPERATORS`.
+        reciprocal: whether opposite directions have their own relations; else they use the inverse.
+        loss: "softmax" over an edge and its negatives, "logistic", or "margin" ranking.
+        negatives: random entities that each edge of the batch is compared with, at both ends.
+        batch_negatives: whether edges are also compared with the ends of the batch's other edges.
         regularization: weight of the nuclear 3-norm.
+        margin: of the "margin" loss.
         dtype: of the products between queries and negatives.
     """
 
@@ -46,16 +47,20 @@ class UpdateOptions:
 def gradients(
     entities: Tensor, relations: Tensor, edges: Tensor, negatives: Tensor, options: UpdateOptions
 ) -> tuple[Tensor, tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """Mean loss of a batch, and the gradients of the rows that it touches.
+    """Mean loss of a batch, and the gradients of the touched rows.
 
     Args:
-        entities: (n, dimension); relations: (m, dimension), reciprocal ones in the second half.
-        edges: (b, 3) of rows: head, relation, tail; negatives: (k,) rows of entities.
+        entities: (n, dimension).
+        relations: (m, dimension), reciprocal relations in the second half.
+        edges: rows of head, relation and tail, (b, 3).
+        negatives: rows of entities, (k,).
 
     Returns:
-        The mean loss of an edge, without the penalty; rows and gradients of entities, then of relations.
+        The mean loss per edge, without the penalty; rows and gradients of entities; the same of
+            relations.
     """
-    size, half = len(edges), len(relations) // (2 if options.reciprocal else 1)
+    size = len(edges)
+    half = len(relations) // (2 if options.reciprocal else 1)
     head, relation, tail = edges.unbind(1)
     rows, local = torch.cat([head, tail, negatives]).unique(return_inverse=True)  # type: ignore[no-untyped-call]
     pairs = torch.cat([relation, relation + half]) if options.reciprocal else relation
@@ -68,7 +73,8 @@ def gradients(
         r = moves.index_select(0, relation_local)
         forth, back = r.chunk(2) if options.reciprocal else (r, r)
         ids = torch.split(local, sizes)
-        operator, inverse = options.operator, not options.reciprocal
+        operator = options.operator
+        inverse = not options.reciprocal
         tails = _loss(operator.apply(h, forth), t, others, (ids[1], ids[2]), options)
         heads = _loss(operator.apply(t, back, inverse), h, others, (ids[0], ids[2]), options)
         loss = (tails + heads) / (2 * size)
@@ -87,32 +93,28 @@ def _loss(
     ids: tuple[Tensor, Tensor],
     options: UpdateOptions,
 ) -> Tensor:
-    """Summed loss of queries (b, dimension) with their targets against the others (k, dimension)."""
-    candidates, candidate_ids = others, ids[1]
-    if options.batch_negatives:
-        candidates, candidate_ids = torch.cat([others, target]), torch.cat([ids[1], ids[0]])
+    """Summed loss of queries (b, dimension) and their targets against the others (k, dimension)."""
+    candidates = torch.cat([others, target]) if options.batch_negatives else others
+    candidate_ids = torch.cat([ids[1], ids[0]]) if options.batch_negatives else ids[1]
     if options.loss == "softmax" and options.operator.is_dot:
         return shared_softmax(
             query, target, candidates, equal_pairs(ids[0], candidate_ids), options.dtype
         )
     positive = options.operator.compare(query, target)
     negative = options.operator.compare_all(query, candidates, options.dtype)
-    negative = negative.masked_fill(
-        candidate_ids == ids[0].unsqueeze(1), -torch.inf
-    )  # the target is no negative
+    negative = negative.masked_fill(candidate_ids == ids[0].unsqueeze(1), -torch.inf)
     if options.loss == "softmax":
         return (torch.logaddexp(positive, negative.logsumexp(1)) - positive).sum()
     if options.loss == "logistic":
         against = functional.softplus(negative).sum(1) / negative.shape[1]
         return (functional.softplus(-positive) + against).sum()
-    excess = (negative - positive.unsqueeze(1) + options.margin).relu()
-    return excess.sum() / negative.shape[1]
+    return (negative - positive.unsqueeze(1) + options.margin).relu().sum() / negative.shape[1]
 
 
 def adagrad(
     table: Tensor, state: Tensor, rows: Tensor, gradient: Tensor, learning_rate: float
 ) -> None:
-    """Adagrad (Duchi et al. 2011) on some rows: with a state a coordinate, or one a row where `state` has width 1."""
+    """Adagrad (Duchi et al. 2011) for some rows; one state per row if `state` has width 1."""
     sums = state.index_select(0, rows)
     if state.shape[1] > 1:
         sums.addcmul_(gradient, gradient)

@@ -29,11 +29,12 @@ class ImageClassification(Classifier):
     """A VGG-style network on CIFAR-10, folders of images, or generated images.
 
     Trial 0 is the published setting of the comparison of deep-learning frameworks
-    (https://github.com/ilkarman/DeepLearningFrameworks): 10 epochs, batches of 64, SGD at 0.01 with momentum 0.9,
-    no augmentation; about 77% test accuracy on the whole of CIFAR-10.
+    (https://github.com/ilkarman/DeepLearningFrameworks): 10 epochs, batches of 64, SGD at 0.01 with
+    momentum 0.9, no augmentation; about 77% test accuracy on the full CIFAR-10.
 
-    `fixed.gradient_penalty` adds that many times the squared norm of the loss's gradient by the image (double
-    backpropagation, Drucker and LeCun 1992), which trains through second-order gradients.
+    `fixed.gradient_penalty` weights an additional loss: the squared norm of the loss's gradient
+    with respect to the image (double backpropagation, Drucker and LeCun 1992). It is trained
+    through second-order gradients.
     """
 
     name = "image_classification"
@@ -60,8 +61,8 @@ class ImageClassification(Classifier):
         "fixed": {"max_epochs": 2, "filters": 4, "dense_units": 16},
     }
 
-    # Batch norm is over what one rank sees at a time: the function would be another with the batch in parts; the layer
-    # norm that comes with it is over all dense units.
+    # Batch norm uses the rows of one rank at a time, so dividing the batch changes the function.
+    # The layer norm that comes with it needs all dense units.
     constraints: ClassVar[tuple[str, ...]] = (
         "not batch_norm or parallelism == 'single'",
         "not batch_norm or accumulation == 1",
@@ -69,7 +70,7 @@ class ImageClassification(Classifier):
 
     @classmethod
     def own(cls, hardware: Hardware) -> Sequence[Parameter]:
-        """See `Declared`."""
+        """See `DeclarativeWorkload`."""
         from .augment import AUGMENTATIONS
 
         quality = {"quality"}
@@ -89,14 +90,8 @@ class ImageClassification(Classifier):
 
     @classmethod
     def knobs(cls, hardware: Hardware) -> Options:
-        """The ready-made knobs of the space."""
-        runtime = (
-            "matmul_precision",
-            "compile",
-            "memory_format",
-            "optimizer_implementation",
-            "loader_workers",
-        )
+        """See `DeclarativeWorkload`."""
+        runtime = ("matmul_precision", "compile", "memory_format", "optimizer_implementation")
         return {
             "precision": {},
             "batch": {"unit": "items"},
@@ -107,22 +102,26 @@ class ImageClassification(Classifier):
                 "plan": ("layers", "tensor", "stages"),
                 "values": {"num_layers": 3, "num_heads": 0},
             },
-            "runtime": {"tune": [*runtime, "prefetch", "cudnn_autotune"]},
+            "runtime": {"tune": [*runtime, "loader_workers", "prefetch", "cudnn_autotune"]},
         }
 
     def build_model(self) -> nn.Module:
         """See `Trainable`."""
         import torch
 
-        from .model import ImageModel, ModelOptions
+        from .model import ImageModel, ImageModelOptions
 
         torch.manual_seed(self.seed)
         dataset = self.dataset()
-        size, classes = dataset.train.pixels.shape[-1], len(dataset.classes)
-        return ImageModel(self.options(ModelOptions, num_classes=classes, size=size))
+        options = self.options(
+            ImageModelOptions,
+            num_classes=len(dataset.classes),
+            size=dataset.train.pixels.shape[-1],
+        )
+        return ImageModel(options)
 
     def plan(self, model: nn.Module) -> ParallelPlan:
-        """The dense layers split over ranks; blocks and head are stages."""
+        """The dense layers are split over ranks; blocks and head are stages."""
         return ParallelPlan(
             layers=("block1", "block2", "head"),
             tensor={"head.dense": "column", "head.output": "row"},
@@ -130,7 +129,7 @@ class ImageClassification(Classifier):
         )
 
     def export(self, trial: Path, target: Path) -> Mapping[str, str]:
-        """Beside the weights and ONNX the names of the classes, line by line."""
+        """Write the weights, the model as ONNX, and the names of the classes, one per line."""
         from workers.export import write_lines
 
         write_lines(target / "classes.txt", self.dataset().classes)
@@ -138,10 +137,6 @@ class ImageClassification(Classifier):
             **super().export(trial, target),
             "classes.txt": "the classes, in the order of the logits",
         }
-
-    def num_examples(self, split: str) -> int:
-        """See `Classifier`."""
-        return len(self._images(split).labels)
 
     def examples(
         self, split: str, rows: IntArray, rng_seed: tuple[int, int] | None = None
@@ -151,31 +146,29 @@ class ImageClassification(Classifier):
 
         from .augment import augment
 
-        images = self._images(split)
+        images = self.examples_of(split)
         pixels = images.pixels[rows]
         if rng_seed is not None:
-            pixels = augment(
-                pixels, self.option("augmentation"), np.random.default_rng([self.seed, *rng_seed])
-            )
+            rng = np.random.default_rng([self.seed, *rng_seed])
+            pixels = augment(pixels, self.option("augmentation"), rng)
         return {
             "images": torch.from_numpy(np.ascontiguousarray(pixels)),
             "label": torch.from_numpy(images.labels[rows]),
         }
 
     def inputs(self, batch: Batch) -> tuple[torch.Tensor, ...]:
-        """Pixels from -1 to 1, in the memory format that is asked for."""
+        """Pixels from -1 to 1, in the configured memory format."""
         import torch
 
         from .model import scaled
 
         images = scaled(batch["images"])
-        options = {**self.fixed, **self.params}
-        if options.get("memory_format") == "channels_last":
-            return (images.contiguous(memory_format=torch.channels_last),)
+        if {**self.fixed, **self.params}.get("memory_format") == "channels_last":
+            images = images.contiguous(memory_format=torch.channels_last)
         return (images,)
 
     def loss(self, model: nn.Module, batch: Batch) -> torch.Tensor:
-        """Cross entropy, and the gradient penalty where there is one."""
+        """Cross entropy, plus the gradient penalty if it is on."""
         penalty = float(self.option("gradient_penalty"))
         if not penalty:
             return super().loss(model, batch)
@@ -186,7 +179,3 @@ class ImageClassification(Classifier):
         loss = self.criterion(model(images), batch)
         (slope,) = torch.autograd.grad(loss, images, create_graph=True)
         return loss + penalty * slope.to(loss.dtype).square().sum()
-
-    def _images(self, split: str) -> Any:
-        dataset = self.dataset()
-        return dataset.train if split == "train" else dataset.test

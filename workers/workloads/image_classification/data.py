@@ -1,4 +1,4 @@
-"""Images to classify: generated, CIFAR-10 (Krizhevsky 2009) in either of its archives, or folders of image files."""
+"""Images to classify: generated, CIFAR-10 (Krizhevsky 2009), or folders of image files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from workers.data.archives import find
 from workers.workloads._data import check_data_name, folder_of
 
 from . import generated
-from .formats import Images, from_records, read_cifar, read_folders, to_records
+from .formats import Images, read_cifar, read_folders
 
 NAMES = ("builtin", "cifar10", "folder")
 SOURCES = (
@@ -39,8 +39,8 @@ CIFAR_CLASSES = (
 
 
 @dataclass(frozen=True)
-class Dataset:
-    """Images to train on and to test on, and the names of their classes."""
+class ImageDataset:
+    """Training and test images, and the names of their classes."""
 
     train: Images
     test: Images
@@ -48,21 +48,21 @@ class Dataset:
 
 
 def check(data: Mapping[str, Any]) -> None:
-    """Raise DataError where the data set is not there; reads none of it."""
+    """Raise DataError if the data set is missing; does not read it."""
     name = check_data_name(data, NAMES)
     if name != "builtin":
-        folder = folder_of(data)
-        find(folder, SOURCES if name == "cifar10" else ("train",))
+        find(folder_of(data), SOURCES if name == "cifar10" else ("train",))
 
 
-def load(data: Mapping[str, Any]) -> Dataset:
-    """Read the data set that the `data` section names; kept in memory for the trials of this process.
+def load(data: Mapping[str, Any]) -> ImageDataset:
+    """Read the data set that the `data` section describes; cached for all trials of the process.
 
-    `builtin` takes `train` and `test`, the numbers of images; `cifar10` takes `dir`, which holds an archive or its
-    folder; `folder` takes `dir` with train/<class>/ and test/<class>/, and `size` in pixels.
+    `builtin` takes `train` and `test`, numbers of images. `cifar10` takes `dir`, which holds an
+    archive or its extracted folder. `folder` takes `dir` with train/<class>/ and test/<class>/, and
+    `size` in pixels.
 
     Raises:
-        DataError: it is not there or malformed.
+        DataError: the data set is missing or malformed.
     """
     name = check_data_name(data, NAMES)
     if name == "builtin":
@@ -73,25 +73,17 @@ def load(data: Mapping[str, Any]) -> Dataset:
 
 
 @lru_cache(2)
-def _builtin(train: int, test: int) -> Dataset:
-    parts = [
-        from_records(builtin_records(n, seed), "the built-in set")
-        for seed, n in enumerate((train, test))
-    ]
-    return Dataset(parts[0], parts[1], generated.CLASSES)
-
-
-def builtin_records(count: int, seed: int) -> bytes:
-    """Generated images in CIFAR-10's binary format."""
-    pixels, labels = generated.images(count, seed)
-    return to_records(Images(pixels, labels.astype(np.int64)))
+def _builtin(train: int, test: int) -> ImageDataset:
+    parts = (generated.images(count, seed) for seed, count in enumerate((train, test)))
+    first, second = (Images(pixels, labels.astype(np.int64)) for pixels, labels in parts)
+    return ImageDataset(first, second, generated.CLASSES)
 
 
 @lru_cache(1)
-def _cifar(source: Path) -> Dataset:
-    return Dataset(*read_cifar(source), CIFAR_CLASSES)
+def _cifar(source: Path) -> ImageDataset:
+    return ImageDataset(*read_cifar(source), CIFAR_CLASSES)
 
 
 @lru_cache(1)
-def _folders(folder: Path, size: int) -> Dataset:
-    return Dataset(*read_folders(folder, size))
+def _folders(folder: Path, size: int) -> ImageDataset:
+    return ImageDataset(*read_folders(folder, size))

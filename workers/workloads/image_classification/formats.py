@@ -1,4 +1,4 @@
-"""The files that images come in: CIFAR-10's binary and python archives, and folders of image files."""
+"""File formats of images: CIFAR-10's binary and python archives, and folders of image files."""
 
 from __future__ import annotations
 
@@ -26,39 +26,39 @@ class Images(NamedTuple):
     labels: npt.NDArray[np.int64]
 
 
-def to_records(images: Images) -> bytes:
-    """The images as CIFAR-10's binary records: a label byte, then 1,024 bytes of red, green and blue each."""
-    flat = images.pixels.reshape(len(images.labels), -1)
-    return np.concatenate([images.labels[:, None].astype(np.uint8), flat], axis=1).tobytes()
-
-
 def from_records(content: bytes, source: str) -> Images:
-    """The inverse of `to_records`; raises DataError where the length or a label is wrong."""
+    """Images from binary records of CIFAR-10: a label byte, then 1,024 bytes per colour.
+
+    Raises:
+        DataError: the length or a label is wrong.
+    """
     if not content or len(content) % RECORD:
         raise DataError(
-            f"{source} has {len(content)} bytes, which is no multiple of the record length {RECORD}"
+            f"{source} has {len(content)} bytes, which is not a multiple of the record "
+            f"length {RECORD}"
         )
     records = np.frombuffer(content, np.uint8).reshape(-1, RECORD)
     return _checked(records[:, 1:], records[:, 0], source)
 
 
 def from_pickle(content: bytes, source: str) -> Images:
-    """A batch of the python archive: a dictionary with `data` (n, 3072) of uint8 and `labels`."""
+    """A batch of the python archive: a dictionary of `data` (n, 3072) of uint8 and `labels`."""
     batch = plain_pickle.read(content)
     if not isinstance(batch, dict):
-        raise DataError(f"{source} is no CIFAR-10 batch: it holds a {type(batch).__name__}")
+        raise DataError(f"{source} is not a CIFAR-10 batch: it holds a {type(batch).__name__}")
     found = {
         key.decode("latin-1") if isinstance(key, bytes) else key: value
         for key, value in batch.items()
     }
-    pixels, labels = found.get("data"), found.get("labels")
+    pixels = found.get("data")
+    labels = found.get("labels")
     if (
         not isinstance(pixels, np.ndarray)
         or pixels.dtype != np.uint8
         or not isinstance(labels, list)
     ):
         raise DataError(
-            f"{source} is no CIFAR-10 batch: it lacks 'data' of uint8 or the list 'labels'"
+            f"{source} is not a CIFAR-10 batch: it lacks 'data' of uint8 or the list 'labels'"
         )
     return _checked(pixels, np.array(labels), source)
 
@@ -75,7 +75,9 @@ def _checked(pixels: npt.NDArray[np.uint8], labels: npt.NDArray[np.generic], sou
 
 
 def read_cifar(source: Path) -> tuple[Images, Images]:
-    """Training and test images of CIFAR-10 as a folder or archive of either version; any of the batches may lack.
+    """Training and test images of CIFAR-10 from a folder or archive of either version.
+
+    Some of the training batches may be missing.
 
     Raises:
         DataError: a file is malformed, or there is no training or no test batch.
@@ -114,15 +116,16 @@ def _joined(batches: list[Images]) -> Images:
 
 
 def read_folders(folder: Path, size: int) -> tuple[Images, Images, tuple[str, ...]]:
-    """Images under `train/<class>/` and `test/<class>/` (or `val/`), scaled and cropped to size x size.
+    """Images under `train/<class>/` and `test/<class>/` (or `val/`), scaled and cropped.
+
+    Args:
+        size: height and width of the result.
 
     Raises:
-        DataError: a split or class is missing, an image cannot be read, or Pillow is not installed.
+        DataError: a split or class is missing, an image cannot be read, or Pillow is missing.
     """
-    test = next(
-        (folder / name for name in ("test", "val", "valid") if (folder / name).is_dir()),
-        folder / "test",
-    )
+    names = (name for name in ("test", "val", "valid") if (folder / name).is_dir())
+    test = folder / next(names, "test")
     classes = tuple(sorted(p.name for p in (folder / "train").glob("*") if p.is_dir()))
     if len(classes) < 2 or not test.is_dir():
         raise DataError(
@@ -132,7 +135,8 @@ def read_folders(folder: Path, size: int) -> tuple[Images, Images, tuple[str, ..
 
 
 def _read_split(folder: Path, classes: tuple[str, ...], size: int) -> Images:
-    pixels, labels = [], []
+    pixels = []
+    labels = []
     for label, name in enumerate(classes):
         paths = sorted(p for p in (folder / name).glob("**/*") if p.suffix.lower() in SUFFIXES)
         if not paths:
@@ -143,10 +147,10 @@ def _read_split(folder: Path, classes: tuple[str, ...], size: int) -> Images:
 
 
 def read_image(path: Path, size: int) -> npt.NDArray[np.uint8]:
-    """One image as (3, size, size): its shorter side scaled to `size`, the middle kept.
+    """One image as (3, size, size): its shorter side is scaled to `size`, the middle is kept.
 
     Raises:
-        DataError: it cannot be read, or Pillow is not installed.
+        DataError: the image cannot be read, or Pillow is not installed.
     """
     try:
         from PIL import Image, ImageOps

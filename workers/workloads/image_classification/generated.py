@@ -1,6 +1,8 @@
-"""A built-in set of 32x32 images in ten classes of textures and shapes, drawn with numbers alone."""
+"""Generated 32x32 images in ten classes of textures and shapes."""
 
 from __future__ import annotations
+
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +24,9 @@ FloatArray = npt.NDArray[np.float32]
 
 
 def images(count: int, seed: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
-    """`count` images (n, 3, 32, 32) of uint8 and their labels (n,), as many of each class as of any other.
+    """`count` images (n, 3, 32, 32) of uint8 and their labels (n,), with balanced classes.
 
-    Place, size, phase, both colours, brightness and noise vary; half of the images lie under a bar that hides a part.
+    Position, size, phase, colours and noise vary; a bar hides a part of half of the images.
     """
     rng = np.random.default_rng([seed, 0x1A6E])
     labels = rng.permutation(np.arange(count) % len(CLASSES)).astype(np.uint8)
@@ -41,10 +43,8 @@ def images(count: int, seed: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np
 
 def _bars(pixels: npt.NDArray[np.float64], rng: np.random.Generator) -> npt.NDArray[np.float64]:
     count = len(pixels)
-    start, width = (
-        rng.integers(0, SIZE, (count, 1)),
-        rng.integers(2, 7, (count, 1)) * rng.integers(0, 2, (count, 1)),
-    )
+    start = rng.integers(0, SIZE, (count, 1))
+    width = rng.integers(2, 7, (count, 1)) * rng.integers(0, 2, (count, 1))
     at = np.arange(SIZE)
     hidden = (at >= start) & (at < start + width)
     tall = rng.random(count) < 0.5
@@ -53,13 +53,15 @@ def _bars(pixels: npt.NDArray[np.float64], rng: np.random.Generator) -> npt.NDAr
 
 
 def _masks(name: str, count: int, rng: np.random.Generator) -> FloatArray:
-    """Where the foreground is, (count, 32, 32) in [0, 1]."""
+    """The foreground, (count, 32, 32) in [0, 1]."""
     y, x = np.mgrid[0:SIZE, 0:SIZE].astype(np.float32)[:, None]
-    period, phase = rng.uniform(5, 11, (count, 1, 1)), rng.uniform(0, 2 * np.pi, (count, 1, 1))
+    period = rng.uniform(5, 11, (count, 1, 1))
+    phase = rng.uniform(0, 2 * np.pi, (count, 1, 1))
     wave = 2 * np.pi / period
     cy, cx = rng.uniform(11, 21, (2, count, 1, 1))
     radius = rng.uniform(6, 11, (count, 1, 1))
-    dy, dx = y - cy, x - cx
+    dy = y - cy
+    dx = x - cx
     distance = np.hypot(dy, dx)
     sign = rng.choice([-1, 1], (count, 1, 1))
     shapes = {
@@ -76,5 +78,4 @@ def _masks(name: str, count: int, rng: np.random.Generator) -> FloatArray:
         ),
         "dots": lambda: np.sin(wave * y + phase) * np.sin(wave * x + phase) > 0.6,
     }
-    mask: FloatArray = shapes[name]().astype(np.float32)
-    return mask
+    return cast(FloatArray, shapes[name]().astype(np.float32))

@@ -1,4 +1,7 @@
-"""The VGG-style network of the comparison of deep-learning frameworks (https://github.com/ilkarman/DeepLearningFrameworks)."""
+"""The VGG-style network of the comparison of deep-learning frameworks.
+
+https://github.com/ilkarman/DeepLearningFrameworks
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,11 @@ from search_spaces.errors import UsageError
 
 
 @dataclass(frozen=True)
-class ModelOptions:
-    """What the network is built from; the defaults are the published setting.
+class ImageModelOptions:
+    """Options of the network; the defaults are the published setting.
 
-    `batch_norm` normalises after every convolution (Ioffe and Szegedy 2015), and the dense layer by layer norm.
+    `batch_norm` normalises after every convolution (Ioffe and Szegedy 2015), and the dense layer by
+    layer norm.
     """
 
     num_classes: int = 10
@@ -29,7 +33,7 @@ class ModelOptions:
 class Block(nn.Module):
     """Two 3x3 convolutions, max-pooling by 2, dropout: (b, in, h, w) to (b, out, h / 2, w / 2)."""
 
-    def __init__(self, in_channels: int, out_channels: int, options: ModelOptions) -> None:
+    def __init__(self, in_channels: int, out_channels: int, options: ImageModelOptions) -> None:
         super().__init__()
         norm = options.batch_norm
         self.conv1 = nn.Conv2d(in_channels, out_channels, 3, padding=1, bias=not norm)
@@ -40,18 +44,21 @@ class Block(nn.Module):
         self.dropout = nn.Dropout(options.dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The second ReLU comes after pooling: the same as before it, on a quarter of the values."""
+        """(b, in, h, w) to (b, out, h / 2, w / 2).
+
+        The second ReLU follows the pooling: the same function, on a quarter of the values.
+        """
         x = self.norm1(self.conv1(x)).relu()
         x = self.pool(self.norm2(self.conv2(x))).relu()
         return self.dropout(x)  # type: ignore[no-any-return]
 
 
-class Head(nn.Module):
-    """A dense layer and the classes: (b, channels, h, w) to (b, num_classes)."""
+class ClassifierHead(nn.Module):
+    """A dense layer and the class scores: (b, channels, h, w) to (b, num_classes)."""
 
-    def __init__(self, in_features: int, options: ModelOptions) -> None:
+    def __init__(self, in_features: int, options: ImageModelOptions) -> None:
         super().__init__()
-        norm = options.batch_norm  # sums of thousands of normalised inputs diverge at usual rates
+        norm = options.batch_norm  # else sums of many normalised inputs diverge
         self.dense = nn.Linear(in_features, options.dense_units, bias=not norm)
         self.norm = nn.LayerNorm(options.dense_units) if norm else nn.Identity()
         self.dropout = nn.Dropout(options.dense_dropout)
@@ -63,14 +70,14 @@ class Head(nn.Module):
 
 
 class ImageModel(nn.Module):
-    """Two blocks, with twice the filters in the second, and the head: images (b, 3, size, size) to logits."""
+    """Two blocks, with twice the filters in the second, and a head."""
 
-    def __init__(self, options: ModelOptions) -> None:
+    def __init__(self, options: ImageModelOptions) -> None:
         super().__init__()
-        self.options = options
+
         self.block1 = Block(3, options.filters, options)
         self.block2 = Block(options.filters, 2 * options.filters, options)
-        self.head = Head(2 * options.filters * (options.size // 4) ** 2, options)
+        self.head = ClassifierHead(2 * options.filters * (options.size // 4) ** 2, options)
         for module in self.modules():
             if isinstance(module, nn.Conv2d | nn.Linear):
                 nn.init.xavier_uniform_(module.weight)
@@ -78,20 +85,19 @@ class ImageModel(nn.Module):
                     nn.init.zeros_(module.bias)
 
     def forward(self, images: Tensor) -> Tensor:
-        """(b, 3, size, size) to (b, num_classes)."""
-        logits: Tensor = self.head(self.block2(self.block1(images)))
-        return logits
+        """Images (b, 3, size, size) to logits (b, num_classes)."""
+        return self.head(self.block2(self.block1(images)))  # type: ignore[no-any-return]
 
 
-class Stage(nn.Module):
-    """Some parts of the model, one after the other."""
+class ImageStage(nn.Module):
+    """Consecutive parts of the model."""
 
     def __init__(self, *parts: nn.Module) -> None:
         super().__init__()
         self.parts = nn.ModuleList(parts)
 
     def forward(self, *hidden: Tensor, images: Tensor) -> Tensor:
-        """What the stage before returned, or the images of the batch, to what the next one takes."""
+        """Map the output of the stage before, or the images of the batch, to the next input."""
         x = hidden[0] if hidden else scaled(images)
         for part in self.parts:
             x = part(x)
@@ -104,14 +110,15 @@ def scaled(images: Tensor) -> Tensor:
 
 
 def stages(model: ImageModel, num_stages: int) -> list[nn.Module]:
-    """The model cut into one to three stages: its blocks and its head.
+    """The model divided into one to three stages: its blocks and its head.
 
     Raises:
-        UsageError: another number is asked for.
+        UsageError: `num_stages` is not 1 to 3.
     """
     if not 1 <= num_stages <= 3:
         raise UsageError(f"the image model is cut into 1 to 3 stages, got {num_stages}")
     parts: list[nn.Module] = [model.block1, model.block2, model.head]
     return [
-        Stage(*parts[i * 3 // num_stages : (i + 1) * 3 // num_stages]) for i in range(num_stages)
+        ImageStage(*parts[i * 3 // num_stages : (i + 1) * 3 // num_stages])
+        for i in range(num_stages)
     ]

@@ -1,4 +1,4 @@
-"""Sentiment of film reviews by recurrent networks."""
+"""Sentiment classification of film reviews by recurrent networks."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Sentiment"]
 
-_BUCKET_BATCHES = 50  # batches whose reviews are sorted by length together
-_LENGTH_STEP = 8  # lengths of bucketed batches are multiples of it, for fewer shapes
+_BUCKET_BATCHES = 50  # number of batches whose reviews are sorted together by length
+_LENGTH_STEP = 8  # lengths of bucketed batches are multiples of this, for fewer shapes
 
 
 class Sentiment(Classifier):
     """GRU, LSTM or QRNN over the words of a review.
 
     Trial 0 is the published setting of the comparison of deep-learning frameworks
-    (https://github.com/ilkarman/DeepLearningFrameworks): a GRU of 100 units over 150 words of a vocabulary of 30,000
-    in 125 dimensions, dropout 0.2, Adam at 0.001, batches of 64, 3 epochs; about 86% test accuracy on aclImdb.
+    (https://github.com/ilkarman/DeepLearningFrameworks): a GRU of 100 units over 150 words from a
+    vocabulary of 30,000 in 125 dimensions, dropout 0.2, Adam at 0.001, batches of 64, 3 epochs;
+    about 86% test accuracy on aclImdb.
     """
 
     name = "sentiment"
@@ -71,8 +72,9 @@ class Sentiment(Classifier):
 
     @classmethod
     def own(cls, hardware: Hardware) -> Sequence[Parameter]:
-        """See `Declared`."""
-        quality, cost = {"quality"}, {"speed", "memory"}
+        """See `DeclarativeWorkload`."""
+        quality = {"quality"}
+        cost = {"speed", "memory"}
         return [
             Float("learning_rate", 1e-4, 1e-2, log=True, default=1e-3, affects=quality),
             Choice("rate_schedule", list(SCHEDULES), default="constant", affects=quality),
@@ -99,7 +101,8 @@ class Sentiment(Classifier):
 
     @classmethod
     def knobs(cls, hardware: Hardware) -> Options:
-        """The ready-made knobs of the space."""
+        """See `DeclarativeWorkload`."""
+        tuned = ["matmul_precision", "optimizer_implementation", "loader_workers", "prefetch"]
         return {
             "precision": {},
             "batch": {"unit": "items"},
@@ -107,53 +110,46 @@ class Sentiment(Classifier):
                 "strategies": strategies("single", "ddp", "embedding_server"),
                 "plan": ("embeddings",),
             },
-            "runtime": {
-                "tune": [
-                    "matmul_precision",
-                    "optimizer_implementation",
-                    "loader_workers",
-                    "prefetch",
-                ]
-            },
+            "runtime": {"tune": tuned},
         }
 
     def build_model(self) -> nn.Module:
         """See `Trainable`."""
         import torch
 
-        from .model import ModelOptions, SentimentModel
+        from .model import SentimentModel, SentimentModelOptions
 
         torch.manual_seed(self.seed)
-        return SentimentModel(self.options(ModelOptions))
+        return SentimentModel(self.options(SentimentModelOptions))
 
     def plan(self, model: nn.Module) -> ParallelPlan:
-        """The embedding, which is most of the model, may lie on a parameter server."""
+        """The embedding, most of the model's parameters, may be on a parameter server."""
         return ParallelPlan(embeddings=("embedding",))
 
     def export(self, trial: Path, target: Path) -> Mapping[str, str]:
-        """Beside the weights and ONNX, which takes reviews of the full length, the words in the order of their ids."""
+        """Write the weights, the model as ONNX, and the words in the order of their ids.
+
+        The ONNX model takes reviews of the full length.
+        """
         from workers.export import write_lines
 
-        write_lines(
-            target / "vocabulary.txt", self.dataset().vocabulary[: int(self.option("vocabulary"))]
-        )
-        padded = Sentiment(
-            {**self.params, "batching": "padded"}, self.data, self.fixed, seed=self.seed
-        )
+        words = self.dataset().vocabulary[: int(self.option("vocabulary"))]
+        write_lines(target / "vocabulary.txt", words)
+        params = {**self.params, "batching": "padded"}
+        padded = Sentiment(params, self.data, self.fixed, seed=self.seed)
         files = super(Sentiment, padded).export(trial, target)
         return {**files, "vocabulary.txt": "the words, in the order of their ids"}
-
-    def num_examples(self, split: str) -> int:
-        """See `Classifier`."""
-        return len(self._reviews(split))
 
     def examples(
         self, split: str, rows: IntArray, rng_seed: tuple[int, int] | None = None
     ) -> Batch:
-        """`words` (b, length) and `label` (b,); bucketed batches are as long as their longest review."""
+        """`words` (b, length) and `label` (b,); a bucketed batch is as long as its longest
+        review.
+        """
         import torch
 
-        reviews, length = self._reviews(split), int(self.option("length"))
+        reviews = self.examples_of(split)
+        length = int(self.option("length"))
         if self.option("batching") == "bucketed":
             longest = int(reviews.lengths(length)[rows].max(initial=1))
             length = min(length, -(-longest // _LENGTH_STEP) * _LENGTH_STEP)
@@ -161,14 +157,15 @@ class Sentiment(Classifier):
         return {"words": torch.from_numpy(words), "label": torch.from_numpy(reviews.labels[rows])}
 
     def epoch_batches(self, epoch: int) -> Iterator[IntArray]:
-        """Shuffled; where bucketed, reviews of like length go together and the batches are shuffled."""
+        """Shuffled batches; if bucketed, each batch holds reviews of similar length."""
         batches = list(super().epoch_batches(epoch))
         if self.option("batching") == "bucketed":
             batches = self._bucketed(batches, np.random.default_rng([self.seed, epoch, 0xB0C]))
         yield from batches
 
     def _bucketed(self, batches: list[IntArray], rng: np.random.Generator) -> list[IntArray]:
-        lengths, result = self._reviews("train").lengths(int(self.option("length"))), []
+        lengths = self.examples_of("train").lengths(int(self.option("length")))
+        result = []
         for begin in range(0, len(batches), _BUCKET_BATCHES):
             group = batches[begin : begin + _BUCKET_BATCHES]
             rows = np.concatenate(group)
@@ -177,16 +174,11 @@ class Sentiment(Classifier):
         return [result[i] for i in rng.permutation(len(result))]
 
     def evaluation_parts(self, split: str, rows: IntArray, size: int) -> Iterator[IntArray]:
-        """By length, so that bucketed parts are short."""
-        order = np.argsort(
-            self._reviews(split).lengths(int(self.option("length")))[rows], kind="stable"
-        )
+        """Parts sorted by length, so that bucketed parts are short."""
+        lengths = self.examples_of(split).lengths(int(self.option("length")))
+        order = np.argsort(lengths[rows], kind="stable")
         yield from super().evaluation_parts(split, rows[order], size)
 
     def inputs(self, batch: Batch) -> tuple[torch.Tensor, ...]:
         """The words."""
         return (batch["words"],)
-
-    def _reviews(self, split: str) -> Any:
-        corpus = self.dataset()
-        return corpus.train if split == "train" else corpus.test

@@ -1,4 +1,7 @@
-"""Reviews: aclImdb (Maas et al. 2011, https://aclanthology.org/P11-1015) as a folder or tar.gz, or generated."""
+"""Reviews: aclImdb (Maas et al. 2011) as a folder or tar.gz, or generated.
+
+https://aclanthology.org/P11-1015
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,8 @@ from .generated import reviews
 
 NAMES = ("builtin", "imdb")
 ARCHIVES = ("aclImdb", "aclImdb_v1.tar.gz", "aclImdb_labeled.tar.gz", "aclImdb.tar.gz")
-PAD, UNKNOWN = 0, 1
+PAD = 0
+UNKNOWN = 1
 _WORD = re.compile(r"[a-z0-9]+(?:'[a-z]+)?")
 _MEMBER = re.compile(r"(?:\./)?aclImdb/(train|test)/(pos|neg)/[^/]+\.txt")
 Int32Array = npt.NDArray[np.int32]
@@ -29,12 +33,15 @@ Int32Array = npt.NDArray[np.int32]
 
 @dataclass(frozen=True)
 class Reviews:
-    """Reviews as word ids; 0 pads, 1 is any word that the vocabulary lacks, others by falling frequency in train.
+    """Reviews as word ids.
+
+    Id 0 is padding and id 1 any unknown word; the others are sorted by falling frequency in the
+    training split.
 
     Args:
-        words: the ids of all reviews, one after the other.
-        offsets: where each review begins in `words`, and the end, shape (n + 1,).
-        labels: 1 good, 0 bad, shape (n,).
+        words: the concatenated ids of all reviews.
+        offsets: the first index of each review in `words`, and the end, shape (n + 1,).
+        labels: 1 is good, 0 is bad, shape (n,).
     """
 
     words: Int32Array
@@ -45,13 +52,13 @@ class Reviews:
         return len(self.labels)
 
     def lengths(self, limit: int) -> npt.NDArray[np.int64]:
-        """Words of each review, at most `limit`, shape (n,)."""
+        """Number of words of each review, at most `limit`, shape (n,)."""
         return np.minimum(np.diff(self.offsets), limit)
 
     def padded(
         self, rows: npt.NDArray[np.int64], length: int, vocabulary: int
     ) -> npt.NDArray[np.int64]:
-        """The last `length` words of each review, padded in front so that all end together, (rows, length)."""
+        """The last `length` words of each review, padded in front, shape (rows, length)."""
         at = self.offsets[rows + 1, None] - length + np.arange(length)
         inside = at >= self.offsets[rows, None]
         ids = self.words[np.where(inside, at, 0)].astype(np.int64)
@@ -59,8 +66,11 @@ class Reviews:
 
 
 @dataclass(frozen=True)
-class Corpus:
-    """Reviews to train on and to test on, and the words in the order of their ids; the first two are no words."""
+class ReviewCorpus:
+    """Training and test reviews, and the words in the order of their ids.
+
+    The first two entries of the vocabulary stand for padding and unknown words.
+    """
 
     train: Reviews
     test: Reviews
@@ -73,18 +83,19 @@ def tokenize(text: str) -> list[str]:
 
 
 def check(data: Mapping[str, Any]) -> None:
-    """Raise DataError where the data set is not there; reads none of it."""
+    """Raise DataError if the data set is missing; does not read it."""
     if check_data_name(data, NAMES) == "imdb":
         find(folder_of(data), ARCHIVES)
 
 
-def load(data: Mapping[str, Any]) -> Corpus:
-    """Read the data set that the `data` section names; kept in memory for the trials of this process.
+def load(data: Mapping[str, Any]) -> ReviewCorpus:
+    """Read the data set that the `data` section describes; cached for all trials of the process.
 
-    `builtin` takes `train` and `test`, the numbers of reviews; `imdb` takes `dir`, which holds aclImdb or its archive.
+    `builtin` takes `train` and `test`, numbers of reviews. `imdb` takes `dir`, which holds aclImdb
+    or its archive.
 
     Raises:
-        DataError: it is not there or malformed.
+        DataError: the data set is missing or malformed.
     """
     if check_data_name(data, NAMES) == "imdb":
         return _imdb(find(folder_of(data), ARCHIVES))
@@ -92,14 +103,14 @@ def load(data: Mapping[str, Any]) -> Corpus:
 
 
 @lru_cache(2)
-def _builtin(train: int, test: int) -> Corpus:
+def _builtin(train: int, test: int) -> ReviewCorpus:
     texts, labels = reviews(train + test, seed=0)
     splits = ["train"] * train + ["test"] * test
     return _corpus(zip(splits, texts, labels, strict=True))
 
 
 @lru_cache(1)
-def _imdb(source: Path) -> Corpus:
+def _imdb(source: Path) -> ReviewCorpus:
     corpus = _corpus(_read_imdb(source))
     if not len(corpus.train) or not len(corpus.test):
         raise DataError(
@@ -127,8 +138,11 @@ def _files(source: Path) -> Iterator[tuple[str, bytes]]:
         yield from members(source, lambda name: _MEMBER.fullmatch(name) is not None)
 
 
-def _corpus(reviews: Iterable[tuple[str, str, int]]) -> Corpus:
-    """Number the words of all reviews, then again by frequency in train (equal ones by first appearance)."""
+def _corpus(reviews: Iterable[tuple[str, str, int]]) -> ReviewCorpus:
+    """Number the words of all reviews by falling frequency in the training split.
+
+    Words of equal frequency are in the order of first appearance.
+    """
     ids: defaultdict[str, int] = defaultdict(lambda: len(ids))
     words: dict[str, list[Int32Array]] = {"train": [], "test": []}
     labels: dict[str, list[int]] = {"train": [], "test": []}
@@ -152,4 +166,4 @@ def _corpus(reviews: Iterable[tuple[str, str, int]]) -> Corpus:
             rank[flat[name]] if len(ids) else flat[name], offsets, np.array(labels[name], np.int64)
         )
 
-    return Corpus(split_of("train"), split_of("test"), ("<pad>", "<unknown>", *known))
+    return ReviewCorpus(split_of("train"), split_of("test"), ("<pad>", "<unknown>", *known))

@@ -1,4 +1,4 @@
-"""A built-in set of film reviews, generated: opinions with negation, so that the order of words matters."""
+"""Generated film reviews: opinions with negation, so that the order of words matters."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ _FILLERS = (
 def _clause(rng: np.random.Generator, positive: bool) -> str:
     negated = rng.random() < 0.4
     words = _GOOD if positive != negated else _BAD
-    adjective, aspect = words[rng.integers(len(words))], _ASPECTS[rng.integers(len(_ASPECTS))]
+    adjective = words[rng.integers(len(words))]
+    aspect = _ASPECTS[rng.integers(len(_ASPECTS))]
     negation = _NEGATIONS[rng.integers(len(_NEGATIONS))] if negated else ""
     return f"the {aspect} was {negation}{_ADVERBS[rng.integers(len(_ADVERBS))]}{adjective}"
 
@@ -74,9 +75,10 @@ def _review(rng: np.random.Generator, positive: bool) -> str:
 
 
 def reviews(count: int, seed: int) -> tuple[list[str], list[int]]:
-    """`count` texts and their labels (1 where most opinions of the text are good), half of each.
+    """`count` texts and their labels (1 if most opinions of the text are good), half of each.
 
-    About two of five opinions are negated ("not really wonderful"), and up to half of them contradict the label.
+    About two of five opinions are negated ("not really wonderful"), and up to half of the opinions
+    contradict the label.
     """
     rng = np.random.default_rng([seed, 0x7E47])
     labels = [int(i % 2) for i in range(count)]

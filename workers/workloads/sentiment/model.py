@@ -12,8 +12,8 @@ from .recurrent import Recurrent
 
 
 @dataclass(frozen=True)
-class ModelOptions:
-    """What the model is built from; the defaults are the published setting."""
+class SentimentModelOptions:
+    """Options of the model; the defaults are the published setting."""
 
     vocabulary: int = 30_000
     embedding_size: int = 125
@@ -28,9 +28,9 @@ class ModelOptions:
 
 
 class SentimentModel(nn.Module):
-    """Reviews as word ids, padded in front, to the logits of bad and good."""
+    """Maps reviews as word ids, padded in front, to the logits of bad and good."""
 
-    def __init__(self, options: ModelOptions) -> None:
+    def __init__(self, options: SentimentModelOptions) -> None:
         super().__init__()
         self.options = options
         self.embedding = nn.Embedding(options.vocabulary, options.embedding_size, padding_idx=PAD)
@@ -55,7 +55,7 @@ class SentimentModel(nn.Module):
         return self.output(self.dropout(self._pool(states, words)))  # type: ignore[no-any-return]
 
     def _pool(self, states: Tensor, words: Tensor) -> Tensor:
-        """(steps, batch, size) to (batch, size); padding does not count."""
+        """(steps, batch, size) to (batch, size), ignoring padding."""
         real = (words != PAD).t().unsqueeze(-1)
         if self.options.pooling == "mean":
             return (states * real).sum(0) / real.sum(0).clamp(min=1)
@@ -64,8 +64,7 @@ class SentimentModel(nn.Module):
         if not self.options.bidirectional:
             return states[-1]
         forward, backward = states.chunk(2, dim=-1)
-        first = (
-            real.squeeze(-1).int().argmax(0)
-        )  # where the review begins, the backward direction's last step
+        # The backward direction ends at the first word of the review.
+        first = real.squeeze(-1).int().argmax(0)
         at = first.view(1, -1, 1).expand(1, -1, backward.shape[-1])
         return torch.cat([forward[-1], backward.gather(0, at).squeeze(0)], dim=-1)

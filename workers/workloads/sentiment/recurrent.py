@@ -1,4 +1,4 @@
-"""Recurrent layers over (steps, batch, size): GRU and LSTM by fused kernels or cell by cell, and QRNN."""
+"""Recurrent layers: GRU and LSTM by fused kernels or cell by cell, and QRNN."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from .scan import linear_scan
+from .linear_scan import linear_scan
 
 
 class QuasiRecurrent(nn.Module):
-    """A quasi-recurrent layer with fo-pooling (Bradbury et al. 2017, https://arxiv.org/abs/1611.01576).
+    """A quasi-recurrent layer with fo-pooling (Bradbury et al. 2017, arXiv:1611.01576).
 
-    A causal convolution over `window` steps makes z, f and o for all steps at once; what is left of the recurrence,
+    A causal convolution over `window` steps computes z, f and o for all steps at once. The rest,
     c[t] = f[t] c[t-1] + (1 - f[t]) z[t] and h[t] = o[t] c[t], is a linear scan.
     """
 
@@ -33,10 +33,12 @@ class QuasiRecurrent(nn.Module):
 
 
 def run_cells(rnn: nn.GRU | nn.LSTM, x: Tensor, suffix: str) -> Tensor:
-    """One layer and direction of `rnn`, a cell at a time: the same function as its fused kernel.
+    """One layer and direction of `rnn`, cell by cell: the same function as its fused kernel.
 
     Args:
-        rnn: whose weights are used; x: (steps, batch, input_size); suffix: of the weights' names, such as "l0".
+        rnn: holds the weights.
+        x: (steps, batch, input_size).
+        suffix: of the names of the weights, such as "l0".
 
     Returns:
         Hidden states, (steps, batch, hidden_size).
@@ -55,7 +57,8 @@ def run_cells(rnn: nn.GRU | nn.LSTM, x: Tensor, suffix: str) -> Tensor:
             c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
             h = torch.sigmoid(o) * torch.tanh(c)
         else:
-            (ri, zi, ni), (rh, zh, nh) = step.chunk(3, dim=-1), recurrent.chunk(3, dim=-1)
+            ri, zi, ni = step.chunk(3, dim=-1)
+            rh, zh, nh = recurrent.chunk(3, dim=-1)
             n = torch.tanh(ni + torch.sigmoid(ri + rh) * nh)
             h = torch.lerp(n, h, torch.sigmoid(zi + zh).to(n.dtype))
         states.append(h)
@@ -66,7 +69,9 @@ class Recurrent(nn.Module):
     """Layers of one kind of cell, in one direction or both.
 
     Args:
-        cell: "gru", "lstm" or "qrnn"; kernel: "fused" or "cells" (gru and lstm only; the weights are the same).
+        cell: "gru", "lstm" or "qrnn".
+        sizes: input and hidden size.
+        kernel: "fused" or "cells", for gru and lstm; the weights are the same.
         layout: "batch_major" takes (batch, steps, size), "time_major" takes (steps, batch, size).
     """
 
@@ -80,9 +85,13 @@ class Recurrent(nn.Module):
         layout: str,
     ) -> None:
         super().__init__()
-        (input_size, hidden_size), directions = sizes, 1 + bidirectional
-        self.cell, self.kernel, self.batch_major = cell, kernel, layout == "batch_major"
-        self.num_layers, self.directions = num_layers, directions
+        input_size, hidden_size = sizes
+        directions = 1 + bidirectional
+        self.cell = cell
+        self.kernel = kernel
+        self.batch_major = layout == "batch_major"
+        self.num_layers = num_layers
+        self.directions = directions
         if cell == "qrnn":
             widths = [input_size] + [hidden_size * directions] * (num_layers - 1)
             self.layers = nn.ModuleList(
@@ -100,10 +109,9 @@ class Recurrent(nn.Module):
             _initialise(self.rnn)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Hidden states of the last layer, in the layout of x; both directions side by side."""
+        """Hidden states of the last layer, in the layout of x; both directions are concatenated."""
         if self.cell != "qrnn" and self.kernel == "fused":
-            output: Tensor = self.rnn(x)[0]
-            return output
+            return self.rnn(x)[0]  # type: ignore[no-any-return]
         x = x.transpose(0, 1) if self.batch_major else x
         for layer in range(self.num_layers):
             x = torch.cat(
@@ -121,13 +129,14 @@ class Recurrent(nn.Module):
 
 
 def _initialise(rnn: nn.GRU | nn.LSTM) -> None:
-    """Glorot input weights, orthogonal recurrent ones, no bias: what the published comparison's frameworks share."""
+    """Glorot input weights, orthogonal recurrent weights, zero biases, as in the comparison."""
     for name, weight in rnn.named_parameters():
         if name.startswith("bias"):
             nn.init.zeros_(weight)
             continue
         for part in weight.chunk(3 if isinstance(rnn, nn.GRU) else 4):
             bound = math.sqrt(6 / sum(part.shape))
-            nn.init.orthogonal_(part) if name.startswith("weight_hh") else nn.init.uniform_(
-                part, -bound, bound
-            )
+            if name.startswith("weight_hh"):
+                nn.init.orthogonal_(part)
+            else:
+                nn.init.uniform_(part, -bound, bound)

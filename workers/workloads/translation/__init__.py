@@ -1,8 +1,10 @@
-"""Translation: a Transformer encoder-decoder trained on parallel sentences, judged by BLEU.
+"""Translation: a Transformer encoder-decoder trained on parallel sentences, scored by BLEU.
 
-The folder holds, apart from each other: the built-in corpus (`builtin`, `lexicon`, `numerals`), reading corpora
-(`data`), subwords (`vocabulary`), batches (`batches`), the model (`model`, `attention`, `dropout`, `loss`), what is
-known about it (`layouts`, `parallel`), search (`decoding`), scores (`metrics`), and the command line (`cli`).
+The built-in corpus: `builtin`, `builtin_words`, `builtin_numbers`. Other corpora: `data`, `shards`.
+Subwords: `vocabulary`. Batches: `batches`. The model: `model`, `attention`, `attention_layouts`,
+`dropout`, `loss`, `parallel_plan`. Decoding: `beam_search`, `inference`, `inference_layers`,
+`decoder_state`, `matrix_products`, `shortlist`. Scores: `evaluation`. Trained models:
+`translator`, `export_programs`, `ct2`. The command line: `cli`.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from search_spaces import Space
 from search_spaces.errors import UsageError
@@ -18,7 +20,8 @@ from search_spaces.hardware import Hardware
 from workers.protocol import Metric
 from workers.training.metrics import TRAINING_METRICS
 from workers.workload import ParallelPlan
-from workers.workloads._trained import Trained
+from workers.workloads._data import folder_of
+from workers.workloads._trained_workload import TrainedWorkload
 
 from . import data as _data
 from . import options
@@ -31,18 +34,18 @@ if TYPE_CHECKING:
     from workers.context import Context
     from workers.workload import Batch
 
-    from .decoding import Search
     from .model import Architecture
     from .prepare import Prepared
 
 __all__ = ["Translation"]
 
 
-class Translation(Trained):
-    """Trains on one corpus and reports `bleu`, `chrf` (0 to 100), `loss` a token and `perplexity` on validation.
+class Translation(TrainedWorkload):
+    """Trains on one corpus and reports validation metrics.
 
-    The metrics are computed on the first `eval_sentences` of the validation split. The translations that they were
-    computed from are written to the trial's folder: `hypotheses.valid.txt` beside `references.valid.txt`.
+    `bleu` and `chrf` are 0 to 100, `loss` is in nats per token, `perplexity` is its exponential.
+    They are computed on the first `eval_sentences` of the validation split. The translations are
+    written to the trial's folder, `hypotheses.valid.txt` beside `references.valid.txt`.
     """
 
     name: ClassVar[str] = "translation"
@@ -75,44 +78,43 @@ class Translation(Trained):
 
     @classmethod
     def space(cls, hardware: Hardware) -> Space:
-        """Optimizer, batch, architecture, precision, attention layout, parallelism and switches of the run time."""
+        """The space: optimizer, batch, architecture, precision, parallelism, runtime switches."""
         return options.space(hardware)
 
     @classmethod
     def dropped(cls, hardware: Hardware) -> Sequence[Dropped]:
-        """The values that `space` leaves out on this hardware."""
+        """The values that `space` omits on this hardware."""
         return options.declare(hardware).dropped
 
     @classmethod
     def check(cls, data: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:
-        """Read the corpus's files and the fixed options; raises DataError or UsageError."""
+        """Check the corpus files and the fixed options; raises DataError or UsageError."""
         options.check(fixed)
         _data.check(data)
         if data.get("name") == "prepared":
             from .shards import Shards
 
-            Shards.open(_data.folder_of(data))
+            Shards.open(folder_of(data))
 
     def run(self, context: Context) -> Mapping[str, float]:
-        """Train, with the trial's folder for what is cached and written."""
+        """Train; the trial's folder holds the caches and the output."""
         from workers.device.peak_memory import keep_few_kernels
 
         from .vocabulary import keep
 
-        keep_few_kernels()  # hardly two batches are of one shape
+        keep_few_kernels()  # almost every batch has a new shape
         self._context = context
-        resumes = context.assignment.resume
         keep(
             self.prepared.vocabulary,
             context.folder / "vocabulary.model",
-            resumes,
+            context.assignment.resume,
             writes=context.rank == 0,
         )
         return super().run(context)
 
     @cached_property
     def prepared(self) -> Prepared:
-        """The corpus in ids and its vocabulary."""
+        """The encoded corpus and its vocabulary."""
         from . import prepare
 
         size, longest, kind = (
@@ -122,10 +124,11 @@ class Translation(Trained):
 
     @cached_property
     def architecture(self) -> Architecture:
-        """What the model is built from."""
+        """The architecture of the model."""
         from .model import Architecture
 
-        width, layers = self.option("width"), self.option("num_layers")
+        width = self.option("width")
+        layers = self.option("num_layers")
         return Architecture(
             vocabulary_size=len(self.prepared.vocabulary),
             width=width,
@@ -144,30 +147,30 @@ class Translation(Trained):
         )
 
     def _cutoffs(self) -> tuple[int, ...]:
-        """Of the adaptive softmax; none for the full one."""
+        """Cutoffs of the adaptive softmax; empty for the full softmax."""
         if self.option("softmax") != "adaptive":
             return ()
         size = len(self.prepared.vocabulary)
         cutoffs = tuple(self.option("softmax_cutoffs") or (max(8, size // 10), max(9, size // 2)))
         if cutoffs[-1] >= size:
             raise UsageError(
-                f"softmax_cutoffs must be below the vocabulary's {size} entries, got {list(cutoffs)}"
+                f"softmax_cutoffs must be below the vocabulary size {size}, got {list(cutoffs)}"
             )
         return cutoffs
 
     def build_model(self) -> nn.Module:
-        """A Transformer; the same function for the same seed, whatever the attention layout."""
+        """A Transformer; for a given seed, the same function under every attention layout."""
         from .model import Transformer
 
         options.check({name: self.option(name) for name in options.DEFAULTS})
         return Transformer(self.architecture, self.seed)
 
     def train_batches(self, epoch: int) -> Iterator[Batch]:
-        """Batches of at most `batch_tokens` target positions: `source`, `shifted` and `labels`, see `batches`."""
+        """Batches of at most `batch_tokens` target positions, see `Examples.batch`."""
         return self.train_batches_from(epoch, 0)
 
     def train_batches_from(self, epoch: int, index: int) -> Iterator[Batch]:
-        """As `train_batches`, without making those before."""
+        """Like `train_batches`, starting at batch `index` without building the earlier ones."""
         return self.prepared.train.batches(self.option("batch_tokens"), self.seed, epoch, index)
 
     def inputs(self, batch: Batch) -> tuple[Tensor, ...]:
@@ -175,7 +178,7 @@ class Translation(Trained):
         return batch["source"], batch["shifted"]
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
-        """As `criterion` has it; in training on CPUs, logits and loss are computed together, a chunk at a time."""
+        """See `criterion`; training on CPUs computes logits and loss together, in chunks."""
         import torch
 
         device = batch["labels"].device.type
@@ -186,11 +189,12 @@ class Translation(Trained):
         ):
             return super().loss(model, batch)
         smoothing = float(self.option("label_smoothing"))
-        found: Tensor = model(*self.inputs(batch), labels=batch["labels"], smoothing=smoothing)
-        return found
+        return cast(
+            "Tensor", model(*self.inputs(batch), labels=batch["labels"], smoothing=smoothing)
+        )
 
     def criterion(self, output: Tensor, batch: Batch) -> Tensor:
-        """Label-smoothed cross-entropy of logits (n, v) of the tokens, or (b, t, v) with padding."""
+        """Label-smoothed cross-entropy of logits (n, v) of tokens, or (b, t, v) with padding."""
         from .loss import smoothed_cross_entropy
 
         labels = batch["labels"]
@@ -200,60 +204,62 @@ class Translation(Trained):
         return smoothed_cross_entropy(output, labels[real], float(self.option("label_smoothing")))
 
     def weight(self, batch: Batch) -> float:
-        """Number of target tokens, ends of sentences included."""
+        """Number of target tokens, including end-of-sentence tokens."""
         return float((batch["labels"] != 0).sum())
 
     def learning_rate(self, update: int) -> float:
-        """Linear warm-up to `learning_rate`, then decay by the inverse square root (Vaswani et al. 2017, 5.3)."""
+        """Linear warm-up, then inverse square-root decay (Vaswani et al. 2017, section 5.3)."""
         warmup = max(1, int(self.option("warmup_updates")))
         factor: float = min(update / warmup, (warmup / update) ** 0.5)
         return float(self.option("learning_rate")) * factor
 
     def plan(self, model: nn.Module) -> ParallelPlan:
-        """See `parallel`."""
-        from . import parallel
+        """See `parallel_plan`."""
+        from . import parallel_plan
 
-        return parallel.plan(self.architecture)
+        return parallel_plan.plan(self.architecture)
 
     def canonical(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Query, key and value apart, whatever the attention layout."""
-        from . import layouts
+        """Tensors with query, key and value separate, for any attention layout."""
+        from . import attention_layouts
 
-        return layouts.canonical(tensors, self.architecture.layout, self.architecture.head_dim)
+        return attention_layouts.canonical(
+            tensors, self.architecture.layout, self.architecture.head_dim
+        )
 
     def native(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """As the attention layout of this configuration keeps them."""
-        from . import layouts
+        """Tensors in the attention layout of this configuration; the inverse of `canonical`."""
+        from . import attention_layouts
 
-        return layouts.native(tensors, self.architecture.layout, self.architecture.head_dim)
+        return attention_layouts.native(
+            tensors, self.architecture.layout, self.architecture.head_dim
+        )
 
     def export(self, trial: Path, target: Path) -> Mapping[str, str]:
-        """Weights, vocabulary and architecture, with which `translate` of the command line works."""
-        from . import exported
+        """Write weights, vocabulary and architecture for the command `translate`."""
+        from . import translator
 
-        return exported.export(self, trial, target)
+        return translator.export(self, trial, target)
 
     def evaluate(self, model: nn.Module, device: torch.device) -> Mapping[str, float]:
         """Loss and translations of the validation sentences."""
+        from .beam_search import SearchOptions
         from .evaluation import evaluate
 
-        result = evaluate(model, self.prepared, self._search(), int(self.option("eval_sentences")))
+        search = SearchOptions(
+            int(self.option("beam")),
+            float(self.option("length_penalty")),
+            float(self.option("coverage_penalty")),
+        )
+        result = evaluate(model, self.prepared, search, int(self.option("eval_sentences")))
         folder = self._folder()
         if folder is not None and self._context is not None:
             result.write(folder)
             self._context.details.update(result.details())
         return result.metrics
 
-    def _search(self) -> Search:
-        from .decoding import Search
-
-        length, coverage = (
-            float(self.option(name)) for name in ("length_penalty", "coverage_penalty")
-        )
-        return Search(int(self.option("beam")), length, coverage)
-
     def _folder(self, name: str = "") -> Path | None:
-        """The trial's folder, or one that the trials of a sweep share; None outside of a trial."""
+        """The trial's folder, or one shared by the trials of a sweep; None outside a trial."""
         if self._context is None:
             return None
         folder = self._context.folder

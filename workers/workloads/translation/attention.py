@@ -1,17 +1,23 @@
-"""Multi-head attention whose input projections are kept in one of three layouts that compute the same function.
+"""Multi-head attention with three layouts of its input projections that compute the same function.
 
-| layout        | parameters (rows, hidden)                                                                  |
-|---------------|--------------------------------------------------------------------------------------------|
-| `interleaved` | `query` (hidden, hidden), `key_value` (num_heads * 2 * head_dim, hidden), grouped by head   |
-| `separate`    | `query` (hidden, hidden), `key_value` (2 * hidden, hidden): all keys, then all values       |
-| `packed`      | `query_key_value` (3 * hidden, hidden): all queries, then all keys, then all values         |
+| layout        | parameters (rows, hidden)
+|
+|---------------|-------------------------------------------------------------------------------------|
+| `interleaved` | `query` (hidden, hidden), `key_value` (num_heads * 2 * head_dim, hidden) by head
+|
+| `separate`    | `query` (hidden, hidden), `key_value` (2 * hidden, hidden): all keys, all values
+|
+| `packed`      | `query_key_value` (3 * hidden, hidden): all queries, all keys, all values
+|
 
-Attention to another sequence has two inputs, so that `packed` is `separate` there. `layouts` converts between them.
+Cross-attention has two inputs, so there `packed` means `separate`. `attention_layouts` converts
+between the layouts.
 """
 
 from __future__ import annotations
 
 import math
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -19,20 +25,23 @@ from torch.nn import functional
 
 LAYOUTS = ("interleaved", "separate", "packed")
 KERNELS = ("auto", "sdpa", "math", "fused")
+Projected = tuple[Tensor, Tensor, Tensor]
 
 
 class Attention(nn.Module):
-    """Scaled dot-product attention with several heads (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762).
+    """Multi-head scaled dot-product attention.
+
+    Vaswani et al. 2017, https://arxiv.org/abs/1706.03762. Shapes: b sentences, q query positions, k
+    key positions, h heads (fewer on a tensor-parallel rank), d head_dim.
 
     Args:
-        width: of input and output; num_heads divides it.
+        width: of input and output; a multiple of num_heads.
+        layout: one of `LAYOUTS`.
+        kernel: one of `KERNELS`. "auto" is "math" on CPUs and "sdpa" elsewhere; "fused" is torch's
+            multi_head_attention_forward, including the projections (its inner kernel is sdpa).
         cross: whether keys and values come from another sequence.
-        inference: layout in eval mode, "interleaved" or "separate" where `layout` is one of them too; `train()` and
-            `eval()` convert the parameters in place.
-        layout: one of `LAYOUTS`; kernel: one of `KERNELS`; "auto" is math on CPUs, sdpa elsewhere, "fused" is torch's
-            multi_head_attention_forward, projections and all (its inner kernel is sdpa's).
-
-    Shapes: b sentences, q query positions, k key positions, h heads (fewer on a tensor-parallel rank), d head_dim.
+        inference: the layout in eval mode; only "interleaved" and "separate" can be combined.
+            `train()` and `eval()` convert the parameters in place.
     """
 
     def __init__(
@@ -47,8 +56,9 @@ class Attention(nn.Module):
     ) -> None:
         super().__init__()
         self.layout = "separate" if cross and layout == "packed" else layout
-        self.layouts = {True: self.layout, False: inference or self.layout}  # by whether it trains
-        self.kernel, self.head_dim = kernel, width // num_heads
+        self.layouts = {True: self.layout, False: inference or self.layout}  # by training mode
+        self.kernel = kernel
+        self.head_dim = width // num_heads
         if self.layout == "packed":
             self.query_key_value = nn.Linear(width, 3 * width)
         else:
@@ -57,29 +67,26 @@ class Attention(nn.Module):
         self.output = nn.Linear(width, width)
 
     def train(self, mode: bool = True) -> Attention:
-        """Convert where the layout of training is not that of inference."""
+        """Switch the mode; convert the parameters if the inference layout differs."""
         super().train(mode)
         wanted = self.layouts[mode]
         if wanted != self.layout:
             with torch.no_grad():
                 for p in (self.key_value.weight, self.key_value.bias):
-                    sizes = (
-                        (-1, 2, self.head_dim)
-                        if self.layout == "interleaved"
-                        else (2, -1, self.head_dim)
-                    )
-                    p.copy_(torch.unflatten(p, 0, sizes).transpose(0, 1).flatten(0, 2))
+                    heads = (-1, 2) if self.layout == "interleaved" else (2, -1)
+                    parts = torch.unflatten(p, 0, (*heads, self.head_dim))
+                    p.copy_(parts.transpose(0, 1).flatten(0, 2))
             self.layout = wanted
         return self
 
     def forward(
         self, x: Tensor, memory: Tensor | None = None, mask: Tensor | None = None
     ) -> Tensor:
-        """Attend from x (b, q, width) to memory (b, k, width), or to x itself where there is none.
+        """Attend from x (b, q, width) to memory (b, k, width), by default to x itself.
 
         Args:
-            mask: (b, 1, 1, k), True where a key may be attended to, or what is added to scores; where there is none,
-                a position of x attends to itself and what is before it.
+            mask: (b, 1, 1, k), True for keys that may be attended to, or a float bias for the
+                scores. If mask is None and memory is None, attention is causal.
         """
         if self.kernel == "fused":
             return self._forward_fused(x, memory, mask)
@@ -88,8 +95,9 @@ class Attention(nn.Module):
         return self.attend(self.project_query(x), *self.project_memory(memory), mask)
 
     def _forward_fused(self, x: Tensor, memory: Tensor | None, mask: Tensor | None) -> Tensor:
-        """By torch's function for a whole attention block, whose tensors have the batch second."""
-        query, key = x.transpose(0, 1), (x if memory is None else memory).transpose(0, 1)
+        """Attend by torch's function for a whole attention block; its tensors are batch-second."""
+        query = x.transpose(0, 1)
+        key = (x if memory is None else memory).transpose(0, 1)
         weight, bias = self.packed()
         causal = None
         if memory is None and mask is None:
@@ -97,14 +105,15 @@ class Attention(nn.Module):
                 (len(query), len(query)), -math.inf, dtype=x.dtype, device=x.device
             ).triu(1)
         found, _ = functional.multi_head_attention_forward(
-            query, key, key, x.shape[2], x.shape[2] // self.head_dim, weight, bias, None, None, False, 0.0,
-            self.output.weight, self.output.bias, training=self.training, need_weights=False, attn_mask=causal,
-            is_causal=causal is not None, key_padding_mask=None if mask is None else ~mask[:, 0, 0],
+            query, key, key, x.shape[2], x.shape[2] // self.head_dim, weight, bias, None, None,
+            False, 0.0, self.output.weight, self.output.bias, training=self.training,
+            need_weights=False, attn_mask=causal, is_causal=causal is not None,
+            key_padding_mask=None if mask is None else ~mask[:, 0, 0],
         )  # fmt: skip
         return found.transpose(0, 1)
 
     def packed(self) -> tuple[Tensor, Tensor]:
-        """Weight (3 * hidden, hidden) and bias of the input projections in the packed layout, whatever theirs is."""
+        """Weight (3 * hidden, hidden) and bias of the input projections, converted to `packed`."""
         if self.layout == "packed":
             return self.query_key_value.weight, self.query_key_value.bias
         parts = [self.key_value.weight, self.key_value.bias]
@@ -113,31 +122,29 @@ class Attention(nn.Module):
             parts = [part.transpose(0, 1).flatten(0, 2) for part in heads]
         return torch.cat([self.query.weight, parts[0]]), torch.cat([self.query.bias, parts[1]])
 
-    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def project(self, x: Tensor) -> Projected:
         """Queries, keys and values (b, h, q, d) of x (b, q, width)."""
         if self.layout == "packed":
-            query, key, value = self._chunks(self.query_key_value(x), 3)
-            return query, key, value
+            return cast(Projected, self._chunks(self.query_key_value(x), 3))
         return self.project_query(x), *self.project_memory(x)
 
     def project_query(self, x: Tensor) -> Tensor:
-        """Queries (b, h, q, d) of x (b, q, width); not in the packed layout."""
+        """Queries (b, h, q, d) of x (b, q, width); not for the packed layout."""
         return self._chunks(self.query(x), 1)[0]
 
     def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values (b, h, k, d) of memory (b, k, width); not in the packed layout."""
+        """Keys and values (b, h, k, d) of memory (b, k, width); not for the packed layout."""
         projected = self.key_value(memory)
         if self.layout == "interleaved":
             b, k, rows = projected.shape
-            heads = projected.view(b, k, rows // (2 * self.head_dim), 2, self.head_dim).transpose(
-                1, 2
-            )
+            by_head = projected.view(b, k, rows // (2 * self.head_dim), 2, self.head_dim)
+            heads = by_head.transpose(1, 2)
             return heads[..., 0, :], heads[..., 1, :]
         key, value = self._chunks(projected, 2)
         return key, value
 
     def _chunks(self, projected: Tensor, count: int) -> tuple[Tensor, ...]:
-        """Parts (b, h, n, d) of (b, n, count * h * d) that lie one after the other."""
+        """Split (b, n, count * h * d) into `count` consecutive parts (b, h, n, d)."""
         b, n, rows = projected.shape
         whole = projected.view(b, n, count, rows // (count * self.head_dim), self.head_dim)
         return tuple(whole[:, :, i].transpose(1, 2) for i in range(count))
@@ -158,27 +165,24 @@ class Attention(nn.Module):
             mixed = functional.scaled_dot_product_attention(
                 query, key, value, mask, is_causal=causal
             )
-        result: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
-        return result
+        return cast(Tensor, self.output(mixed.transpose(1, 2).flatten(2)))
 
 
 def _attend_plainly(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool
 ) -> Tensor:
-    """Three batched matrix products' worth of the same; for short sentences several times faster on CPUs."""
+    """Attention as two batched matrix products; for short sentences faster on CPUs."""
     b, h, q, d = query.shape
     k = key.shape[2]
     folded = [x.reshape(b * h, x.shape[2], d) for x in (query, key, value)]
-    bias, scale = query.new_zeros(1), 1 / math.sqrt(d)
+    bias = query.new_zeros(1)
+    scale = 1 / math.sqrt(d)
     if causal:
         bias = query.new_full((q, k), -math.inf).triu(1)
     elif mask is not None:
-        floats = (
-            query.new_zeros(mask.shape).masked_fill(~mask, -math.inf)
-            if mask.dtype == torch.bool
-            else mask
-        )
-        bias = floats.expand(b, h, 1, k).reshape(b * h, 1, k)
+        if mask.dtype == torch.bool:
+            mask = query.new_zeros(mask.shape).masked_fill(~mask, -math.inf)
+        bias = mask.expand(b, h, 1, k).reshape(b * h, 1, k)
     masked = causal or mask is not None
     scores = torch.baddbmm(
         bias, folded[0], folded[1].transpose(1, 2), alpha=scale, beta=1 if masked else 0

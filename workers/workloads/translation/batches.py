@@ -1,4 +1,4 @@
-"""Batches of about equal numbers of tokens, of sentences of about equal length."""
+"""Batches of similar token counts, made of sentences of similar length."""
 
 from __future__ import annotations
 
@@ -9,27 +9,28 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from .data import Corpus
+from .data import ParallelCorpus
 from .vocabulary import BOS, EOS, PAD, Vocabulary
 
 if TYPE_CHECKING:
     from workers.workload import Batch
 
 Ids = npt.NDArray[np.int64]
-_LITTLE, _BANDS = 0.05, (2, 3, 4, 6)  # share of padding; target lengths that are sorted together
-_ROWS = 8  # batches have a multiple of that many rows where they can, for the kernels and for ranks to share
+_LITTLE = 0.05  # share of padding
+_BANDS = (2, 3, 4, 6)  # numbers of target lengths that are sorted together
+_ROWS = 8  # rows per batch are a multiple of this if possible, which suits kernels and ranks
 
 
 @dataclass(frozen=True)
 class Sequences:
-    """Sequences of ids, flat: sequence i is `ids[offsets[i]:offsets[i + 1]]`."""
+    """Sequences of ids in one flat array: sequence i is `ids[offsets[i]:offsets[i + 1]]`."""
 
     ids: Ids
     offsets: Ids
 
     @classmethod
     def of(cls, rows: list[list[int]]) -> Sequences:
-        """From a list of rows."""
+        """Build from a list of rows."""
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
         flat = np.fromiter((i for row in rows for i in row), np.int64, int(offsets[-1]))
@@ -41,8 +42,9 @@ class Sequences:
         return np.diff(self.offsets)
 
     def padded(self, rows: Ids) -> Ids:
-        """The sequences of those rows, shape (len(rows), longest), filled up with PAD."""
-        begin, length = self.offsets[rows], self.offsets[rows + 1] - self.offsets[rows]
+        """The sequences of the given rows, padded with PAD, shape (len(rows), longest)."""
+        begin = self.offsets[rows]
+        length = self.offsets[rows + 1] - self.offsets[rows]
         columns = np.arange(int(length.max(initial=0)))
         inside = columns < length[:, None]
         index = np.where(inside, begin[:, None] + columns, 0)
@@ -51,9 +53,9 @@ class Sequences:
 
 @dataclass(frozen=True)
 class Examples:
-    """A corpus in ids: sources end in EOS, targets begin with BOS and end in EOS.
+    """An encoded corpus: sources end in EOS, targets begin with BOS and end in EOS.
 
-    `skipped` pairs had more than the allowed number of tokens and were left out.
+    `skipped` is the number of pairs that were left out because they were too long.
     """
 
     sources: Sequences
@@ -65,22 +67,32 @@ class Examples:
 
     @classmethod
     def of(
-        cls, corpus: Corpus, vocabulary: Vocabulary, max_length: int, *, cut: bool = False
+        cls, corpus: ParallelCorpus, vocabulary: Vocabulary, max_length: int, *, cut: bool = False
     ) -> Examples:
-        """Encode a corpus; pairs with a side of more than `max_length` ids (EOS included) are skipped, or cut."""
-        sources, targets = vocabulary.encode(corpus.sources), vocabulary.encode(corpus.targets)
-        pairs = list(zip(sources, targets, strict=True))
+        """Encode a corpus.
+
+        Args:
+            max_length: maximum number of ids of a side, EOS included.
+            cut: whether longer pairs are truncated; else they are skipped.
+        """
+        encoded = vocabulary.encode(corpus.sources), vocabulary.encode(corpus.targets)
+        pairs = list(zip(*encoded, strict=True))
         room = max_length - 1
         if cut:
             kept = [(source[:room], target[:room]) for source, target in pairs]
         else:
             kept = [pair for pair in pairs if max(map(len, pair)) <= room]
-        skipped = len(pairs) - len(kept)
-        rows = ([[*source, EOS] for source, _ in kept], [[BOS, *target, EOS] for _, target in kept])
-        return cls(Sequences.of(rows[0]), Sequences.of(rows[1]), skipped)
+        sources = Sequences.of([[*source, EOS] for source, _ in kept])
+        targets = Sequences.of([[BOS, *target, EOS] for _, target in kept])
+        return cls(sources, targets, len(pairs) - len(kept))
 
     def batch(self, rows: Ids) -> Batch:
-        """The rows as `source` (b, s), `shifted` (b, t), which the decoder reads, and `labels` (b, t), which follow."""
+        """A batch of the given rows.
+
+        Returns:
+            `source` (b, s); `shifted` (b, t), the input of the decoder; `labels` (b, t), its
+                targets.
+        """
         import torch
 
         whole = self.targets.padded(rows)
@@ -93,25 +105,27 @@ class Examples:
         }
 
     def batches(self, batch_tokens: int, seed: int, epoch: int, skip: int = 0) -> Iterator[Batch]:
-        """The batches of an epoch from the one of that index on."""
+        """The batches of an epoch, starting at index `skip`."""
         for rows in plan_batches(self, batch_tokens, seed, epoch)[skip:]:
             yield self.batch(rows)
 
     def sample(self) -> Examples:
-        """All of them."""
+        """All examples."""
         return self
 
 
 def plan_batches(examples: Examples, batch_tokens: int, seed: int, epoch: int) -> list[Ids]:
-    """Rows of each batch of an epoch, a function of the arguments alone.
+    """Rows of each batch of an epoch; depends on the arguments only.
 
-    Sentences are sorted into bands of target length, within a band by source length, up and down in turns so that
-    neighbours stay alike, and else at random; then cut into batches of at most `batch_tokens` target positions (a
-    longer sentence is a batch of its own); then the batches are shuffled. Bands are of one length where that leaves
-    little padding, else of the width that leaves least: wide ones suit large batches, which hold many lengths.
+    Sentences are sorted into bands of target length, and within a band by source length,
+    alternately up and down, so that neighbours stay similar; ties are random. They are cut into
+    batches of at most `batch_tokens` target positions (a longer sentence gets its own batch), and
+    the batches are shuffled. A band is one target length if that leaves little padding, else the
+    width that leaves least: wide bands suit large batches.
     """
     rng = np.random.default_rng([seed, epoch])
-    targets, sources = examples.targets.lengths - 1, examples.sources.lengths
+    targets = examples.targets.lengths - 1
+    sources = examples.sources.lengths
     ties = rng.random(len(examples))
 
     def banded(width: int) -> list[Ids]:
@@ -122,26 +136,25 @@ def plan_batches(examples: Examples, batch_tokens: int, seed: int, epoch: int) -
     def positions(batches: list[Ids]) -> int:
         return sum(len(rows) * int(targets[rows].max() + sources[rows].max()) for rows in batches)
 
-    batches, tokens = banded(1), int(targets.sum() + sources.sum())
-    if tokens < (1 - _LITTLE) * positions(batches):
+    batches = banded(1)
+    if int(targets.sum() + sources.sum()) < (1 - _LITTLE) * positions(batches):
         batches = min((batches, *map(banded, _BANDS)), key=positions)
     return [batches[i] for i in rng.permutation(len(batches))]
 
 
 def _cut(order: Ids, lengths: Ids, batch_tokens: int) -> Iterator[Ids]:
-    begin, total = 0, len(order)
+    begin = 0
+    total = len(order)
     while begin < total:
         end = begin + _rows(lengths[begin : begin + batch_tokens], batch_tokens)
-        if (
-            0 < total - end < _ROWS <= end - begin
-        ):  # too few for a batch of their own: share the last two batches evenly
-            end = begin + (total - begin + 1) // 2
+        if 0 < total - end < _ROWS <= end - begin:
+            end = begin + (total - begin + 1) // 2  # share the last two batches evenly
         yield order[begin:end]
         begin = end
 
 
 def _rows(lengths: Ids, batch_tokens: int) -> int:
-    """How many of the sequences fit from the first on."""
+    """Number of leading sequences that fit into a batch."""
     most = min(len(lengths), max(1, batch_tokens // int(lengths[0])))
     positions = np.arange(1, most + 1) * np.maximum.accumulate(lengths[:most])
     rows = max(1, int(np.searchsorted(positions, batch_tokens, side="right")))
@@ -149,7 +162,7 @@ def _rows(lengths: Ids, batch_tokens: int) -> int:
 
 
 def padding(batches: list[Batch]) -> float:
-    """Share of positions, source and target together, that hold padding."""
+    """Share of padding among all source and target positions."""
     sides = [batch[key] for batch in batches for key in ("source", "labels")]
     positions = sum(side.numel() for side in sides)
     return sum(int((side == PAD).sum()) for side in sides) / max(1, positions)

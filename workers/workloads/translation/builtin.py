@@ -1,7 +1,8 @@
-"""The built-in corpus: parallel English-German sentences from a small grammar, a function of nothing but its code.
+"""The built-in corpus: English-German sentences from a small grammar with a fixed seed.
 
-Clauses (with agreement, adjective endings, separable verbs), numbers to a million, clock times, dates and prices
-are made as `Clause`s, which stand alone, join others, or become subordinate, where German puts its verb last.
+Clauses (with agreement, adjective endings, separable verbs), numbers to a million, clock times,
+dates and prices are made as `Clause`s. A clause stands alone, joins another, or becomes
+subordinate; then German puts the verb last.
 """
 
 from __future__ import annotations
@@ -10,9 +11,8 @@ import random
 from dataclasses import dataclass
 from functools import lru_cache
 
-from . import lexicon as lex
-from .lexicon import Noun, Verb
-from .numerals import (
+from . import builtin_words as lex
+from .builtin_numbers import (
     english_number,
     english_ordinal,
     english_time,
@@ -20,6 +20,7 @@ from .numerals import (
     german_ordinal,
     german_time,
 )
+from .builtin_words import Noun, Verb
 
 NUM_PAIRS = 30_000
 NUM_HELD_OUT = 1_000  # pairs of the validation split, and of the test split
@@ -35,7 +36,7 @@ _EIN = {  # endings of ein, mein, kein
     "acc": {"m": "en", "f": "e", "n": "", "p": "e"},
     "dat": {"m": "em", "f": "er", "n": "em", "p": "en"},
 }
-_STRONG = {  # adjective endings where no article shows the case
+_STRONG = {  # adjective endings without an article that shows the case
     "nom": {"m": "er", "f": "e", "n": "es", "p": "e"},
     "acc": {"m": "en", "f": "e", "n": "es", "p": "e"},
     "dat": {"m": "en", "f": "en", "n": "en", "p": "en"},
@@ -57,10 +58,10 @@ _MODALS = [("must", "müssen", "muss"), ("can", "können", "kann"), ("should", "
 
 @dataclass(frozen=True)
 class Clause:
-    """A clause in both languages, German in its fields: subject, finite verb, middle, final.
+    """A clause in both languages; German is split into subject, finite verb, middle and final.
 
-    The main clause is "subject finite middle final"; fronting something swaps subject and verb; a subordinate
-    clause puts the finite verb after (a separable prefix: in front of) everything, as one word with its prefix.
+    The main clause is "subject finite middle final". If another part comes first, verb and subject
+    swap. In a subordinate clause the finite verb comes last, joined to its separable prefix.
     """
 
     en: str
@@ -75,7 +76,7 @@ class Clause:
         return _text(self.subject, self.finite, self.middle, self.final, self.prefix)
 
     def after(self) -> str:
-        """The German main clause as it goes on after something else came first: verb, subject, rest."""
+        """The German main clause after a leading part: verb, subject, rest."""
         return _text(self.finite, self.subject, self.middle, self.final, self.prefix)
 
     def subordinate(self) -> str:
@@ -97,7 +98,7 @@ def _text(*parts: str) -> str:
 
 
 def _ending(kind: str, case: str, form: str) -> str:
-    """Ending of an adjective after a `der` word, an `ein` word, or nothing ("strong")."""
+    """Adjective ending after a word like "der", after a word like "ein", or without ("strong")."""
     if kind == "strong" or (kind == "ein" and form != "p" and not _EIN[case][form]):
         return _STRONG[case][form]
     if form == "p" or case == "dat" or (case == "acc" and form == "m"):
@@ -106,25 +107,23 @@ def _ending(kind: str, case: str, form: str) -> str:
 
 
 def _determiner(rng: random.Random, case: str, form: str) -> tuple[str, str, str]:
-    """English word, German word and the kind of ending that follows."""
+    """The English word, the German word, and the kind of adjective ending that follows."""
     plural = form == "p"
     kind = rng.choice(["the", "the", "a", "this", "my", "our", "her"])
     if kind == "the":
         return "the", _ARTICLES[case][form], "der"
     if kind == "this":
-        ending = {"der": "er", "die": "e", "das": "es", "den": "en", "dem": "em"}[
-            _ARTICLES[case][form]
-        ]
+        endings = {"der": "er", "die": "e", "das": "es", "den": "en", "dem": "em"}
+        ending = endings[_ARTICLES[case][form]]
         return "these" if plural else "this", "dies" + ending, "der"
     if kind == "a":
         return ("", "", "strong") if plural else ("a", "ein" + _EIN[case][form], "ein")
     ending = _EIN[case][form]
-    stem = {"my": "mein", "our": "unser", "her": "ihr"}[kind]
-    return kind, stem + ending, "ein"
+    return kind, {"my": "mein", "our": "unser", "her": "ihr"}[kind] + ending, "ein"
 
 
 def noun_phrase(rng: random.Random, table: str, case: str) -> Phrase:
-    """A noun of a table with determiner and, often, an adjective."""
+    """A noun of a table with determiner and, half of the time, an adjective."""
     noun: Noun = rng.choice(lex.TABLES[table])
     plural = rng.random() < 0.35
     form = "p" if plural else noun.gender
@@ -132,7 +131,8 @@ def noun_phrase(rng: random.Random, table: str, case: str) -> Phrase:
     en_adjective = de_adjective = ""
     if rng.random() < 0.5:
         adjective = rng.choice(lex.ADJECTIVES[table])
-        en_adjective, de_adjective = adjective.en, adjective.de + _ending(kind, case, form)
+        en_adjective = adjective.en
+        de_adjective = adjective.de + _ending(kind, case, form)
     en_noun = noun.en_plural if plural else noun.en
     if en_det == "a" and (en_adjective or en_noun)[0] in "aeiou":
         en_det = "an"
@@ -157,7 +157,7 @@ def _subject(rng: random.Random) -> Phrase:
 
 
 def _finite(verb: Verb, person: str) -> str:
-    """The German present tense without its prefix."""
+    """The German present tense without the separable prefix."""
     infinitive = verb.de.removeprefix(verb.prefix)
     if person == "p":
         return infinitive
@@ -171,17 +171,15 @@ def _by_person(person: str, forms: tuple[str, str, str]) -> str:
 
 
 def _action(rng: random.Random) -> Clause:
-    """Somebody does something to something, somewhere, at some time."""
-    subject, verb = _subject(rng), rng.choice(lex.VERBS)
+    """Somebody does something to something, maybe with place and time."""
+    subject = _subject(rng)
+    verb = rng.choice(lex.VERBS)
     thing = noun_phrase(rng, verb.objects, "acc")
     en_place, de_place = rng.choice(lex.PLACES) if rng.random() < 0.3 else ("", "")
     tense = rng.choice(["present", "present", "past", "future", "modal"])
     en_adverb, de_adverb = rng.choice(lex.TIMES[tense]) if rng.random() < 0.3 else ("", "")
-    often, oft = (
-        rng.choice(lex.FREQUENCIES)
-        if tense == "present" and not en_adverb and rng.random() < 0.3
-        else ("", "")
-    )
+    takes_frequency = tense == "present" and not en_adverb and rng.random() < 0.3
+    often, oft = rng.choice(lex.FREQUENCIES) if takes_frequency else ("", "")
     en_verb, finite, final = _conjugate(rng, verb, tense, subject.person)
     en = _text(subject.en, often, en_verb.replace("_", " "), thing.en, en_place, en_adverb)
     prefix = verb.prefix if tense == "present" else ""
@@ -191,7 +189,7 @@ def _action(rng: random.Random) -> Clause:
 
 
 def _conjugate(rng: random.Random, verb: Verb, tense: str, person: str) -> tuple[str, str, str]:
-    """The English verb, the German finite verb, and what closes the German clause."""
+    """The English verb, the German finite verb, and the end of the German clause."""
     if tense == "present":
         return (verb.en_third if person == "3s" else verb.en), _finite(verb, person), ""
     if tense == "past":
@@ -203,22 +201,24 @@ def _conjugate(rng: random.Random, verb: Verb, tense: str, person: str) -> tuple
 
 
 def _number(rng: random.Random) -> int:
-    """A number from 2 to a million; short ones are as frequent as long ones."""
+    """A number from 2 to a million; short numbers are as frequent as long ones."""
     digits = rng.choice([1, 2, 2, 3, 3, 4, 5, 6])
-    return (
-        1_000_000 if rng.random() < 0.01 else max(2, rng.randrange(10 ** (digits - 1), 10**digits))
-    )
+    largest = rng.random() < 0.01
+    return 1_000_000 if largest else max(2, rng.randrange(10 ** (digits - 1), 10**digits))
 
 
 def _counting(rng: random.Random) -> Clause:
-    """Somebody has or counts so many of something."""
-    subject, n = _subject(rng), _number(rng)
+    """Somebody has or counts a number of things."""
+    subject = _subject(rng)
+    n = _number(rng)
     table = rng.choice(["things", "animals", "foods"])
     noun = rng.choice(lex.TABLES[table])
-    en, de = noun.en_plural, noun.de_plural
+    en = noun.en_plural
+    de = noun.de_plural
     if rng.random() < 0.4:
         adjective = rng.choice(lex.ADJECTIVES[table])
-        en, de = f"{adjective.en} {en}", f"{adjective.de}e {de}"
+        en = f"{adjective.en} {en}"
+        de = f"{adjective.de}e {de}"
     en_verbs, de_verbs = rng.choice(_COUNTS)
     en_verb = en_verbs[subject.person == "3s"]
     middle = f"{german_number(n, 'ein')} {de}"
@@ -231,10 +231,11 @@ def _counting(rng: random.Random) -> Clause:
 
 
 def _clock(rng: random.Random) -> Clause:
-    """Something begins, leaves or closes at a time of the day, perhaps on a day of the week."""
+    """Something begins, leaves or closes at a time of day, maybe on a weekday."""
     en_event, de_event, kind = rng.choice(lex.EVENTS)
     en_verb, finite, prefix = rng.choice(lex.DEEDS[kind])
-    hour, minute = rng.randint(1, 12), rng.randrange(0, 60, 5)
+    hour = rng.randint(1, 12)
+    minute = rng.randrange(0, 60, 5)
     en_day, de_day = rng.choice(lex.WEEKDAYS) if rng.random() < 0.4 else ("", "")
     en_part, de_part = rng.choice(_PARTS_OF_DAY)
     en = _text(
@@ -252,11 +253,10 @@ def _clock(rng: random.Random) -> Clause:
 
 def _date(rng: random.Random) -> Clause:
     """Something is on a date, or somebody was born on one."""
-    day, (en_month, de_month) = rng.randint(1, 28), rng.choice(lex.MONTHS)
-    en_date, de_date = (
-        f"the {english_ordinal(day)} of {en_month}",
-        f"am {german_ordinal(day)} {de_month}",
-    )
+    day = rng.randint(1, 28)
+    en_month, de_month = rng.choice(lex.MONTHS)
+    en_date = f"the {english_ordinal(day)} of {en_month}"
+    de_date = f"am {german_ordinal(day)} {de_month}"
     if rng.random() < 0.4:
         en_event, de_event, _ = rng.choice(lex.EVENTS[3:9])
         return Clause(f"{en_event} is on {en_date}", de_event, "ist", de_date)
@@ -271,18 +271,19 @@ def _date(rng: random.Random) -> Clause:
 
 
 def _price(rng: random.Random) -> Clause:
-    """Something costs so much, in words or figures."""
+    """Something has a price, in words or figures."""
     thing = noun_phrase(rng, rng.choice(["things", "foods", "animals"]), "nom")
-    euros, cents = _number(rng) % 5000 + 2, rng.choice([0, 0, rng.randint(2, 99)])
+    euros = _number(rng) % 5000 + 2
+    cents = rng.choice([0, 0, rng.randint(2, 99)])
     if rng.random() < 0.4:
-        en, de = f"€{euros}.{cents:02d}", f"{euros},{cents:02d} €"
+        en = f"€{euros}.{cents:02d}"
+        de = f"{euros},{cents:02d} €"
     else:
-        en, de = f"{english_number(euros)} euros", f"{german_number(euros, 'ein')} Euro"
+        en = f"{english_number(euros)} euros"
+        de = f"{german_number(euros, 'ein')} Euro"
         if cents:
-            en, de = (
-                f"{en} and {english_number(cents)} cents",
-                f"{de} und {german_number(cents, 'ein')} Cent",
-            )
+            en = f"{en} and {english_number(cents)} cents"
+            de = f"{de} und {german_number(cents, 'ein')} Cent"
     en_verb, de_verb = ("costs", "kostet") if thing.person == "3s" else ("cost", "kosten")
     return Clause(f"{thing.en} {en_verb} {en}", thing.de, de_verb, de)
 
@@ -292,8 +293,9 @@ def _clause(rng: random.Random) -> Clause:
 
 
 def _sentence(rng: random.Random) -> Pair:
-    """A clause, two joined, or one inside another."""
-    first, form = _clause(rng), rng.random()
+    """One clause, two joined clauses, or a clause inside another."""
+    first = _clause(rng)
+    form = rng.random()
     if form < 0.5:
         return _finish(first.en, first.main())
     if form < 0.7:
@@ -316,7 +318,7 @@ def _finish(en: str, de: str) -> Pair:
 
 @lru_cache(maxsize=1)
 def pairs() -> tuple[Pair, ...]:
-    """All (English, German) pairs in a fixed random order; no source and no target occurs twice."""
+    """All (English, German) pairs in a fixed random order; no source and no target repeats."""
     rng = random.Random(20_240_601)
     sources: set[str] = set()
     targets: set[str] = set()
@@ -331,7 +333,7 @@ def pairs() -> tuple[Pair, ...]:
 
 
 def splits() -> dict[str, tuple[Pair, ...]]:
-    """The pairs as `train` (28,000), `valid` and `test` (1,000 each), which share no sentence."""
+    """The pairs as `train` (28,000), `valid` and `test` (1,000 each), without common sentences."""
     everything = pairs()
     return {
         "valid": everything[:NUM_HELD_OUT],

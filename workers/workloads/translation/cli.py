@@ -1,7 +1,7 @@
-"""The command line.
+"""The command line of translation.
 
-`train KEY=VALUE ...` under one configuration; `translate --model DIR < TEXT`; `convert --model DIR --to FORM --out NEW`
-writes it in another form.
+`train KEY=VALUE ...` trains one configuration; `translate --model DIR < TEXT` translates; `convert
+--model DIR --to FORMAT --out NEW` writes a model in another format.
 """
 
 from __future__ import annotations
@@ -18,18 +18,21 @@ from search_spaces.errors import UsageError
 
 if TYPE_CHECKING:
     from .ct2 import Engine
-    from .exported import Translator
+    from .translator import Translator
 
-_CHUNK = 4096  # lines read at once, so that translating takes no more memory for a longer text
+_CHUNK = 4096  # lines read at once, so that memory does not grow with the text
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit status: 0 done, 1 failed, 2 wrong usage or data, 130 interrupted."""
+    """Run a command.
+
+    Returns:
+        The exit status: 0 done, 1 failed, 2 wrong usage or data, 130 interrupted.
+    """
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if given[:1] == ["translate"]:
-        return _reporting(_translate, given[1:])
-    if given[:1] == ["convert"]:
-        return _reporting(_convert, given[1:])
+    commands = {"translate": _translate, "convert": _convert}
+    if given and given[0] in commands:
+        return _reporting(commands[given[0]], given[1:])
     from workers.standalone import main as train
 
     return train("translation", given[1:] if given[:1] == ["train"] else given)
@@ -48,15 +51,9 @@ def _reporting(command: Callable[[Sequence[str]], None], arguments: Sequence[str
 
 
 def _translate(arguments: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m workers.workloads.translation translate",
-        description="Translate standard input, a sentence a line, to standard output.",
-    )
+    parser = _parser("translate", "Translate standard input, one sentence per line.")
     parser.add_argument(
-        "--model", required=True, type=Path, help="folder that training or a sweep exported"
-    )
-    parser.add_argument(
-        "--beam", type=int, default=5, help="hypotheses kept a sentence (default: %(default)s)"
+        "--beam", type=int, default=5, help="hypotheses per sentence (default: %(default)s)"
     )
     parser.add_argument(
         "--length-penalty", type=float, default=1.0, help="0 for none (default: %(default)s)"
@@ -71,19 +68,16 @@ def _translate(arguments: Sequence[str]) -> None:
         "--coverage-penalty", type=float, default=0.0, help="0 for none (default: %(default)s)"
     )
     parser.add_argument(
-        "--shortlist", type=int, metavar="K", help="only the K likeliest translations of each entry"
-    )
-    parser.add_argument(
         "--batch", type=int, default=64, help="sentences at once (default: %(default)s)"
     )
     parser.add_argument("--threads", type=int, default=1, help="CPU threads (default: %(default)s)")
     parser.add_argument(
-        "--quantisation", choices=["int8", "bf16"], help="of the matrices; faster on CPUs"
+        "--quantisation", choices=["int8", "bf16"], help="of the weights; faster on CPUs"
     )
     parser.add_argument(
         "--nbest",
         action="store_true",
-        help="a JSON list of [score, text] a line, as long as the beam",
+        help="print a JSON list of [score, text] per line, one entry per hypothesis",
     )
     given = parser.parse_args(arguments)
     if given.length_base < 0:
@@ -95,14 +89,14 @@ def _translate(arguments: Sequence[str]) -> None:
         parser.error("--beam, --batch, --threads and --shortlist must be at least 1")
     import torch
 
-    from .decoding import Search
-    from .exported import Translator
+    from .beam_search import SearchOptions
+    from .translator import Translator
 
     torch.set_num_threads(given.threads)
     translator = _load(given.model, given.quantisation, given.shortlist, given.threads)
     if given.nbest and not isinstance(translator, Translator):
         raise UsageError("--nbest needs a model that was not converted")
-    search = Search(
+    search = SearchOptions(
         given.beam,
         given.length_penalty,
         given.coverage_penalty,
@@ -124,46 +118,47 @@ def _translate(arguments: Sequence[str]) -> None:
 def _load(
     folder: Path, quantisation: str | None, shortlist: int | None, threads: int
 ) -> Translator | Engine:
-    """The model in a folder of either kind."""
-    from .exported import Translator
+    """The model in a folder, exported or converted."""
+    from .translator import Translator
 
     if (folder / "model.bin").exists():
         from .ct2 import Engine
 
         if shortlist or quantisation:
             raise UsageError(
-                "--shortlist and --quantisation of a converted model are said to `convert`"
+                "--shortlist and --quantisation of a converted model are options of `convert`"
             )
         return Engine(folder, threads)
     return Translator.load(folder, quantisation, shortlist)
 
 
 def _convert(arguments: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m workers.workloads.translation convert",
-        description="Write an exported model in another form.",
-    )
-    parser.add_argument(
-        "--model", required=True, type=Path, help="folder that training or a sweep exported"
-    )
-    parser.add_argument("--to", required=True, choices=["ctranslate2"], help="form")
-    parser.add_argument("--out", required=True, type=Path, help="folder that is made")
+    parser = _parser("convert", "Write an exported model in another format.")
+    parser.add_argument("--to", required=True, choices=["ctranslate2"], help="format")
+    parser.add_argument("--out", required=True, type=Path, help="new folder to create")
     parser.add_argument(
         "--quantisation", choices=["int8", "none"], default="int8", help="(default: %(default)s)"
-    )
-    parser.add_argument(
-        "--shortlist", type=int, metavar="K", help="only the K likeliest translations of each entry"
     )
     given = parser.parse_args(arguments)
     if given.shortlist is not None and given.shortlist < 1:
         parser.error("--shortlist must be at least 1")
     if given.out.exists():
-        raise UsageError(f"{given.out} is there already")
+        raise UsageError(f"{given.out} already exists; name a new folder")
     from .ct2 import convert
 
-    convert(
-        given.model,
-        given.out,
-        None if given.quantisation == "none" else given.quantisation,
-        given.shortlist,
+    quantisation = None if given.quantisation == "none" else given.quantisation
+    convert(given.model, given.out, quantisation, given.shortlist)
+
+
+def _parser(command: str, description: str) -> argparse.ArgumentParser:
+    """A parser with the options that both commands share."""
+    parser = argparse.ArgumentParser(
+        prog=f"python -m workers.workloads.translation {command}", description=description
     )
+    parser.add_argument(
+        "--model", required=True, type=Path, help="folder that training or a sweep exported"
+    )
+    parser.add_argument(
+        "--shortlist", type=int, metavar="K", help="only the K likeliest translations of each entry"
+    )
+    return parser

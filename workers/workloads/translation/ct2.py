@@ -1,7 +1,8 @@
-"""An exported model in CTranslate2's format (https://opennmt.net/CTranslate2), whose C++ engine decodes in int8.
+"""Conversion of exported models to CTranslate2, and translation by its C++ engine in int8.
 
-Needs the extra `ctranslate2`. Weights go over as they are, in fp32 or int8. Its beam search divides by length^a, which
-ours does with a `Search.length_base` of 0; greedy translations are the same.
+Needs the extra `ctranslate2` (https://opennmt.net/CTranslate2). Weights are stored in fp32 or int8.
+Its beam search divides by length^a, which is `SearchOptions.length_base` 0 here; greedy
+translations are the same.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from torch import nn
 
 from search_spaces.errors import DataError, UsageError
 
-from . import layouts
-from .decoding import Search
-from .exported import VOCABULARY, Translator
+from . import attention_layouts
+from .beam_search import SearchOptions
 from .model import Transformer, sinusoids
 from .shortlist import Shortlist
+from .translator import VOCABULARY, Translator
 from .vocabulary import Vocabulary, save
 
 _MAP = "vmap.txt"
@@ -29,20 +30,22 @@ _MAP = "vmap.txt"
 def convert(
     folder: Path, target: Path, quantisation: str | None = "int8", shortlist: int | None = None
 ) -> None:
-    """Write the model that was exported to `folder` into `target`, a new folder.
+    """Write the exported model in `folder` to the new folder `target`.
 
     Args:
-        shortlist: so many target entries for each source entry, which the engine then keeps to; None for all.
+        quantisation: "int8", or None for fp32.
+        shortlist: number of target entries per source entry that the engine may use; None for all.
 
     Raises:
         DataError: see `Translator.load`.
-        UsageError: ctranslate2 is not installed, or it has no form for this architecture.
+        UsageError: ctranslate2 is not installed, or does not support this architecture.
     """
     specs = _package().specs
     translator = Translator.load(folder)
-    model, a = translator.model, translator.model.architecture
+    model = translator.model
+    a = translator.model.architecture
     if a.cutoffs:
-        raise UsageError("CTranslate2 has no form for an adaptive softmax")
+        raise UsageError("CTranslate2 does not support an adaptive softmax")
     spec = specs.TransformerSpec.from_config(
         (a.encoder_layers, a.decoder_layers), a.num_heads, pre_norm=True
     )
@@ -53,17 +56,14 @@ def convert(
             _layer(layer, part)
     embedding = model.embedding.tokens.weight
     sources = model.source_embedding or model.embedding
-    spec.encoder.embeddings[0].weight, spec.decoder.embeddings.weight = (
-        _array(sources.tokens.weight),
-        _array(embedding),
-    )
-    spec.decoder.projection.weight = _array(
-        embedding if model.projection is None else model.projection.weight
-    )
+    spec.encoder.embeddings[0].weight = _array(sources.tokens.weight)
+    spec.decoder.embeddings.weight = _array(embedding)
+    spec.decoder.projection.weight = _array(model.output_weight)
     tokens = [translator.vocabulary.piece(i) for i in range(a.vocabulary_size)]
     spec.register_source_vocabulary(tokens)
     spec.register_target_vocabulary(tokens)
-    spec.config.decoder_start_token, spec.config.add_source_eos = "<s>", True
+    spec.config.decoder_start_token = "<s>"
+    spec.config.add_source_eos = True
     spec.validate()
     spec.optimize(quantization=quantisation)
     target.mkdir(parents=True)
@@ -80,10 +80,10 @@ def convert(
 
 
 class Engine:
-    """A model that `convert` wrote; translates text as `Translator` does, with the shortlist that it was written with.
+    """A model written by `convert`; translates text like `Translator`, with its built-in shortlist.
 
     Raises:
-        DataError: the folder holds no such model.
+        DataError: the folder does not hold such a model.
         UsageError: ctranslate2 is not installed.
     """
 
@@ -96,10 +96,10 @@ class Engine:
                 str(folder), device="cpu", intra_threads=threads
             )
         except (OSError, RuntimeError, ValueError) as error:
-            raise DataError(f"{folder} holds no model of CTranslate2: {error}") from None
+            raise DataError(f"{folder} does not hold a CTranslate2 model: {error}") from None
 
-    def translate(self, lines: list[str], search: Search) -> list[str]:
-        """A translation of each line; an empty one of an empty one."""
+    def translate(self, lines: list[str], search: SearchOptions) -> list[str]:
+        """A translation of each line; empty lines stay empty."""
         wanted = [i for i, line in enumerate(lines) if line.strip()]
         sources = self.vocabulary.encode([lines[i] for i in wanted])
         found = self._translator.translate_batch(
@@ -120,7 +120,7 @@ class Engine:
 
 
 def _rules(shortlist: Shortlist, tokens: list[str]) -> Iterator[str]:
-    """Lines "source entry, tab, target entries"; those of no source entry are for all."""
+    """Lines "source entry, tab, target entries"; an empty source entry means every source."""
     yield "\t" + " ".join(tokens[i] for i in shortlist.frequent.tolist()) + "\n"
     for token, row in zip(tokens, shortlist.likeliest.tolist(), strict=True):
         likeliest = [tokens[i] for i in row if i]
@@ -140,43 +140,41 @@ def _layer(spec: Any, layer: nn.Module) -> None:
     decodes = hasattr(layer, "cross_attention")
     name = "self_attention" if decodes else "attention"
     _attention(spec.self_attention, layer, name, ("query", "key", "value"))
-    _norm(
-        spec.self_attention.layer_norm,
-        layer.get_submodule("self_norm" if decodes else "attention_norm"),
-    )
+    norm_name = "self_norm" if decodes else "attention_norm"
+    _norm(spec.self_attention.layer_norm, layer.get_submodule(norm_name))
     if decodes:
         _attention(spec.attention, layer, "cross_attention", ("query",), ("key", "value"))
         _norm(spec.attention.layer_norm, layer.get_submodule("cross_norm"))
     _norm(spec.ffn.layer_norm, layer.get_submodule("feed_forward_norm"))
     for target, part in ((spec.ffn.linear_0, "inner"), (spec.ffn.linear_1, "outer")):
-        linear: Any = layer.get_submodule(f"feed_forward.{part}")
-        target.weight, target.bias = _array(linear.weight), _array(linear.bias)
+        _linear(target, layer.get_submodule(f"feed_forward.{part}"))
 
 
 def _attention(spec: Any, layer: nn.Module, name: str, *groups: tuple[str, ...]) -> None:
-    """Input projections of each group on top of each other, then the output's."""
+    """Copy the stacked input projections of each group, then the output projection."""
     attention: Any = layer.get_submodule(name)
-    prefix = f"{name}."  # by which `layouts` tells attention to another sequence
+    prefix = f"{name}."  # `attention_layouts` recognises cross-attention by its name
     state = {prefix + key: tensor for key, tensor in attention.state_dict().items()}
-    parts = layouts.canonical(state, attention.layout, attention.head_dim)
+    parts = attention_layouts.canonical(state, attention.layout, attention.head_dim)
     for target, group in zip(spec.linear, groups, strict=False):
         target.weight = _array(torch.cat([parts[f"{prefix}{part}.weight"] for part in group]))
         target.bias = _array(torch.cat([parts[f"{prefix}{part}.bias"] for part in group]))
-    output = spec.linear[len(groups)]
-    output.weight, output.bias = _array(attention.output.weight), _array(attention.output.bias)
+    _linear(spec.linear[len(groups)], attention.output)
+
+
+def _linear(spec: Any, linear: Any) -> None:
+    spec.weight = _array(linear.weight)
+    spec.bias = _array(linear.bias)
 
 
 def _norm(spec: Any, norm: Any) -> None:
-    spec.gamma, spec.beta = _array(norm.weight), _array(norm.bias)
+    spec.gamma = _array(norm.weight)
+    spec.beta = _array(norm.bias)
 
 
 def _positions(model: Transformer, encodes: bool) -> Any:
     a = model.architecture
-    embedding = (
-        model.source_embedding
-        if encodes and model.source_embedding is not None
-        else model.embedding
-    )
+    embedding = (model.source_embedding if encodes else None) or model.embedding
     if embedding.positions is not None:
         return _array(embedding.positions.weight)
     return _array(sinusoids(0, a.max_length, a.width, torch.device("cpu")))

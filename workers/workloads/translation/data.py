@@ -1,15 +1,17 @@
-"""Parallel corpora: the built-in one, Multi30k's folder layout, and any pair of aligned text files.
+"""Parallel corpora: the built-in one, Multi30k's folders, and any pair of aligned text files.
 
 The `data` section of a configuration:
 
-    name: builtin                                     English to German, generated
-        [train: 28000, valid: 1000]                   only so many pairs of each
-    name: multi30k, dir: DIR                          DIR/{train,val,test_2016_flickr}.{en,de,fr}, plain or .gz
-    name: parallel, dir: DIR                          DIR/{train,valid,test}.{en,de}, plain or .gz, test optional
-    name: prepared, dir: DIR                          what `automl data prepare` wrote, see `shards`
-    name: parallel, source: FILE, target: FILE        one pair; the last lines are held out for validation,
-        [valid_source: FILE, valid_target: FILE]      or a second pair is
-    [source_language: en, target_language: de]        suffixes of the files of a folder
+    name: builtin                                 English to German, generated
+        [train: 28000, valid: 1000]               at most this many pairs
+    name: multi30k, dir: DIR                      DIR/{train,val,test_2016_flickr}.{en,de,fr}
+    name: parallel, dir: DIR                      DIR/{train,valid,test}.{en,de}, test is optional
+    name: prepared, dir: DIR                      written by `automl data prepare`, see `shards`
+    name: parallel, source: FILE, target: FILE    one pair; its last lines are the validation
+        [valid_source: FILE, valid_target: FILE]  split unless a second pair is given
+    [source_language: en, target_language: de]    suffixes of the files in a folder
+
+Text files may be plain or end in .gz.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from typing import Any
 
 from search_spaces.errors import DataError
 from search_spaces.plugins import nearest
+from workers.workloads._data import folder_of, plain_or_gzipped
 
 from . import builtin
 
@@ -47,8 +50,8 @@ _MIN_PAIRS = 2
 
 
 @dataclass(frozen=True)
-class Corpus:
-    """Aligned sentences: `targets[i]` translates `sources[i]`; none is empty or holds a line break."""
+class ParallelCorpus:
+    """Aligned sentences: `targets[i]` translates `sources[i]`; none is empty or has line breaks."""
 
     sources: Sequence[str]
     targets: Sequence[str]
@@ -56,51 +59,49 @@ class Corpus:
     def __len__(self) -> int:
         return len(self.sources)
 
-    def __getitem__(self, rows: slice) -> Corpus:
-        return Corpus(self.sources[rows], self.targets[rows])
+    def __getitem__(self, rows: slice) -> ParallelCorpus:
+        return ParallelCorpus(self.sources[rows], self.targets[rows])
 
-    def __add__(self, other: Corpus) -> Corpus:
-        return Corpus([*self.sources, *other.sources], [*self.targets, *other.targets])
+    def __add__(self, other: ParallelCorpus) -> ParallelCorpus:
+        return ParallelCorpus([*self.sources, *other.sources], [*self.targets, *other.targets])
 
 
 @dataclass(frozen=True)
 class Splits:
-    """A data set; `test` is None where it has none."""
+    """A data set; `test` is None if there is no test split."""
 
-    train: Corpus
-    valid: Corpus
-    test: Corpus | None = None
+    train: ParallelCorpus
+    valid: ParallelCorpus
+    test: ParallelCorpus | None = None
 
 
 def load(data: Mapping[str, Any]) -> Splits:
-    """Read the data set that the `data` section names, which is not `prepared`.
+    """Read the data set that the `data` section describes, unless it is `prepared`.
 
     Raises:
-        DataError: the name or a key is unknown, a file is missing, damaged or no UTF-8, two files have different
-            numbers of lines, or a line is empty; the message names file and line.
+        DataError: the name or a key is unknown, a file is missing, damaged or not UTF-8, two files
+            differ in their number of lines, or a line is empty; the message gives file and line.
     """
-    splits = _load(data)
-    if not data.get("with_valid"):
-        return splits
-    return replace(splits, train=splits.train + splits.valid)
-
-
-def _load(data: Mapping[str, Any]) -> Splits:
     name = _check_keys(data)
     if name == "builtin":
-        return Splits(
+        parts = builtin.splits().items()
+        splits = Splits(
             **{
-                split: _corpus(pairs[: _count(data, split)])
-                for split, pairs in builtin.splits().items()
+                split: ParallelCorpus(*zip(*pairs[: _count(data, split)], strict=True))
+                for split, pairs in parts
             }
         )
-    if "source" in data or "target" in data:
-        return _load_files(data)
-    return _load_folder(name, data)
+    elif "source" in data or "target" in data:
+        splits = _load_files(data)
+    else:
+        splits = _load_folder(name, data)
+    if data.get("with_valid"):
+        return replace(splits, train=splits.train + splits.valid)
+    return splits
 
 
 def check(data: Mapping[str, Any]) -> None:
-    """Raise DataError where `load` would; reads the files, generates nothing."""
+    """Raise DataError if `load` would; reads the files but generates nothing."""
     name = _check_keys(data)
     if name == "prepared":
         folder_of(data)
@@ -112,7 +113,7 @@ def check(data: Mapping[str, Any]) -> None:
 
 
 def stamp(data: Mapping[str, Any]) -> tuple[tuple[str, int, int], ...]:
-    """Name, size and time of change of the files that the section may name, to notice that one has changed."""
+    """Name, size and modification time of the data files, to detect changes."""
     base = Path(str(data.get("dir") or ".")).expanduser()
     files = [base / str(data[key]) for key in _KEYS["parallel"][4:] if data.get(key)]
     if data.get("dir") and base.is_dir():
@@ -125,7 +126,8 @@ def _check_keys(data: Mapping[str, Any]) -> str:
     name = data.get("name", "builtin")
     if name not in NAMES:
         raise DataError(
-            f"data.name is one of {', '.join(NAMES)}, got {name!r}: {nearest(str(name), list(NAMES))}"
+            f"data.name is one of {', '.join(NAMES)}, got {name!r}: "
+            f"{nearest(str(name), list(NAMES))}"
         )
     for key in data:
         if key not in _KEYS[name]:
@@ -138,7 +140,7 @@ def _check_keys(data: Mapping[str, Any]) -> str:
 
 
 def _count(data: Mapping[str, Any], split: str) -> int | None:
-    """How many pairs of a built-in split are asked for; None for all of them."""
+    """The requested number of pairs of a built-in split; None for all."""
     count = data.get(split)
     if count is not None and (
         isinstance(count, bool) or not isinstance(count, int) or count < _MIN_PAIRS
@@ -149,31 +151,29 @@ def _count(data: Mapping[str, Any], split: str) -> int | None:
     return count
 
 
-def _corpus(pairs: Sequence[tuple[str, str]]) -> Corpus:
-    sources, targets = zip(*pairs, strict=True)
-    return Corpus(sources, targets)
-
-
 def _load_files(data: Mapping[str, Any]) -> Splits:
     missing = [key for key in ("source", "target") if not data.get(key)]
     if missing:
         raise DataError(f"data.source and data.target go together; data.{missing[0]} is missing")
     base = Path(str(data.get("dir") or ".")).expanduser()
-    train = _read_pair(_file(base / str(data["source"])), _file(base / str(data["target"])))
+    train = _read_pair(
+        plain_or_gzipped(base / str(data["source"])), plain_or_gzipped(base / str(data["target"]))
+    )
     if data.get("valid_source") or data.get("valid_target"):
         if not (data.get("valid_source") and data.get("valid_target")):
             raise DataError(
                 "data.valid_source and data.valid_target go together; one of them is missing"
             )
         valid = _read_pair(
-            _file(base / str(data["valid_source"])), _file(base / str(data["valid_target"]))
+            plain_or_gzipped(base / str(data["valid_source"])),
+            plain_or_gzipped(base / str(data["valid_target"])),
         )
         return Splits(train, valid)
     return _hold_out(train, str(data["source"]))
 
 
-def _hold_out(corpus: Corpus, name: str) -> Splits:
-    """Part the last lines, a twentieth and at most 1,000, off for validation."""
+def _hold_out(corpus: ParallelCorpus, name: str) -> Splits:
+    """Use the last lines, a twentieth and at most 1,000, for validation."""
     if len(corpus) < _MIN_PAIRS:
         raise DataError(
             f"{name} needs at least {_MIN_PAIRS} lines, one to train and one to validate on"
@@ -185,8 +185,8 @@ def _hold_out(corpus: Corpus, name: str) -> Splits:
 def _load_folder(name: str, data: Mapping[str, Any]) -> Splits:
     folder = folder_of(data)
     languages = [
-        str(data.get(key, default))
-        for key, default in (("source_language", "en"), ("target_language", "de"))
+        str(data.get("source_language", "en")),
+        str(data.get("target_language", "de")),
     ]
     if name == "multi30k" and not set(languages) <= set(_LANGUAGES):
         raise DataError(
@@ -199,44 +199,21 @@ def _load_folder(name: str, data: Mapping[str, Any]) -> Splits:
         stem = next((s for s in stems if _exists(folder / f"{s}.{languages[0]}")), stems[0])
         paths = [folder / f"{stem}.{language}" for language in languages]
         if split != "test" or all(_exists(path) for path in paths):
-            found[split] = _read_pair(_file(paths[0]), _file(paths[1]))
+            found[split] = _read_pair(plain_or_gzipped(paths[0]), plain_or_gzipped(paths[1]))
     return Splits(**found)
 
 
-def folder_of(data: Mapping[str, Any]) -> Path:
-    """The folder that the section names; raises DataError."""
-    if not data.get("dir"):
-        raise DataError(
-            f"data set {data['name']!r} needs data.dir, the folder that holds its files"
-        )
-    folder = Path(str(data["dir"])).expanduser()
-    if not folder.is_dir():
-        raise DataError(f"data.dir {str(folder)!r} is not a folder")
-    return folder
-
-
-def _compressed(path: Path) -> Path:
-    return path.with_name(path.name + ".gz")
-
-
 def _exists(path: Path) -> bool:
-    return path.is_file() or _compressed(path).is_file()
+    return path.is_file() or path.with_name(f"{path.name}.gz").is_file()
 
 
-def _file(path: Path) -> Path:
-    """The file, or the same with .gz."""
-    for candidate in (path, _compressed(path)):
-        if candidate.is_file():
-            return candidate
-    raise DataError(f"{path}: no such file, nor with .gz")
-
-
-def _read_pair(source: Path, target: Path) -> Corpus:
-    """Two files of aligned lines; LF or CR LF; white space around a line does not count."""
+def _read_pair(source: Path, target: Path) -> ParallelCorpus:
+    """Read two files of aligned lines, with LF or CR LF; outer white space is removed."""
     columns = [_read_lines(source), _read_lines(target)]
     if len(columns[0]) != len(columns[1]):
         raise DataError(
-            f"{source} and {target} must have the same number of lines, got {len(columns[0])} and {len(columns[1])}"
+            f"{source} and {target} must have the same number of lines, "
+            f"got {len(columns[0])} and {len(columns[1])}"
         )
     if not columns[0]:
         raise DataError(f"{source}: the file is empty")
@@ -246,7 +223,7 @@ def _read_pair(source: Path, target: Path) -> Corpus:
                 raise DataError(
                     f"{path}:{number}: the line is empty; each line needs a translation"
                 )
-    return Corpus(*columns)
+    return ParallelCorpus(*columns)
 
 
 def _read_lines(path: Path) -> list[str]:
@@ -256,12 +233,12 @@ def _read_lines(path: Path) -> list[str]:
         raise DataError(f"{path}: cannot be read: {error}") from None
     lines = content.split(b"\n")
     if lines and not lines[-1].strip():
-        lines.pop()  # what follows the last line break is no line
+        lines.pop()  # the text after the last line break
     return [decode(path, number, line) for number, line in enumerate(lines, 1)]
 
 
 def decode(path: Path, number: int, line: bytes) -> str:
-    """A line without surrounding white space; any other line break within it becomes a blank."""
+    """A line without outer white space; any other line break inside becomes a blank."""
     try:
         return " ".join(line.decode("utf-8-sig" if number == 1 else "utf-8").split())
     except UnicodeDecodeError as error:

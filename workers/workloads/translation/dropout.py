@@ -1,4 +1,4 @@
-"""Dropout that costs little on CPUs, where drawing a float per element takes longer than a matrix product."""
+"""Dropout that is cheap on CPUs, which need more time for a random float than for a product."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from torch.nn import functional
 
 
 class Dropout(nn.Module):
-    """Zero each element with probability p and scale the rest, so that the mean stays (Srivastava et al. 2014).
+    """Zero each element with probability p and scale the rest (Srivastava et al. 2014).
 
-    On CPUs a random byte decides per element: p is rounded to a multiple of 1/256 and the scale is that of the
-    rounded value.
+    On CPUs one random byte decides per element: p is rounded to a multiple of 1/256, and the scale
+    fits the rounded value.
     """
 
     def __init__(self, p: float) -> None:
@@ -23,19 +23,19 @@ class Dropout(nn.Module):
         return f"p={self.p}"
 
     def forward(self, x: Tensor) -> Tensor:
-        """Any shape."""
+        """Apply dropout to a tensor of any shape."""
         mask = self._mask(x)
         return functional.dropout(x, self.p, self.training) if mask is None else x * mask
 
     def add(self, residual: Tensor, x: Tensor) -> Tensor:
-        """`residual` plus x under dropout, of one shape."""
+        """`residual` plus x under dropout; both have the same shape."""
         mask = self._mask(x)
         if mask is None:
             return residual + functional.dropout(x, self.p, self.training)
         return torch.addcmul(residual, x, mask)
 
     def _mask(self, x: Tensor) -> Tensor | None:
-        """Factors of the elements; None where torch's own dropout (or none) serves better."""
+        """Factors of the elements; None if torch's own dropout, or none, is better."""
         if not self.training or x.device.type != "cpu" or torch.compiler.is_compiling():
             return None
         dropped = round(self.p * 256)
@@ -44,7 +44,7 @@ class Dropout(nn.Module):
 
 @torch.no_grad()
 def random_mask(x: Tensor, dropped: int) -> Tensor:
-    """Like x: 0 for `dropped` of 256 elements on average, 256 / (256 - dropped) for the others."""
+    """A mask like x: 0 with probability `dropped` / 256, else 256 / (256 - dropped)."""
     words = torch.empty((x.numel() + 7) // 8, dtype=torch.int64).random_(-(2**63), None)
     bytes_ = words.view(torch.int8)[: x.numel()].view(x.shape)
     kept = torch.empty(x.shape, dtype=x.dtype)

@@ -1,7 +1,7 @@
-"""The model in eval mode, the decoder one position at a time: weights laid out for it once, keys that never move.
+"""Fast inference: the encoder, and the decoder one position at a time with cached keys.
 
-Shapes: b sentences, k beams, h heads, d head_dim, s source positions, t target positions so far, v entries; S and n as
-in `state`.
+Shapes: b sentences, k beams, h heads, d head_dim, s source positions, t target positions so far, v
+entries; S and n as in `decoder_state`.
 """
 
 from __future__ import annotations
@@ -9,28 +9,33 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from .layers import DecoderStep, EncoderStep, norm
+from .decoder_state import DecoderState, rounded
+from .inference_layers import DecoderStep, EncoderStep, norm
+from .matrix_products import product, product_of
 from .model import DecoderLayer, EncoderLayer, Transformer
-from .products import product, product_of
-from .state import State, rounded
 from .vocabulary import PAD
+
+_BLOCK = 64  # columns per block of `best_tokens`
 
 
 class Stepper:
-    """Encoder and decoder of a model in eval mode, whatever its attention layout; weights that change are not seen.
+    """Encoder and decoder of a model in eval mode, for any attention layout.
+
+    Weights are copied to a fast layout; later changes of the model have no effect.
 
     Args:
-        wants_attention: whether `State.attention` is kept.
+        wants_attention: whether to fill `DecoderState.attention`.
     """
 
     def __init__(self, model: Transformer, *, wants_attention: bool = False) -> None:
-        self.model, self.wants_attention = model, wants_attention
+        self.model = model
+        self.wants_attention = wants_attention
         self.encoder = [
             EncoderStep(layer) for layer in model.encoder.layers if isinstance(layer, EncoderLayer)
         ]
@@ -40,18 +45,15 @@ class Stepper:
 
     @cached_property
     def score(self) -> Callable[[Tensor], Tensor]:
-        """Logits (m, v) of hidden states (m, width)."""
+        """A function from hidden states (m, width) to logits (m, v)."""
         if self.model.adaptive is not None:
             return self.model.score
-        projection = self.model.projection
-        return (
-            product(self.model.output_weight, None)
-            if projection is None
-            else product_of(projection)
-        )
+        if self.model.projection is None:
+            return product(self.model.output_weight, None)
+        return product_of(self.model.projection)
 
     def rows(self, ids: Tensor, unused: int = 0) -> Callable[[Tensor], Tensor]:
-        """As `score`, of some entries (n,) alone, of which the last `unused` get -inf."""
+        """Like `score`, for the entries `ids` (n,) only; the last `unused` get -inf."""
         if self.model.adaptive is not None:
             used = ids[: len(ids) - unused]
             return lambda x: functional.pad(self.score(x)[:, used], (0, unused), value=-math.inf)
@@ -65,13 +67,12 @@ class Stepper:
 
     @cached_property
     def _quantised(self) -> Tensor:
-        """The output's 8-bit matrix (v, width), which its module keeps in another order."""
+        """The output projection's 8-bit matrix (v, width); its module stores another order."""
         projection: Any = self.model.projection
-        weight: Tensor = projection.weight()
-        return weight
+        return cast(Tensor, projection.weight())
 
-    def start(self, source: Tensor, beams: int, room: int) -> State:
-        """Nothing decoded yet: room for so many target positions of `beams` hypotheses of each source (b, s)."""
+    def start(self, source: Tensor, beams: int, room: int) -> DecoderState:
+        """Encode sources (b, s) and allocate `room` target positions of `beams` hypotheses each."""
         b, s = source.shape
         mask = functional.pad(source != PAD, (0, rounded(s) - s))[:, None, None]
         bias = torch.zeros(mask.shape, device=source.device).masked_fill_(~mask, -math.inf)
@@ -83,12 +84,17 @@ class Stepper:
         itself = bias.new_full((beams, beams), -math.inf).fill_diagonal_(0.0)
         ancestors = bias.new_full((b, beams, rounded(room * beams)), -math.inf)
         places = list(self.model.embedding.places(room, source.device).unbind())
-        return State(caches, bias, ancestors, itself, places, s)
+        return DecoderState(caches, bias, ancestors, itself, places, s)
 
-    def step(self, ids: Tensor, state: State) -> Tensor:
-        """Hidden states (b * k, width), ready for scoring, after ids (b * k,), which take the next position."""
+    def step(self, ids: Tensor, state: DecoderState) -> Tensor:
+        """Decode ids (b * k,) at the next position.
+
+        Returns:
+            Hidden states (b * k, width), ready for `score`.
+        """
         x = self.model.embedding(ids, state.places[state.position])
-        tree, weights = state.grow(), None
+        tree = state.grow()
+        weights = None
         for layer, cache in zip(self.decoder, state.caches, strict=True):
             x, weights = layer.step(x, state, cache, tree)
         if self.wants_attention and weights is not None:
@@ -96,3 +102,25 @@ class Stepper:
             state.attention = by_head.mean(1)[..., : state.source_length]
         state.position += 1
         return norm(self.model.decoder.norm, x)
+
+
+def best_tokens(logs: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The `count` largest of each row (n, v) and their columns, (n, count) each.
+
+    They lie in the blocks with the largest maxima, so only those blocks are sorted.
+    """
+    width = logs.shape[1]
+    count = min(count, width)
+    blocks = width // _BLOCK
+    if blocks <= count:
+        values, columns = logs.topk(count)
+        return values, columns
+    maxima = torch.unflatten(logs[:, : _BLOCK * blocks], 1, (blocks, _BLOCK)).amax(2)
+    chosen = maxima.topk(count).indices
+    inside = _BLOCK * chosen[..., None] + torch.arange(_BLOCK, device=logs.device)
+    index = inside.flatten(1)
+    if width % _BLOCK:
+        rest = torch.arange(_BLOCK * blocks, width, device=logs.device).expand(len(logs), -1)
+        index = torch.cat([index, rest], 1)
+    values, places = logs.gather(1, index).topk(count)
+    return values, index.gather(1, places)

@@ -1,19 +1,21 @@
-"""A pre-norm Transformer encoder-decoder; source, target and output share an embedding matrix where they are tied.
+"""A pre-norm Transformer encoder-decoder.
 
-Shapes: b sentences, s source positions, t target positions, v entries of the vocabulary. Ids of 0 are padding, which
-only follows a sentence; it changes nothing at any other position.
+Shapes: b sentences, s source positions, t target positions, v entries of the vocabulary. Id 0 is
+padding; it comes only after a sentence, and does not affect other positions.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from . import layouts
+from . import attention_layouts
 from .attention import Attention
 from .dropout import Dropout
 from .loss import linear_cross_entropy
@@ -24,18 +26,20 @@ TYING = ("all", "source_target", "target_output", "none")
 
 @dataclass(frozen=True)
 class Architecture:
-    """What a model is built from.
+    """The hyperparameters that determine the model.
 
     Args:
-        width: of the hidden states; num_heads divides it.
-        encoder_layers, decoder_layers: how many.
+        width: of the hidden states; a multiple of num_heads.
+        encoder_layers, decoder_layers: numbers of layers.
         feed_forward: hidden units of the feed-forward blocks.
         layout, inference_layout, kernel: of attention, see `attention`.
         positions: "sinusoidal", or "learned" up to `max_length`.
-        tied: which of the source's embedding, the target's and the output projection are one matrix (Press and Wolf
-            2017, https://arxiv.org/abs/1608.05859): one of `TYING`; True is "all", False "source_target".
-        cutoffs: ascending ids; where there are any, the output is an adaptive softmax (Grave et al. 2017,
-            https://arxiv.org/abs/1609.04309): entries from each on have vectors a quarter as wide as those before.
+        tied: which of the source embedding, the target embedding and the output projection share
+            one matrix (Press and Wolf 2017, https://arxiv.org/abs/1608.05859): one of `TYING`. True
+            means "all", False means "source_target".
+        cutoffs: ascending ids. If there are any, the output is an adaptive softmax (Grave et al.
+            2017, https://arxiv.org/abs/1609.04309): after each cutoff, vectors are a quarter as
+            wide.
     """
 
     vocabulary_size: int
@@ -54,20 +58,18 @@ class Architecture:
     cutoffs: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        if isinstance(self.tied, bool):  # as it was written once
+        if isinstance(self.tied, bool):
             object.__setattr__(self, "tied", "all" if self.tied else "source_target")
-        object.__setattr__(
-            self, "cutoffs", tuple(self.cutoffs)
-        )  # a list where it was read from a file
+        object.__setattr__(self, "cutoffs", tuple(self.cutoffs))  # JSON files have a list
 
     @property
     def ties_output(self) -> bool:
-        """Whether the output projection is the target's embedding matrix."""
+        """Whether the output projection is the target embedding."""
         return self.tied in ("all", "target_output")
 
     @property
     def ties_source(self) -> bool:
-        """Whether source and target have one embedding."""
+        """Whether source and target share one embedding."""
         return self.tied in ("all", "source_target")
 
     @property
@@ -77,7 +79,7 @@ class Architecture:
 
 
 class Embedding(nn.Module):
-    """Vectors of tokens plus vectors of positions; the former also score the output."""
+    """Token embeddings plus position embeddings; the token embeddings can also score the output."""
 
     def __init__(self, a: Architecture) -> None:
         super().__init__()
@@ -86,20 +88,21 @@ class Embedding(nn.Module):
         self.dropout = Dropout(a.dropout)
 
     def forward(self, ids: Tensor, places: Tensor | None = None) -> Tensor:
-        """Vectors (b, t, width) of ids (b, t), under dropout; places (t, width) are those of the first t positions."""
+        """Vectors (b, t, width) of ids (b, t), after dropout.
+
+        Args:
+            places: position embeddings (t, width); by default those of the first t positions.
+        """
         if places is None:
             places = self.places(ids.shape[1], ids.device)
-        x: Tensor = self.dropout(
-            torch.add(places, self.tokens(ids), alpha=math.sqrt(self.tokens.embedding_dim))
-        )
-        return x
+        scale = math.sqrt(self.tokens.embedding_dim)
+        return cast(Tensor, self.dropout(torch.add(places, self.tokens(ids), alpha=scale)))
 
     def places(self, length: int, device: torch.device) -> Tensor:
-        """Vectors (length, width) of the first positions."""
+        """Embeddings (length, width) of the first positions."""
         if self.positions is None:
             return sinusoids(0, length, self.tokens.embedding_dim, device)
-        vectors: Tensor = self.positions(torch.arange(length, device=device))
-        return vectors
+        return cast(Tensor, self.positions(torch.arange(length, device=device)))
 
     def score(self, hidden: Tensor) -> Tensor:
         """Logits (..., v) of hidden states (..., width)."""
@@ -111,12 +114,12 @@ class FeedForward(nn.Module):
 
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
-        self.inner, self.outer = nn.Linear(width, hidden), nn.Linear(hidden, width)
+        self.inner = nn.Linear(width, hidden)
+        self.outer = nn.Linear(hidden, width)
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., width) to (..., width)."""
-        y: Tensor = self.outer(functional.relu(self.inner(x)))
-        return y
+        return cast(Tensor, self.outer(functional.relu(self.inner(x))))
 
 
 class EncoderLayer(nn.Module):
@@ -124,30 +127,29 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, a: Architecture) -> None:
         super().__init__()
-        self.attention_norm, self.attention = nn.LayerNorm(a.width), _attention(a)
-        self.feed_forward_norm, self.feed_forward = (
-            nn.LayerNorm(a.width),
-            FeedForward(a.width, a.feed_forward),
-        )
+        self.attention_norm = nn.LayerNorm(a.width)
+        self.attention = _attention(a)
+        self.feed_forward_norm = nn.LayerNorm(a.width)
+        self.feed_forward = FeedForward(a.width, a.feed_forward)
         self.dropout = Dropout(a.dropout)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """x (b, s, width) under mask (b, 1, 1, s)."""
+        """x (b, s, width) under mask (b, 1, 1, s); same shape as x."""
         x = self.dropout.add(x, self.attention(self.attention_norm(x), mask=mask))
         return self.dropout.add(x, self.feed_forward(self.feed_forward_norm(x)))
 
 
 class DecoderLayer(nn.Module):
-    """Causal self-attention, attention to the encoder's output, feed-forward, each residual after its norm."""
+    """Causal self-attention, cross-attention and feed-forward, each as x + block(norm(x))."""
 
     def __init__(self, a: Architecture) -> None:
         super().__init__()
-        self.self_norm, self.self_attention = nn.LayerNorm(a.width), _attention(a)
-        self.cross_norm, self.cross_attention = nn.LayerNorm(a.width), _attention(a, cross=True)
-        self.feed_forward_norm, self.feed_forward = (
-            nn.LayerNorm(a.width),
-            FeedForward(a.width, a.feed_forward),
-        )
+        self.self_norm = nn.LayerNorm(a.width)
+        self.self_attention = _attention(a)
+        self.cross_norm = nn.LayerNorm(a.width)
+        self.cross_attention = _attention(a, cross=True)
+        self.feed_forward_norm = nn.LayerNorm(a.width)
+        self.feed_forward = FeedForward(a.width, a.feed_forward)
         self.dropout = Dropout(a.dropout)
 
     def forward(self, x: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
@@ -157,50 +159,38 @@ class DecoderLayer(nn.Module):
         return self.dropout.add(x, self.feed_forward(self.feed_forward_norm(x)))
 
 
-class Encoder(nn.Module):
-    """Layers and a last norm."""
+class LayerStack(nn.Module):
+    """The layers of the encoder or the decoder, and a final norm."""
 
-    def __init__(self, a: Architecture) -> None:
+    def __init__(self, layers: Iterable[nn.Module], width: int) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(EncoderLayer(a) for _ in range(a.encoder_layers))
-        self.norm = nn.LayerNorm(a.width)
+        self.layers = nn.ModuleList(layers)
+        self.norm = nn.LayerNorm(width)
 
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """(b, s, width) to (b, s, width)."""
+    def forward(self, x: Tensor, *context: Tensor) -> Tensor:
+        """x (b, n, width) to the same shape.
+
+        Args:
+            context: the further inputs of every layer: mask, or memory and mask.
+        """
         for layer in self.layers:
-            x = layer(x, mask)
-        y: Tensor = self.norm(x)
-        return y
-
-
-class Decoder(nn.Module):
-    """Layers and a last norm."""
-
-    def __init__(self, a: Architecture) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(DecoderLayer(a) for _ in range(a.decoder_layers))
-        self.norm = nn.LayerNorm(a.width)
-
-    def forward(self, x: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
-        """(b, t, width) to (b, t, width)."""
-        for layer in self.layers:
-            x = layer(x, memory, mask)
-        y: Tensor = self.norm(x)
-        return y
+            x = layer(x, *context)
+        return cast(Tensor, self.norm(x))
 
 
 class Transformer(nn.Module):
     """Scores of the next target token.
 
     Args:
-        seed: the weights are a function of it and of the architecture, whatever the layout of attention.
+        seed: the initial weights depend on it and the architecture, not on the attention layout.
     """
 
     def __init__(self, architecture: Architecture, seed: int = 0) -> None:
         super().__init__()
         self.architecture = a = architecture
         self.embedding = Embedding(a)
-        self.encoder, self.decoder = Encoder(a), Decoder(a)
+        self.encoder = LayerStack((EncoderLayer(a) for _ in range(a.encoder_layers)), a.width)
+        self.decoder = LayerStack((DecoderLayer(a) for _ in range(a.decoder_layers)), a.width)
         plain = not (a.ties_output or a.cutoffs)
         self.projection = nn.Linear(a.width, a.vocabulary_size, bias=False) if plain else None
         self.source_embedding = None if a.ties_source else Embedding(a)
@@ -215,11 +205,13 @@ class Transformer(nn.Module):
     def forward(
         self, source: Tensor, shifted: Tensor, labels: Tensor | None = None, smoothing: float = 0.0
     ) -> Tensor:
-        """Logits (n, v) of the n positions of `shifted` that are no padding, row by row; with labels, their loss.
+        """Logits (n, v) of the n unpadded positions of `shifted`; with labels, the summed loss.
 
         Args:
-            source: ids (b, s). shifted: target ids (b, t), shifted right, padded where the labels are.
-            labels: ids (b, t); smoothing: see `loss.smoothed_cross_entropy`, whose sum over positions is returned.
+            source: ids (b, s).
+            shifted: target ids (b, t), shifted right, padded at the positions of padded labels.
+            labels: ids (b, t).
+            smoothing: see `loss.smoothed_cross_entropy`.
         """
         mask = padding_mask(source)
         memory = self.encode(source, mask)
@@ -234,23 +226,22 @@ class Transformer(nn.Module):
 
     @property
     def output_weight(self) -> Tensor:
-        """By which hidden states are scored, (v, width)."""
+        """The matrix (v, width) that scores hidden states."""
         return self.embedding.tokens.weight if self.projection is None else self.projection.weight
 
     def encode(self, source: Tensor, mask: Tensor) -> Tensor:
         """Memory (b, s, width) of ids (b, s)."""
-        memory: Tensor = self.encoder((self.source_embedding or self.embedding)(source), mask)
-        return memory
+        embedding = self.source_embedding or self.embedding
+        return cast(Tensor, self.encoder(embedding(source), mask))
 
     def score(self, hidden: Tensor) -> Tensor:
-        """Logits (..., v) of hidden states (..., width); log-probabilities where the softmax is adaptive."""
+        """Logits (..., v) of hidden states (..., width); log-probabilities if adaptive."""
         if self.adaptive is not None:
             flat: Tensor = self.adaptive.log_prob(hidden.flatten(0, -2))
             return flat.view(*hidden.shape[:-1], -1)
-        logits: Tensor = (
-            self.embedding.score(hidden) if self.projection is None else self.projection(hidden)
-        )
-        return logits
+        if self.projection is None:
+            return self.embedding.score(hidden)
+        return cast(Tensor, self.projection(hidden))
 
 
 def _attention(a: Architecture, *, cross: bool = False) -> Attention:
@@ -260,12 +251,15 @@ def _attention(a: Architecture, *, cross: bool = False) -> Attention:
 
 
 def padding_mask(source: Tensor) -> Tensor:
-    """(b, 1, 1, s), True where a position of ids (b, s) may be attended to."""
+    """(b, 1, 1, s), True for positions of ids (b, s) that are not padding."""
     return (source != PAD)[:, None, None]
 
 
 def sinusoids(begin: int, length: int, width: int, device: torch.device) -> Tensor:
-    """Sines, then cosines, (length, width) of positions from `begin` on (Vaswani et al. 2017, section 3.5)."""
+    """Sines, then cosines, (length, width), of positions from `begin` on.
+
+    Vaswani et al. 2017, section 3.5.
+    """
     rates = torch.exp(torch.arange(0, width, 2, device=device) * (-math.log(10_000.0) / width))
     angles = torch.arange(begin, begin + length, device=device)[:, None] * rates
     return torch.cat([angles.sin(), angles.cos()], dim=1)[:, :width]
@@ -273,7 +267,7 @@ def sinusoids(begin: int, length: int, width: int, device: torch.device) -> Tens
 
 @torch.no_grad()
 def initialise(model: Transformer, seed: int) -> None:
-    """Xavier-uniform matrices, zero biases, normal embeddings of deviation width^-0.5."""
+    """Xavier-uniform matrices, zero biases, normal embeddings with deviation width^-0.5."""
     generator = torch.Generator().manual_seed(seed)
     width = model.architecture.width
     for name, module in model.named_modules():
@@ -298,7 +292,7 @@ def _initialise_inputs(attention: Attention, generator: torch.Generator) -> None
     fused = "query_key_value" if attention.layout == "packed" else "key_value"
     linear = attention.get_submodule(fused)
     assert isinstance(linear, nn.Linear)
-    linear.weight.copy_(layouts.join(parts, fused, attention.layout, attention.head_dim))
+    linear.weight.copy_(attention_layouts.join(parts, fused, attention.layout, attention.head_dim))
     if attention.layout != "packed":
         attention.query.weight.copy_(parts["query"])
 

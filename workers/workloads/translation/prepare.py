@@ -1,4 +1,4 @@
-"""From the `data` section to ids, once a process: warm workers keep what they prepared."""
+"""Prepares data sets: text to ids, once per process; warm workers keep the result."""
 
 from __future__ import annotations
 
@@ -10,18 +10,22 @@ from pathlib import Path
 from typing import Any
 
 from search_spaces.errors import DataError
+from workers.workloads._data import folder_of
 
 from . import data as corpora
 from . import vocabulary as subwords
 from .batches import Examples
-from .data import Corpus, Splits
+from .data import ParallelCorpus, Splits
 from .shards import Shards
 from .vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """Text and ids of a data set under one vocabulary; of a prepared corpus the training text is not there."""
+    """Text and ids of a data set under one vocabulary.
+
+    If the data set is `prepared`, the training text is empty; its ids are in shards.
+    """
 
     splits: Splits
     vocabulary: Vocabulary
@@ -36,17 +40,18 @@ def prepare(
     cache: Path | None = None,
     kind: str = "bpe",
 ) -> Prepared:
-    """Read the data set, train or find its vocabulary, and encode it.
+    """Read the data set, train or load its vocabulary, and encode it.
 
     Args:
         data: the `data` section.
-        vocabulary_size: entries shared by both languages; a prepared corpus has its own.
-        max_length: most ids of a sentence; longer training pairs are left out, longer validation sentences cut.
+        vocabulary_size: entries shared by both languages; a prepared corpus has its own vocabulary.
+        max_length: maximum number of ids per sentence; longer training pairs are skipped, longer
+            validation sentences are cut.
         cache: folder of vocabularies.
-        kind: of the vocabulary's entries, see `vocabulary.KINDS`.
+        kind: kind of vocabulary entries, see `vocabulary.KINDS`.
 
     Raises:
-        DataError: see `data.load`, or no training pair is short enough.
+        DataError: see `data.load`, or every training pair is too long.
         UsageError: the vocabulary is too small for the corpus.
     """
     key = json.dumps(dict(data), sort_keys=True, default=str)
@@ -72,14 +77,16 @@ def _prepare(
 
 
 def _open(data: Mapping[str, Any], max_length: int) -> Prepared:
-    """A corpus of `automl data prepare`, whose training pairs stay on disk."""
-    shards = Shards.open(corpora.folder_of(data))
+    """A corpus of `automl data prepare`; its training pairs stay on disk."""
+    shards = Shards.open(folder_of(data))
     longest = int(shards.facts["max_length"])
     if longest > max_length:
         raise DataError(
-            f"{shards.folder} was prepared with max_length {longest}, which is more than {max_length}"
+            f"{shards.folder} was prepared with max_length {longest}, "
+            f"which is more than {max_length}"
         )
-    vocabulary, splits = shards.vocabulary(), Splits(Corpus((), ()), shards.valid())
+    vocabulary = shards.vocabulary()
+    splits = Splits(ParallelCorpus((), ()), shards.valid())
     return Prepared(
         splits, vocabulary, shards, Examples.of(splits.valid, vocabulary, max_length, cut=True)
     )

@@ -1,12 +1,12 @@
-"""Corpora larger than memory: encoded once into shards on disk, from which training reads what it needs.
+"""Corpora larger than memory: encoded once into shards on disk, read as training needs them.
 
-    DIR/prepared.json          counts, hash of the vocabulary; written last, so that what has one is whole
+    DIR/prepared.json          counts, hash of the vocabulary; written last: marks completeness
     DIR/vocabulary.model       learned from a sample of the pairs
     DIR/valid.source.txt, valid.target.txt
-    DIR/0003.source.ids, 0003.source.lengths, 0003.target.ids, 0003.target.lengths    int32, a number after the other
+    DIR/0003.{source,target}.{ids,lengths}     flat arrays of int32
 
-Each pair is put into a random shard. An epoch takes the shards in an order of its own, and batches within a shard as
-those of a corpus in memory, so that a batch is a function of seed, epoch and index.
+Each pair goes to a random shard. An epoch visits the shards in random order, and makes batches
+within a shard like those of a corpus in memory. So a batch depends only on seed, epoch and index.
 """
 
 from __future__ import annotations
@@ -27,33 +27,35 @@ from search_spaces.errors import DataError, UsageError
 
 from . import vocabulary as subwords
 from .batches import Examples, Ids, Sequences, plan_batches
-from .data import Corpus, decode
+from .data import ParallelCorpus, decode
 from .vocabulary import BOS, EOS, Vocabulary
 
 if TYPE_CHECKING:
     from workers.workload import Batch
 
-MANIFEST, VOCABULARY = "prepared.json", "vocabulary.model"
+MANIFEST = "prepared.json"
+VOCABULARY = "vocabulary.model"
 FORMAT = 1
-_SIDES, _PARTS = ("source", "target"), ("ids", "lengths")
+_SIDES = ("source", "target")
+_PARTS = ("ids", "lengths")
 _LEFT = re.compile(
     r"\d{4,}\.(source|target)\.(ids|lengths)|vocabulary\.model|valid\.(source|target)\.txt"
 )
-_CHUNK = 10_000  # pairs that are encoded at once
-_LONGEST = 1 << 24  # bytes of a line
+_CHUNK = 10_000  # pairs encoded at once
+_LONGEST = 1 << 24  # bytes per line
 _HELD_OUT = 1000
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """How a corpus is prepared.
+class CorpusOptions:
+    """Options for preparing a corpus.
 
     Args:
-        vocabulary_size, kind: see `vocabulary.train`; max_length: most ids of a side, EOS included; longer pairs are
-            skipped and counted.
-        sample: pairs that the vocabulary is learned from.
-        shard_pairs: of a shard, on average.
-        seed: of the sample, and of which pair goes where.
+        vocabulary_size, kind: see `vocabulary.train`.
+        max_length: maximum number of ids of a side, EOS included; longer pairs are skipped.
+        sample: number of pairs from which the vocabulary is learned.
+        shard_pairs: mean number of pairs per shard.
+        seed: of the sample and of the assignment to shards.
     """
 
     vocabulary_size: int = 8000
@@ -75,7 +77,7 @@ class Recipe:
 
 @dataclass
 class Counts:
-    """Pairs that were kept and left out."""
+    """Numbers of pairs that were kept or skipped."""
 
     pairs: int = 0
     valid: int = 0
@@ -85,16 +87,26 @@ class Counts:
 
 
 def prepare(
-    source: Path, target: Path, folder: Path, recipe: Recipe, valid: tuple[Path, Path] | None = None
+    source: Path,
+    target: Path,
+    folder: Path,
+    recipe: CorpusOptions,
+    valid: tuple[Path, Path] | None = None,
 ) -> Counts:
-    """Encode two files of aligned lines, plain or .gz, into `folder`; reads them two or three times, holds a chunk.
+    """Encode two files of aligned lines, plain or .gz, into `folder`.
 
-    Pairs with an empty side are skipped and counted. The last pairs, at most 1,000, are the validation split unless
-    another pair of files is.
+    Reads the files two or three times and keeps one chunk in memory. Pairs with an empty side are
+    skipped and counted. The last pairs, at most 1,000, are the validation split unless `valid` is
+    given.
+
+    Args:
+        valid: another pair of files, for validation.
 
     Raises:
-        DataError: a file is missing, damaged or no UTF-8, the numbers of lines differ, or nothing is left.
-        UsageError: the folder holds a prepared corpus already, or the vocabulary does not fit the corpus.
+        DataError: a file is missing, damaged or not UTF-8, the numbers of lines differ, or no pair
+            is left.
+        UsageError: the folder already holds a prepared corpus, or the vocabulary does not fit the
+            corpus.
     """
     _check_folder(folder)
     sample, total = _sample(source, target, recipe)
@@ -115,7 +127,7 @@ def prepare(
     except OSError as error:
         raise DataError(f"{folder}: cannot be written: {error}") from None
     files, begin = (valid, 0) if valid else ((source, target), total - held)
-    held_out = list(islice((pair for pair in _pairs(*files) if all(pair)), begin, None))
+    held_out = list(islice(filter(all, _pairs(*files)), begin, None))
     if not held_out or not counts.pairs:
         raise DataError(f"{source}: no {'validation' if counts.pairs else 'training'} pair is left")
     counts.valid = len(held_out)
@@ -129,7 +141,7 @@ def prepare(
 
 
 def _check_folder(folder: Path) -> None:
-    """Raise UsageError where the folder holds anything but what a preparation that was cut short left."""
+    """Raise UsageError unless the folder is new, empty, or left by an interrupted preparation."""
     if (folder / MANIFEST).exists():
         raise UsageError(f"{folder} holds a prepared corpus already; name a new folder")
     if folder.exists() and not (
@@ -138,9 +150,10 @@ def _check_folder(folder: Path) -> None:
         raise UsageError(f"{folder} is not an empty folder; name a new one")
 
 
-def _sample(source: Path, target: Path, recipe: Recipe) -> tuple[list[tuple[str, str]], int]:
-    """A uniform sample of the pairs (reservoir sampling, Vitter 1985), and how many there are."""
-    rng, total = np.random.default_rng(recipe.seed), 0
+def _sample(source: Path, target: Path, recipe: CorpusOptions) -> tuple[list[tuple[str, str]], int]:
+    """A uniform sample of the pairs (reservoir sampling, Vitter 1985), and their number."""
+    rng = np.random.default_rng(recipe.seed)
+    total = 0
     kept: list[tuple[str, str]] = []
     for pair in _pairs(source, target):
         if not all(pair):
@@ -157,15 +170,17 @@ def _write_shards(
     source: Path,
     target: Path,
     folder: Path,
-    recipe: Recipe,
+    recipe: CorpusOptions,
     vocabulary: Vocabulary,
     total: int,
     counts: Counts,
 ) -> None:
-    """Encode the first `total` pairs without an empty side, a chunk at a time."""
+    """Encode the first `total` pairs without an empty side, chunk by chunk."""
     for old in folder.glob("[0-9]*.*.*"):
-        old.unlink()  # of a preparation that was cut short, see `_check_folder`
-    rng, pairs, left = np.random.default_rng([recipe.seed, 1]), _pairs(source, target), total
+        old.unlink()  # left by an interrupted preparation, see `_check_folder`
+    rng = np.random.default_rng([recipe.seed, 1])
+    pairs = _pairs(source, target)
+    left = total
     while left:
         chunk = list(islice(pairs, _CHUNK))
         full = [pair for pair in chunk if all(pair)][:left]
@@ -198,7 +213,7 @@ def _file(folder: Path, shard: int, side: int, part: str) -> Path:
 
 
 def _pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
-    """Aligned lines; raises DataError."""
+    """Aligned lines; raises DataError if the files do not fit."""
     number = 0
     for number, pair in enumerate(zip_longest(_lines(source), _lines(target)), 1):
         if None in pair:
@@ -227,8 +242,8 @@ class Shards:
     """A prepared corpus on disk.
 
     Args:
-        folder: that `prepare` wrote.
-        facts: its manifest.
+        folder: a folder that `prepare` wrote.
+        facts: the content of its `prepared.json`.
     """
 
     folder: Path
@@ -236,51 +251,55 @@ class Shards:
 
     @classmethod
     def open(cls, folder: Path) -> Shards:
-        """Read the manifest; raises DataError where there is none or files do not have its sizes."""
+        """Read `prepared.json`.
+
+        Raises:
+            DataError: the file is missing, or the sizes of the shards do not match it.
+        """
         try:
             facts = json.loads((folder / MANIFEST).read_text())
-            shards, whole = cls(folder, facts), facts["format"] == FORMAT
+            whole = facts["format"] == FORMAT
             for number, count in enumerate(facts["shards"]):
-                sizes = (
-                    [_file(folder, number, side, "lengths").stat().st_size for side in (0, 1)]
-                    if count
-                    else [0, 0]
-                )
-                whole = whole and sizes == [4 * count] * 2
+                for side in (0, 1) if count else ():
+                    size = _file(folder, number, side, "lengths").stat().st_size
+                    whole = whole and size == 4 * count
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise DataError(f"{folder} holds no corpus of `automl data prepare`: {error}") from None
+            raise DataError(
+                f"{folder} does not hold a corpus of `automl data prepare`: {error}"
+            ) from None
         if not whole:
             raise DataError(
-                f"{folder}: the shards are not those that {MANIFEST} tells of; prepare the corpus again"
+                f"{folder}: the shards do not match {MANIFEST}; prepare the corpus again"
             )
-        return shards
+        return cls(folder, facts)
 
     def __len__(self) -> int:
         return int(self.facts["pairs"])
 
     @property
     def skipped(self) -> int:
-        """Pairs that were left out."""
+        """Number of pairs that were left out."""
         return int(self.facts["empty"] + self.facts["too_long"])
 
     def vocabulary(self) -> Vocabulary:
-        """The vocabulary that it is encoded with; raises DataError where it is another one."""
+        """The vocabulary of the corpus; raises DataError if the file is a different one."""
         try:
             vocabulary = Vocabulary((self.folder / VOCABULARY).read_bytes())
         except (OSError, DataError) as error:
             raise DataError(f"{self.folder / VOCABULARY}: cannot be read: {error}") from None
         if vocabulary.hash != self.facts["vocabulary"]:
             raise DataError(
-                f"{self.folder / VOCABULARY} is not the vocabulary that the corpus was prepared with"
+                f"{self.folder / VOCABULARY} is not the vocabulary of the corpus; "
+                "prepare the corpus again"
             )
         return vocabulary
 
-    def valid(self) -> Corpus:
+    def valid(self) -> ParallelCorpus:
         """The validation sentences."""
-        return Corpus(*(list(_lines(self.folder / f"valid.{side}.txt")) for side in _SIDES))
+        return ParallelCorpus(*(list(_lines(self.folder / f"valid.{side}.txt")) for side in _SIDES))
 
     def examples(self, shard: int) -> Examples:
-        """One shard, whose ids stay on disk until they are asked for."""
+        """One shard; its ids stay on disk until they are used."""
         sides = []
         for side in (0, 1):
             ids, lengths = (
@@ -295,7 +314,7 @@ class Shards:
         return Examples(sides[0], sides[1])
 
     def batches(self, batch_tokens: int, seed: int, epoch: int, skip: int = 0) -> Iterator[Batch]:
-        """The batches of an epoch from the one of that index on."""
+        """The batches of an epoch, starting at index `skip`."""
         filled = [number for number, count in enumerate(self.facts["shards"]) if count]
         for number in np.random.default_rng([seed, epoch, 2]).permutation(filled):
             examples = self.examples(int(number))
@@ -305,7 +324,7 @@ class Shards:
             skip = max(0, skip - len(plan))
 
     def sample(self) -> Examples:
-        """The first shard that holds anything: a random sample of all pairs."""
+        """The first shard that is not empty: a random sample of all pairs."""
         return self.examples(
             next(number for number, count in enumerate(self.facts["shards"]) if count)
         )

@@ -1,8 +1,8 @@
-"""Vocabulary shortlists: a sentence is translated with the entries that its words are likely to become.
+"""Vocabulary shortlists: each sentence is translated with the likely entries of its words.
 
-Which those are is learned from the training pairs by IBM Model 1 (Brown et al. 1993,
-https://aclanthology.org/J93-2003); the source's EOS stands for the empty word. Shortlists so made are those of Jean et
-al. 2015 (https://arxiv.org/abs/1412.2007, section 4.3).
+They are learned from the training pairs by IBM Model 1 (Brown et al. 1993,
+https://aclanthology.org/J93-2003); the EOS of the source is the empty word. Such shortlists are
+described by Jean et al. 2015 (https://arxiv.org/abs/1412.2007, section 4.3).
 """
 
 from __future__ import annotations
@@ -28,21 +28,22 @@ if TYPE_CHECKING:
     from .inference import Stepper
 
 FILE = "shortlist.safetensors"
-_KEPT, _FREQUENT = 100, 200  # entries a source entry, and entries that every sentence gets
-_PAIRS, _ROUNDS = (
-    100_000,
-    4,
-)  # sentence pairs that are learned from, and rounds of expectation-maximisation
-_MULTIPLE = 256  # of the entries of a batch
-_CHUNK = 2000  # sentence pairs at once
+_KEPT = 100  # target entries per source entry
+_FREQUENT = 200  # target entries for every sentence
+_PAIRS = 100_000  # sentence pairs to learn from
+_ROUNDS = 4  # of expectation maximisation
+_MULTIPLE = 256  # the number of candidates is rounded up to a multiple
+_CHUNK = 2000  # sentence pairs processed at once
 
 
 @dataclass(frozen=True)
 class Shortlist:
-    """What may be translated into what.
+    """Likely translations of vocabulary entries.
 
-    `likeliest` (v, n): for each source entry the likeliest target entries, best first, PAD where there are fewer;
-    `frequent` (m,): the most frequent target entries.
+    Args:
+        likeliest: the likeliest target entries of each source entry, best first, padded with PAD,
+            (v, n).
+        frequent: the most frequent target entries, (m,).
     """
 
     likeliest: Tensor
@@ -50,48 +51,42 @@ class Shortlist:
 
     @classmethod
     def learn(cls, examples: Examples, vocabulary_size: int) -> Shortlist:
-        """From training pairs, of which the first `_PAIRS` of a fixed order are taken."""
+        """Learn from at most `_PAIRS` training pairs, chosen at random with a fixed seed."""
         rows = np.random.default_rng(0).permutation(len(examples))[:_PAIRS]
         lexicon = _model_one(examples, np.sort(rows), vocabulary_size)
         counts = np.bincount(examples.targets.ids, minlength=vocabulary_size)
         counts[[PAD, BOS]] = 0
         order = np.argsort(-counts, kind="stable")[:_FREQUENT]
-        frequent = order[counts[order] > 0]
-        return cls(
-            torch.from_numpy(_best(*lexicon, vocabulary_size)),
-            torch.from_numpy(frequent.astype(np.int32)),
-        )
+        frequent = order[counts[order] > 0].astype(np.int32)
+        best = _best(*lexicon, vocabulary_size)
+        return cls(torch.from_numpy(best), torch.from_numpy(frequent))
 
     @classmethod
     def load(cls, folder: Path, size: int, vocabulary_size: int) -> Shortlist:
-        """The `size` likeliest entries of each source entry, of what was exported to a folder.
+        """Load an exported shortlist, limited to the `size` likeliest entries per source entry.
 
         Raises:
-            DataError: it holds no shortlist, or one of another vocabulary.
+            DataError: the folder has no shortlist, or one of another vocabulary.
         """
         try:
             tensors = load_file(folder / FILE)
-            likeliest, frequent = tensors["likeliest"], tensors["frequent"]
+            likeliest = tensors["likeliest"]
+            frequent = tensors["frequent"]
         except (OSError, KeyError, SafetensorError) as error:
-            raise DataError(f"{folder} holds no shortlist: {error}") from None
+            raise DataError(f"{folder} has no shortlist: {error}") from None
         highest = max(int(likeliest.max()), int(frequent.max()))
-        if (
-            len(likeliest) != vocabulary_size
-            or highest >= vocabulary_size
-            or int(likeliest.min()) < 0
-        ):
+        legal = highest < vocabulary_size and int(likeliest.min()) >= 0
+        if len(likeliest) != vocabulary_size or not legal:
             raise DataError(
-                f"{folder / FILE} is of another vocabulary than the model's {vocabulary_size} entries"
+                f"{folder / FILE} does not fit the model's vocabulary of {vocabulary_size} entries"
             )
         return cls(likeliest[:, :size], frequent)
 
     def save(self, folder: Path) -> None:
         """Write the file."""
-        tensors = {"likeliest": self.likeliest, "frequent": self.frequent}
-        save_file(
-            {name: tensor.to(torch.int32).contiguous() for name, tensor in tensors.items()},
-            folder / FILE,
-        )
+        likeliest = self.likeliest.to(torch.int32).contiguous()
+        frequent = self.frequent.to(torch.int32).contiguous()
+        save_file({"likeliest": likeliest, "frequent": frequent}, folder / FILE)
 
     def entries(self, source: Tensor) -> Tensor:
         """Target entries for a batch of ids (b, s), ascending, EOS first."""
@@ -105,10 +100,10 @@ class Shortlist:
 
 @dataclass(frozen=True)
 class Candidates:
-    """The entries `ids` (n,) that may come next, EOS first, and how hidden states (m, width) are scored for them.
+    """The entries `ids` (n,) that may come next, and a function that scores hidden states for them.
 
-    Behind a shortlist stand entries that are never chosen, so that products of few shapes occur: each new one costs a
-    millisecond or more, in which its kernel is made.
+    EOS is the first entry. A shortlist is padded with entries that are never chosen, so that few
+    shapes occur: each new shape costs a millisecond or more to build its kernel.
     """
 
     ids: Tensor
@@ -116,7 +111,7 @@ class Candidates:
 
     @classmethod
     def of(cls, stepper: Stepper, source: Tensor, shortlist: Shortlist | None) -> Candidates:
-        """For a batch of sources (b, s): its shortlist, or all that is no special entry but EOS."""
+        """Candidates for sources (b, s): the shortlist, or all entries from EOS on."""
         if shortlist is None:
             ids = torch.arange(
                 EOS, stepper.model.architecture.vocabulary_size, device=source.device
@@ -131,17 +126,20 @@ class Candidates:
 def _model_one(
     examples: Examples, rows: Ids, size: int
 ) -> tuple[Ids, np.ndarray[tuple[int], np.dtype[np.float64]]]:
-    """Pairs of entries that occur together, as source * size + target, ascending, and p(target | source) of each."""
-    found = [
-        np.unique(_cells(examples, part, size)[0])
-        for part in np.array_split(rows, -(-len(rows) // _CHUNK))
-    ]
-    pairs = np.unique(np.concatenate(found))
-    del found
+    """Train IBM Model 1.
+
+    Returns:
+        Pairs of entries that occur together, as source * size + target, ascending; and p(target |
+            source) of each.
+    """
+    parts = np.array_split(rows, -(-len(rows) // _CHUNK))
+    pairs = np.unique(
+        np.concatenate([np.unique(_cells(examples, part, size)[0]) for part in parts])
+    )
     chance = np.ones(len(pairs))
     for _ in range(_ROUNDS):
         counts = np.zeros(len(pairs))
-        for part in np.array_split(rows, -(-len(rows) // _CHUNK)):
+        for part in parts:
             cells, position = _cells(examples, part, size)
             index = np.searchsorted(pairs, cells)
             weight = chance[index]
@@ -152,10 +150,15 @@ def _model_one(
 
 
 def _cells(examples: Examples, rows: Ids, size: int) -> tuple[Ids, Ids]:
-    """Each source entry with each target entry of its sentence: source * size + target, and which target position."""
-    sources, targets = _flat(examples.sources, rows), _flat(examples.targets, rows, skip=1)
+    """Each source entry paired with each target entry of its sentence.
+
+    Returns:
+        source * size + target, and the target position of each pair.
+    """
+    sources = _flat(examples.sources, rows)
+    targets = _flat(examples.targets, rows, skip=1)
     lengths = np.bincount(sources[1], minlength=len(rows))
-    times = lengths[targets[1]]  # source positions of each target position
+    times = lengths[targets[1]]  # number of source positions of each target position
     position = np.repeat(np.arange(len(times)), times)
     begin = np.concatenate([[0], np.cumsum(lengths)])[targets[1]]
     within = np.arange(len(position)) - np.repeat(np.cumsum(times) - times, times)
@@ -163,7 +166,7 @@ def _cells(examples: Examples, rows: Ids, size: int) -> tuple[Ids, Ids]:
 
 
 def _flat(sequences: Sequences, rows: Ids, skip: int = 0) -> tuple[Ids, Ids]:
-    """Ids of those rows without their first `skip`, one after the other, and the number of each one's row."""
+    """Concatenated ids of the given rows without their first `skip`, and the row of each id."""
     begin = sequences.offsets[rows] + skip
     lengths = sequences.offsets[rows + 1] - begin
     number = np.repeat(np.arange(len(rows)), lengths)
@@ -176,7 +179,7 @@ def _best(
 ) -> np.ndarray[tuple[int, int], np.dtype[np.int32]]:
     """The likeliest targets of each source, (size, `_KEPT`)."""
     order = np.lexsort((-chance, pairs // size))
-    source, target = pairs[order] // size, pairs[order] % size
+    source, target = np.divmod(pairs[order], size)
     rank = np.arange(len(order)) - np.searchsorted(source, source)
     table = np.full((size, _KEPT), PAD, np.int32)
     kept = rank < _KEPT

@@ -1,6 +1,7 @@
-"""Vocabulary by sentencepiece, shared by both languages, trained once and cached.
+"""Vocabularies of sentencepiece, shared by both languages, trained once and cached.
 
-Of byte pairs (Sennrich et al. 2016), of a unigram model's pieces (Kudo 2018), or of whole words that blanks part.
+Entries are byte pairs (Sennrich et al. 2016), pieces of a unigram model (Kudo 2018), or whole
+words.
 """
 
 from __future__ import annotations
@@ -11,13 +12,16 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import sentencepiece
 
 from search_spaces.errors import DataError, UsageError
 
-PAD, UNK, BOS, EOS = 0, 1, 2, 3
+PAD = 0
+UNK = 1
+BOS = 2
+EOS = 3
 KINDS = ("bpe", "unigram", "word")
 _NUM_SPECIAL = 4
 _FORMAT = "1"  # part of the cache key; changes when the training options below do
@@ -30,7 +34,7 @@ class Vocabulary:
         proto: a serialised sentencepiece model with this module's special ids.
 
     Raises:
-        DataError: the bytes are no such model.
+        DataError: the bytes are not such a model.
     """
 
     def __init__(self, proto: bytes) -> None:
@@ -52,30 +56,29 @@ class Vocabulary:
 
     @property
     def hash(self) -> str:
-        """Identity of the vocabulary."""
+        """Hash that identifies the vocabulary."""
         return hashlib.sha256(self.proto).hexdigest()
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of each text, without BOS and EOS."""
-        encoded: list[list[int]] = self._processor.encode(list(texts), num_threads=1)
-        return encoded
+        return cast(list[list[int]], self._processor.encode(list(texts), num_threads=1))
 
     def piece(self, token: int) -> str:
-        """How the entry is written."""
+        """The text of an entry."""
         return str(self._processor.id_to_piece(token))
 
     def id(self, piece: str) -> int:
-        """The entry that is written so."""
+        """The entry with the given text."""
         return int(self._processor.piece_to_id(piece))
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """Plain text of each sequence, special ids dropped, without line breaks."""
+        """Plain text of each sequence, without special ids and line breaks."""
         clean = [[i for i in row if i >= _NUM_SPECIAL or i == UNK] for row in ids]
         return [" ".join(text.split()) for text in self._processor.decode(clean, num_threads=1)]
 
 
 def train(texts: Iterable[str], size: int, kind: str = "bpe") -> Vocabulary:
-    """Train a vocabulary of at most `size` entries of that kind; the same texts give the same one.
+    """Train a vocabulary of at most `size` entries; the same texts give the same vocabulary.
 
     Raises:
         UsageError: `size` is too small for the characters of the texts.
@@ -84,7 +87,7 @@ def train(texts: Iterable[str], size: int, kind: str = "bpe") -> Vocabulary:
     try:
         return Vocabulary(_train(lines, size, kind))
     except RuntimeError as error:
-        enough = re.search(r"value <= (\d+)", str(error))  # the corpus has no more pieces than that
+        enough = re.search(r"value <= (\d+)", str(error))  # the corpus has only this many pieces
         if enough and int(enough[1]) < size:
             return Vocabulary(_train(lines, int(enough[1]), kind))
         raise UsageError(f"vocabulary_size {size} does not fit the corpus: {error}") from None
@@ -110,7 +113,7 @@ def _train(lines: list[str], size: int, kind: str) -> bytes:
 
 
 def cached(texts: Iterable[str], size: int, folder: Path | None, kind: str = "bpe") -> Vocabulary:
-    """As `train`, kept in `folder` under a hash of texts and options; safe for processes that do so at once."""
+    """Like `train`, cached in `folder` by a hash of texts and options; multi-process safe."""
     lines = list(texts)
     if folder is None:
         return train(lines, size, kind)
@@ -127,7 +130,7 @@ def cached(texts: Iterable[str], size: int, folder: Path | None, kind: str = "bp
 
 
 def save(vocabulary: Vocabulary, path: Path) -> None:
-    """Write the sentencepiece model; whoever reads the path sees a whole file or none."""
+    """Write the sentencepiece model; a reader sees the whole file or none."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     with temporary.open("wb") as file:
@@ -138,15 +141,15 @@ def save(vocabulary: Vocabulary, path: Path) -> None:
 
 
 def keep(vocabulary: Vocabulary, path: Path, resumes: bool, *, writes: bool) -> None:
-    """Save the vocabulary of a training beside its checkpoints, or compare it with the one that is there.
+    """Save the vocabulary beside the checkpoints, or compare it with the saved one.
 
     Raises:
-        DataError: the training is to go on, and was begun with another vocabulary.
+        DataError: the training resumes with a different vocabulary.
     """
     if resumes and path.exists() and path.read_bytes() != vocabulary.proto:
         raise DataError(
-            f"{path}, which the checkpoint was trained with, is not the vocabulary of this data and these options; "
-            "give back the text, vocabulary_size and vocabulary_kind that the training began with"
+            f"{path}, the vocabulary of the checkpoint, differs from the vocabulary of this data "
+            "and these options; restore the text, vocabulary_size and vocabulary_kind"
         )
     if writes:
         save(vocabulary, path)

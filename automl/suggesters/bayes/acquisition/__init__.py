@@ -1,1 +1,1 @@
-"""What a candidate is worth: terms that add up in log space."""
+"""The acquisition: terms that add up in log space. `acquisition` composes them."""

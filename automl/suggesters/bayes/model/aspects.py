@@ -1,4 +1,7 @@
-"""Which parameters can reach a metric or a failure, by what they say they `affect`."""
+"""The parameters that affect a metric, by its aspects: quality, speed and memory.
+
+Goals and constraints have the aspects of their metrics. A parameter says which it `affects`.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +13,16 @@ QUALITY: Final = frozenset({"quality"})
 SPEED: Final = frozenset({"speed"})
 MEMORY: Final = frozenset({"memory"})
 ALL: Final = QUALITY | SPEED | MEMORY
+# The aspects that cause a kind of failure; all aspects for other kinds.
 FAILURES: Final = {"out_of_memory": MEMORY, "timeout": SPEED, "non_finite": QUALITY}
 
 
-def of_failure(kind: str) -> frozenset[str]:
-    """What brings about a kind of failure; anything where that cannot be told."""
-    return FAILURES.get(kind, ALL)
+def parameters(space: Space, aspects: frozenset[str]) -> tuple[str, ...]:
+    """Names of the parameters that affect one of the aspects, and of their parents.
 
-
-def parameters(space: Space, measures: frozenset[str]) -> tuple[str, ...]:
-    """Names of the parameters that affect any of it, and of the parents that make these exist; all where none does."""
-    wanted = {name for name, p in space.parameters.items() if p.affects & measures}
+    All parameters if none affects them.
+    """
+    wanted = {name for name, p in space.parameters.items() if p.affects & aspects}
     for name in reversed(space.parameters):  # children before parents
         if name in wanted:
             wanted.update(space.parameters[name].when)

@@ -1,4 +1,4 @@
-"""Whether the surrogates can be believed: leave-one-out calibration."""
+"""Leave-one-out calibration: whether a surrogate predicts well enough to be used."""
 
 from __future__ import annotations
 
@@ -8,21 +8,24 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .external import External
+from .external import ExternalSurrogate
 from .gp import Ensemble
 
-LEAST = 8  # trials below which nothing can be said
+LEAST = 8  # of fewer trials, calibration says nothing
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Leave-one-out predictions of one metric against what was observed.
+    """Leave-one-out predictions of one metric, compared with the observed values.
 
     Args:
-        metric: its name; count: trials compared.
-        coverage_50, coverage_90: share of the trials inside the central 50% and 90% intervals.
-        log_density: mean log predictive density; constant_log_density: that of a normal distribution with the
-            mean and variance of all others, in the same (transformed, standardised) scale.
+        metric: its name.
+        count: number of trials.
+        coverage_50: share of the trials inside the central 50% interval.
+        coverage_90: share of the trials inside the central 90% interval.
+        log_density: mean log predictive density, of transformed, standardised values.
+        constant_log_density: the same of a normal distribution with the mean and variance of all
+            other values.
         rank_correlation: of predicted and observed values, Spearman's.
     """
 
@@ -35,33 +38,34 @@ class Calibration:
     rank_correlation: float
 
     @property
-    def believable(self) -> bool:
-        """Whether the model predicts better than a constant and its intervals are not far too narrow."""
+    def reliable(self) -> bool:
+        """Whether the model predicts better than a constant, and its intervals are wide enough."""
         if self.count < LEAST:
             return True
         return self.log_density > self.constant_log_density - 0.1 and self.coverage_90 >= 0.6
 
     def __str__(self) -> str:
-        verdict = "believable" if self.believable else "not believable"
         return (
-            f"{self.metric}: {verdict}; {self.count} trials, intervals of 50% and 90% hold {self.coverage_50:.0%} and "
-            f"{self.coverage_90:.0%}, log density {self.log_density:.2f} against {self.constant_log_density:.2f} of a "
+            f"{self.metric}: {'reliable' if self.reliable else 'unreliable'}; {self.count} trials, "
+            f"intervals of 50% and 90% hold {self.coverage_50:.0%} and {self.coverage_90:.0%}, "
+            f"log density {self.log_density:.2f} against {self.constant_log_density:.2f} of a "
             f"constant, rank correlation {self.rank_correlation:.2f}"
         )
 
 
-def calibrate(metric: str, model: Ensemble | External) -> Calibration:
-    """Compare each target with what the ensemble predicts from all others."""
+def calibrate(metric: str, model: Ensemble | ExternalSurrogate) -> Calibration:
+    """Compare each target with the prediction from all others."""
     mean, variance = model.leave_one_out()
     y = model.y
-    deviation = variance.sqrt()
-    below = torch.special.ndtr((y - mean) / deviation).mean(0)
+    below = torch.special.ndtr((y - mean) / variance.sqrt()).mean(0)
+    density = -0.5 * (y - mean).square() / variance - 0.5 * (2 * math.pi * variance).log()
+    density = torch.logsumexp(density, 0) - math.log(len(mean))
     return Calibration(
         metric=metric,
         count=len(y),
         coverage_50=float(((below - 0.5).abs() <= 0.25).double().mean()),
         coverage_90=float(((below - 0.5).abs() <= 0.45).double().mean()),
-        log_density=float(model.leave_one_out_density().mean()),
+        log_density=float(density.mean()),
         constant_log_density=_constant(y),
         rank_correlation=_spearman(mean.mean(0), y),
     )
@@ -82,12 +86,11 @@ def _constant(y: Tensor) -> float:
 def _spearman(a: Tensor, b: Tensor) -> float:
     if len(a) < 3 or bool((a == a[0]).all()) or bool((b == b[0]).all()):
         return math.nan
-    ranks = torch.stack([_ranks(a), _ranks(b)])
-    return float(torch.corrcoef(ranks)[0, 1])
+    return float(torch.corrcoef(torch.stack([_ranks(a), _ranks(b)]))[0, 1])
 
 
 def _ranks(values: Tensor) -> Tensor:
-    """Ranks, equal values sharing their mean rank."""
+    """Ranks; equal values share their mean rank."""
     smaller = (values[None, :] < values[:, None]).double().sum(1)
     equal = (values[None, :] == values[:, None]).double().sum(1)
     return smaller + 0.5 * (equal - 1.0)

@@ -1,4 +1,4 @@
-"""What a history says, as arrays."""
+"""The history of trials as arrays."""
 
 from __future__ import annotations
 
@@ -14,23 +14,25 @@ from automl.core.goals import Goal
 from automl.core.ranking import value
 from automl.core.trial import Trial, TrialState
 from search_spaces import Space
+from workers.protocol import Params
 
 Array = NDArray[np.float64]
-UNDER_WAY = frozenset({TrialState.WAITING, TrialState.RUNNING})
-BLAMELESS = frozenset({"preempted"})  # failures that say nothing about the configuration
+PENDING = frozenset({TrialState.WAITING, TrialState.RUNNING})
+UNRELATED = frozenset({"preempted"})  # failures that the configuration does not cause
 
 
 @dataclass(frozen=True)
-class Data:
-    """Trials that say something.
+class TrialData:
+    """The trials with a result, as arrays.
 
     Args:
-        unit: `n x d` configurations in the unit cube, NaN where inactive.
-        losses: `n x g`, goals as losses (smaller is better), NaN where a trial did not reach one.
-        others: `n x c`, further metrics, likewise.
-        failed: `n`, whether the configuration made the trial fail; kinds: `n`, how, or "".
-        memory: `n`, peak bytes; those of a trial that ran out are estimated, NaN where they cannot be.
-        curves: for each trial `k x 3`, steps, seconds and the first goal's smallest loss up to then.
+        unit: `n x d` configurations in the unit cube, NaN if inactive.
+        losses: `n x g`, goals as losses (smaller is better), NaN if a trial has no value.
+        others: `n x c`, further metrics, NaN likewise.
+        failed: `n`, whether the configuration made the trial fail.
+        kinds: `n`, the kind of failure, or "".
+        memory: `n`, peak bytes; estimated for a trial that ran out of memory, NaN if unknown.
+        curves: for each trial `k x 3`, steps, seconds and the first goal's smallest loss so far.
     """
 
     unit: Array
@@ -46,8 +48,8 @@ class Data:
 
 
 @dataclass(frozen=True)
-class Reading:
-    """What one trial says: a row of `Data`, before memory is completed by `estimate`."""
+class TrialRow:
+    """A row of `TrialData`, before unknown memory is replaced by `estimate`."""
 
     losses: list[float]
     others: list[float]
@@ -57,69 +59,58 @@ class Reading:
     curve: Array
 
 
-@dataclass(frozen=True)
-class Seen:
-    """A trial, whether its configuration is of the space, and what it says, if anything (yet)."""
+class TrialReader:
+    """Reads trials into arrays. Each trial is read once, although histories come again and again.
 
-    trial: Trial
-    legal: bool
-    reading: Reading | None
-
-
-class Reader:
-    """Reads trials as `collect` does, each only once: a history is read again for every suggestion.
+    Failures that no configuration causes are left out. A trial that was stopped, paused or
+    interrupted counts with its reports.
 
     Args:
-        space, goals, others: see `collect`.
+        space: of the configurations. Trials of another space are left out.
+        goals: whose metrics are read as losses.
+        others: names of further metrics, read as they are.
     """
 
     def __init__(self, space: Space, goals: Sequence[Goal], others: Sequence[str]) -> None:
-        self.space, self.goals, self.others = space, goals, others
-        self._seen: dict[int, Seen] = {}  # by number, while it is the very trial
+        self.space = space
+        self.goals = goals
+        self.others = others
+        self._known: dict[int, tuple[Trial, bool, TrialRow | None]] = {}  # by trial number
 
     def legal(self, trials: Sequence[Trial]) -> list[Trial]:
-        """Without those of another space."""
-        return [trial for trial in trials if self._look(trial).legal]
+        """The trials without those of another space."""
+        return [trial for trial in trials if self._lookup(trial)[0]]
 
-    def __call__(self, history: Sequence[Trial]) -> Data:
-        """The trials of this space that are not under way."""
-        found = [
-            (trial.params, reading)
-            for trial in history
-            if (reading := self._look(trial).reading) is not None
-        ]
-        rows, read = [params for params, _ in found], [reading for _, reading in found]
-        kinds = np.array([reading.kind for reading in read], dtype=np.str_)
-        memory = np.array([reading.memory for reading in read], dtype=np.float64)
-        estimates = np.array([reading.estimate for reading in read], dtype=np.float64)
-        return Data(
-            self.space.encode(rows) if rows else np.empty((0, len(self.space.parameters))),
-            np.array([reading.losses for reading in read], dtype=np.float64).reshape(
-                len(rows), len(self.goals)
-            ),
-            np.array([reading.others for reading in read], dtype=np.float64).reshape(
-                len(rows), len(self.others)
-            ),
-            kinds != "",
-            kinds,
-            _completed(memory, estimates),
-            [reading.curve for reading in read],
+    def __call__(self, history: Sequence[Trial]) -> TrialData:
+        """The trials of this space that are not pending."""
+        known = [(trial.params, self._lookup(trial)[1]) for trial in history]
+        found = [(params, row) for params, row in known if row is not None]
+        rows = [row for _, row in found]
+        kinds = np.array([row.kind for row in rows], dtype=np.str_)
+        return TrialData(
+            unit=encode(self.space, [params for params, _ in found]),
+            losses=_matrix([row.losses for row in rows], len(self.goals)),
+            others=_matrix([row.others for row in rows], len(self.others)),
+            failed=kinds != "",
+            kinds=kinds,
+            memory=_completed(_matrix([[row.memory, row.estimate] for row in rows], 2)),
+            curves=[row.curve for row in rows],
         )
 
-    def _look(self, trial: Trial) -> Seen:
-        entry = self._seen.get(trial.number)
-        if entry is None or entry.trial is not trial:
-            same = entry is not None and entry.trial.params is trial.params
-            legal = entry.legal if entry is not None and same else self.space.legal(trial.params)
-            entry = self._seen[trial.number] = Seen(
-                trial, legal, self._read(trial) if legal else None
-            )
-        return entry
+    def _lookup(self, trial: Trial) -> tuple[bool, TrialRow | None]:
+        """Whether the trial is legal in the space, and its row if it has a result."""
+        known, legal, row = self._known.get(trial.number, (None, False, None))
+        if known is not trial:
+            if known is None or known.params is not trial.params:
+                legal = self.space.legal(trial.params)
+            row = self._read(trial) if legal else None
+            self._known[trial.number] = (trial, legal, row)
+        return legal, row
 
-    def _read(self, trial: Trial) -> Reading | None:
-        """None where the trial says nothing (yet)."""
+    def _read(self, trial: Trial) -> TrialRow | None:
+        """The trial as a row; None if it has no result (yet)."""
         kind = trial.failure or ""
-        if trial.state in UNDER_WAY or kind in BLAMELESS:
+        if trial.state in PENDING or kind in UNRELATED:
             return None
         losses = [loss_of(trial, goal) for goal in self.goals]
         failed = trial.state is TrialState.FAILED
@@ -128,7 +119,7 @@ class Reader:
                 failed, kind = True, "missing_metric"
             elif not trial.reports:
                 return None
-        return Reading(
+        return TrialRow(
             [math.nan if failed else value for value in losses],
             [math.nan if failed else _finite(trial.metrics.get(name)) for name in self.others],
             (kind or "crashed") if failed else "",
@@ -138,36 +129,39 @@ class Reader:
         )
 
 
-def collect(
-    space: Space, history: Sequence[Trial], goals: Sequence[Goal], others: Sequence[str]
-) -> Data:
-    """Read the trials that are not under way; failures that were nobody's fault are left out. A trial that was stopped,
-    paused or interrupted says what it had reported by then.
+def encode(space: Space, configurations: Sequence[Params]) -> Array:
+    """Configurations in the unit cube, `n x d`, also if there are none."""
+    if not configurations:
+        return np.empty((0, len(space.parameters)))
+    return space.encode(configurations)
+
+
+def _matrix(rows: Sequence[Sequence[float]], width: int) -> Array:
+    return np.array(rows, dtype=np.float64).reshape(len(rows), width)
+
+
+def _completed(peaks: Array) -> Array:
+    """Measured peaks, else estimates, scaled by the ratio of both in other trials.
 
     Args:
-        history: trials; those of another space are left out.
-        goals: whose metrics are taken as losses; others: further metrics, as they are.
+        peaks: `n x 2`, measured and estimated.
     """
-    return Reader(space, goals, others)(history)
-
-
-def _completed(memory: Array, estimates: Array) -> Array:
-    """Measured peaks, else estimates, scaled by what was measured of others."""
+    memory, estimates = peaks[:, 0], peaks[:, 1]
     both = np.isfinite(memory) & np.isfinite(estimates)
     if not both.any():
         return memory
-    factor = float(np.median(memory[both] / estimates[both]))
-    return np.where(np.isfinite(memory), memory, factor * estimates)
+    ratio = float(np.median(memory[both] / estimates[both]))
+    return np.where(np.isfinite(memory), memory, ratio * estimates)
 
 
 def _estimated(trial: Trial) -> float:
-    """What the controller expected before it dispatched the trial."""
+    """The peak that the controller expected before it dispatched the trial."""
     found = trial.metrics.get("estimated_memory_bytes", trial.details.get("estimated_memory_bytes"))
     return float(found) if isinstance(found, int | float) and 0 < found < math.inf else math.nan
 
 
 def _memory(trial: Trial) -> float:
-    """Measured peak; that of a trial that ran out says only where it ended."""
+    """The measured peak; NaN for a trial that ran out of memory, which needed more."""
     if trial.failure == "out_of_memory":
         return math.nan
     found = _finite(trial.metrics.get("peak_memory_bytes"))
@@ -176,8 +170,12 @@ def _memory(trial: Trial) -> float:
 
 
 def curve_of(trial: Trial, goal: Goal) -> Array:
-    """Steps, seconds and smallest loss so far at each report of the goal's metric, `k x 3`; else of the last probe."""
-    best, points = math.inf, []
+    """Steps, seconds and smallest loss so far at each report of the goal's metric, `k x 3`.
+
+    If no report has the metric, it is one row with the last report's steps and seconds.
+    """
+    best = math.inf
+    points = []
     for report in trial.reports:
         value = report.metrics.get(goal.metric, math.nan)
         if math.isfinite(value) and report.step > 0 and report.seconds > 0:
@@ -190,7 +188,7 @@ def curve_of(trial: Trial, goal: Goal) -> Array:
         and trial.reports[-1].seconds > 0
     ):
         points.append((trial.reports[-1].step, trial.reports[-1].seconds, math.inf))
-    return np.array(points, dtype=np.float64).reshape(len(points), 3)
+    return _matrix(points, 3)
 
 
 def _finite(number: float | None) -> float:
@@ -198,18 +196,14 @@ def _finite(number: float | None) -> float:
 
 
 def loss_of(trial: Trial, goal: Goal) -> float:
-    """The goal's loss in a trial, as trials are ranked; NaN where it has none."""
+    """The goal's loss in a trial, as trials are ranked; NaN if it has none."""
     worth = value(trial, goal)
     return math.nan if worth is None else goal.loss(worth)
 
 
-def digest(*arrays: Array | Sequence[object]) -> bytes:
-    """Identity of some arrays, to find what was computed for them before."""
+def digest(*arrays: Array) -> bytes:
+    """A hash of some arrays, as a key of results that were computed from them."""
     state = hashlib.blake2b(digest_size=16)
     for array in arrays:
-        state.update(
-            np.ascontiguousarray(array).tobytes()
-            if isinstance(array, np.ndarray)
-            else repr(array).encode()
-        )
+        state.update(np.ascontiguousarray(array).tobytes())
     return state.digest()

@@ -1,7 +1,7 @@
-"""A metric within a deadline, composed: quality by steps and seconds by step, each over what can reach it.
+"""A goal within a deadline, composed of quality by step and seconds by step.
 
-A setting that changes nothing but the speed then moves a configuration along the learning curves that are known,
-and every report is an observation, not only the last.
+Each part is modelled over the parameters that affect it. A setting that changes only the speed
+then moves a configuration along known learning curves, and every report is an observation.
 """
 
 from __future__ import annotations
@@ -15,104 +15,134 @@ import torch
 from numpy.typing import NDArray
 
 from automl.core.goals import Goal
+from automl.suggesters.bayes.policy import ALL_RULES, Policy
 from search_spaces import Space
 
-from . import aspects as reach
-from .data import Array, Data
-from .features import Encoder
-from .fit import Fitter, best_and_random, milestone, settled
-from .gp import Ensemble
+from . import aspects
+from .data import Array, TrialData
+from .features import FeatureEncoder
+from .fit import GPFitter, best_and_random, milestone, settled
+from .gp import Ensemble, Sampling
 from .kernel import Features
-from .log_gp import Quantity, exact_fitter
-from .metric_posterior import Belief
+from .log_gp import NUM_PARTICLES, LogGP
+from .metric_posterior import MetricPosterior
 from .transforms import Transform
 
 MOST_TRIALS = 150  # two points of each
 EARLIER = 3.0  # the second point of a curve has so many times fewer steps than the last
-MARGIN = 0.1  # of the range of steps: how far beyond what was seen is extrapolated
+MARGIN = 0.1  # of the range of steps: how far the model extrapolates
 
 
 @dataclass(frozen=True)
-class AtDeadline:
-    """Encodes configurations together with the progress that they are expected to make in time.
+class DeadlineEncoder:
+    """Encodes configurations and their expected progress at the deadline.
 
     Args:
-        seconds: the deadline; low, high: logarithms of the smallest and largest number of steps seen.
+        encoder: of configurations with progress as a last column.
+        pace: predicts seconds per step.
+        seconds: the deadline.
+        low: logarithm of the smallest number of steps seen.
+        high: logarithm of the largest number of steps seen.
+        optimistic: whether the pace is assumed one standard deviation better than predicted, so
+            that a configuration is tried unless it is known to be slow.
     """
 
-    encoder: Encoder
-    pace: Quantity
+    encoder: FeatureEncoder
+    pace: LogGP
     seconds: float
     low: float
     high: float
+    optimistic: bool = True
 
     def __call__(self, unit: Array) -> Features:
-        """Features of `m x d` configurations, as fast as they may well be: what is not known to be slow is tried."""
-        return self.encoder(self.after(unit, math.log(self.seconds) - self.pace.hoped(unit)))
+        """Features of `m x d` configurations at the deadline."""
+        pace = self.pace.optimistic(unit) if self.optimistic else self.pace(unit)
+        return self.encoder(self.after(unit, math.log(self.seconds) - pace))
 
     def after(self, unit: Array, log_steps: Array) -> Array:
-        """Configurations with the progress of so many steps as a last column, `m x (d + 1)`."""
+        """Configurations with their progress as a last column, `m x (d + 1)`."""
         progress = (log_steps - self.low) / max(self.high - self.low, 1e-9)
         return np.column_stack([unit, np.clip(progress, -MARGIN, 1.0 + MARGIN)])
 
 
-class Deadline:
+class DeadlineModel:
     """Fits a goal `within` a deadline.
 
     Args:
-        space, goal, seed: of the suggester.
+        space: of the configurations.
+        goal: the goal.
+        seed: of everything random.
+        policy: which rules are on.
     """
 
-    def __init__(self, space: Space, goal: Goal, seed: int) -> None:
-        self.goal, self.seed = goal, seed
-        quality = Encoder(space, reach.parameters(space, reach.QUALITY), extra=1, bowl=True)
-        self.speed = exact_fitter(space, reach.SPEED, seed)
-        self.quality = Fitter(quality, quality.prior(), seed)
-
-    def possible(self, data: Data) -> bool:
-        """Whether every trial with a result has reported how it got there."""
-        rows = np.flatnonzero(np.isfinite(data.losses[:, 0]))
-        told = [
-            len(data.curves[i]) > 0 and math.isfinite(data.curves[i][-1, 2]) for i in rows.tolist()
-        ]
-        return self.goal.within is not None and len(rows) >= 2 and all(told)
-
-    def fit(self, data: Data) -> Belief:
-        """What is believed of the goal's transformed loss at the deadline."""
-        rows = np.flatnonzero(np.isfinite(data.losses[:, 0]))
-        transform = Transform.fit(settled(data.losses[rows, 0]))
-        points, last = _points([data.curves[row] for row in rows.tolist()])
-        trial, log_steps, y = (
-            points[:, 0].astype(np.intp),
-            np.log(points[:, 1]),
-            transform(points[:, 2]),
+    def __init__(self, space: Space, goal: Goal, seed: int, policy: Policy = ALL_RULES) -> None:
+        self.goal = goal
+        self.seed = seed
+        self.policy = policy
+        names = aspects.parameters(space, aspects.QUALITY) if policy.aspects else None
+        encoder = FeatureEncoder(space, names, extra=1, goal=True, policy=policy)
+        self.quality = GPFitter(
+            encoder,
+            encoder.prior(),
+            seed,
+            Sampling(rejuvenates=policy.rejuvenated_chains),
+            policy.learned_direction,
         )
+        self.speed = GPFitter.of_aspects(
+            space, aspects.SPEED, seed, policy, num_particles=NUM_PARTICLES
+        )
+
+    def possible(self, data: TrialData) -> bool:
+        """Whether there is a deadline, and every trial with a result has a learning curve."""
+        if self.goal.within is None or not self.policy.deadline_model:
+            return False
+        rows = np.flatnonzero(np.isfinite(data.losses[:, 0]))
+        curves = [data.curves[row] for row in rows.tolist()]
+        return len(rows) >= 2 and all(len(c) > 0 and math.isfinite(c[-1, 2]) for c in curves)
+
+    def fit(self, data: TrialData) -> MetricPosterior:
+        """The posterior of the goal's transformed loss at the deadline."""
+        rows = np.flatnonzero(np.isfinite(data.losses[:, 0]))
+        transform = Transform.fit(settled(data.losses[rows, 0]), self.policy.knee_transform)
+        points, last = _points([data.curves[row] for row in rows.tolist()])
+        trial = points[:, 0].astype(np.intp)
+        log_steps = np.log(points[:, 1])
+        y = transform(points[:, 2])
         count = int((trial < milestone(len(rows))).sum())
-        low, high = float(log_steps[:count].min()), float(log_steps[:count].max())
-        encoder = AtDeadline(
-            self.quality.encoder, self._pace(data), float(self.goal.within or 1.0), low, high
+        encoder = DeadlineEncoder(
+            self.quality.encoder,
+            self._pace(data),
+            float(self.goal.within or 1.0),
+            float(log_steps[:count].min()),
+            float(log_steps[:count].max()),
+            self.policy.optimistic_pace,
         )
         x = encoder.after(data.unit[rows[trial]], log_steps)
         kept = best_and_random(data.losses[rows, 0], MOST_TRIALS, self.seed)
         order = np.concatenate(
             [last[kept], np.flatnonzero(np.isin(trial, kept) & ~np.isin(np.arange(len(y)), last))]
         )
-        u = self.quality.hyperparameters(x, y, count)
-        features = self.quality.encoder(x[order])
         model = Ensemble.condition(
-            features, torch.from_numpy(y[order]), self.quality.prior_of(count), u
+            self.quality.encoder(x[order]),
+            torch.from_numpy(y[order]),
+            self.quality.prior_of(count),
+            self.quality.hyperparameters(x, y, count),
         )
-        return Belief(encoder, model, transform, rows[kept])
+        return MetricPosterior(encoder, model, transform, rows[kept])
 
-    def _pace(self, data: Data) -> Quantity:
-        """From every trial that got somewhere, failed ones too."""
+    def _pace(self, data: TrialData) -> LogGP:
+        """Seconds per step, from every trial that has made a step, failed ones too."""
         timed = np.array([len(curve) > 0 for curve in data.curves])
-        seconds = np.array([curve[-1, 1] / curve[-1, 0] for curve in data.curves if len(curve)])
-        return Quantity.fit(self.speed, data.unit[timed], seconds)
+        last = np.array([curve[-1] for curve in data.curves if len(curve)])
+        return LogGP.fit(self.speed, data.unit[timed], last[:, 1] / last[:, 0])
 
 
 def _points(curves: Sequence[Array]) -> tuple[Array, NDArray[np.intp]]:
-    """Trial, steps and loss of one or two points of each curve, `p x 3`, and which of them are the last of theirs."""
+    """Points of each curve, and the rows of the curves' last points.
+
+    Returns:
+        Trial, steps and loss of one or two points of each curve, `p x 3`; one row a curve, `t`.
+    """
     points: list[tuple[float, float, float]] = []
     last = []
     for trial, curve in enumerate(curves):

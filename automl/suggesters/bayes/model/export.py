@@ -1,9 +1,9 @@
-"""The surrogate as a GPyTorch and BoTorch model: to take out, inspect, plot, or use with any BoTorch acquisition.
+"""The surrogate as a GPyTorch and BoTorch model, to inspect it or use it elsewhere.
 
-    >>> model = export(ensemble)                            # doctest: +SKIP
+    >>> model = EnsembleGP(ensemble)                            # doctest: +SKIP
     >>> model.posterior(inputs(encoder(unit))).mixture_mean  # doctest: +SKIP
 
-The hot paths of this package do the same in closed form (`gp`, `kernel`); tests hold them equal.
+`gp` and `kernel` compute the same in closed form, faster. Tests compare both.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from botorch.models.gpytorch import GPyTorchModel
 from botorch.posteriors.fully_bayesian import GaussianMixturePosterior
+from gpytorch.constraints import GreaterThan
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import GaussianLikelihood
@@ -21,11 +22,17 @@ from gpytorch.models import ExactGP
 from torch import Tensor
 
 from .gp import Ensemble
-from .kernel import JITTER, MEAN_VARIANCE, Features, Hyper, Prior
+from .kernel import (
+    JITTER,
+    MEAN_VARIANCE,
+    Features,
+    HyperparameterPrior,
+    Hyperparameters,
+)
 
 
 def inputs(features: Features) -> Tensor:
-    """Features as one `n x (c + f + 1)` tensor, which is what the exported model takes."""
+    """Features as one `n x (c + f + 1)` tensor, the input of the exported model."""
     return torch.cat([features.z, features.phi, features.bowl[:, None]], -1)
 
 
@@ -33,10 +40,11 @@ class MixedKernel(Kernel):  # type: ignore[misc]
     """The covariance of `kernel.py` over `inputs`, with its hyperparameters as GPyTorch parameters.
 
     Args:
-        hyper: initial values, a batch of `s`; prior: which column belongs to which parameter.
+        hyper: initial values, a batch of `s`.
+        prior: says which column belongs to which parameter.
     """
 
-    def __init__(self, hyper: Hyper, prior: Prior) -> None:
+    def __init__(self, hyper: Hyperparameters, prior: HyperparameterPrior) -> None:
         super().__init__(batch_shape=torch.Size([len(hyper.full)]))
         self.prior = prior
         for name in ("full", "pair", "length", "additive"):
@@ -70,7 +78,7 @@ class MixedKernel(Kernel):  # type: ignore[misc]
 class BowlMean(Mean):  # type: ignore[misc]
     """The mean function of `kernel.py`: the last input times a learned scale, a batch of `s`."""
 
-    def __init__(self, hyper: Hyper) -> None:
+    def __init__(self, hyper: Hyperparameters) -> None:
         super().__init__()
         self.register_parameter("log_bowl", torch.nn.Parameter(hyper.bowl.clone().log()))
 
@@ -89,7 +97,7 @@ class EnsembleGP(ExactGP, GPyTorchModel):  # type: ignore[misc]
         size = len(ensemble.hyper.noise)
         shape = torch.Size([size])
         likelihood = GaussianLikelihood(batch_shape=shape).double()
-        likelihood.noise_covar.register_constraint("raw_noise", _positive())
+        likelihood.noise_covar.register_constraint("raw_noise", GreaterThan(JITTER / 10))
         likelihood.noise = (ensemble.hyper.noise + JITTER)[:, None]
         x = inputs(ensemble.features).expand(size, -1, -1)
         super().__init__(x, ensemble.y.expand(size, -1), likelihood)
@@ -102,17 +110,6 @@ class EnsembleGP(ExactGP, GPyTorchModel):  # type: ignore[misc]
         return MultivariateNormal(self.mean_module(x), self.covar_module(x))
 
     def posterior(self, X: Tensor, **options: Any) -> GaussianMixturePosterior:  # noqa: N803
-        """The mixture at `... x q x (c + f + 1)` inputs, the batch of the ensemble third from last."""
+        """The mixture at `... x q x (c + f + 1)` inputs, the ensemble third from last."""
         mixed = super().posterior(X.unsqueeze(-3), **options)
         return GaussianMixturePosterior(distribution=mixed.distribution)
-
-
-def _positive() -> Any:
-    from gpytorch.constraints import GreaterThan
-
-    return GreaterThan(JITTER / 10)
-
-
-def export(ensemble: Ensemble) -> EnsembleGP:
-    """The model that equals `ensemble`."""
-    return EnsembleGP(ensemble)

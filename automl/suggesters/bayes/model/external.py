@@ -1,4 +1,4 @@
-"""A surrogate of the user's own in the place of the ensemble: anything with a BoTorch posterior.
+"""A surrogate of the user's own instead of the ensemble: any model with a BoTorch posterior.
 
 >>> def build(x, y):                                                   # doctest: +SKIP
 ...     model = SingleTaskGP(x, y[:, None])
@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -24,12 +23,15 @@ FOLDS = 5
 
 
 @dataclass(frozen=True)
-class External:
-    """A model of targets `y` (`n`), standardised and to be minimised, with the face of an ensemble of one.
+class ExternalSurrogate:
+    """A model of standardised losses, with the interface of an `Ensemble` of one.
 
     Args:
-        build: makes a BoTorch model of one output from `z` (`n x c`: numbers in [0, 1], a block of indicators for
-            each unordered choice, what is not active in the middle) and `y`.
+        build: makes a BoTorch model of one output from `z` and `y`. `z` is `n x c`: numbers in
+            [0, 1], a block of indicators for each unordered choice, inactive numbers in the middle.
+        model: made by `build`.
+        features: of the trials.
+        y: `n`, their standardised losses.
     """
 
     build: Build
@@ -38,7 +40,7 @@ class External:
     y: Tensor
 
     @classmethod
-    def fit(cls, build: Build, features: Features, y: Tensor) -> External:
+    def fit(cls, build: Build, features: Features, y: Tensor) -> ExternalSurrogate:
         """Build the model of these observations."""
         return cls(build, build(features.z, y), features, y)
 
@@ -49,34 +51,30 @@ class External:
             return posterior.mean[:, 0, 0][None], posterior.variance[:, 0, 0][None].clamp(min=1e-14)
 
     def improvement(self, candidates: Features, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and variance of f(observed[index]) - f(candidate), `1 x m` each; `index` has one element."""
+        """Mean and variance of f(observed[index]) - f(candidate), `1 x m` each; `index` is `1`."""
         best = self.features.z[index].expand(len(candidates), -1)
         with torch.no_grad():
             posterior = self.model.posterior(torch.stack([candidates.z, best], 1))
-            mean, covariance = posterior.mean[:, :, 0], posterior.distribution.covariance_matrix
+            mean = posterior.mean[:, :, 0]
+            covariance = posterior.distribution.covariance_matrix
         variance = covariance[:, 0, 0] + covariance[:, 1, 1] - 2.0 * covariance[:, 0, 1]
         return (mean[:, 1] - mean[:, 0])[None], variance.clamp(min=1e-14)[None]
 
-    def believe(self, pending: Features) -> External:
-        """As if each pending configuration had the value that is predicted for it."""
+    def fantasize(self, pending: Features) -> ExternalSurrogate:
+        """Condition on pending configurations, each at its predicted value."""
         mean, _ = self.predict(pending)
-        return External.fit(
+        return ExternalSurrogate.fit(
             self.build, self.features.with_more(pending), torch.cat([self.y, mean[0]])
         )
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
-        """Means and variances of each target given other folds, `1 x n`: five models are built."""
+        """Means and variances of each target given other folds, `1 x n`; builds five models."""
         fold = torch.arange(len(self.y)) % FOLDS
-        mean, variance = torch.empty_like(self.y), torch.empty_like(self.y)
+        mean = torch.empty_like(self.y)
+        variance = torch.empty_like(self.y)
         for i in range(min(FOLDS, len(self.y))):
-            rest = External.fit(self.build, self.features[fold != i], self.y[fold != i])
-            found = rest.predict(self.features[fold == i])
-            mean[fold == i], variance[fold == i] = found[0][0], found[1][0]
+            rest = ExternalSurrogate.fit(self.build, self.features[fold != i], self.y[fold != i])
+            found_mean, found_variance = rest.predict(self.features[fold == i])
+            mean[fold == i] = found_mean[0]
+            variance[fold == i] = found_variance[0]
         return mean[None], variance[None]
-
-    def leave_one_out_density(self) -> Tensor:
-        """Log density of each target, `n`."""
-        mean, variance = self.leave_one_out()
-        return (-0.5 * (self.y - mean).square() / variance - 0.5 * (2 * math.pi * variance).log())[
-            0
-        ]

@@ -1,4 +1,4 @@
-"""From configurations to the coordinates of the surrogate, and the prior that goes with them."""
+"""Encodes configurations as features of the surrogate, with a prior of its hyperparameters."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from automl.suggesters.bayes.policy import ALL_RULES, Policy
 from search_spaces import Choice, Space
 
-from .kernel import Features, Prior
+from .kernel import Features, HyperparameterPrior
 
 Array = NDArray[np.float64]
-WAVES = (
-    1.0,
-    0.5,
-)  # scale of the waves of two ranges' length and of one, of which a main effect consists
-AMPLITUDE = 0.56  # at which a main effect has as much variance as one of polynomials has on average
-DIRECTION = 2.0  # scale of the weights of a direction, as large as those of the lengthscales
-BOWL = 0.6  # a sum of parabolas with uniform minima has 0.9 in standardised losses
+WAVES = (1.0, 0.5)  # scales of the waves of a main effect: two ranges long, and one
+AMPLITUDE = 0.56  # gives a main effect the average variance of one of polynomials
+DIRECTION = 2.0  # prior scale of the weights of a direction, like that of lengthscales
+BOWL = 0.6  # prior scale of the mean; parabolas with uniform minima have 0.9
+NO_PAIRS = math.log(1e-12)  # log variance of the pair kernel if it is off
 
 
-class Encoder:
-    """Embeds unit-cube configurations (`Space.encode`: NaN where inactive) of one space.
+class FeatureEncoder:
+    """Embeds unit-cube configurations (`Space.encode`, NaN if inactive) of one space.
 
-    A number is one coordinate of the kernel; an unordered choice of k is k coordinates, any two choices being equally
-    far. A parameter that is not active sits in the middle of its range, so that it does not count between
-    configurations that both lack it; its parent's choice tells them from those that have it. The additive part gets
-    waves of a number, and an indicator of each choice.
+    A number is one coordinate of the kernel. An unordered choice of k is k coordinates, any two
+    options being equally far apart. An inactive parameter sits in the middle of its range, so that
+    configurations without it do not differ by it; its parent's value marks those that have it. The
+    additive part has waves of each number, and an indicator of each option.
 
     Args:
         space: of the configurations.
-        names: the parameters that can change the metric; all others are left out.
-        extra: how many columns of numbers in [0, 1] follow those of the space, which are no parameters.
-        bowl: whether the metric is a goal's loss, believed to be lower inside the ranges, and to have ridges.
+        names: the parameters that affect the metric, all if None.
+        extra: how many columns of numbers in [0, 1] follow the parameters.
+        goal: whether the metric is a goal's loss, which gets a bowl and a direction.
+        policy: which parts of the prior are on.
     """
 
     def __init__(
@@ -45,7 +45,8 @@ class Encoder:
         names: Collection[str] | None = None,
         extra: int = 0,
         *,
-        bowl: bool = False,
+        goal: bool = False,
+        policy: Policy = ALL_RULES,
     ) -> None:
         listed = [
             (i, p)
@@ -57,13 +58,19 @@ class Encoder:
             len(p.choices) if isinstance(p, Choice) and not p.ordered else 0 for _, p in listed
         ]
         self.sizes += [0] * extra
-        self.extra, self.bowl, self.num_parameters = extra, bowl, len(space.parameters)
+        self.extra = extra
+        self.goal = goal
+        self.policy = policy
+        self.num_parameters = len(space.parameters)
         active = activity(space)
         self.num_active = max(1.0, sum(active[p.name] for _, p in listed) + extra)
+        if not policy.scaled_to_active:
+            self.num_active = float(max(1, len(self.columns)))
 
     def __call__(self, unit: Array) -> Features:
         """Features of `n x d` unit-cube configurations."""
-        z, phi = [np.empty((len(unit), 0))], [np.empty((len(unit), 0))]
+        z = [np.empty((len(unit), 0))]
+        phi = [np.empty((len(unit), 0))]
         bowl = np.zeros(len(unit))
         for column, size in zip(self.columns, self.sizes, strict=True):
             x = unit[:, column]
@@ -78,34 +85,46 @@ class Encoder:
                 z.append(x[:, None])
                 phi.append(_waves(x) * active[:, None])
                 bowl += (1.5 * t**2 - 0.5) * active * (column < self.num_parameters)
-        scaled = bowl / math.sqrt(self.num_active) * self.bowl
+        scaled = bowl / math.sqrt(self.num_active) * (self.goal and self.policy.bowl_mean)
         return Features(
             *(torch.from_numpy(a) for a in (np.concatenate(z, 1), np.concatenate(phi, 1), scaled))
         )
 
-    def prior(self) -> Prior:
-        """Priors scaled to the number of active parameters (Hvarfner et al., "Vanilla BO performs great", 2024)."""
+    def prior(self) -> HyperparameterPrior:
+        """The prior, scaled to the number of active parameters.
+
+        After Hvarfner et al., "Vanilla Bayesian optimization performs great in high dimensions",
+        2024.
+        """
         d = len(self.columns)
         z_group = [j for j, size in enumerate(self.sizes) for _ in range(size or 1)]
         phi_group = [j for j, size in enumerate(self.sizes) for _ in range(size or 2 * len(WAVES))]
         numeric = torch.tensor([size == 0 for size in self.sizes])
         length = torch.where(numeric, 0.5, 1.0).log() + 0.5 * math.log(self.num_active)
         additive = _full([math.log(0.1)] * d)
-        if self.extra:  # they are there because they matter
+        if self.extra:  # these are known to matter
             length[-self.extra :], additive[-self.extra :] = math.log(0.5), 0.0
-        numbers = [i for i, j in enumerate(z_group) if not self.sizes[j]] if self.bowl else []
+        numbers = [i for i, j in enumerate(z_group) if not self.sizes[j]] if self.goal else []
         weights = _full([DIRECTION / math.sqrt(self.num_active)] * len(numbers))
-        start = _full([0.0, math.log(5e-3), 0.0, math.log(BOWL)])
+        pairs = self.policy.pair_kernel
+        start = _full([0.0, math.log(5e-3), 0.0 if pairs else NO_PAIRS, math.log(BOWL)])
         loc = torch.cat([start, length.to(torch.float64), additive, torch.zeros_like(weights)])
         scale = torch.cat(
-            [_full([1.0, 2.5, 2.0, 0.7]), _full([1.0] * d), _full([2.0] * d), weights]
+            [
+                _full([1.0, 2.5, 2.0 if pairs else 0.0, 0.7]),
+                _full([1.0] * d),
+                _full([2.0] * d),
+                weights,
+            ]
         )
         columns = torch.tensor(numbers, dtype=torch.long)
-        return Prior(loc, scale, torch.tensor(z_group), torch.tensor(phi_group), d, columns)
+        return HyperparameterPrior(
+            loc, scale, torch.tensor(z_group), torch.tensor(phi_group), d, columns
+        )
 
 
 def activity(space: Space) -> dict[str, float]:
-    """Share of random configurations in which each parameter exists, if its parents are independent."""
+    """Share of random configurations in which each parameter is active, its parents independent."""
     shares: dict[str, float] = {}
     for name, parameter in space.parameters.items():  # parents first
         shares[name] = 1.0
@@ -118,8 +137,10 @@ def activity(space: Space) -> dict[str, float]:
 
 
 def _waves(x: Array) -> Array:
-    """Basis functions of `n` numbers in [0, 1] whose variance is the same everywhere. That of polynomials is largest at
-    the ends of a range, which are then tried in vain again and again."""
+    """Basis functions of `n` numbers in [0, 1], with the same variance everywhere.
+
+    The variance of polynomials is largest at the ends of a range, which would be tried too often.
+    """
     angles = math.pi * x[:, None] * np.arange(1, len(WAVES) + 1)
     return AMPLITUDE * np.concatenate([np.cos(angles) * WAVES, np.sin(angles) * WAVES], 1)
 

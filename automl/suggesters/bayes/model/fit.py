@@ -1,4 +1,8 @@
-"""Fits: hyperparameters from a bounded, quantised part of the data, conditioned on a bounded part of it."""
+"""Fits one Gaussian process: hyperparameters from part of the data, conditioned on part of it.
+
+Both parts are bounded. The first grows in steps, so that hyperparameters stay for some trials.
+`surrogates` says which Gaussian processes there are.
+"""
 
 from __future__ import annotations
 
@@ -9,37 +13,38 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
+from automl.suggesters.bayes.policy import ALL_RULES, Policy
+from search_spaces import Space
+
+from . import aspects
 from .data import Array, digest
-from .features import Encoder
+from .features import FeatureEncoder
 from .gp import Ensemble, Sampling, sample_hyperparameters
-from .kernel import Prior
+from .kernel import HyperparameterPrior
 
 MOST_CONDITIONED = 300
 MOST_FITTED = 128
-THOROUGH = Sampling(ascent=20)  # of goals; twice as long as what has only to be avoided or kept
-DIRECTED = 20  # trials from which a direction is learned: of fewer it only widens what is believed
-PARTICLES = (
-    (80, 10),
-    (160, 6),
-    (math.inf, 4),
-)  # by trials: the more there are, the less the vectors differ
+ASCENT = 20  # steps for goals; constraints and failures need less precision
+DIRECTED = 20  # trials before which a direction would only make predictions less certain
+PARTICLES = ((80, 10), (160, 6), (math.inf, 4))  # by trials: with more, vectors differ less
+MOST_KEPT = 8  # answers that a fitter remembers
+NEARLY_EXACT = (math.log(1e-4), 2.0)  # prior of the log noise variance of seconds and bytes
 
 
 def milestone(count: int) -> int:
-    """How many of `count` trials the hyperparameters are learned from: all of few, then steps of about a tenth."""
+    """How many of `count` trials hyperparameters are learned from; grows by about a tenth."""
     step = max(1, 1 << int(math.log2(max(count, 10) / 10)))
     return count - count % step
 
 
 def settled(values: Array) -> Array:
-    """Those from which the hyperparameters are learned: scales are learned from them too, so that both stay."""
+    """The values up to the milestone. Scales are learned from them, so that they stay as well."""
     return values[: milestone(len(values))]
 
 
 def best_and_random(values: Array, size: int, seed: int) -> NDArray[np.intp]:
-    """Rows of the best half of `size` and a random rest, in order; all where there are no more than `size`."""
+    """At most `size` rows in order: one half the best, the other half random."""
     if len(values) <= size:
         return np.arange(len(values))
     order = np.argsort(values, kind="stable")
@@ -48,54 +53,104 @@ def best_and_random(values: Array, size: int, seed: int) -> NDArray[np.intp]:
 
 
 @dataclass
-class Fitter:
-    """Learns the hyperparameters of one surrogate and remembers the newest few answers.
+class GPFitter:
+    """Fits one Gaussian process and remembers its newest hyperparameters.
 
     The answer depends only on the data and the seed, never on earlier calls.
+
+    Args:
+        encoder: of configurations.
+        prior: of the hyperparameters.
+        seed: of their samples.
+        sampling: how they are drawn.
+        directed: whether a direction is learned.
     """
 
-    encoder: Encoder
-    prior: Prior
+    encoder: FeatureEncoder
+    prior: HyperparameterPrior
     seed: int
     sampling: Sampling = field(default_factory=Sampling)
-    memory: OrderedDict[bytes, Tensor] = field(default_factory=OrderedDict)
+    directed: bool = True
+    memory: OrderedDict[bytes, torch.Tensor] = field(default_factory=OrderedDict)
 
-    def hyperparameters(self, unit: Array, y: Array, count: int | None = None) -> Tensor:
-        """`s x p` standardised hyperparameters learned from the first `count`, else `milestone`, of the rows given."""
+    @classmethod
+    def of_aspects(
+        cls,
+        space: Space,
+        measured: frozenset[str],
+        seed: int,
+        policy: Policy = ALL_RULES,
+        *,
+        noise: tuple[float, float] | None = None,
+        goal: bool = False,
+        num_particles: int = 10,
+    ) -> GPFitter:
+        """The fitter of a metric with these aspects, over the parameters that affect it.
+
+        Args:
+            measured: the aspects, see `aspects`.
+            noise: mean and scale of the log noise variance, by default those of the aspects.
+            goal: whether the metric is a goal's loss.
+            num_particles: most hyperparameter vectors.
+        """
+        names = aspects.parameters(space, measured) if policy.aspects else None
+        encoder = FeatureEncoder(space, names, goal=goal, policy=policy)
+        prior = encoder.prior()
+        if noise is None and "quality" not in measured:
+            noise = NEARLY_EXACT
+        if noise is not None:
+            prior = prior.with_noise(*noise)
+        sampling = Sampling(num_particles, rejuvenates=policy.rejuvenated_chains)
+        if goal and policy.long_ascent:
+            sampling = replace(sampling, ascent=ASCENT)
+        return cls(encoder, prior, seed, sampling, policy.learned_direction)
+
+    def hyperparameters(self, unit: Array, y: Array, count: int | None = None) -> torch.Tensor:
+        """`s x p` standardised hyperparameters, learned from the first `count` rows.
+
+        Args:
+            unit: `n x d` configurations.
+            y: `n`, targets.
+            count: by default the `milestone` of n.
+        """
         count = milestone(len(y)) if count is None else count
-        unit, y = unit[:count], y[:count]
-        rows = best_and_random(y, MOST_FITTED, self.seed)
-        unit, y = unit[rows], y[rows]
+        rows = best_and_random(y[:count], MOST_FITTED, self.seed)
+        unit, y = unit[:count][rows], y[:count][rows]
         key = digest(unit, y)
         if key not in self.memory:
-            generator = torch.Generator().manual_seed(self.seed)
-            particles = next(size for most, size in PARTICLES if count <= most)
-            sampling = replace(
-                self.sampling, num_particles=min(particles, self.sampling.num_particles)
-            )
-            targets = torch.from_numpy(y)
-            prior = self.prior_of(count)
+            most = next(size for trials, size in PARTICLES if count <= trials)
             self.memory[key] = sample_hyperparameters(
-                self.encoder(unit), targets, prior, sampling, generator
+                self.encoder(unit),
+                torch.from_numpy(y),
+                self.prior_of(count),
+                replace(self.sampling, num_particles=min(most, self.sampling.num_particles)),
+                torch.Generator().manual_seed(self.seed),
             )
-            while len(self.memory) > 8:
+            while len(self.memory) > MOST_KEPT:
                 self.memory.popitem(last=False)
         return self.memory[key]
 
-    def prior_of(self, count: int) -> Prior:
-        """The prior of hyperparameters that are learned from so many rows."""
-        return self.prior if count >= DIRECTED else self.prior.straight()
+    def prior_of(self, count: int) -> HyperparameterPrior:
+        """The prior of hyperparameters that are learned from `count` rows."""
+        directed = self.directed and count >= DIRECTED
+        return self.prior if directed else self.prior.without_direction()
 
     def fit(
         self, unit: Array, y: Array, order: Array | None = None
     ) -> tuple[Ensemble, NDArray[np.intp]]:
-        """Condition on at most `MOST_CONDITIONED` of the targets (standardised), the best by `order` (by default y).
+        """Condition on at most `MOST_CONDITIONED` of the standardised targets `y`.
+
+        Args:
+            order: the smallest are kept first, by default those of `y`.
 
         Returns:
             The ensemble, and the rows that it is conditioned on, ascending.
         """
-        u, prior = self.hyperparameters(unit, y), self.prior_of(milestone(len(y)))
         rows = best_and_random(y if order is None else order, MOST_CONDITIONED, self.seed)
-        return Ensemble.condition(
-            self.encoder(unit[rows]), torch.from_numpy(y[rows]), prior, u
-        ), rows
+        model = Ensemble.condition(
+            self.encoder(unit[rows]),
+            torch.from_numpy(y[rows]),
+            self.prior_of(milestone(len(y))),
+            self.hyperparameters(unit, y),
+        )
+        return model, rows

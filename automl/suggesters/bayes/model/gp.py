@@ -1,7 +1,8 @@
-"""A Gaussian process with an ensemble over its hyperparameters: sampled by Hamiltonian Monte Carlo, in closed form.
+"""A Gaussian process with an ensemble of hyperparameters, sampled by Hamiltonian Monte Carlo.
 
-A single most likely hyperparameter vector gets runs stuck when a relevant parameter is taken for an irrelevant one
-early on; an ensemble of samples of their posterior does not (Snoek et al., "Practical Bayesian optimization", 2012).
+With a single most likely vector, a search can get stuck if it takes a relevant parameter for an
+irrelevant one. Samples of the posterior avoid that (Snoek et al., "Practical Bayesian
+optimization", 2012).
 """
 
 from __future__ import annotations
@@ -13,42 +14,60 @@ from dataclasses import dataclass, fields, replace
 import torch
 from torch import Tensor
 
-from .kernel import JITTER, Features, Hyper, Prior, cross, diagonal, log_posterior
+from .kernel import (
+    JITTER,
+    Features,
+    HyperparameterPrior,
+    Hyperparameters,
+    cross,
+    diagonal,
+    log_posterior,
+)
 
-SKETCHED = 3  # hyperparameter vectors of a first look, at most
-CHUNK = 64  # candidates a pass: their covariances stay in the processor's cache
+SKETCHED = 3  # most hyperparameter vectors of a sketch
+CHUNK = 64  # candidates at once: their covariances stay in the processor's cache
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the ensemble is drawn: gradient ascent from the prior, then Hamiltonian trajectories."""
+    """How the ensemble is drawn: gradient ascent from the prior, then Hamiltonian trajectories.
+
+    Args:
+        num_particles: number of chains.
+        ascent: steps of gradient ascent.
+        trajectories: of each chain.
+        leapfrogs: steps of a trajectory.
+        rejuvenates: whether lost chains go on from good ones.
+    """
 
     num_particles: int = 10
     ascent: int = 10
     trajectories: int = 2
     leapfrogs: int = 4
+    rejuvenates: bool = True
 
 
 def sample_hyperparameters(
-    features: Features, y: Tensor, prior: Prior, sampling: Sampling, generator: torch.Generator
+    features: Features,
+    y: Tensor,
+    prior: HyperparameterPrior,
+    sampling: Sampling,
+    generator: torch.Generator,
 ) -> Tensor:
-    """Draw `s x p` standardised hyperparameter vectors from their posterior given targets `y` (`n`)."""
+    """Draw `s x p` standardised hyperparameters from their posterior given targets `y` (`n`)."""
     shape = (sampling.num_particles, prior.loc.shape[0])
     u = 0.5 * torch.randn(shape, generator=generator, dtype=torch.float64)
     u = _ascend(u, features, y, prior, sampling.ascent)
     value, gradient = log_posterior(u, features, y, prior)
     step = torch.full((shape[0],), 0.15, dtype=torch.float64)
     for _ in range(sampling.trajectories):
-        kept = _rejuvenated(value, shape[1])
-        u, value, gradient = u[kept], value[kept], gradient[kept]
+        if sampling.rejuvenates:
+            kept = _rejuvenated(value, shape[1])
+            u, value, gradient = u[kept], value[kept], gradient[kept]
         momentum = torch.randn(shape, generator=generator, dtype=torch.float64)
         uniform = torch.rand(shape[0], generator=generator, dtype=torch.float64)
-        new, new_value, new_gradient, energy = (
-            u,
-            value,
-            gradient,
-            value - 0.5 * (momentum * momentum).sum(-1),
-        )
+        energy = value - 0.5 * (momentum * momentum).sum(-1)
+        new, new_value, new_gradient = u, value, gradient
         for _ in range(sampling.leapfrogs):
             momentum = momentum + 0.5 * step[:, None] * new_gradient
             new = new + step[:, None] * momentum
@@ -60,14 +79,15 @@ def sample_hyperparameters(
         value = torch.where(accept, new_value, value)
         gradient = torch.where(accept[:, None], new_gradient, gradient)
         step = torch.where(accept, step * 1.2, step * 0.5)
-    return u[_rejuvenated(value, shape[1])]
+    return u[_rejuvenated(value, shape[1])] if sampling.rejuvenates else u
 
 
 def _rejuvenated(value: Tensor, num_hyperparameters: int) -> Tensor:
-    """Which chain each goes on from: its own, or one of the good ones where it is lost.
+    """The index from which each chain goes on: its own, or a good chain's if it is lost.
 
-    Samples of a posterior of p dimensions lie about p / 2 below its maximum, hardly ever p: a chain that does has not
-    found the mode, and Hamiltonian trajectories along its steep gradient only throw it farther.
+    The log density of samples in p dimensions lies about p / 2 below its maximum, hardly ever p. A
+    chain below that has not found the mode, and trajectories along its steep gradient would only
+    throw it farther.
     """
     order = torch.argsort(-value, stable=True)
     good = order[: max(1, int((value >= value.max() - num_hyperparameters).sum()))]
@@ -76,17 +96,19 @@ def _rejuvenated(value: Tensor, num_hyperparameters: int) -> Tensor:
     return torch.where(place < len(good), torch.arange(len(order)), good[place % len(good)])
 
 
-def _ascend(u: Tensor, features: Features, y: Tensor, prior: Prior, steps: int) -> Tensor:
-    """Adam (Kingma and Ba, 2015) towards the nearest mode, keeping the best vector of each chain."""
-    best, best_value = u, torch.full(u.shape[:1], -math.inf, dtype=u.dtype)
-    first, second = torch.zeros_like(u), torch.zeros_like(u)
+def _ascend(
+    u: Tensor, features: Features, y: Tensor, prior: HyperparameterPrior, steps: int
+) -> Tensor:
+    """Adam (Kingma and Ba, 2015) towards the nearest mode; keeps the best vector of each chain."""
+    best = u
+    best_value = torch.full(u.shape[:1], -math.inf, dtype=u.dtype)
+    first = torch.zeros_like(u)
+    second = torch.zeros_like(u)
     for i in range(1, steps + 1):
         value, gradient = log_posterior(u, features, y, prior)
         better = value > best_value
-        best, best_value = (
-            torch.where(better[:, None], u, best),
-            torch.where(better, value, best_value),
-        )
+        best = torch.where(better[:, None], u, best)
+        best_value = torch.where(better, value, best_value)
         first = 0.8 * first + 0.2 * gradient
         second = 0.95 * second + 0.05 * gradient * gradient
         rate = 0.3 * (1 - 0.7 * i / steps)
@@ -99,23 +121,28 @@ class Ensemble:
     """The posterior given `n` trials under `s` hyperparameter vectors.
 
     Args:
-        features, y: what was observed, targets `n` (or `s x n`) in the scale of the fit.
-        u: `s x p`; hyper: the same as positive values.
+        features: of the trials.
+        y: their targets, `n` (or `s x n`), in the scale of the fit.
+        prior: of the hyperparameters.
+        u: `s x p`, standardised hyperparameters.
+        hyper: the same as positive values.
         whiten: `s x n x n`, inverse of the lower Cholesky factor of the covariance.
-        alpha: `s x n`, the covariance's inverse times what the targets differ from the mean function by.
+        alpha: `s x n`, inverse covariance times the residuals (targets less mean function).
     """
 
     features: Features
     y: Tensor
-    prior: Prior
+    prior: HyperparameterPrior
     u: Tensor
-    hyper: Hyper
+    hyper: Hyperparameters
     whiten: Tensor
     alpha: Tensor
 
     @classmethod
-    def condition(cls, features: Features, y: Tensor, prior: Prior, u: Tensor) -> Ensemble:
-        """Condition on the observations; the diagonal is raised until every covariance is positive definite."""
+    def condition(
+        cls, features: Features, y: Tensor, prior: HyperparameterPrior, u: Tensor
+    ) -> Ensemble:
+        """Condition on observations; raises the diagonal until the Cholesky factors exist."""
         hyper = prior.values(u)
         covariance = cross(features, features, hyper, prior)
         covariance.diagonal(dim1=1, dim2=2).add_(hyper.noise[:, None] + JITTER)
@@ -132,12 +159,11 @@ class Ensemble:
         return cls(features, y, prior, u, hyper, whiten, alpha)
 
     def part(self, count: int) -> Ensemble:
-        """The first `count` of the hyperparameter vectors alone: cheaper, and rougher."""
-        hyper = Hyper(*(getattr(self.hyper, f.name)[:count] for f in fields(self.hyper)))
-        y = self.y[:count] if self.y.dim() > 1 else self.y
+        """The first `count` hyperparameter vectors only: cheaper and less exact."""
+        hyper = Hyperparameters(*(getattr(self.hyper, f.name)[:count] for f in fields(self.hyper)))
         return replace(
             self,
-            y=y,
+            y=self.y[:count] if self.y.dim() > 1 else self.y,
             u=self.u[:count],
             hyper=hyper,
             whiten=self.whiten[:count],
@@ -145,7 +171,7 @@ class Ensemble:
         )
 
     def sketch(self) -> Ensemble:
-        """With half of the vectors and no more than three, to tell which candidates are worth a closer look."""
+        """A cheap version with at most three vectors, to pre-select candidates."""
         return self.part(min(SKETCHED, (len(self.u) + 1) // 2))
 
     def predict(self, candidates: Features) -> tuple[Tensor, Tensor]:
@@ -167,18 +193,16 @@ class Ensemble:
         """Mean and variance of f(observed[index]) - f(candidate), `s x m` each.
 
         Args:
-            index: `s`, which observed configuration each hyperparameter vector compares with.
+            index: `s`, the observed configuration that each hyperparameter vector compares with.
         """
         chosen = torch.arange(len(index)), slice(None), index
         column = cross(self.features, self.features, self.hyper, self.prior)[chosen]  # s x n
         white_column = (self.whiten @ column[:, :, None])[:, :, 0]
         own = diagonal(self.features, self.hyper, self.prior)[torch.arange(len(index)), index]
-        variance_at, mean_at = (
-            own - (white_column * white_column).sum(-1),
-            (column * self.alpha).sum(-1),
-        )
-        mean_at = mean_at + self.hyper.bowl * self.features.bowl[index]
-        means, variances = [], []
+        variance_at = own - (white_column * white_column).sum(-1)
+        mean_at = (column * self.alpha).sum(-1) + self.hyper.bowl * self.features.bowl[index]
+        means = []
+        variances = []
         for part in chunks(candidates):
             mean, variance, k, white = self._moments(part)
             both = k[chosen] - (white @ white_column[:, :, None])[:, :, 0]
@@ -186,23 +210,19 @@ class Ensemble:
             variances.append(variance + variance_at[:, None] - 2 * both)
         return torch.cat(means, 1), torch.cat(variances, 1).clamp_(min=1e-14)
 
-    def believe(self, pending: Features) -> Ensemble:
-        """Condition further on pending configurations, as if each had the value that each vector predicts for it."""
+    def fantasize(self, pending: Features) -> Ensemble:
+        """Condition on pending configurations too, each at the value that a vector predicts."""
         mean, _ = self.predict(pending)
-        both = self.features.with_more(pending)
         targets = torch.cat([self.y.expand(mean.shape[0], -1), mean], 1)
-        return Ensemble.condition(both, targets, self.prior, self.u)
+        return Ensemble.condition(self.features.with_more(pending), targets, self.prior, self.u)
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
-        """Means and variances (noise included) of each target given all others, `s x n` (Sundararajan, 2001)."""
+        """Means and variances (with noise) of each target given all others, `s x n`.
+
+        Closed form of Sundararajan and Keerthi (2001).
+        """
         precision = (self.whiten * self.whiten).sum(1)  # diagonal of the covariance's inverse
         return self.y - self.alpha / precision, 1.0 / precision
-
-    def leave_one_out_density(self) -> Tensor:
-        """Log density of each target given all others, averaged over the ensemble, `n`."""
-        mean, variance = self.leave_one_out()
-        density = -0.5 * (self.y - mean).square() / variance - 0.5 * (2 * math.pi * variance).log()
-        return torch.logsumexp(density, 0) - math.log(len(mean))
 
     def _moments(self, part: Features) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         k = cross(part, self.features, self.hyper, self.prior)
@@ -213,6 +233,6 @@ class Ensemble:
 
 
 def chunks(features: Features) -> Iterator[Features]:
-    """Parts small enough for the cache."""
+    """Parts that fit into the processor's cache."""
     for start in range(0, len(features), CHUNK):
         yield features[slice(start, start + CHUNK)]

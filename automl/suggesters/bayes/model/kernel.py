@@ -1,20 +1,21 @@
-"""The covariance of the surrogate: closed form with its gradient, for a batch of hyperparameter vectors at once.
+"""The surrogate's covariance, in closed form with its gradient, for a batch of hyperparameters.
 
     k(x, x') = v_full * Matern52(|z(x) - z(x')| / l) + A(x, x') + v_pair * A(x, x')^2 + v_mean,
     A(x, x') = sum_j v_j * phi_j(x) . phi_j(x')
 
-and the noise variance where a trial meets itself. The mean is `v_bowl * bowl(x)`: losses are lower inside a range than
-at its ends more often than not, and without that belief the first suggestions are corners, where nothing is known.
+plus the noise variance on the diagonal. The mean is `v_bowl * bowl(x)`: losses are usually lower
+inside a range than at its ends. Without it the first suggestions are the uncertain corners.
 
-`z` embeds a configuration so that one matrix product gives all distances. Of a goal it has one coordinate more, the
-projection w . x of the numbers on a direction that is learned (the factor analysis distance of Rasmussen and Williams,
-"Gaussian processes for machine learning", 2006, 5.1): settings are traded for each other along products and quotients,
-such as rate and batch size, and a good one is a narrow ridge across both. A is an additive part, one main effect a
-parameter, and its square all pairwise interactions of them (Duvenaud et al., "Additive Gaussian processes", 2011);
-both extrapolate from few trials.
-Everything else that is learned is the logarithm of a positive number with a normal prior, and is kept standardised:
-`u = (log value - prior mean) / prior scale`, so that the prior of `u` is N(0, I) whatever the space; w is a multiple of
-u |u|, near 0 more often than not.
+`z` embeds a configuration so that one matrix product gives all distances. For a goal it has one
+more coordinate, the projection w . x of the numbers on a learned direction (the factor analysis
+distance of Rasmussen and Williams, "Gaussian processes for machine learning", 2006, 5.1). Settings
+such as rate and batch size often compensate each other, and good ones form a narrow ridge.
+A is the additive part, one main effect for each parameter. Its square has all pairwise interactions
+(Duvenaud et al., "Additive Gaussian processes", 2011). Both extrapolate from few trials.
+
+All other hyperparameters are logarithms of positive numbers with a normal prior. They are kept
+standardised, `u = (log value - prior mean) / prior scale`, so that the prior of `u` is N(0, I) for
+every space. w is a multiple of u |u|, which is mostly near 0.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import torch
 from torch import Tensor
 
 SQRT5 = math.sqrt(5.0)
-MEAN_VARIANCE = 1.0  # of the constant that is added to the function
+MEAN_VARIANCE = 1.0  # prior variance of the constant in the function
 JITTER = 1e-8  # added to the noise variance
 
 
@@ -35,7 +36,8 @@ class Features:
     """Embedded configurations.
 
     Args:
-        z: `n x c`, coordinates of the full kernel; phi: `n x f`, basis functions of the additive part.
+        z: `n x c`, coordinates of the full kernel.
+        phi: `n x f`, basis functions of the additive part.
         bowl: `n`, the mean function at scale 1.
     """
 
@@ -56,14 +58,17 @@ class Features:
 
 
 @dataclass(frozen=True)
-class Prior:
-    """Normal priors of the logarithms of the hyperparameters, and which column belongs to which parameter.
+class HyperparameterPrior:
+    """Normal priors of the logarithms of the hyperparameters, and the parameter of each column.
 
     Args:
-        loc, scale: `p`, in the order full variance, noise variance, pair variance, scale of the bowl, lengthscales
-            (d), additive variances (d), direction (k).
-        z_group: `c`, the parameter of each coordinate; phi_group: `f`, that of each basis function.
-        num_parameters: d; numbers: `k`, columns of z that the direction is of.
+        loc: `p`, means, in the order full variance, noise variance, pair variance, scale of the
+            bowl, lengthscales (d), additive variances (d), direction (k).
+        scale: `p`, standard deviations in the same order.
+        z_group: `c`, the parameter of each coordinate.
+        phi_group: `f`, the parameter of each basis function.
+        num_parameters: d.
+        numbers: `k`, the columns of z that the direction combines.
     """
 
     loc: Tensor
@@ -73,32 +78,40 @@ class Prior:
     num_parameters: int
     numbers: Tensor
 
-    def values(self, u: Tensor) -> Hyper:
+    def values(self, u: Tensor) -> Hyperparameters:
         """Hyperparameters of standardised vectors `u` (`s x p`)."""
-        u, d = u.clamp(-6.0, 6.0), self.num_parameters
+        u = u.clamp(-6.0, 6.0)
+        d = self.num_parameters
         split = 4 + 2 * d
         value = torch.exp(self.loc[:split] + self.scale[:split] * u[:, :split])
         full, noise, pair, bowl = value[:, :4].unbind(1)
         direction = self.scale[split:] * u[:, split:] * u[:, split:].abs()
-        return Hyper(full, noise, pair, bowl, value[:, 4 : 4 + d], value[:, 4 + d :], direction)
+        return Hyperparameters(
+            full, noise, pair, bowl, value[:, 4 : 4 + d], value[:, 4 + d :], direction
+        )
 
-    def straight(self) -> Prior:
+    def without_direction(self) -> HyperparameterPrior:
         """The same prior without a direction."""
         scales = self.scale.clone()
         scales[4 + 2 * self.num_parameters :] = 0.0
         return replace(self, scale=scales)
 
-    def with_noise(self, loc: float, scale: float) -> Prior:
-        """The same prior with another belief about the logarithm of the noise variance."""
-        means, scales = self.loc.clone(), self.scale.clone()
-        means[1], scales[1] = loc, scale
+    def with_noise(self, loc: float, scale: float) -> HyperparameterPrior:
+        """The same prior with another mean and scale of the logarithm of the noise variance."""
+        means = self.loc.clone()
+        scales = self.scale.clone()
+        means[1] = loc
+        scales[1] = scale
         return replace(self, loc=means, scale=scales)
 
 
 @dataclass(frozen=True)
-class Hyper:
-    """A batch of `s` hyperparameter vectors: `full`, `noise`, `pair`, `bowl` (`s`), `length`, `additive` (`s x d`),
-    `direction` (`s x k`)."""
+class Hyperparameters:
+    """A batch of `s` hyperparameter vectors.
+
+    `full`, `noise`, `pair` and `bowl` are `s`, `length` and `additive` are `s x d`, `direction` is
+    `s x k`.
+    """
 
     full: Tensor
     noise: Tensor
@@ -109,7 +122,9 @@ class Hyper:
     direction: Tensor
 
 
-def _scaled(features: Features, hyper: Hyper, prior: Prior) -> tuple[Tensor, Tensor]:
+def _scaled(
+    features: Features, hyper: Hyperparameters, prior: HyperparameterPrior
+) -> tuple[Tensor, Tensor]:
     """`z / l` and the projection (`s x n x (c + 1)`), and `phi * sqrt(v)` (`s x n x f`)."""
     along = hyper.direction @ features.z[:, prior.numbers].T
     z = torch.cat([features.z / hyper.length[:, None, prior.z_group], along[:, :, None]], 2)
@@ -124,7 +139,9 @@ def _squared_distances(a: Tensor, b: Tensor) -> Tensor:
     return inner.mul_(-2.0).add_(total).clamp_(min=0.0)
 
 
-def cross(left: Features, right: Features, hyper: Hyper, prior: Prior) -> Tensor:
+def cross(
+    left: Features, right: Features, hyper: Hyperparameters, prior: HyperparameterPrior
+) -> Tensor:
     """Noise-free covariances `s x n x m` between two sets of configurations."""
     z_left, phi_left = _scaled(left, hyper, prior)
     z_right, phi_right = _scaled(right, hyper, prior)
@@ -135,17 +152,21 @@ def cross(left: Features, right: Features, hyper: Hyper, prior: Prior) -> Tensor
     return matern.add_(main).add_(main.square().mul_(hyper.pair[:, None, None]))
 
 
-def diagonal(features: Features, hyper: Hyper, prior: Prior) -> Tensor:
+def diagonal(features: Features, hyper: Hyperparameters, prior: HyperparameterPrior) -> Tensor:
     """Noise-free prior variances, `s x n`."""
     phi = (features.phi * features.phi) @ hyper.additive[:, prior.phi_group].T
     return hyper.full[:, None] + MEAN_VARIANCE + phi.T * (1.0 + hyper.pair[:, None] * phi.T)
 
 
-def log_posterior(u: Tensor, features: Features, y: Tensor, prior: Prior) -> tuple[Tensor, Tensor]:
+def log_posterior(
+    u: Tensor, features: Features, y: Tensor, prior: HyperparameterPrior
+) -> tuple[Tensor, Tensor]:
     """Log marginal likelihood plus log prior of `u` (`s x p`), up to a constant, and its gradient.
 
+    A vector gets -inf and a zero gradient if its covariance is not positive definite.
+
     Args:
-        y: `n`, targets. Vectors for which the covariance is not positive definite get -inf and a zero gradient.
+        y: `n`, targets.
     """
     hyper = prior.values(u)
     z, phi = _scaled(features, hyper, prior)
@@ -171,10 +192,10 @@ def log_posterior(u: Tensor, features: Features, y: Tensor, prior: Prior) -> tup
     gradient[:, 1] = hyper.noise * outer.diagonal(dim1=1, dim2=2).sum(-1)
     gradient[:, 2] = hyper.pair * (outer * main.square()).sum((1, 2))
     gradient[:, 3] = hyper.bowl * (alpha @ features.bowl)
-    d, c = prior.num_parameters, len(prior.z_group)
-    slope = outer * decay.mul_(scaled.add_(1.0)).mul_(
-        5.0 / 6.0
-    )  # minus d value / d squared distance
+    d = prior.num_parameters
+    c = len(prior.z_group)
+    decay = decay.mul_(scaled.add_(1.0)).mul_(5.0 / 6.0)
+    slope = outer * decay  # minus d value / d squared distance
     pulled = 4.0 * (slope.sum(-1)[:, :, None] * z - torch.bmm(slope, z))  # minus d value / d z
     gradient[:, 4 : 4 + d] = _by_group((z * pulled)[:, :, :c].sum(1), prior.z_group, d)
     gradient[:, 4 + 2 * d :] = (

@@ -1,4 +1,4 @@
-"""Failures that strike where a measured quantity exceeds a limit that nobody told, such as peak memory."""
+"""Failures above an unknown threshold of a measured quantity, such as peak memory."""
 
 from __future__ import annotations
 
@@ -8,65 +8,69 @@ import torch
 from torch import Tensor
 
 from .data import Array
-from .log_gp import Quantity
+from .log_gp import LogGP
 
-NUM_LIMITS = 64
-FLOOR = 0.03  # standard deviation, in those of the logarithm, below which no prediction is believed
-EXCESS = (
-    0.1  # standard deviations by which what failed is taken to have exceeded the limit, at least
-)
-MOST_FAILED = 100  # that are learned from
-BEYOND = 2.0  # standard deviations beyond what failed that the limit may lie
+NUM_THRESHOLDS = 64
+FLOOR = 0.03  # least standard deviation of a prediction, in those of the logarithm
+EXCESS = 0.1  # least excess of a failure over the expected threshold, in standard deviations
+MOST_FAILED = 100  # failures to learn from
+BEYOND = 2.0  # standard deviations by which the threshold may exceed the failures
 
 
 @dataclass(frozen=True)
-class Bound:
-    """The posterior of the limit, and of what each configuration needs.
+class LatentThreshold:
+    """The posterior of the threshold, and of the quantity at each configuration.
 
-    The limit may be anywhere above the largest need that succeeded; each failure makes limits above its own expected
-    need unlikely.
+    The threshold lies above the largest success. Each failure makes thresholds above its own
+    expected quantity unlikely.
 
     Args:
-        limits: `k`, standardised logarithms; log_weights: `k`, of their posterior probabilities.
-        count: how many values were measured; those of what failed come after them.
+        quantity: its surrogate.
+        thresholds: `k`, standardised logarithms.
+        log_weights: `k`, logarithms of their posterior probabilities.
+        count: number of measured values; those of failures follow them.
     """
 
-    measured: Quantity
-    limits: Tensor
+    quantity: LogGP
+    thresholds: Tensor
     log_weights: Tensor
     count: int
 
     @classmethod
-    def fit(cls, measured: Quantity, succeeded: Array, failed: Array) -> Bound:
-        """Learn the limit from configurations (`n x d`) that kept it and that did not; these needed more than that."""
-        least = float(measured.mean(succeeded).max())
-        if len(failed) > MOST_FAILED:  # those that seemed to need least say most
-            failed = failed[measured.mean(failed).argsort()[:MOST_FAILED].numpy()]
-        mean, deviation = measured.moments(failed)
+    def fit(cls, quantity: LogGP, succeeded: Array, failed: Array) -> LatentThreshold:
+        """Learn the threshold from successes and failures, `n x d` configurations each."""
+        least = float(quantity.mean(succeeded).max())
+        if len(failed) > MOST_FAILED:  # the failures with the smallest quantity say most
+            failed = failed[quantity.mean(failed).argsort()[:MOST_FAILED].numpy()]
+        mean, deviation = quantity.moments(failed)
         deviation = deviation.clamp(min=FLOOR)
         most = max(least + FLOOR, float((mean + BEYOND * deviation).max()))
-        limits = torch.linspace(least, most, NUM_LIMITS, dtype=torch.float64)
-        likelihood = torch.special.log_ndtr((mean - limits[:, None]) / deviation).sum(1)
+        thresholds = torch.linspace(least, most, NUM_THRESHOLDS, dtype=torch.float64)
+        likelihood = torch.special.log_ndtr((mean - thresholds[:, None]) / deviation).sum(1)
         log_weights = likelihood - torch.logsumexp(likelihood, 0)
-        needed = mean.clamp(min=float((log_weights.exp() * limits).sum()) + EXCESS)
-        return cls(measured.told(failed, needed), limits, log_weights, len(measured.model.features))
+        exceeded = mean.clamp(min=float((log_weights.exp() * thresholds).sum()) + EXCESS)
+        return cls(
+            quantity.with_values(failed, exceeded),
+            thresholds,
+            log_weights,
+            len(quantity.model.features),
+        )
 
-    def sketch(self) -> Bound:
-        """With few of the hyperparameter vectors."""
-        return replace(self, measured=self.measured.sketch())
+    def sketch(self) -> LatentThreshold:
+        """A cheap version with few hyperparameter vectors."""
+        return replace(self, quantity=self.quantity.sketch())
 
     def log_probability(self, unit: Array) -> Tensor:
-        """Of `m` configurations to keep the limit."""
-        return self._kept(*self.measured.moments(unit))
+        """Log probability of `m` configurations to stay below the threshold."""
+        return self._log_below(*self.quantity.moments(unit))
 
-    def reached(self, quantile: float) -> float:
-        """The probability that the others ascribe to most of what was measured."""
-        mean, variance = self.measured.model.leave_one_out()
+    def of_successes(self, quantile: float) -> float:
+        """A quantile of the probabilities that leave-one-out predictions give measured trials."""
+        mean, variance = self.quantity.model.leave_one_out()
         spread = (variance.mean(0) + mean.var(0, correction=0)).sqrt()
-        return float(self._kept(mean.mean(0), spread)[: self.count].exp().quantile(quantile))
+        return float(self._log_below(mean.mean(0), spread)[: self.count].exp().quantile(quantile))
 
-    def _kept(self, mean: Tensor, deviation: Tensor) -> Tensor:
-        z = (self.limits[:, None] - mean) / deviation.clamp(min=FLOOR)
-        return torch.logsumexp(self.log_weights[:, None] + torch.special.log_ndtr(z), 0).clamp(
-            max=0.0
-        )
+    def _log_below(self, mean: Tensor, deviation: Tensor) -> Tensor:
+        z = (self.thresholds[:, None] - mean) / deviation.clamp(min=FLOOR)
+        weighted = self.log_weights[:, None] + torch.special.log_ndtr(z)
+        return torch.logsumexp(weighted, 0).clamp(max=0.0)

@@ -1,49 +1,38 @@
-"""Positive quantities that hardly vary between runs, such as seconds a step and peak memory."""
+"""A Gaussian process of the logarithm of a positive quantity, such as seconds or bytes."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from search_spaces import Space
-
-from . import aspects as reach
 from .data import Array
-from .features import Encoder
-from .fit import Fitter, settled
-from .gp import Ensemble, Sampling
+from .features import FeatureEncoder
+from .fit import GPFitter, settled
+from .gp import Ensemble
 
-MOST_UNEXPLAINED = 0.5
-NEARLY_EXACT = (math.log(1e-4), 2.0)  # of the logarithm of the noise variance
-
-
-def exact_fitter(space: Space, measures: frozenset[str], seed: int) -> Fitter:
-    """Of a quantity over the parameters that reach it."""
-    encoder = Encoder(space, reach.parameters(space, measures))
-    return Fitter(
-        encoder, encoder.prior().with_noise(*NEARLY_EXACT), seed, Sampling(num_particles=4)
-    )
+MOST_UNEXPLAINED = 0.5  # of the variance, for a model that counts as reliable
+NUM_PARTICLES = 4  # hyperparameter vectors; such quantities hardly vary between runs
 
 
 @dataclass(frozen=True)
-class Quantity:
-    """Surrogate of the logarithm of a quantity."""
+class LogGP:
+    """A surrogate of the standardised logarithm of a quantity."""
 
-    encoder: Encoder
+    encoder: FeatureEncoder
     model: Ensemble
     centre: float
     scale: float
 
     @classmethod
-    def fit(cls, fitter: Fitter, unit: Array, values: Array) -> Quantity:
-        """Learn from `n` configurations and their positive values."""
+    def fit(cls, fitter: GPFitter, unit: Array, values: Array) -> LogGP:
+        """Learn from configurations (`n x d`) and their positive values (`n`)."""
         y = np.log(values)
         known = settled(y)
-        centre, scale = float(known.mean()), max(float(known.std()), 1e-3)
+        centre = float(known.mean())
+        scale = max(float(known.std()), 1e-3)
         model, _ = fitter.fit(unit, (y - centre) / scale)
         return cls(fitter.encoder, model, centre, scale)
 
@@ -60,25 +49,25 @@ class Quantity:
         mean, variance = self.model.predict(self.encoder(unit))
         return mean.mean(0), (variance.mean(0) + mean.var(0, correction=0)).sqrt()
 
-    def sketch(self) -> Quantity:
-        """With few of the hyperparameter vectors."""
+    def sketch(self) -> LogGP:
+        """A cheap version with few hyperparameter vectors."""
         return replace(self, model=self.model.sketch())
 
-    def told(self, unit: Array, values: Tensor) -> Quantity:
-        """Conditioned further, on standardised logarithms of `m` configurations."""
+    def with_values(self, unit: Array, values: Tensor) -> LogGP:
+        """Condition on the standardised logarithms (`m`) of further configurations too."""
         features = self.model.features.with_more(self.encoder(unit))
         vectors = len(self.model.u)
         y = torch.cat([self.model.y.expand(vectors, -1), values.expand(vectors, -1)], 1)
         return replace(self, model=Ensemble.condition(features, y, self.model.prior, self.model.u))
 
-    def hoped(self, unit: Array) -> Array:
-        """A standard deviation less than the expected logarithm."""
+    def optimistic(self, unit: Array) -> Array:
+        """The expected logarithm less one standard deviation, for `m` configurations."""
         mean, deviation = self.moments(unit)
         return np.asarray((mean - deviation).numpy() * self.scale + self.centre)
 
     @property
-    def believable(self) -> bool:
-        """Whether left-out values are predicted to a part of their variance."""
+    def reliable(self) -> bool:
+        """Whether leave-one-out predictions explain half of the variance."""
         mean, _ = self.model.leave_one_out()
         return bool(
             (self.model.y - mean.mean(0)).square().mean() < MOST_UNEXPLAINED * self.model.y.var()

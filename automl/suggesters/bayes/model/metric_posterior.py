@@ -1,4 +1,4 @@
-"""What is believed of one metric: a surrogate, what it was fitted to, and how configurations are encoded for it."""
+"""The posterior of one metric: its surrogate, and how configurations are encoded for it."""
 
 from __future__ import annotations
 
@@ -9,37 +9,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .data import Array
-from .external import External
+from .external import ExternalSurrogate
 from .gp import Ensemble
 from .kernel import Features
 from .transforms import Transform
 
 
 @dataclass(frozen=True)
-class Belief:
+class MetricPosterior:
     """The surrogate of one metric.
 
     Args:
-        encoder: of `m x d` configurations, by the parameters that reach the metric.
-        model: of the transformed values; transform: that was applied.
-        rows: which trials the model is conditioned on.
+        encoder: of `m x d` configurations, with the parameters that affect the metric.
+        model: of the transformed values.
+        transform: that was applied; None for a constraint.
+        rows: the trials that the model is conditioned on.
     """
 
     encoder: Callable[[Array], Features]
-    model: Ensemble | External
+    model: Ensemble | ExternalSurrogate
     transform: Transform | None
     rows: NDArray[np.intp]
 
-    def with_pending(self, unit: Array) -> Belief:
-        """Condition further on pending configurations, at the values that are predicted for them."""
+    def with_pending(self, unit: Array) -> MetricPosterior:
+        """Condition on pending configurations too, at their predicted values."""
         if not len(unit):
             return self
-        return Belief(
-            self.encoder, self.model.believe(self.encoder(unit)), self.transform, self.rows
-        )
+        return replace(self, model=self.model.fantasize(self.encoder(unit)))
 
-    def sketch(self) -> Belief:
-        """With few of the hyperparameter vectors."""
+    def sketch(self) -> MetricPosterior:
+        """A cheap version with few hyperparameter vectors."""
         return (
             replace(self, model=self.model.sketch()) if isinstance(self.model, Ensemble) else self
         )

@@ -1,4 +1,7 @@
-"""The surrogates of one suggester: one a goal, a constraint and a kind of failure."""
+"""The surrogates of one sweep: one for each goal, each constraint and each kind of failure.
+
+`fit` fits a single one.
+"""
 
 from __future__ import annotations
 
@@ -7,39 +10,39 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from automl.core.goals import Constraint, Goal
 from automl.errors import FAILURE_KINDS
-from automl.suggesters.bayes.acquisition.feasibility import Feasibility
-from automl.suggesters.bayes.acquisition.hypervolume import front
+from automl.suggesters.bayes.policy import ALL_RULES, Policy
 from search_spaces import Space
 
-from . import aspects as reach
+from . import aspects
 from .calibration import Calibration, calibrate
-from .data import Array, Data
-from .deadline import Deadline
-from .external import Build, External
-from .features import Encoder
-from .fit import MOST_CONDITIONED, THOROUGH, Fitter, best_and_random, settled
-from .gp import Sampling
-from .log_gp import NEARLY_EXACT, Quantity, exact_fitter
-from .metric_posterior import Belief
-from .sweep_posterior import Beliefs
+from .data import Array, TrialData
+from .deadline import DeadlineModel
+from .external import Build, ExternalSurrogate
+from .failures import FailurePosterior
+from .fit import MOST_CONDITIONED, GPFitter, best_and_random, settled
+from .incumbents import Incumbents, violations
+from .log_gp import NUM_PARTICLES, LogGP
+from .metric_posterior import MetricPosterior
+from .sweep_posterior import SweepPosterior
 from .transforms import Transform, excess_scores
 
-NUM_BEST = 10
-NUM_INCUMBENTS = 10
-LEAST_MEASURED = 6
-SHARP = (math.log(0.02), 1.0)  # prior of the logarithm of the labels' noise
-NO_PROGRESS = 0.03  # of the distance from the median to the best loss
+LEAST_MEASURED = 6  # trials with a measured peak memory
+SHARP = (math.log(0.02), 1.0)  # prior of the log noise variance of success labels
 
 
 class Surrogates:
-    """Fits everything that is believed, each surrogate over the parameters that can reach its metric.
+    """Fits the surrogates of a sweep, each over the parameters that affect its metric.
 
     Args:
-        space, goals, constraints, seed: of the suggester; build: makes the goals' surrogates, see `external`.
+        space: of the configurations.
+        goals: at least one.
+        constraints: bounds on metrics.
+        seed: of everything random.
+        build: makes the goals' surrogates instead, see `external`.
+        policy: which rules are on.
     """
 
     def __init__(
@@ -49,145 +52,96 @@ class Surrogates:
         constraints: Sequence[Constraint],
         seed: int,
         build: Build | None = None,
+        policy: Policy = ALL_RULES,
     ) -> None:
-        self.goals, self.constraints, self.build = goals, constraints, build
-        self.goal_fitters = [fitter_of(space, goal.aspects, seed, bowl=True) for goal in goals]
-        self.deadline = Deadline(space, goals[0], seed)
-        self.limit_fitters = [fitter_of(space, c.aspects, seed) for c in constraints]
+        self.goals = goals
+        self.constraints = constraints
+        self.build = build
+        self.policy = policy
+        self.incumbents = Incumbents(constraints)
+        self.goal_fitters = [
+            GPFitter.of_aspects(space, goal.aspects, seed, policy, goal=True) for goal in goals
+        ]
+        self.deadline = DeadlineModel(space, goals[0], seed, policy)
+        self.constraint_fitters = [
+            GPFitter.of_aspects(space, c.aspects, seed, policy) for c in constraints
+        ]
         self.failure_fitters = {
-            kind: fitter_of(space, reach.of_failure(kind), seed, noise=SHARP)
+            kind: GPFitter.of_aspects(
+                space, aspects.FAILURES.get(kind, aspects.ALL), seed, policy, noise=SHARP
+            )
             for kind in FAILURE_KINDS
         }
-        self.memory_fitter = exact_fitter(space, reach.MEMORY, seed)
+        self.memory_fitter = GPFitter.of_aspects(
+            space, aspects.MEMORY, seed, policy, num_particles=NUM_PARTICLES
+        )
 
-    def possible(self, data: Data) -> bool:
-        """Whether every goal has been reached by at least two trials."""
+    def possible(self, data: TrialData) -> bool:
+        """Whether at least two trials have a value for every goal."""
         return all(int(np.isfinite(data.losses[:, g]).sum()) >= 2 for g in range(len(self.goals)))
 
-    def fit(self, data: Data) -> Beliefs:
-        """Beliefs given all of the data."""
+    def fit(self, data: TrialData) -> SweepPosterior:
+        """The posterior given all of the data."""
         if len(self.goals) == 1 and self.build is None and self.deadline.possible(data):
             goals = [self.deadline.fit(data)]
         else:
             order = np.nan_to_num(data.losses, nan=np.inf).min(1) if len(self.goals) > 1 else None
             goals = [self._goal(f, data, g, order) for g, f in enumerate(self.goal_fitters)]
-        limits = [
-            _limit(f, data, data.others[:, i], c)
-            for i, (f, c) in enumerate(zip(self.limit_fitters, self.constraints, strict=True))
+        constraints = [
+            _constraint(fitter, data, data.others[:, i], self.constraints[i])
+            for i, fitter in enumerate(self.constraint_fitters)
             if np.isfinite(data.others[:, i]).any()
         ]
-        return Beliefs(goals, limits, self.feasibility(data), self.holds(data))
+        return SweepPosterior(
+            goals, constraints, self.failures(data), self.incumbents.feasible(data)
+        )
 
-    def _goal(self, fitter: Fitter, data: Data, column: int, order: Array | None) -> Belief:
+    def failures(self, data: TrialData) -> FailurePosterior:
+        """The probability of success, which also exists before there is a surrogate of a goal."""
+        return FailurePosterior.fit(
+            self.failure_fitters, data.unit, data.kinds, self._quantities(data)
+        )
+
+    def calibrations(self, data: TrialData) -> list[Calibration]:
+        """How well the surrogate of each goal and constraint predicts."""
+        posterior = self.fit(data)
+        metrics = [goal.metric for goal in self.goals] + [c.metric for c in self.constraints]
+        models = [item.model for item in (*posterior.goals, *posterior.constraints)]
+        return [calibrate(metric, m) for metric, m in zip(metrics, models, strict=False)]
+
+    def _goal(
+        self, fitter: GPFitter, data: TrialData, column: int, order: Array | None
+    ) -> MetricPosterior:
         rows = np.flatnonzero(np.isfinite(data.losses[:, column]))
         losses = data.losses[rows, column]
-        transform = Transform.fit(settled(losses))
+        transform = Transform.fit(settled(losses), self.policy.knee_transform)
         if self.build is not None:
             kept = best_and_random(losses, MOST_CONDITIONED, fitter.seed)
-            y = torch.from_numpy(transform(losses[kept]))
-            built = External.fit(self.build, fitter.encoder(data.unit[rows[kept]]), y)
-            return Belief(fitter.encoder, built, transform, rows[kept])
-        model, used = fitter.fit(
-            data.unit[rows], transform(losses), None if order is None else order[rows]
-        )
-        return Belief(fitter.encoder, model, transform, rows[used])
+            built = ExternalSurrogate.fit(
+                self.build,
+                fitter.encoder(data.unit[rows[kept]]),
+                torch.from_numpy(transform(losses[kept])),
+            )
+            return MetricPosterior(fitter.encoder, built, transform, rows[kept])
+        order = None if order is None else order[rows]
+        model, used = fitter.fit(data.unit[rows], transform(losses), order)
+        return MetricPosterior(fitter.encoder, model, transform, rows[used])
 
-    def feasibility(self, data: Data) -> Feasibility:
-        """What is believed of the failures."""
-        best = data.unit[self.best_rows(data)[:NUM_INCUMBENTS]]
-        return Feasibility(self.failure_fitters, data.unit, data.kinds, self._measured(data), best)
-
-    def _measured(self, data: Data) -> dict[str, Quantity]:
-        """By kind of failure, the quantity that brings it about, where it is known of enough trials."""
+    def _quantities(self, data: TrialData) -> dict[str, LogGP]:
+        """By kind of failure, the quantity that causes it, if enough trials have measured it."""
         known = np.isfinite(data.memory)
-        if "out_of_memory" not in data.kinds or int(known.sum()) < LEAST_MEASURED:
+        measured = "out_of_memory" in data.kinds and int(known.sum()) >= LEAST_MEASURED
+        if not measured or not self.policy.memory_threshold:
             return {}
-        memory = Quantity.fit(self.memory_fitter, data.unit[known], data.memory[known])
-        return {"out_of_memory": memory} if memory.believable else {}
-
-    def holds(self, data: Data) -> NDArray[np.bool_]:
-        """`n`, which trials reached every goal and satisfy every constraint."""
-        good = np.isfinite(data.losses).all(1)
-        for i, constraint in enumerate(self.constraints):
-            good &= _excess(data.others[:, i], constraint) <= 0  # false of NaN
-        return np.asarray(good, dtype=bool)
-
-    def best_rows(self, data: Data, smoothed: Array | None = None) -> NDArray[np.intp]:
-        """Up to ten trials worth looking around: the best that satisfy the constraints, or the front of them, beginning
-        with another one after each trial.
-
-        Args:
-            smoothed: losses to go by, else those observed; under noise the best of these is luck.
-        """
-        rows = self._worth(data)
-        if len(self.goals) == 1:
-            losses = data.losses[:, 0] if smoothed is None else smoothed
-            return rows[np.argsort(losses[rows], kind="stable")[:NUM_BEST]]
-        return np.roll(rows[front(data.losses[rows])], -len(data))[: 2 * NUM_BEST]
-
-    def _worth(self, data: Data) -> NDArray[np.intp]:
-        """Trials that satisfy the constraints; where there are none, all with a value of the first goal."""
-        rows = np.flatnonzero(self.holds(data))
-        return rows if len(rows) else np.flatnonzero(np.isfinite(data.losses[:, 0]))
-
-    def last_progress(self, data: Data, smoothed: Array | None = None) -> int:
-        """The first trial that is as good as the best, but for a small part of their spread; of several goals the
-        newest of the front.
-
-        Args:
-            smoothed: see `best_rows`; what was lucky is hardly ever beaten.
-        """
-        if len(self.goals) > 1:
-            rows = self._worth(data)
-            return int(rows[front(data.losses[rows])].max(initial=-1))
-        losses = np.where(
-            self.holds(data), data.losses[:, 0] if smoothed is None else smoothed, np.inf
-        )
-        known = losses[np.isfinite(losses)]
-        if not len(known):
-            return len(data)
-        best = float(known.min())
-        return int(np.argmax(losses <= best + NO_PROGRESS * (float(np.median(known)) - best)))
-
-    def calibrations(self, data: Data) -> list[Calibration]:
-        """How far the surrogate of each goal and constraint can be believed."""
-        beliefs = self.fit(data)
-        names = [g.metric for g in self.goals] + [c.metric for c in self.constraints]
-        return [
-            calibrate(n, b.model)
-            for n, b in zip(names, [*beliefs.goals, *beliefs.limits], strict=False)
-        ]
+        memory = LogGP.fit(self.memory_fitter, data.unit[known], data.memory[known])
+        return {"out_of_memory": memory} if memory.reliable else {}
 
 
-def fitter_of(
-    space: Space,
-    measures: frozenset[str],
-    seed: int,
-    *,
-    noise: tuple[float, float] | None = None,
-    bowl: bool = False,
-) -> Fitter:
-    """The fitter of what measures those aspects, over the parameters that reach them.
-
-    Args:
-        noise: prior of the logarithm of the noise variance, else by the aspects; bowl: of a goal, see `Encoder`.
-    """
-    encoder = Encoder(space, reach.parameters(space, measures), bowl=bowl)
-    prior = encoder.prior()
-    if noise is None and "quality" not in measures:
-        noise = NEARLY_EXACT
-    sampling = THOROUGH if bowl else Sampling()
-    return Fitter(encoder, prior.with_noise(*noise) if noise else prior, seed, sampling)
-
-
-def _limit(fitter: Fitter, data: Data, values: Array, constraint: Constraint) -> Belief:
+def _constraint(
+    fitter: GPFitter, data: TrialData, values: Array, constraint: Constraint
+) -> MetricPosterior:
     rows = np.flatnonzero(np.isfinite(values))
-    excess = _excess(values[rows], constraint)
-    model, used = fitter.fit(
-        data.unit[rows], excess_scores(excess, settled(excess)), np.abs(excess)
-    )
-    return Belief(fitter.encoder, model, None, rows[used])
-
-
-def _excess(values: Array, constraint: Constraint) -> Array:
-    return np.array([constraint.excess(value) for value in values.tolist()], dtype=np.float64)
+    excess = violations(values[rows], constraint)
+    scores = excess_scores(excess, settled(excess))
+    model, used = fitter.fit(data.unit[rows], scores, np.abs(excess))
+    return MetricPosterior(fitter.encoder, model, None, rows[used])

@@ -7,8 +7,11 @@ import pytest
 
 from automl.core.goals import Goal
 from automl.core.trial import Trial, TrialState
+from automl.suggesters.base import SearchContext
 from automl.suggesters.bayes import BayesSuggester
 from automl.suggesters.bayes.batch import MOST_PENDING
+from automl.suggesters.bayes.policy import Policy
+from automl.suggesters.domain import Domain
 from search_spaces import Choice, Float, Int, Space
 
 SPACE = Space(
@@ -62,3 +65,23 @@ def test_without_any_result_many_are_drawn_at_random() -> None:
     assert found == BayesSuggester(SPACE, [Goal("loss")]).suggest(
         [], trials(300, 1, 0, TrialState.RUNNING), 100
     )
+
+
+@pytest.mark.parametrize("known", [0, 6])
+def test_the_users_prior_counts_in_a_batch(known: int) -> None:
+    def distance(prior: dict) -> float:
+        context = SearchContext(Domain(SPACE), prior)
+        suggester = BayesSuggester(SPACE, [Goal("loss")], context=context)
+        found = suggester.suggest(trials(known, 0), [], 16)
+        return float(np.mean([abs(params["x"] - 0.8) for params in found]))
+
+    assert distance({"x": {"at": 0.8, "spread": 0.05}}) < 0.7 * distance({})
+
+
+def test_the_penalty_keeps_a_batch_apart() -> None:
+    def closest(policy: Policy) -> float:
+        suggester = BayesSuggester(SPACE, [Goal("loss")], policy=policy)
+        unit = SPACE.encode(suggester.suggest(trials(60, 0), [], 30))[:, :2]
+        return float(np.median((np.abs(unit[:, None] - unit[None]).max(-1) + np.eye(30)).min(1)))
+
+    assert closest(Policy()) > closest(Policy(batch_penalty=False))

@@ -1,4 +1,4 @@
-"""Never illegal, never a duplicate, never an exception, whatever the space, the history and the failures."""
+"""Suggestions are legal and new, without exceptions, for every space, history and failure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import sys
 
 import numpy as np
 import pytest
-from benchmarks.suggesters.robust_cases import cases, check
 from hypothesis import HealthCheck, given, settings
 
 from automl.core.goals import Goal
 from automl.core.trial import Trial, TrialState
 from automl.suggesters.bayes import BayesSuggester
+from benchmarks.suggesters.robust_cases import cases, check
 from search_spaces import Choice, Float, Int, Space
 
 
@@ -97,7 +97,12 @@ from automl.suggesters.bayes import BayesSuggester
 from automl.core.trial import Trial, TrialState
 from search_spaces import *
 torch.set_num_threads({threads})
-s = Space(Float("x", 0.0, 1.0), Int("n", 1, 9), Choice("c", ["a", "b"]), Float("w", 0.0, 1.0, when={{"c": "a"}}))
+s = Space(
+    Float("x", 0.0, 1.0),
+    Int("n", 1, 9),
+    Choice("c", ["a", "b"]),
+    Float("w", 0.0, 1.0, when={{"c": "a"}}),
+)
 h = [Trial(i, p, TrialState.COMPLETED, {{"loss": (p["x"] - 0.3) ** 2 + p["n"]}}) if i % 5 else
      Trial(i, p, TrialState.FAILED, failure="out_of_memory")
      for i, p in enumerate(s.sample(np.random.default_rng(0), 70))]

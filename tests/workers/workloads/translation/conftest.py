@@ -7,24 +7,24 @@ import torch
 
 from workers.workloads.translation.batches import Examples
 from workers.workloads.translation.builtin import splits
-from workers.workloads.translation.data import Corpus
+from workers.workloads.translation.data import ParallelCorpus
 from workers.workloads.translation.model import Architecture, Transformer
 from workers.workloads.translation.vocabulary import Vocabulary, train
 
 
 @pytest.fixture(scope="session")
-def corpus() -> Corpus:
+def corpus() -> ParallelCorpus:
     sources, targets = zip(*splits()["train"][:3000], strict=True)
-    return Corpus(sources, targets)
+    return ParallelCorpus(sources, targets)
 
 
 @pytest.fixture(scope="session")
-def vocabulary(corpus: Corpus) -> Vocabulary:
+def vocabulary(corpus: ParallelCorpus) -> Vocabulary:
     return train([*corpus.sources, *corpus.targets], 600)
 
 
 @pytest.fixture(scope="session")
-def examples(corpus: Corpus, vocabulary: Vocabulary) -> Examples:
+def examples(corpus: ParallelCorpus, vocabulary: Vocabulary) -> Examples:
     return Examples.of(corpus, vocabulary, 64)
 
 

@@ -11,7 +11,7 @@ import pytest
 from search_spaces.errors import DataError, UsageError
 from workers.workloads.translation import vocabulary as subwords
 from workers.workloads.translation.batches import Examples, Sequences, padding, plan_batches
-from workers.workloads.translation.data import Corpus
+from workers.workloads.translation.data import ParallelCorpus
 from workers.workloads.translation.vocabulary import BOS, EOS, PAD, Vocabulary, cached, train
 
 
@@ -81,7 +81,9 @@ def test_an_epoch_has_each_pair_once_and_is_a_function_of_seed_and_epoch(example
 
 
 def test_a_batch_is_shifted_and_padded(vocabulary):
-    corpus = Corpus(["the king sees", "the king"], ["der König sieht den Hund", "der König"])
+    corpus = ParallelCorpus(
+        ["the king sees", "the king"], ["der König sieht den Hund", "der König"]
+    )
     batch = Examples.of(corpus, vocabulary, 64).batch(np.array([0, 1]))
     long, short = (vocabulary.encode([text])[0] for text in corpus.targets)
     rest = [PAD] * (len(long) - len(short))
@@ -91,7 +93,7 @@ def test_a_batch_is_shifted_and_padded(vocabulary):
 
 
 def test_long_sentences_are_skipped_in_training_and_cut_in_validation(vocabulary):
-    corpus = Corpus(["the king", "the " * 10_000], ["der König", "der König"])
+    corpus = ParallelCorpus(["the king", "the " * 10_000], ["der König", "der König"])
     kept = Examples.of(corpus, vocabulary, 32)
     assert (len(kept), kept.skipped) == (1, 1)
     assert Examples.of(corpus, vocabulary, 32, cut=True).sources.lengths.tolist()[1] == 32
@@ -106,7 +108,10 @@ def test_the_loader_imports_no_torch_to_check():
     import subprocess
     import sys
 
-    code = "import sys; from workers.workloads.translation import Translation as T; T.check({'name': 'builtin'}, {})"
+    code = (
+        "import sys; from workers.workloads.translation import Translation as T; "
+        "T.check({'name': 'builtin'}, {})"
+    )
     code += "; assert not {'torch', 'ray', 'ax', 'botorch', 'sacrebleu'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
     assert subwords.PAD == 0

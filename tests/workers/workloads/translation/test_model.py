@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch.nn import functional
 
-from workers.workloads.translation import layouts
+from workers.workloads.translation import attention_layouts
 from workers.workloads.translation.attention import Attention
 from workers.workloads.translation.dropout import Dropout
 from workers.workloads.translation.loss import linear_cross_entropy, smoothed_cross_entropy
-from workers.workloads.translation.parallel import cut, plan
+from workers.workloads.translation.parallel_plan import cut, plan
 from workers.workloads.translation.vocabulary import PAD
 
 LAYOUTS = ("interleaved", "separate", "packed")
@@ -29,11 +29,11 @@ def batch(examples):
 
 def with_weights_of(model, other):
     """Load the checkpoint of `other` into `model`, through the canonical layout."""
-    canonical = layouts.canonical(
+    canonical = attention_layouts.canonical(
         other.state_dict(), other.architecture.layout, other.architecture.head_dim
     )
     model.load_state_dict(
-        layouts.native(canonical, model.architecture.layout, model.architecture.head_dim)
+        attention_layouts.native(canonical, model.architecture.layout, model.architecture.head_dim)
     )
     return model
 
@@ -43,7 +43,7 @@ def canonical_gradients(model, batch):
     logits = model(batch["source"], batch["shifted"])
     functional.cross_entropy(logits, batch["labels"][batch["labels"] != PAD]).backward()
     gradients = {name: p.grad for name, p in model.named_parameters()}
-    return logits.detach(), layouts.canonical(
+    return logits.detach(), attention_layouts.canonical(
         gradients, model.architecture.layout, model.architecture.head_dim
     )
 
@@ -67,7 +67,9 @@ def test_a_checkpoint_round_trip_through_all_layouts_is_bit_identical(build):
     first = build(layout="interleaved")
     state, layout = first.state_dict(), "interleaved"
     for following in ("packed", "separate", "interleaved"):
-        state = layouts.native(layouts.canonical(state, layout, 8), following, 8)
+        state = attention_layouts.native(
+            attention_layouts.canonical(state, layout, 8), following, 8
+        )
         assert state.keys() == build(layout=following).state_dict().keys()
         layout = following
     for name, tensor in first.state_dict().items():
@@ -98,7 +100,7 @@ def test_layouts_have_the_documented_rows():
     assert attention["separate"].key_value.weight.shape == (2 * 32, 32)
     assert attention["packed"].query_key_value.weight.shape == (3 * 32, 32)
     weight = torch.arange(64.0)[:, None].expand(64, 32)
-    parts = layouts.split(weight, "key_value", "interleaved", 8)
+    parts = attention_layouts.split(weight, "key_value", "interleaved", 8)
     assert parts["key"][:, 0].tolist() == [
         *range(8),
         *range(16, 24),
@@ -106,16 +108,16 @@ def test_layouts_have_the_documented_rows():
         *range(48, 56),
     ]
     assert (
-        layouts.split(torch.tensor(7.0), "key_value", "interleaved", 8)["value"] == 7
+        attention_layouts.split(torch.tensor(7.0), "key_value", "interleaved", 8)["value"] == 7
     )  # an optimizer's step count
 
 
 def test_weights_are_a_function_of_the_seed_whatever_the_layout(build):
     states = [
-        layouts.canonical(build(layout=layout, noise=False).state_dict(), layout, 8)
+        attention_layouts.canonical(build(layout=layout, noise=False).state_dict(), layout, 8)
         for layout in LAYOUTS
     ]
-    other = layouts.canonical(build(seed=3, noise=False).state_dict(), "interleaved", 8)
+    other = attention_layouts.canonical(build(seed=3, noise=False).state_dict(), "interleaved", 8)
     for name, tensor in states[0].items():
         assert torch.equal(tensor, states[1][name])
         assert torch.equal(tensor, states[2][name])
@@ -237,7 +239,7 @@ def test_building_on_the_meta_device_allocates_nothing(build):
 
 @pytest.mark.parametrize("tied", ["all", "source_target", "target_output", "none"])
 def test_ties_of_embeddings(build, batch, tied):
-    """Matrices that are one, gradients that reach all of them, and the same function in pipeline stages."""
+    """Tied matrices are one, all get gradients, and pipeline stages compute the same."""
     model = build(tied=tied)
     tables = [p for p in model.parameters() if p.shape == (600, 32)]
     assert len(tables) == {"all": 1, "source_target": 2, "target_output": 2, "none": 3}[tied]

@@ -1,4 +1,4 @@
-"""A corpus prepared on disk: batches whatever is skipped, bounded memory, clear errors, training and resuming."""
+"""A corpus prepared on disk: batches, bounded memory, clear errors, training and resuming."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from workers.protocol import Assignment, Ending
 from workers.run import run
 from workers.workloads.translation import Translation, shards
 from workers.workloads.translation.builtin import splits
-from workers.workloads.translation.shards import Recipe, Shards, prepare
+from workers.workloads.translation.shards import CorpusOptions, Shards, prepare
 
-RECIPE = Recipe(vocabulary_size=400, max_length=128, sample=2000, shard_pairs=1500)
+RECIPE = CorpusOptions(vocabulary_size=400, max_length=128, sample=2000, shard_pairs=1500)
 
 
 def write(folder: Path, pairs: int, *, ending: str = "\n") -> tuple[Path, Path]:
@@ -83,7 +83,7 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path, monkeypatch):
         prepare(
             *files,
             tmp_path / str(pairs) / "out",
-            Recipe(300, max_length=40, sample=1000, shard_pairs=1500),
+            CorpusOptions(300, max_length=40, sample=1000, shard_pairs=1500),
         )
         for _ in islice(Shards.open(tmp_path / str(pairs) / "out").batches(512, 0, 0), 300):
             pass
@@ -121,10 +121,10 @@ def test_wrong_input(tmp_path, prepared):
     source.write_bytes(b"\xff\n")
     with pytest.raises(DataError, match=r"a\.txt:1: not UTF-8"):
         prepare(source, target, tmp_path / "out", RECIPE)
-    with pytest.raises(DataError, match="holds no corpus"):
+    with pytest.raises(DataError, match="does not hold a corpus"):
         Translation.check({"name": "prepared", "dir": str(tmp_path)}, {})
     with pytest.raises(UsageError, match="shard_pairs must be at least 1"):
-        Recipe(shard_pairs=0)
+        CorpusOptions(shard_pairs=0)
 
 
 @pytest.mark.parametrize("damage", ["lengths", "ids", "manifest", "vocabulary"])
@@ -179,8 +179,9 @@ def test_the_command_line(tmp_path):
 
 def train(folder: Path, corpus: Path, updates: int, *, resume: bool = False) -> dict[int, float]:
     fixed = {
-        "width": 32, "num_layers": 1, "num_heads": 4, "feed_forward_ratio": 2, "batch_tokens": 512, "dropout": 0.1,
-        "learning_rate": 0.01, "warmup_updates": 5, "eval_sentences": 8, "evaluate_updates": 1, "max_updates": updates,
+        "width": 32, "num_layers": 1, "num_heads": 4, "feed_forward_ratio": 2,
+        "batch_tokens": 512, "dropout": 0.1, "learning_rate": 0.01, "warmup_updates": 5,
+        "eval_sentences": 8, "evaluate_updates": 1, "max_updates": updates,
         "evaluate_seconds": None,
     }  # fmt: skip
     data, reports = {"name": "prepared", "dir": str(corpus)}, []

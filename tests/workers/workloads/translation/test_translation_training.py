@@ -1,4 +1,4 @@
-"""The workload under the trainer: metrics, files, resumption across layouts and strategies, export and translation."""
+"""Translation under the trainer: metrics, files, resuming, export and translation."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from workers.workloads.translation.cli import main
 from workers.workloads.translation.inference import Stepper
 
 SMALL = {
-    "width": 32, "num_layers": 2, "num_heads": 4, "feed_forward_ratio": 2, "batch_tokens": 512, "learning_rate": 0.01,
-    "warmup_updates": 5, "dropout": 0.0, "eval_sentences": 40, "vocabulary_size": 600, "evaluate_updates": 1,
-    "max_updates": 6,
+    "width": 32, "num_layers": 2, "num_heads": 4, "feed_forward_ratio": 2, "batch_tokens": 512,
+    "learning_rate": 0.01, "warmup_updates": 5, "dropout": 0.0, "eval_sentences": 40,
+    "vocabulary_size": 600, "evaluate_updates": 1, "max_updates": 6,
 }  # fmt: skip
 
 
@@ -132,7 +132,7 @@ def test_export_and_translate(trained, tmp_path, capsysbinary, monkeypatch):
     assert lines == [*expected[:20], "", *expected[20:]]
     (tmp_path / "model" / "model.safetensors").write_bytes(b"truncated")
     assert main(command) == 2
-    assert b"holds no exported model" in capsysbinary.readouterr().err
+    assert b"does not hold an exported model" in capsysbinary.readouterr().err
 
 
 def test_wrong_options_are_refused():
@@ -207,7 +207,7 @@ def test_going_on_with_another_vocabulary_is_refused(trained, tmp_path):
     )
     outcome = run(Context(other))
     assert outcome.ending is Ending.FAILED
-    assert "is not the vocabulary of this data" in outcome.message
+    assert "differs from the vocabulary of this data" in outcome.message
     assert (folder / "vocabulary.model").read_bytes() == before
 
 
@@ -271,7 +271,7 @@ def test_decoding_on_rank_0_is_a_sign_of_life(tmp_path, monkeypatch):
 
 
 def test_the_other_rank_waits_for_a_long_search(trained, tmp_path):
-    """Rank 0 alone translates, with a beam of 5 and again after each update; what is computed stays the same."""
+    """Rank 0 alone translates with a beam of 5 after each update; the losses stay the same."""
     _, _, single = trained
     outcome, losses = train(
         tmp_path, parallelism="ddp", ranks=2, beam=5, eval_sentences=60, max_updates=2

@@ -1,0 +1,102 @@
+"""Legal configurations that were not tried before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Sequence
+
+import numpy as np
+
+from automl.core.trial import Trial
+from search_spaces import Space
+from search_spaces.enumeration import MAX_ENUMERATED, enumerate_legal
+from search_spaces.errors import SpaceError
+from workers.protocol import Params
+
+_BATCH = 64
+_TRIES = 32
+
+
+class TrialKeys:
+    """Identities of the configurations of trials; each is computed once, as histories only grow.
+
+    Args:
+        space: of the configurations.
+    """
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+        self._known: dict[int, tuple[Params, Hashable]] = {}  # by trial number
+
+    def __call__(self, *trials: Sequence[Trial]) -> set[Hashable]:
+        """The keys of all of these trials."""
+        found: set[Hashable] = set()
+        for part in trials:
+            for trial in part:
+                entry = self._known.get(trial.number)
+                if entry is None or entry[0] is not trial.params:
+                    entry = (trial.params, self._space.key(trial.params))
+                    self._known[trial.number] = entry
+                found.add(entry[1])
+        return found
+
+
+def new_points(
+    space: Space,
+    rng: np.random.Generator,
+    seen: Collection[Hashable],
+    count: int,
+    key: Callable[[Params], Hashable] | None = None,
+) -> list[Params]:
+    """`count` legal configurations, different from each other and from `seen`.
+
+    Fewer come back if there are no more. A space of at most `MAX_ENUMERATED` configurations is
+    searched to its end. In a larger one the search gives up after 2,000 draws in vain.
+
+    Args:
+        seen: keys of known configurations.
+        key: makes them, by default the key of `space`.
+    """
+    key = key or space.key
+    met, found = set(seen), list[Params]()
+    small = space.size is not None and space.size <= MAX_ENUMERATED
+    for attempt in range(2 if small else _TRIES):
+        for params in _sample(space, rng, _BATCH if attempt else count):
+            identity = key(params)
+            if identity not in met:
+                met.add(identity)
+                found.append(params)
+                if len(found) == count:
+                    return found
+    if not small:
+        return found
+    rest = [params for params, _ in enumerate_legal(space) or [] if key(params) not in met]
+    order = rng.permutation(len(rest))[: count - len(found)]
+    return found + [rest[i] for i in order]
+
+
+def _sample(space: Space, rng: np.random.Generator, count: int) -> Sequence[Params]:
+    try:
+        return space.sample(rng, count)
+    except SpaceError:
+        return []
+
+
+def repair(
+    space: Space, wanted: Params, rng: np.random.Generator, seen: Collection[Hashable]
+) -> Params | None:
+    """A legal, new configuration near `wanted`; None if the space has no new one.
+
+    Args:
+        wanted: its values are legal, but it may break constraints.
+        seen: keys of known configurations.
+    """
+    try:
+        near = space.repair(wanted, rng)
+    except SpaceError:
+        return next(iter(new_points(space, rng, seen, 1)), None)
+    if space.key(near) not in seen:
+        return near
+    for params in space.neighbours(near, rng, _BATCH):
+        if space.key(params) not in seen:
+            return params
+    return next(iter(new_points(space, rng, seen, 1)), None)

@@ -1,0 +1,128 @@
+"""The probability of success: one model for each kind of failure seen so far."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from .data import Array
+from .features import FeatureEncoder
+from .fit import GPFitter, settled
+from .gp import Ensemble
+from .latent_threshold import LatentThreshold
+from .log_gp import LogGP
+
+BLUR = 0.25  # variance of labels beyond the regression's; fitted to the fate of chosen candidates
+
+
+@dataclass(frozen=True)
+class FailureClassifier:
+    """Whether one kind of failure stays away: Gaussian process regression on labels +1 and -1.
+
+    The probability of success is that of a positive value. Laplace's approximation with a logistic
+    likelihood predicts better (log density -0.36 against -0.41), but searches with it were worse,
+    for an unknown reason; see docs/bayes-experiments.md.
+
+    Args:
+        encoder: of configurations.
+        model: of the labels less `offset`.
+        offset: their shrunken mean.
+    """
+
+    encoder: FeatureEncoder
+    model: Ensemble
+    offset: float
+
+    @classmethod
+    def fit(
+        cls, fitter: GPFitter, unit: Array, kinds: NDArray[np.str_], kind: str
+    ) -> FailureClassifier:
+        """Learn from the successes and the failures of this kind."""
+        rows = (kinds == "") | (kinds == kind)
+        labels = np.where(kinds[rows] == "", 1.0, -1.0)
+        known = settled(labels)
+        offset = float(known.sum()) / (len(known) + 2.0)
+        newest = np.arange(len(labels), 0, -1.0)
+        model, _ = fitter.fit(unit[rows], labels - offset, newest)
+        return cls(fitter.encoder, model, offset)
+
+    def sketch(self) -> FailureClassifier:
+        """A cheap version with few hyperparameter vectors."""
+        return replace(self, model=self.model.sketch())
+
+    def log_probability(self, unit: Array) -> Tensor:
+        """Log probability of success of `m` configurations."""
+        mean, variance = self.model.predict(self.encoder(unit))
+        return self._log_probability(mean, variance + self.model.hyper.noise[:, None])
+
+    def of_successes(self, quantile: float) -> float:
+        """A quantile of the probabilities that leave-one-out predictions give successes, or 1."""
+        succeeded = self.model.y + self.offset > 0
+        likely = self._log_probability(*self.model.leave_one_out()).exp()[succeeded]
+        return float(likely.quantile(quantile)) if len(likely) else 1.0
+
+    def _log_probability(self, mean: Tensor, variance: Tensor) -> Tensor:
+        z = (mean + self.offset) / (variance + BLUR).sqrt()
+        return torch.logsumexp(torch.special.log_ndtr(z), 0) - math.log(len(mean))
+
+
+@dataclass(frozen=True)
+class FailurePosterior:
+    """The probability that no kind of failure strikes, the kinds being independent.
+
+    Args:
+        parts: one model for each kind.
+    """
+
+    parts: Sequence[FailureClassifier | LatentThreshold] = ()
+
+    @classmethod
+    def fit(
+        cls,
+        fitters: Mapping[str, GPFitter],
+        unit: Array,
+        kinds: NDArray[np.str_],
+        quantities: Mapping[str, LogGP],
+    ) -> FailurePosterior:
+        """Learn from `n` trials.
+
+        Args:
+            fitters: of the labels, by kind of failure; their noise prior sets the sharpness.
+            unit: `n x d` configurations.
+            kinds: `n`, the kind of failure, "" for a success.
+            quantities: by kind of failure, the quantity that causes it above a threshold.
+        """
+        parts: list[FailureClassifier | LatentThreshold] = []
+        for kind in sorted(set(kinds.tolist()) - {""}):
+            if kind in quantities and (kinds == "").any():
+                succeeded, failed = unit[kinds == ""], unit[kinds == kind]
+                parts.append(LatentThreshold.fit(quantities[kind], succeeded, failed))
+            else:
+                parts.append(FailureClassifier.fit(fitters[kind], unit, kinds, kind))
+        return cls(parts)
+
+    @property
+    def exact(self) -> bool:
+        """Whether a part knows the edge of success exactly, not from labels."""
+        return any(isinstance(part, LatentThreshold) for part in self.parts)
+
+    def sketch(self) -> FailurePosterior:
+        """A cheap version with few hyperparameter vectors."""
+        return FailurePosterior([part.sketch() for part in self.parts])
+
+    def log_probability(self, unit: Array) -> Tensor:
+        """Log probability of success of `m` configurations."""
+        total = torch.zeros(len(unit), dtype=torch.float64)
+        for part in self.parts:
+            total += part.log_probability(unit)
+        return total
+
+    def of_successes(self, quantile: float) -> float:
+        """The product of this quantile of the parts' probabilities for successes."""
+        return math.prod(part.of_successes(quantile) for part in self.parts)

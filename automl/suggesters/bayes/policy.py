@@ -1,0 +1,81 @@
+"""The rules of `bayes` beside "maximise the acquisition", on one page, each with a switch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Which rules are on; all are by default. A benchmark turns one off to measure its effect.
+
+    `Policy(local_if_stalled=False)` goes to `BayesSuggester(..., policy=...)`. The comments name
+    the file that follows a rule; its constants stand there.
+    """
+
+    # --- Which configuration is proposed: suggester.py, design.py, forced_exploration.py, batch.py
+
+    # The first configuration has defaults and middles (or the modes of the user's prior).
+    middle_first: bool = True
+    # If trials of the design fail, part of its candidates lie near the successes, closer each time.
+    design_near_successes: bool = True
+    # If a goal's surrogate is badly calibrated, every third suggestion fills the space.
+    fill_if_miscalibrated: bool = True
+    # In a stalled search, every third suggestion tries an option that was tried rarely.
+    try_rare_options: bool = True
+    # Every sixth suggestion tries an option of which all trials failed, up to three times.
+    retry_failed_options: bool = True
+    # In a stalled search, every third suggestion lies beside the best trial.
+    local_if_stalled: bool = True
+    # Every second of these takes the best observed trial, not the best predicted one.
+    local_at_best_observed: bool = True
+    # The surrogate's mean, not the noisy loss, says which trials are best and when one was better.
+    smoothed_incumbents: bool = True
+    # In a batch, a candidate close to a taken one loses the gain that both share.
+    batch_penalty: bool = True
+
+    # --- Failures: acquisition/feasibility.py, model/surrogates.py
+
+    # A probability of success is demanded. It rises with failures beyond a budget.
+    failure_budget: bool = True
+    # A candidate below it is allowed if its gain exceeds a price, which rises likewise.
+    failure_price: bool = True
+    # No more is demanded than the model ascribes to most successes.
+    demand_as_successes: bool = True
+    # No more is demanded than the model ascribes to one of the ten best trials.
+    demand_as_best: bool = True
+    # Lack of memory is predicted from the measured peaks and an unknown threshold.
+    memory_threshold: bool = True
+
+    # --- The improvement: acquisition/logei.py, acquisition/hypervolume.py
+
+    # The ensemble's expected improvements are combined by a power mean, not the arithmetic mean.
+    power_mean: bool = True
+    # The hypervolume's reference point is the worst of all trials, not just beyond the front.
+    distant_reference: bool = True
+
+    # --- The surrogates: model/
+
+    # A surrogate sees only the parameters that affect its metric (aspects.py).
+    aspects: bool = True
+    # A goal within a deadline is composed of quality by step and seconds by step (deadline.py).
+    deadline_model: bool = True
+    # It assumes a pace one standard deviation better than predicted (deadline.py).
+    optimistic_pace: bool = True
+    # Losses are expected to be lower inside a range than at its ends (features.py).
+    bowl_mean: bool = True
+    # The kernel has all pairwise interactions of main effects (features.py, kernel.py).
+    pair_kernel: bool = True
+    # One direction across the numbers is learned after 20 trials (fit.py, kernel.py).
+    learned_direction: bool = True
+    # Lengthscales follow the number of parameters that are active at once (features.py).
+    scaled_to_active: bool = True
+    # Losses far above the median are compressed by a logarithm (transforms.py).
+    knee_transform: bool = True
+    # Chains of the sampler that have lost the mode go on from a good one (gp.py).
+    rejuvenated_chains: bool = True
+    # The hyperparameters of goals get 20 steps of ascent, twice as many as others (fit.py).
+    long_ascent: bool = True
+
+
+ALL_RULES = Policy()

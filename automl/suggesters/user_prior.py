@@ -1,0 +1,300 @@
+"""The user's prior: where good values probably are, as a density for each parameter.
+
+Configurations and the command line call it `beliefs`. `bayes.acquisition.user_prior` says how it
+enters the acquisition.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from automl.core.text import number
+from automl.errors import UsageError
+from search_spaces import Choice, Space
+from search_spaces.parameters import Parameter, Value
+from search_spaces.plugins import nearest
+
+from . import SUGGESTERS
+
+Array = NDArray[np.float64]
+SPREAD: Final = 0.15  # default standard deviation, as a part of the parameter's range
+FAVOUR: Final = 4.0  # weight of a favoured choice; the others weigh 1
+FLOOR: Final = 0.1  # uniform share of the density, so that a wrong prior rules nothing out
+_KEYS = ("at", "spread", "weights")
+
+
+@dataclass(frozen=True)
+class ParameterPrior:
+    """A density over the values of one parameter.
+
+    Args:
+        parameter: whose values.
+        at: values near which good ones are; for an unordered choice, the favoured ones.
+        spread: standard deviation around each value, as a part of the parameter's range (of the
+            range's logarithm if the parameter is logarithmic).
+        weights: of choices, by value. A choice that is not named weighs 1.
+    """
+
+    parameter: Parameter
+    at: tuple[Value, ...] = ()
+    spread: float = SPREAD
+    weights: tuple[tuple[Value, float], ...] = ()
+
+    @classmethod
+    def read(cls, parameter: Parameter, given: Any) -> ParameterPrior:
+        """Read a value, a list of values, `{at, spread}` or `{weights: {VALUE: WEIGHT}}`.
+
+        Raises:
+            UsageError: it has another form, or names a value that the parameter cannot have.
+        """
+        name = parameter.name
+        if not isinstance(given, Mapping):
+            given = {"at": given}
+        if unknown := [key for key in given if key not in _KEYS]:
+            raise UsageError(
+                f"a belief about {name} has at, spread and weights, got {unknown[0]!r}"
+            )
+        if not ("at" in given) ^ ("weights" in given):
+            raise UsageError(
+                f"a belief about {name} needs either at or weights, got {dict(given)!r}"
+            )
+        spread = given.get("spread", SPREAD)
+        if isinstance(spread, bool) or not isinstance(spread, int | float) or not 0 < spread <= 1:
+            raise UsageError(
+                f"the spread of a belief about {name} must be above 0 and at most 1, got {spread!r}"
+            )
+        if given.get("at", True) in ([], ()) or given.get("weights", True) in ({}, None):
+            raise UsageError(f"a belief about {name} needs at least one value, got {dict(given)!r}")
+        at = given.get("at", ())
+        values = tuple(
+            _legal(parameter, value) for value in (at if isinstance(at, list | tuple) else [at])
+        )
+        return cls(parameter, values, float(spread), _weights(parameter, given.get("weights", {})))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON data, the inverse of `read`."""
+        if self.weights:
+            return {"weights": {str(value): weight for value, weight in self.weights}}
+        return {"at": list(self.at), "spread": self.spread}
+
+    def density(self, unit: Array) -> Array:
+        """Density of `m` coordinates in [0, 1]; uniform is 1, and so is NaN (inactive)."""
+        if (mass := self._mass()) is not None:
+            cells = np.minimum((np.nan_to_num(unit) * len(mass)).astype(int), len(mass) - 1)
+            found = mass[cells] * len(mass)
+        else:
+            centres = self._centres()
+            apart = (np.nan_to_num(unit)[:, None] - centres) / self.spread
+            bumps = np.exp(-0.5 * apart**2) / (self.spread * math.sqrt(2 * math.pi))
+            inside = np.array(
+                [_normal((1 - c) / self.spread) - _normal(-c / self.spread) for c in centres]
+            )
+            found = (bumps / inside).mean(1)
+        return np.where(np.isnan(unit), 1.0, FLOOR + (1 - FLOOR) * found)
+
+    def draw(self, rng: np.random.Generator, count: int) -> Array:
+        """`count` coordinates from the density."""
+        if (mass := self._mass()) is not None:
+            found = (rng.choice(len(mass), size=count, p=mass) + 0.5) / len(mass)
+        else:
+            centres = self._centres()
+            found = rng.choice(centres, size=count) + self.spread * rng.standard_normal(count)
+            found = np.abs(found)
+            found = np.where(found > 1, 2 - found, found)  # reflected at both ends
+        return np.where(rng.random(count) < FLOOR, rng.random(count), np.clip(found, 0.0, 1.0))
+
+    @property
+    def mode(self) -> Value:
+        """The most probable value."""
+        if self.weights:
+            return max(self.weights, key=lambda item: item[1])[0]
+        return self.at[0]
+
+    def _centres(self) -> Array:
+        return np.array([self.parameter.to_unit(value) for value in self.at])
+
+    def _mass(self) -> Array | None:
+        """Probability of each choice; None for numbers, and for ordered choices without weights."""
+        if not isinstance(self.parameter, Choice) or (self.parameter.ordered and not self.weights):
+            return None
+        mass = np.ones(len(self.parameter.choices))
+        for value in self.at:
+            mass[self.parameter.index(value)] += (
+                (FAVOUR - 1) * len(self.parameter.choices) / 2 / len(self.at)
+            )
+        for value, weight in self.weights:
+            mass[self.parameter.index(value)] = weight
+        shares: Array = mass / mass.sum()
+        return shares
+
+    def __str__(self) -> str:
+        if self.weights:
+            return ", ".join(f"{number(value)} ({weight:g})" for value, weight in self.weights)
+        values = " or ".join(number(value) for value in self.at[:4])
+        values += " or ..." if len(self.at) > 4 else ""
+        if self._mass() is not None:
+            return values
+        return f"near {values}, within about {self.spread:.0%} of the range"
+
+
+class UserPrior:
+    """The priors of the parameters of one space, independent of each other.
+
+    Args:
+        space: what is tuned.
+        given: a prior by parameter, in the form that `ParameterPrior.read` takes.
+
+    Raises:
+        UsageError: a parameter is unknown, or a prior does not fit it.
+    """
+
+    def __init__(self, space: Space, given: Mapping[str, Any]) -> None:
+        self.space = space
+        for name in given:
+            if name not in space.parameters:
+                hint = nearest(name, list(space.parameters))
+                raise UsageError(f"a belief about {name!r}, which is not tuned: {hint}")
+        self.by_name = {
+            name: ParameterPrior.read(space.parameters[name], value)
+            for name, value in given.items()
+        }
+        names = list(space.parameters)
+        self._columns = [(names.index(name), prior) for name, prior in self.by_name.items()]
+
+    def __bool__(self) -> bool:
+        return bool(self.by_name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON data."""
+        return {name: prior.to_dict() for name, prior in self.by_name.items()}
+
+    def log_density(self, unit: Array) -> Array:
+        """Log density of configurations `m x d` in the unit cube, `m`; 0 for a uniform prior."""
+        total = np.zeros(len(unit))
+        for column, prior in self._columns:
+            total += np.log(prior.density(unit[:, column]))
+        return total
+
+    def draw(self, rng: np.random.Generator, points: Array) -> Array:
+        """The points `m x d`, with the parameters that have a prior drawn from it."""
+        found = points.copy()
+        for column, prior in self._columns:
+            found[:, column] = prior.draw(rng, len(points))
+        return found
+
+    def mode(self) -> dict[str, Value]:
+        """The most probable value of each parameter that has a prior."""
+        return {name: prior.mode for name, prior in self.by_name.items()}
+
+
+def check_prior(given: Mapping[str, Any], space: Space, suggester: str) -> dict[str, Any]:
+    """The prior as the ledger keeps it, checked.
+
+    Raises:
+        UsageError: it does not fit the space, or the suggester would ignore it.
+    """
+    if given and not SUGGESTERS.get(suggester).uses_context:
+        raise UsageError(
+            f"the suggester {suggester!r} ignores beliefs: leave them out, or use 'bayes'"
+        )
+    return UserPrior(space, given).to_dict()
+
+
+def without_unavailable(
+    given: Mapping[str, Any], unavailable: Container[tuple[str, str | None]]
+) -> dict[str, Any]:
+    """The prior without the values that this hardware cannot run.
+
+    Args:
+        unavailable: names and values, as text, that are not tried; None for a whole parameter.
+    """
+    found: dict[str, Any] = {}
+    for name, prior in given.items():
+        left = prior
+        if isinstance(prior, Mapping) and isinstance(prior.get("weights"), Mapping):
+            weights = {
+                value: weight
+                for value, weight in prior["weights"].items()
+                if (name, str(value)) not in unavailable
+            }
+            left = {**prior, "weights": weights} if weights else None
+        elif not isinstance(prior, Mapping):
+            values = prior if isinstance(prior, list) else [prior]
+            left = [value for value in values if (name, str(value)) not in unavailable] or None
+        if left is not None and (name, None) not in unavailable:
+            found[name] = left
+    return found
+
+
+def prior_from_best(space: Space, configurations: Sequence[Mapping[str, Value]]) -> dict[str, Any]:
+    """A prior around the best configurations of an earlier sweep.
+
+    Numbers get a normal density around each value. Its width follows their standard deviation
+    (Silverman, "Density estimation", 1986), and is between 5% and 50% of the range. Choices are
+    weighted by how often they occur.
+    """
+    found: dict[str, Any] = {}
+    for name, parameter in space.parameters.items():
+        values = [
+            params[name]
+            for params in configurations
+            if name in params and parameter.legal(params[name])
+        ]
+        if not values or parameter.size == 1:
+            continue
+        if isinstance(parameter, Choice):
+            each = FAVOUR * len(parameter.choices) / 2 / len(values)
+            found[name] = {
+                "weights": {str(c): round(1 + each * values.count(c), 3) for c in parameter.choices}
+            }
+        else:
+            apart = float(np.std([parameter.to_unit(value) for value in values]))
+            spread = min(max(1.06 * apart * len(values) ** -0.2, 0.05), 0.5)
+            found[name] = {"at": values, "spread": round(spread, 3)}
+    return found
+
+
+def _legal(parameter: Parameter, value: Any) -> Value:
+    known = {str(c): c for c in parameter.choices} if isinstance(parameter, Choice) else {}
+    value = known.get(value, value) if isinstance(value, str) else value
+    if (
+        not parameter.legal(value)
+        and isinstance(value, float)
+        and value.is_integer()
+        and parameter.legal(int(value))
+    ):
+        value = int(value)
+    parameter.check(value)
+    return parameter.canonical(value)
+
+
+def _weights(parameter: Parameter, given: Any) -> tuple[tuple[Value, float], ...]:
+    if not given:
+        return ()
+    if not isinstance(parameter, Choice) or not isinstance(given, Mapping):
+        raise UsageError(
+            f"only a choice has weights, as {{VALUE: WEIGHT}}; {parameter.name} has {given!r}"
+        )
+    found = []
+    for value, weight in given.items():
+        if (
+            isinstance(weight, bool)
+            or not isinstance(weight, int | float)
+            or not 0 < weight < math.inf
+        ):
+            raise UsageError(
+                f"the weight of {parameter.name}={value} must be a positive number, got {weight!r}"
+            )
+        found.append((_legal(parameter, value), float(weight)))
+    return tuple(found)
+
+
+def _normal(z: float) -> float:
+    """The normal distribution function."""
+    return 0.5 * math.erfc(-z / math.sqrt(2))

@@ -1,0 +1,209 @@
+"""The distance of many configurations from satisfying a constraint; it guides repair."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import itertools
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, Final, cast
+
+import numpy as np
+
+from .expressions import COMPARISONS, Expression
+from .parameters import Choice, FloatArray, Parameter, RawArray
+
+Columns = Mapping[str, RawArray]
+Compute = Callable[[Columns], Any]
+
+NO_RESULT: Final = 1e3
+LEAST: Final = 1e-12
+
+_NEGATED: Final[Mapping[type[ast.cmpop], type[ast.cmpop]]] = {
+    ast.Lt: ast.GtE,
+    ast.LtE: ast.Gt,
+    ast.Gt: ast.LtE,
+    ast.GtE: ast.Lt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+}
+
+_BINARY: Final[Mapping[type[ast.operator], Callable[[Any, Any], Any]]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: np.divide,
+    ast.FloorDiv: np.floor_divide,
+    ast.Mod: np.mod,
+    ast.Pow: np.power,
+}
+_FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
+    "min": lambda *items: functools.reduce(np.minimum, items),
+    "max": lambda *items: functools.reduce(np.maximum, items),
+    "abs": np.abs,
+}
+
+
+class ConstraintDistance:
+    """Distance from a constraint: 0 if it holds, else positive and smaller the nearer it is.
+
+    A comparison of numbers that differ by d counts log(1 + d), so that constraints of different
+    scales can be added. `and` adds, `or` takes the minimum, `not` is pushed inwards; anything else
+    counts 1. Computed in float64: beyond 2**53, or if arithmetic has no result,
+    `Expression.evaluate` decides.
+    """
+
+    def __init__(self, expression: Expression, parameters: Mapping[str, Parameter]) -> None:
+        self.names = expression.names
+        self._parameters = parameters
+        self._distance = self._condition(expression.tree, False)
+
+    def __call__(self, columns: Columns, count: int) -> FloatArray:
+        """Distances, shape (count,).
+
+        Args:
+            columns: maps each name of the constraint to its `Parameter.raw`, shape (count,).
+        """
+        with np.errstate(all="ignore"):
+            distance = np.broadcast_to(
+                np.asarray(self._distance(columns), dtype=np.float64), (count,)
+            )
+        return cast(FloatArray, np.nan_to_num(distance, nan=NO_RESULT, posinf=NO_RESULT))
+
+    def _condition(self, node: ast.expr, negated: bool) -> Compute:
+        if isinstance(node, ast.BoolOp):
+            parts = [self._condition(value, negated) for value in node.values]
+            return _joined(parts, isinstance(node.op, ast.And) is not negated)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            return self._condition(node.operand, not negated)
+        if isinstance(node, ast.Compare):
+            pairs = zip(itertools.pairwise([node.left, *node.comparators]), node.ops, strict=True)
+            parts = [
+                self._pair(left, _NEGATED[type(op)] if negated else type(op), right)
+                for (left, right), op in pairs
+            ]
+            return _joined(parts, not negated)
+        value = self._number(node)
+        return lambda columns: np.asarray((value(columns) != 0) == negated, dtype=np.float64)
+
+    def _pair(self, left: ast.expr, op: type[ast.cmpop], right: ast.expr) -> Compute:
+        if self._textual(left) or self._textual(right):
+            return self._by_object(left, op, right)
+        first = self._number(left)
+        if isinstance(right, ast.Tuple | ast.List | ast.Set):
+            items = [self._number(item) for item in right.elts]
+            if issubclass(op, ast.NotIn):
+                return _joined([_compared(ast.NotEq, first, item) for item in items], True)
+            return _joined([_compared(ast.Eq, first, item) for item in items], False)
+        return _compared(op, first, self._number(right))
+
+    def _textual(self, node: ast.expr) -> bool:
+        """Whether the result can be a string."""
+        if isinstance(node, ast.Name):
+            parameter = self._parameters[node.id]
+            return isinstance(parameter, Choice) and any(
+                isinstance(choice, str) for choice in parameter.choices
+            )
+        if isinstance(node, ast.Tuple | ast.List | ast.Set):
+            return any(map(self._textual, node.elts))
+        return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+    def _by_object(self, left: ast.expr, op: type[ast.cmpop], right: ast.expr) -> Compute:
+        """1 or 0: from a table if a choice is compared with constants, else value by value."""
+
+        def wrong(a: Any, b: Any) -> float:
+            try:
+                return 0.0 if COMPARISONS[op](a, b) else 1.0
+            except TypeError:
+                return 1.0
+
+        parameter = self._parameters.get(left.id) if isinstance(left, ast.Name) else None
+        if isinstance(left, ast.Name) and isinstance(parameter, Choice) and _is_constant(right):
+            constant = ast.literal_eval(right)
+            name = left.id
+            table = np.array([wrong(choice, constant) for choice in parameter.choices])
+            return lambda columns: table[columns[name]]
+        first = self._object(left)
+        if isinstance(right, ast.Tuple | ast.List | ast.Set):
+            items = [self._object(item) for item in right.elts]
+            same = np.frompyfunc(lambda a, *b: wrong(a, b), 1 + len(items), 1)
+            return lambda columns: same(first(columns), *[item(columns) for item in items])
+        second = self._object(right)
+        apply = np.frompyfunc(wrong, 2, 1)
+        return lambda columns: apply(first(columns), second(columns))
+
+    def _object(self, node: ast.expr) -> Compute:
+        if isinstance(node, ast.Constant):
+            value = node.value
+            return lambda columns: value
+        parameter = self._parameters.get(node.id) if isinstance(node, ast.Name) else None
+        if isinstance(node, ast.Name) and isinstance(parameter, Choice):
+            table = np.array(parameter.choices, dtype=object)
+            name = node.id
+            return lambda columns: table[columns[name]]
+        return self._number(node)
+
+    def _number(self, node: ast.expr) -> Compute:
+        if isinstance(node, ast.Name):
+            return self._name(node.id)
+        if isinstance(node, ast.Constant):
+            value = float("nan") if isinstance(node.value, str) else float(node.value)  # type: ignore[arg-type]
+            return lambda columns: value
+        if isinstance(node, ast.BinOp):
+            apply = _BINARY[type(node.op)]
+            left, right = map(self._number, (node.left, node.right))
+            return lambda columns: apply(left(columns), right(columns))
+        if isinstance(node, ast.UnaryOp) and not isinstance(node.op, ast.Not):
+            sign = -1.0 if isinstance(node.op, ast.USub) else 1.0
+            operand = self._number(node.operand)
+            return lambda columns: sign * operand(columns)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            function = _FUNCTIONS[node.func.id]
+            arguments = [self._number(argument) for argument in node.args]
+            return lambda columns: function(*[argument(columns) for argument in arguments])
+        truth = self._condition(node, False)
+        return lambda columns: np.asarray(truth(columns) == 0, dtype=np.float64)
+
+    def _name(self, name: str) -> Compute:
+        parameter = self._parameters[name]
+        if not isinstance(parameter, Choice):
+            return lambda columns: columns[name]
+        table = np.array(
+            [np.nan if isinstance(choice, str) else float(choice) for choice in parameter.choices]
+        )
+        return lambda columns: table[columns[name]]
+
+
+def _is_constant(node: ast.expr) -> bool:
+    if isinstance(node, ast.Tuple | ast.List | ast.Set):
+        return all(map(_is_constant, node.elts))
+    return isinstance(node, ast.Constant)
+
+
+def _joined(parts: list[Compute], all_needed: bool) -> Compute:
+    if len(parts) == 1:
+        return parts[0]
+    join = operator.add if all_needed else np.fmin
+    return lambda columns: functools.reduce(join, [part(columns) for part in parts])
+
+
+def _compared(op: type[ast.cmpop], first: Compute, second: Compute) -> Compute:
+    def distance(columns: Columns) -> Any:
+        gap: Any = np.subtract(first(columns), second(columns))
+        wrong: Any
+        if issubclass(op, ast.NotEq):
+            wrong = np.where(gap == 0, 1.0, 0.0)
+        elif issubclass(op, ast.Eq):
+            wrong = np.log1p(np.abs(gap))
+        else:
+            beyond = gap if issubclass(op, ast.Lt | ast.LtE) else -gap
+            wrong = np.log1p(np.maximum(beyond, 0.0))
+            # A tiny excess must not round to 0.
+            missed = beyond >= 0 if issubclass(op, ast.Lt | ast.Gt) else beyond > 0
+            wrong = np.where(missed, np.maximum(wrong, LEAST), wrong)
+        return np.where(np.isfinite(gap), wrong, NO_RESULT)
+
+    return distance

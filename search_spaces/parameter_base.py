@@ -1,0 +1,205 @@
+"""The base class of parameters: name, condition, effect, and a map to the unit interval."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import SpaceError
+from .validation import (
+    ALL,
+    Value,
+    When,
+    checked_affects,
+    checked_name,
+    checked_when,
+    plain,
+    show,
+)
+
+FloatArray = npt.NDArray[np.float64]
+RawArray = npt.NDArray[Any]
+
+
+class Parameter(ABC):
+    """One parameter: its name, its legal values, and the condition under which it is active.
+
+    Immutable by convention.
+
+    Args:
+        name: an identifier, so that constraints can use it.
+        default: the value of trial 0; None if there is no default.
+        when: maps each parent to the value, or the list of values, that activates this parameter.
+            If there are several parents, all must match. None if it is always active.
+        affects: which of "quality", "speed" and "memory" the parameter can change.
+
+    Raises:
+        SpaceError: an argument is malformed.
+    """
+
+    kind: ClassVar[str]
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        default: Value | None,
+        when: When | None,
+        affects: str | Iterable[str] = ALL,
+    ) -> None:
+        self.name = checked_name(name)
+        self.when = checked_when(self.name, when)
+        self.affects = checked_affects(self.name, affects)
+        self.default = None if default is None else self._canonical_default(plain(default))
+
+    def _canonical_default(self, default: Value) -> Value:
+        try:
+            self.check(default)
+        except SpaceError as error:
+            raise SpaceError(f"the default of {error}") from None
+        return self.canonical(default)
+
+    @property
+    @abstractmethod
+    def size(self) -> int | None:
+        """The number of values; None if there are infinitely many."""
+
+    @abstractmethod
+    def check(self, value: Any) -> None:
+        """Raise SpaceError if the value is not legal."""
+
+    @abstractmethod
+    def canonical(self, value: Value) -> Value:
+        """The value in its standard form: a float for `Float`, the equal choice for `Choice`."""
+
+    @abstractmethod
+    def to_units(self, values: Sequence[Value]) -> FloatArray:
+        """Map n values to coordinates in [0, 1], shape (n,).
+
+        A discrete value maps to the centre of its cell.
+        """
+
+    @abstractmethod
+    def raw(self, units: FloatArray) -> RawArray:
+        """Like `from_units`, but an array: float64 numbers, or indices for a `Choice`."""
+
+    @abstractmethod
+    def centres(self, raw: RawArray) -> FloatArray:
+        """The inverse of `raw`: coordinates; a discrete value maps to the centre of its cell."""
+
+    @abstractmethod
+    def from_units(self, units: FloatArray) -> list[Any]:
+        """The nearest values to n coordinates, shape (n,); clips coordinates to [0, 1]."""
+
+    @abstractmethod
+    def values(self) -> list[Any]:
+        """Every value in order.
+
+        Raises:
+            SpaceError: there are infinitely many values.
+        """
+
+    def perturb(self, units: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """Random coordinates near the given ones, shape (n,); steps are reflected at the ends.
+
+        A discrete parameter always moves to a different value, if it has more than one.
+        """
+        moved = np.abs(units + rng.normal(0.0, 10.0 ** rng.uniform(-2.0, -0.5, size=len(units))))
+        moved = np.clip(np.where(moved > 1.0, 2.0 - moved, moved), 0.0, 1.0)
+        if self.size in (None, 1):
+            return moved
+        before, after = map(self.raw, (units, moved))
+        low, high = self.raw(np.array([0.0, 1.0]))
+        step = np.where(rng.random(len(units)) < 0.5, -1, 1)
+        step = np.where(before == low, 1, np.where(before == high, -1, step))
+        return self.centres(np.where(after == before, before + step, after))
+
+    def weights(self, values: Sequence[Value]) -> FloatArray:
+        """Widths of the cells of discrete values in the unit interval, shape (n,)."""
+        return np.full(len(values), 1.0 / (self.size or 1))
+
+    @abstractmethod
+    def domain(self) -> dict[str, Any]:
+        """The JSON fields of this kind, besides name, default, when and affects."""
+
+    def to_unit(self, value: Value) -> float:
+        """Like `to_units`, for one value."""
+        return float(self.to_units([value])[0])
+
+    def from_unit(self, unit: float) -> Value:
+        """Like `from_units`, for one coordinate."""
+        return cast(Value, self.from_units(np.array([unit], dtype=np.float64))[0])
+
+    def middle(self) -> Value:
+        """The default if there is one, else the value at coordinate 0.5."""
+        return self.from_unit(0.5) if self.default is None else self.default
+
+    def legal(self, value: Any) -> bool:
+        """Whether the value is legal."""
+        try:
+            self.check(value)
+        except SpaceError:
+            return False
+        return True
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON data; the inverse is `parameter_from_dict`."""
+        data: dict[str, Any] = {"type": self.kind, "name": self.name, **self.domain()}
+        if self.default is not None:
+            data["default"] = self.default
+        if self.when:
+            data["when"] = {parent: list(values) for parent, values in self.when.items()}
+        if self.affects != ALL:
+            data["affects"] = sorted(self.affects)
+        return data
+
+    def __repr__(self) -> str:
+        extras = [f"default={self.default!r}"] if self.default is not None else []
+        if self.when:
+            when = {p: v[0] if len(v) == 1 else list(v) for p, v in self.when.items()}
+            extras.append(f"when={when!r}")
+        if self.affects != ALL:
+            extras.append(f"affects={{{', '.join(map(repr, sorted(self.affects)))}}}")
+        return f"{type(self).__name__}({', '.join([repr(self.name), *self._arguments(), *extras])})"
+
+    @abstractmethod
+    def _arguments(self) -> list[str]: ...
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Parameter) and self._text() == other._text()
+
+    def __hash__(self) -> int:
+        return hash(self._text())
+
+    def _text(self) -> str:
+        return json.dumps(self.to_dict())  # JSON tells True from 1, which == does not
+
+
+class NumberParameter(Parameter):
+    """A number between two bounds, on a linear or a logarithmic scale."""
+
+    low: float
+    high: float
+    log: bool
+    _types: ClassVar[Any]  # accepted by `isinstance`
+    _noun: ClassVar[str]
+
+    def check(self, value: Any) -> None:
+        """Raise SpaceError unless the value is a number of this kind (not a bool) within bounds."""
+        if isinstance(value, bool) or not isinstance(value, self._types):
+            raise SpaceError(
+                f"{self.name} must be {self._noun}, got {show(value)} ({type(value).__name__})"
+            )
+        if not self.low <= value <= self.high:
+            raise SpaceError(
+                f"{self.name} must lie in [{self.low!r}, {self.high!r}], got {show(value)}"
+            )
+
+    def domain(self) -> dict[str, Any]:
+        """Bounds and scale."""
+        return {"low": self.low, "high": self.high, **({"log": True} if self.log else {})}

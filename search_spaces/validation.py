@@ -1,0 +1,178 @@
+"""Validation of the arguments of parameters: values, names, bounds, conditions, effects."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import numpy as np
+
+from .errors import SpaceError
+
+Value = bool | int | float | str
+Params = Mapping[str, Value]
+When = Mapping[str, Value | Sequence[Value]]
+
+ALL: Final = frozenset({"quality", "speed", "memory"})
+MAX_INT: Final = 2**63 - 1
+MAX_NAME: Final = 100
+
+
+def plain(value: Any) -> Any:
+    """The plain Python value of a NumPy scalar or an enumeration member; -0.0 becomes 0.0."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, float):
+        return float(value) + 0.0
+    if isinstance(value, int):
+        return int(value)
+    return str.__str__(value) if isinstance(value, str) else value
+
+
+def is_value(value: object) -> bool:
+    """Whether it is a bool, an int, a finite float, or a string that UTF-8 can encode."""
+    if isinstance(value, str):
+        return value.isprintable() or not any("\ud800" <= c <= "\udfff" for c in value)
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, bool | int)
+
+
+def show(value: object) -> str:
+    """The repr of a value for a message, shortened to 100 characters."""
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:97]}..."
+
+
+def checked_name(name: object) -> str:
+    """The name; raises SpaceError unless it is an identifier, so that constraints can use it."""
+    fits = (
+        isinstance(name, str)
+        and name.isidentifier()
+        and unicodedata.normalize("NFKC", name) == name
+    )
+    if not isinstance(name, str) or not fits or len(name) > MAX_NAME:
+        raise SpaceError(
+            "a parameter's name is made of letters, digits and underscores, does not begin with a "
+            f"digit and has at most {MAX_NAME} characters; got {show(name)}"
+        )
+    return name
+
+
+def checked_flag(name: str, flag: str, value: object) -> bool:
+    """The flag; raises SpaceError unless it is True or False."""
+    if not isinstance(value, bool):
+        raise SpaceError(f"{flag} of {show(name)} must be True or False, got {show(value)}")
+    return value
+
+
+def checked_bound(name: object, which: str, value: object) -> float:
+    """The bound as a float; raises SpaceError unless it is finite."""
+    value = plain(value)
+    bound = math.nan
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        with suppress(OverflowError):
+            bound = float(value)
+    if not math.isfinite(bound):
+        raise SpaceError(f"{which} of {show(name)} must be a finite number, got {show(value)}")
+    return bound
+
+
+def checked_int_bound(name: object, which: str, value: object) -> int:
+    """The bound; raises SpaceError unless it is an int of at most 64 bits."""
+    value = plain(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        real = isinstance(value, float) and math.isfinite(value)
+        hint = "; use Float for real numbers" if real else ""
+        raise SpaceError(f"{which} of {show(name)} must be an integer, got {show(value)}{hint}")
+    if abs(value) > MAX_INT:
+        raise SpaceError(
+            f"{which} of {show(name)} must lie within plus or minus 2**63 - 1, got {show(value)}"
+        )
+    return int(value)
+
+
+def check_bounds(name: object, low: float, high: float, log: bool) -> None:
+    """Raise SpaceError if the bounds are reversed, or not positive on a logarithmic scale."""
+    if low > high:
+        raise SpaceError(
+            f"low of {show(name)} must not be above high, got low={low!r}, high={high!r}; swap them"
+        )
+    if log and low <= 0:
+        raise SpaceError(
+            f"low of {show(name)} must be above 0 on a log scale, got {low!r}; "
+            "raise it or drop log=True"
+        )
+
+
+def checked_choices(name: object, choices: object) -> tuple[Value, ...]:
+    """The choices; raises SpaceError unless they are plain, different values, at least one."""
+    if isinstance(choices, str | bytes | Mapping | set | frozenset) or not isinstance(
+        choices, Iterable
+    ):
+        raise SpaceError(f"choices of {show(name)} must be a list, got {show(choices)}")
+    found = tuple(map(plain, choices))
+    if not found:
+        raise SpaceError(f"choices of {show(name)} must not be empty; give at least one value")
+    for choice in found:
+        if not is_value(choice):
+            raise SpaceError(
+                f"each choice of {show(name)} must be a bool, an int, a finite float or a string; "
+                f"got {show(choice)} ({type(choice).__name__})"
+            )
+    seen: dict[Value, Value] = {}
+    for choice in found:
+        if choice in seen:
+            raise SpaceError(
+                f"choices of {show(name)} must differ, got {seen[choice]!r} and {choice!r}, "
+                "which are equal; drop one"
+            )
+        seen[choice] = choice
+    return found
+
+
+def checked_when(name: str, when: object) -> dict[str, tuple[Value, ...]]:
+    """Conditions as a tuple of values per parent; raises SpaceError if they are malformed."""
+    if when is None:
+        return {}
+    if not isinstance(when, Mapping):
+        raise SpaceError(
+            f"when of {name!r} must map a parent's name to its value or values, got {show(when)}"
+        )
+    conditions: dict[str, tuple[Value, ...]] = {}
+    for parent, values in when.items():
+        checked_name(parent)
+        listed = values if isinstance(values, list | tuple) else [values]
+        allowed = [plain(value) for value in listed]
+        if not allowed or not all(map(is_value, allowed)):
+            raise SpaceError(
+                f"when of {name!r} must give {parent!r} a value or a list of values, "
+                f"got {show(values)}"
+            )
+        if parent == name:
+            raise SpaceError(
+                f"when of {name!r} must name another parameter, it names {name!r} itself"
+            )
+        # A dict takes True and 1 for the same key; the pairs keep them apart.
+        known = dict.fromkeys((isinstance(value, bool), value) for value in allowed)
+        conditions[parent] = tuple(value for _, value in known)
+    return conditions
+
+
+def checked_affects(name: str, affects: object) -> frozenset[str]:
+    """The effects as a subset of `ALL`; raises SpaceError if they are unknown or missing."""
+    items: list[Any] = [affects]
+    if isinstance(affects, Iterable) and not isinstance(affects, str):
+        items = list(affects)
+    unknown = [item for item in items if not isinstance(item, str) or item not in ALL]
+    if unknown or not items:
+        raise SpaceError(
+            f"affects of {name!r} must name at least one of quality, speed and memory, "
+            f"got {show(unknown[0] if unknown else affects)}"
+        )
+    return frozenset(items)

@@ -1,0 +1,211 @@
+"""Greedy and beam search against plain recomputation, on a model with confident, varied output."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from workers.workloads.translation.beam_search import (
+    SearchOptions,
+    beam_search,
+    greedy,
+    nbest,
+    translate,
+)
+from workers.workloads.translation.inference import Stepper, best_tokens
+from workers.workloads.translation.model import padding_mask
+from workers.workloads.translation.shortlist import Candidates, Shortlist
+from workers.workloads.translation.vocabulary import BOS, EOS, PAD
+
+
+@pytest.fixture
+def sources(examples):
+    ids, offsets = examples.sources.ids, examples.sources.offsets
+    return [ids[offsets[i] : offsets[i + 1]].tolist() for i in range(9)]
+
+
+@pytest.fixture
+def sharp(build):
+    """Random weights whose next tokens differ in probability and include EOS now and then."""
+
+    def make(**settings):
+        model = build(tied=False, **settings)
+        generator = torch.Generator().manual_seed(0)
+        with torch.no_grad():
+            model.projection.weight.normal_(std=0.4, generator=generator)
+            model.projection.weight[EOS] *= 2
+        return model
+
+    return make
+
+
+def scores_without_cache(model, source, hypothesis):
+    """Log-probabilities (v,) of what follows a hypothesis, padding, unknown and BOS left out."""
+    hidden = model.decoder(
+        model.embedding(torch.tensor([[BOS, *hypothesis]])),
+        model.encode(source, padding_mask(source)),
+        padding_mask(source),
+    )
+    logits = model.score(hidden[:, -1])[0]
+    logits[:EOS] = -torch.inf
+    return logits.log_softmax(-1)
+
+
+def plain_greedy(model, source, room):
+    found = []
+    for _ in range(room):
+        token = int(scores_without_cache(model, source, found)[EOS:].argmax()) + EOS
+        if token == EOS:
+            break
+        found.append(token)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("layout", "kernel"), itertools.product(("interleaved", "separate", "packed"), ("sdpa", "math"))
+)
+def test_cached_greedy_search_equals_plain_recomputation(sharp, sources, layout, kernel):
+    model = sharp(layout=layout, kernel=kernel)
+    search = SearchOptions(max_ratio=1.0, max_extra=3, batch=4)
+    expected = [
+        plain_greedy(model, torch.tensor([s]), search.max_length(len(s), 64)) for s in sources
+    ]
+    found = translate(model, sources, search)
+    assert [ids[: len(e)] for ids, e in zip(found, expected, strict=True)] == expected
+    assert len({len(ids) for ids in found}) > 1
+
+
+def test_a_beam_of_one_is_greedy(sharp, sources):
+    model = sharp()
+    longest = max(map(len, sources))
+    source = torch.tensor([s + [PAD] * (longest - len(s)) for s in sources])
+    with torch.no_grad():
+        stepper = Stepper(model)
+        candidates = Candidates.of(stepper, source, None)
+        found = [
+            ranked[0][1]
+            for ranked in beam_search(stepper, source, 20, SearchOptions(beam=1), candidates)
+        ]
+        assert found == greedy(stepper, source, 20, SearchOptions(), candidates)
+
+
+def coverage(model, source, ids, finished):
+    """Sum of log(min(attention, 1)) over source positions, up to the last token."""
+    seen, layer = [], model.decoder.layers[-1].cross_attention
+    hook = layer.register_forward_pre_hook(lambda module, arguments: seen.append(arguments))
+    scores_without_cache(model, source, ids if finished else ids[:-1])
+    hook.remove()
+    query, (key, _) = layer.project_query(seen[0][0]), layer.project_memory(seen[0][1])
+    weights = (query @ key.transpose(2, 3) / layer.head_dim**0.5).softmax(-1).mean(1)[0]
+    return float(weights.sum(0).clamp(max=1.0).log().sum())
+
+
+def plain_beam(model, source, room, beam, alpha, beta=0.0, base=5.0):
+    """Keeps the `beam` best by normalised score; finished ones stay."""
+    beams = [(0.0, [], False)]
+
+    def value(hypothesis):
+        score, ids, finished = hypothesis
+        bonus = beta * coverage(model, source, ids, finished) if beta else 0.0
+        return score / ((base + len(ids) + finished) / (base + 1)) ** alpha + bonus
+
+    for _ in range(room):
+        candidates = [h for h in beams if h[2]]
+        for score, ids, finished in beams:
+            if not finished:
+                logs = scores_without_cache(model, source, ids)
+                likely = sorted(range(EOS + 1, len(logs)), key=lambda t: -logs[t])[:beam]
+                candidates += [(score + float(logs[t]), [*ids, t], False) for t in likely]
+                candidates.append((score + float(logs[EOS]), ids, True))
+        beams = sorted(candidates, key=value, reverse=True)[:beam]
+        if all(finished for *_, finished in beams):
+            break
+    return max([h for h in beams if h[2]] or beams, key=value)[1]
+
+
+@pytest.mark.parametrize(("alpha", "base"), [(0.0, 5.0), (1.0, 5.0), (1.0, 0.0)])
+def test_beam_search_equals_a_plain_one(sharp, sources, alpha, base):
+    model = sharp()
+    search = SearchOptions(
+        beam=3, length_penalty=alpha, length_base=base, max_ratio=0.0, max_extra=8, batch=5
+    )
+    with torch.no_grad():
+        expected = [plain_beam(model, torch.tensor([s]), 8, 3, alpha, base=base) for s in sources]
+    assert translate(model, sources, search) == expected
+    assert expected != translate(model, sources, SearchOptions(beam=1, max_ratio=0.0, max_extra=8))
+
+
+def test_the_coverage_penalty_equals_a_plain_one(sharp, sources):
+    model, plain = sharp(), SearchOptions(beam=3, max_ratio=0.0, max_extra=7, batch=5)
+    search = dataclasses.replace(plain, coverage_penalty=0.6)
+    with torch.no_grad():
+        expected = [plain_beam(model, torch.tensor([s]), 7, 3, 1.0, 0.6) for s in sources]
+    assert translate(model, sources, search) == expected
+    assert expected != translate(model, sources, plain)
+
+
+def test_a_shortlist_of_all_entries_changes_nothing(sharp, sources):
+    model = sharp()
+    every = Shortlist(torch.arange(600).expand(600, -1), torch.tensor([7]))
+    for search in (SearchOptions(max_extra=4), SearchOptions(beam=3, max_extra=4, max_ratio=0.0)):
+        assert translate(model, sources, search, every) == translate(model, sources, search)
+
+
+def test_a_batch_gets_no_entries_but_its_shortlist(sharp, sources):
+    model, table = sharp(), torch.zeros(600, 2, dtype=torch.int32)
+    table[:, 0] = torch.arange(600).roll(1)
+    few = Shortlist(table, torch.tensor([7, 8], dtype=torch.int32))
+    found = [translate(model, [source], SearchOptions(beam=3), few)[0] for source in sources]
+    for source, ids in zip(sources, found, strict=True):
+        assert set(ids) <= {7, 8, *table[torch.tensor(source), 0].tolist()}
+    assert any(found)
+
+
+def test_a_lexicon_is_learned(examples, vocabulary):
+    """IBM Model 1 learns words with one translation from a few thousand pairs."""
+    learned = Shortlist.learn(examples, 600)
+    for source, target in (("dog", "Hund"), ("and", "und")):
+        ids = {vocabulary.encode([text])[0][0] for text in (target, target.lower())}
+        assert ids & set(learned.likeliest[vocabulary.encode([source])[0][0], :5].tolist())
+    reached = []
+    for i in range(200):
+        source, target = (
+            side.padded(np.array([i])) for side in (examples.sources, examples.targets)
+        )
+        reached.append(
+            np.isin(target[0, 1:], learned.entries(torch.from_numpy(source)).numpy()).mean()
+        )
+    assert np.mean(reached) > 0.95
+
+
+def test_the_order_and_size_of_batches_do_not_matter(sharp, sources):
+    model = sharp()
+    one = translate(model, sources, SearchOptions(beam=4, batch=1, max_ratio=0.0, max_extra=12))
+    many = translate(
+        model, sources[::-1], SearchOptions(beam=4, batch=7, max_ratio=0.0, max_extra=12)
+    )[::-1]
+    assert one == many
+
+
+def test_several_translations_come_best_first(sharp, sources):
+    model, search = sharp(), SearchOptions(beam=4, max_ratio=0.0, max_extra=8, batch=5)
+    found = nbest(model, sources, search)
+    assert [ranked[0][1] for ranked in found] == translate(model, sources, search)
+    for ranked in found:
+        scores = [score for score, _ in ranked]
+        assert scores == sorted(scores, reverse=True)
+        assert len({tuple(ids) for _, ids in ranked}) == len(ranked)
+    assert max(map(len, found)) > 1
+
+
+@pytest.mark.parametrize("width", [3, 64, 700, 1003])
+def test_the_best_tokens_are_those_of_a_sort(width):
+    logits = 9 * torch.randn(7, width, generator=torch.Generator().manual_seed(0))
+    expected = logits.log_softmax(-1).topk(min(5, width))
+    values, columns = best_tokens(logits.log_softmax(-1), 5)
+    assert torch.allclose(values, expected.values, rtol=1e-5, atol=1e-6)
+    assert torch.equal(columns, expected.indices)

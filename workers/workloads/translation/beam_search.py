@@ -1,0 +1,340 @@
+"""Greedy and beam search, batched."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from .inference import Stepper, best_tokens
+from .matrix_products import fast_products
+from .model import Transformer
+from .shortlist import Candidates, Shortlist
+from .vocabulary import BOS, EOS, PAD
+
+T = TypeVar("T")
+_LEAST = 1e-9  # lower bound of attention before the logarithm
+_SHRINK = 0.75  # finished sentences leave the batch if at most this share is unfinished
+_STEP = 4  # batch sizes are rounded up to a multiple of this
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """Options of the search for translations.
+
+    Args:
+        beam: hypotheses per sentence; 1 is greedy search.
+        length_penalty, length_base: a and b of the penalty ((b + length) / (b + 1))^a, which
+            divides the log-probability of a hypothesis (Wu et al. 2016,
+            https://arxiv.org/abs/1609.08144, section 7, with b = 5; Sockeye and CTranslate2 use b =
+            0). a = 0 turns it off.
+        coverage_penalty: c in c * sum over source positions of log(min(attention so far, 1)), which
+            is added to that (same paper). The attention is the mean over the heads of the last
+            layer. 0 turns it off; greedy search ignores it.
+        max_ratio, max_extra: a translation has at most ratio * source length + extra tokens, EOS
+            included.
+        batch: sentences decoded at once.
+    """
+
+    beam: int = 1
+    length_penalty: float = 1.0
+    coverage_penalty: float = 0.0
+    max_ratio: float = 2.0
+    max_extra: int = 10
+    batch: int = 256
+    length_base: float = 5.0
+
+    def max_length(self, source_length: int, limit: int) -> int:
+        """Maximum number of target tokens for a source of the given length."""
+        return max(1, min(limit, int(self.max_ratio * source_length) + self.max_extra))
+
+
+Ranked = list[tuple[float, list[int]]]  # normalised score and ids of hypotheses, best first
+
+
+def translate(
+    model: Transformer,
+    sources: Sequence[Sequence[int]],
+    search: SearchOptions,
+    shortlist: Shortlist | None = None,
+) -> list[list[int]]:
+    """Ids of the best translation of each source, without EOS.
+
+    Sentences of similar length are decoded together; results are in the order of the sources.
+
+    Args:
+        model: in eval mode, on its device.
+        sources: ids that end in EOS.
+        shortlist: restricts each batch to the likely target entries of its sources.
+    """
+    if search.beam == 1:
+        return _by_length(greedy, model, sources, search, shortlist)
+    return [found[0][1] for found in nbest(model, sources, search, shortlist)]
+
+
+def nbest(
+    model: Transformer,
+    sources: Sequence[Sequence[int]],
+    search: SearchOptions,
+    shortlist: Shortlist | None = None,
+) -> list[Ranked]:
+    """Like `translate`, with up to `search.beam` translations of each source, best first."""
+    return _by_length(beam_search, model, sources, search, shortlist)
+
+
+@torch.inference_mode()
+def _by_length(
+    decode: Callable[[Stepper, Tensor, int, SearchOptions, Candidates], list[T]],
+    model: Transformer,
+    sources: Sequence[Sequence[int]],
+    search: SearchOptions,
+    shortlist: Shortlist | None,
+) -> list[T]:
+    device = model.embedding.tokens.weight.device
+    order = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
+    results: dict[int, T] = {}
+    with fast_products(device):
+        stepper = Stepper(model, wants_attention=bool(search.coverage_penalty))
+        for begin in range(0, len(order), search.batch):
+            chosen = order[begin : begin + search.batch]
+            longest = len(sources[chosen[0]])
+            source = torch.tensor(
+                [[*sources[i], *[PAD] * (longest - len(sources[i]))] for i in chosen]
+            ).to(device)
+            room = search.max_length(longest, model.architecture.max_length)
+            candidates = Candidates.of(stepper, source, shortlist)
+            results.update(
+                zip(chosen, decode(stepper, source, room, search, candidates), strict=True)
+            )
+    return [results[i] for i in range(len(sources))]
+
+
+def greedy(
+    stepper: Stepper, source: Tensor, room: int, search: SearchOptions, candidates: Candidates
+) -> list[list[int]]:
+    """Greedy search for sources (b, s); finished sentences leave the batch."""
+    state = stepper.start(source, 1, room)
+    rows = torch.arange(len(source), device=source.device)
+    output = torch.full((len(source), room), PAD, device=source.device)
+    ids = torch.full_like(rows, BOS)
+    going = torch.ones_like(rows, dtype=torch.bool)
+    for position in range(room):
+        ids = candidates.ids[candidates.score(stepper.step(ids, state)).argmax(-1)]
+        output[rows, position] = ids
+        going &= ids != EOS
+        left = int(going.sum())
+        if left == 0:
+            break
+        if (size := _cut(left, len(ids))) < len(ids):
+            kept = _first(going, size)
+            state.keep(kept)
+            rows = rows[kept]
+            ids = ids[kept]
+            going = going[kept]
+    return [_until_end(row) for row in output.tolist()]
+
+
+def beam_search(
+    stepper: Stepper, source: Tensor, room: int, search: SearchOptions, candidates: Candidates
+) -> list[Ranked]:
+    """Up to `search.beam` hypotheses for each source of (b, s).
+
+    A finished hypothesis keeps its place while its normalised score is among the best. The search
+    for a sentence stops as soon as no unfinished hypothesis can overtake its best finished one, see
+    `Beams.done`.
+    """
+    state = stepper.start(source, search.beam, room)
+    beams = Beams.start(source, search)
+    results: list[Ranked] = [[] for _ in range(len(source))]
+    for position in range(room):
+        logits = candidates.score(stepper.step(beams.last(), state))
+        state.follow(beams.extend(logits, candidates.ids, state.attention))
+        done = (
+            beams.done(room)
+            if position + 1 < room
+            else torch.ones_like(beams.sentences, dtype=torch.bool)
+        )
+        if done is None:
+            continue
+        left = len(done) - int(done.sum())
+        if (size := _cut(left, len(done))) < len(done):
+            for i, ranked in beams.ranked(done):
+                results[i] = results[i] or ranked
+            if left == 0:
+                break
+            kept = _first(~done, size)
+            state.keep(kept)
+            beams.keep(kept)
+    return results
+
+
+def _cut(left: int, size: int) -> int:
+    """The new size of a batch of `size` that has `left` unfinished sentences.
+
+    Sizes are rounded up, because each size needs its own kernels.
+    """
+    few = left if left <= 2 else -(-left // _STEP) * _STEP
+    return few if left <= _SHRINK * size else size
+
+
+def _first(wanted: Tensor, count: int) -> Tensor:
+    """Indices of `count` rows; the wanted ones (b,) come first."""
+    return wanted.int().argsort(descending=True, stable=True)[:count]
+
+
+@dataclass
+class Beams:
+    """Hypotheses of b sentences, k each.
+
+    Attributes:
+        sentences: positions in the original batch, (b,).
+        ids: tokens so far, (b, k, t).
+        scores: summed log-probabilities, (b, k).
+        lengths: numbers of tokens including EOS, (b, k).
+        finished: whether a hypothesis has ended, (b, k).
+        coverage: attention that each source position received, at least 1 for padding, (b, k, s).
+        bonus: the coverage penalty, (b, k).
+        any_finished: whether any hypothesis was finished at the last call of `done`.
+    """
+
+    search: SearchOptions
+    sentences: Tensor
+    ids: Tensor
+    scores: Tensor
+    lengths: Tensor
+    finished: Tensor
+    coverage: Tensor
+    bonus: Tensor
+    any_finished: bool = False
+
+    @classmethod
+    def start(cls, source: Tensor, search: SearchOptions) -> Beams:
+        """One empty hypothesis per row of ids (b, s); the other k - 1 have a score of -inf."""
+        shape = (len(source), search.beam)
+        device = source.device
+        scores = torch.full(shape, -torch.inf, device=device)
+        scores[:, 0] = 0.0
+        lengths = torch.zeros(shape, device=device)
+        ids = torch.full((*shape, 1), BOS, device=device)
+        covered = (source == PAD).float()[:, None].expand(-1, search.beam, -1)
+        places = torch.arange(len(source), device=device)
+        return cls(
+            search, places, ids, scores, lengths, lengths > 0, covered, torch.zeros_like(lengths)
+        )
+
+    def last(self) -> Tensor:
+        """The last id of each hypothesis, (b * k,)."""
+        return self.ids[:, :, -1].flatten()
+
+    def extend(self, logits: Tensor, entries: Tensor, attention: Tensor | None = None) -> Tensor:
+        """Extend the hypotheses by one token and keep the best k.
+
+        Args:
+            logits: (b * k, n) for the vocabulary `entries` (n,); the first entry is EOS.
+            attention: (b, k, s), see `coverage`.
+
+        Returns:
+            For each new hypothesis the index, 0 to k - 1, of the one that it continues, (b, k).
+        """
+        b, k = self.scores.shape
+        logs, columns = (
+            x.view(b, k, -1) for x in best_tokens(logits.log_softmax(-1, dtype=torch.float32), k)
+        )
+        self._cover(attention)
+        tokens = entries[columns]
+        lengths = self.lengths + ~self.finished
+        if self.any_finished:
+            self._stay(logs, tokens)
+        totals = logs.add_(self.scores[..., None])
+        ranked = totals
+        if self.any_finished or attention is not None:  # else all lengths are equal
+            ranked = totals / self._penalty(lengths)[..., None] + self.bonus[..., None]
+        best = ranked.flatten(1).topk(k).indices
+        parent = best // logs.shape[-1]
+        token = tokens.flatten(1).gather(1, best)
+        self.scores = totals.flatten(1).gather(1, best)
+        self.lengths = lengths.gather(1, parent)
+        self._append(parent, token)
+        if attention is not None:
+            self.bonus = self.bonus.gather(1, parent)
+            self.coverage = self.coverage.gather(1, parent[..., None].expand_as(self.coverage))
+        return parent
+
+    def _stay(self, logs: Tensor, tokens: Tensor) -> None:
+        """Let finished hypotheses continue unchanged, by the first candidate of (b, k, k) only."""
+        finished = self.finished[..., None]
+        logs.masked_fill_(finished, -torch.inf)
+        logs[..., :1].masked_fill_(finished, 0.0)
+        tokens.masked_fill_(finished, EOS)
+
+    def _append(self, parent: Tensor, token: Tensor) -> None:
+        """Append tokens (b, k) to the ids of their parent hypotheses."""
+        before = self.finished.gather(1, parent)
+        history = self.ids.gather(1, parent[..., None].expand(-1, -1, self.ids.shape[2]))
+        self.ids = torch.cat([history, token.masked_fill(before, PAD)[..., None]], dim=2)
+        self.finished = (token == EOS) | before
+
+    def _cover(self, attention: Tensor | None) -> None:
+        """Add attention to the coverage of the unfinished hypotheses."""
+        if attention is not None:
+            self.coverage = self.coverage + attention.masked_fill(self.finished[..., None], 0.0)
+            covered = self.coverage.clamp(min=_LEAST, max=1.0).log()
+            self.bonus = self.search.coverage_penalty * covered.sum(2)
+
+    def done(self, room: int) -> Tensor | None:
+        """Whether no unfinished hypothesis of a sentence can overtake its best finished one, (b,).
+
+        None if no hypothesis of any sentence is finished.
+        """
+        self.any_finished = bool(self.finished.any())
+        if not self.any_finished:
+            return None
+        finished = self._value().masked_fill(~self.finished, -torch.inf).amax(1)
+        most = self._penalty(torch.full_like(self.lengths, room))
+        return finished >= (self.scores / most).masked_fill(self.finished, -torch.inf).amax(1)
+
+    def ranked(self, which: Tensor) -> list[tuple[int, Ranked]]:
+        """Position and hypotheses of the given sentences, best first.
+
+        If any hypothesis of a sentence is finished, the unfinished ones are left out.
+        """
+        values = self._value().masked_fill(
+            ~self.finished & self.finished.any(1, keepdim=True), -torch.inf
+        )
+        places, rows, scores = (x[which].tolist() for x in (self.sentences, self.ids, values))
+        found = []
+        for place, hypotheses, values_ in zip(places, rows, scores, strict=True):
+            alive = [
+                (v, _until_end(ids[1:]))
+                for v, ids in zip(values_, hypotheses, strict=True)
+                if v > -math.inf
+            ]
+            found.append((place, sorted(alive, key=lambda pair: -pair[0])))
+        return found
+
+    def keep(self, rows: Tensor) -> None:
+        """Keep only the given sentences."""
+        self.sentences = self.sentences[rows]
+        self.ids = self.ids[rows]
+        self.scores = self.scores[rows]
+        self.lengths = self.lengths[rows]
+        self.finished = self.finished[rows]
+        self.coverage = self.coverage[rows]
+        self.bonus = self.bonus[rows]
+
+    def _value(self) -> Tensor:
+        """The scores that hypotheses are ranked by; the bonus is at most 0."""
+        return self.scores / self._penalty(self.lengths) + self.bonus
+
+    def _penalty(self, lengths: Tensor) -> Tensor:
+        base = self.search.length_base
+        return ((base + lengths) / (base + 1.0)) ** self.search.length_penalty
+
+
+def _until_end(ids: list[int]) -> list[int]:
+    """The ids before the first EOS or padding."""
+    return ids[: next((i for i, token in enumerate(ids) if token in (EOS, PAD)), len(ids))]

@@ -1,0 +1,155 @@
+"""How the Transformer is divided for parallel training; the model itself does not know."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from torch import Tensor, nn
+
+from workers.parallel.balance import balanced
+from workers.workload import ParallelPlan
+
+from .attention_layouts import CROSS
+from .model import Architecture, Transformer, padding_mask
+
+
+def plan(architecture: Architecture) -> ParallelPlan:
+    """Layers in order of execution, and the matrices to split by columns or by rows."""
+    a = architecture
+    layers = [f"encoder.layers.{i}" for i in range(a.encoder_layers)]
+    layers += [f"decoder.layers.{i}" for i in range(a.decoder_layers)]
+    tensor: dict[str, str] = {}
+    for attention in (
+        "encoder.layers.*.attention",
+        "decoder.layers.*.self_attention",
+        "decoder.layers.*.cross_attention",
+    ):
+        if a.kernel != "fused":  # the fused kernel needs the whole matrices
+            tensor |= _split_attention(attention, a.layout)
+    for side in ("encoder", "decoder"):
+        tensor |= {
+            f"{side}.layers.*.feed_forward.inner": "column",
+            f"{side}.layers.*.feed_forward.outer": "row",
+        }
+    norms = (
+        "encoder.layers.*.attention_norm",
+        "decoder.layers.*.self_norm",
+        "decoder.layers.*.cross_norm",
+        "encoder.layers.*.feed_forward_norm",
+        "encoder.norm",
+        "decoder.layers.*.feed_forward_norm",
+        "decoder.norm",
+    )
+    tensor |= dict.fromkeys(norms, "sequence")
+    return ParallelPlan(
+        layers=tuple(layers),
+        tensor=tensor,
+        num_heads=a.num_heads,
+        embeddings=_tables(a),
+        stages=f"{__name__}:cut",
+    )
+
+
+def _tables(a: Architecture) -> tuple[str, ...]:
+    """Embeddings with no other use, which a parameter server may hold."""
+    tables = () if a.ties_output else ("embedding.tokens",)
+    return tables if a.ties_source else (*tables, "source_embedding.tokens")
+
+
+def _split_attention(name: str, layout: str) -> dict[str, str]:
+    """How to divide the heads: they are contiguous rows if interleaved, else blocks."""
+    output = {f"{name}.output": "row"}
+    if layout == "packed" and not name.endswith(CROSS.rstrip(".")):
+        return {f"{name}.query_key_value": "column:3", **output}
+    key_value = "column" if layout == "interleaved" else "column:2"
+    return {f"{name}.query": "column", f"{name}.key_value": key_value, **output}
+
+
+def cut(model: Transformer, num_stages: int) -> list[nn.Module]:
+    """Consecutive stages of similar cost that share the parameters of the model, with their names.
+
+    A stage takes the output of the stage before it: nothing, the encoder states (b, s, width), or
+    memory and the decoder states (b, t, width); and by keyword `source` (b, s) and `shifted` (b,
+    t). The last stage returns logits (b, t, v), including padding. Every stage that embeds or
+    scores has the embedding.
+
+    Raises:
+        UsageError: there are fewer layers than stages.
+    """
+    a = model.architecture
+    costs = [2.0] * a.encoder_layers + [3.0] * a.decoder_layers
+    return [TransformerStage(model, part.start, part.stop) for part in balanced(costs, num_stages)]
+
+
+class TransformerStage(nn.Module):
+    """Layers `begin` to `end` of a model, counted through encoder and decoder.
+
+    The first stages also embed; the last one also scores.
+    """
+
+    def __init__(self, model: Transformer, begin: int, end: int) -> None:
+        super().__init__()
+        a = model.architecture
+        middle = a.encoder_layers
+        last = a.encoder_layers + a.decoder_layers
+        self.starts_encoder = begin == 0
+        self.starts_decoder = begin <= middle < end
+        self.ends = end == last
+        if begin < middle:
+            self.encoder = _part(model.encoder, begin, min(end, middle))
+        if end > middle:
+            self.decoder = _part(model.decoder, max(begin, middle) - middle, end - middle)
+        if self.starts_encoder and model.source_embedding is not None:
+            self.source_embedding = model.source_embedding
+        embeds_source = self.starts_encoder and a.ties_source
+        if embeds_source or self.starts_decoder or (self.ends and a.ties_output):
+            self.embedding = model.embedding
+        if self.ends:
+            for name in ("projection", "adaptive"):
+                if getattr(model, name) is not None:
+                    setattr(self, name, getattr(model, name))
+
+    def forward(
+        self, *hidden: Tensor, source: Tensor, shifted: Tensor
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """See `cut`."""
+        mask = padding_mask(source)
+        memory = hidden[0] if hidden else self._embed(source)
+        if hasattr(self, "encoder"):
+            memory = _run(self.encoder, memory, mask)
+        if not hasattr(self, "decoder"):
+            return memory
+        x = self.embedding(shifted) if self.starts_decoder else hidden[1]
+        x = _run(self.decoder, x, memory, mask)
+        return self._score(x) if self.ends else (memory, x)
+
+    def _score(self, x: Tensor) -> Tensor:
+        if hasattr(self, "adaptive"):
+            adaptive: Any = self.adaptive
+            logs: Tensor = adaptive.log_prob(x.flatten(0, -2))
+            return logs.view(*x.shape[:-1], -1)
+        score: Any = self.projection if hasattr(self, "projection") else self.embedding.score
+        return cast(Tensor, score(x))
+
+    def _embed(self, source: Tensor) -> Tensor:
+        embedding: Any = getattr(self, "source_embedding", None) or self.embedding
+        return cast(Tensor, embedding(source))
+
+
+def _part(side: nn.Module, begin: int, end: int) -> nn.Module:
+    """Layers `begin` to `end` of an encoder or decoder under their old names.
+
+    Includes the final norm if they reach the end.
+    """
+    layers = side.get_submodule("layers")
+    part = nn.Module()
+    part.layers = nn.ModuleDict({str(i): layers.get_submodule(str(i)) for i in range(begin, end)})
+    if end == len(list(layers.children())):
+        part.norm = side.get_submodule("norm")
+    return part
+
+
+def _run(part: nn.Module, x: Tensor, *context: Tensor) -> Tensor:
+    for layer in part.get_submodule("layers").children():
+        x = layer(x, *context)
+    return part.get_submodule("norm")(x) if hasattr(part, "norm") else x

@@ -1,0 +1,186 @@
+"""Trained models as folders of weights, vocabulary and architecture: `export` and `Translator`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from search_spaces.errors import DataError, UsageError
+from workers.device.peak_memory import allocate_by, keep_few_kernels
+from workers.export import quiet
+from workers.training import checkpoint
+
+from . import attention_layouts
+from .beam_search import SearchOptions, nbest, translate
+from .model import Architecture, Transformer
+from .shortlist import FILE as SHORTLIST
+from .shortlist import Shortlist
+from .vocabulary import EOS, Vocabulary, save
+
+if TYPE_CHECKING:
+    from . import Translation
+
+_log = logging.getLogger(__name__)
+
+VOCABULARY = "vocabulary.model"
+_WEIGHTS = "model.safetensors"
+_ARCHITECTURE = "architecture.json"
+
+
+def export(workload: Translation, trial: Path, target: Path) -> Mapping[str, str]:
+    """Export the newest checkpoint of a trial's folder, with a shortlist from its corpus.
+
+    Args:
+        trial: the folder of the trial.
+        target: an existing folder to write to.
+
+    Returns:
+        Name and description of each file.
+
+    Raises:
+        UsageError: the trial has no intact checkpoint.
+    """
+    found = checkpoint.load(trial)
+    if found is None:
+        raise UsageError(f"{trial} has no checkpoint to export; train it first")
+    vocabulary = Vocabulary((trial / VOCABULARY).read_bytes())
+    save_file(
+        {name: tensor.contiguous() for name, tensor in found.model.items()}, target / _WEIGHTS
+    )
+    save(vocabulary, target / VOCABULARY)
+    (target / _ARCHITECTURE).write_text(
+        json.dumps(dataclasses.asdict(workload.architecture), indent=1) + "\n"
+    )
+    Shortlist.learn(workload.prepared.train.sample(), len(vocabulary)).save(target)
+    from .export_programs import write
+
+    return {
+        **write(Translator.load(target).model, target),
+        SHORTLIST: "likely target entries of each source entry, for `translate --shortlist`",
+        _WEIGHTS: "the weights, with separate query, key and value",
+        VOCABULARY: "the subword vocabulary (sentencepiece)",
+        _ARCHITECTURE: "the architecture of the model",
+    }
+
+
+@dataclass(frozen=True)
+class Translator:
+    """A model, its vocabulary, and the target entries it may use (None: all)."""
+
+    model: Transformer
+    vocabulary: Vocabulary
+    shortlist: Shortlist | None = None
+
+    @classmethod
+    def load(
+        cls, folder: Path, quantisation: str | None = None, shortlist: int | None = None
+    ) -> Translator:
+        """Load an exported folder.
+
+        Args:
+            quantisation: "int8" stores matrices in 8 bits and quantises their inputs dynamically,
+                on CPUs; "bf16" stores matrices and their inputs in 16 bits. All other operations
+                stay in fp32.
+            shortlist: number of target entries per source entry, see `shortlist`.
+
+        Raises:
+            DataError: a file is missing or damaged, or the files do not fit together.
+        """
+        try:
+            trained = Architecture(**json.loads((folder / _ARCHITECTURE).read_text()))
+            # The packed layout needs one matrix product instead of two.
+            architecture = dataclasses.replace(trained, layout="packed", inference_layout=None)
+            vocabulary = Vocabulary((folder / VOCABULARY).read_bytes())
+            state = load_file(folder / _WEIGHTS)
+        except (OSError, ValueError, TypeError, SafetensorError) as error:
+            raise DataError(f"{folder} does not hold an exported model: {error}") from None
+        if len(vocabulary) != architecture.vocabulary_size:
+            raise DataError(
+                f"{folder}: the vocabulary has {len(vocabulary)} entries, "
+                f"the model {architecture.vocabulary_size}"
+            )
+        model = Transformer(architecture)
+        try:
+            model.load_state_dict(
+                attention_layouts.native(state, architecture.layout, architecture.head_dim)
+            )
+        except (RuntimeError, KeyError) as error:
+            raise DataError(f"{folder}: the weights do not fit the architecture: {error}") from None
+        keep_few_kernels(64)  # enough for one batch size and its remainders
+        allocate_by(32 << 20, 64 << 20)  # else every batch maps memory for its keys anew
+        known = None if shortlist is None else Shortlist.load(folder, shortlist, len(vocabulary))
+        convert = {"int8": quantised, "bf16": narrowed}
+        return cls(
+            convert[quantisation](model) if quantisation else model.eval(), vocabulary, known
+        )
+
+    def translate(self, lines: list[str], search: SearchOptions) -> list[str]:
+        """A translation of each line; empty lines stay empty, overlong lines are cut."""
+        wanted = [i for i, line in enumerate(lines) if line.strip()]
+        ids = translate(self.model, self._sources(lines, wanted), search, self.shortlist)
+        results = [""] * len(lines)
+        for i, text in zip(wanted, self.vocabulary.decode(ids), strict=True):
+            results[i] = text
+        return results
+
+    def nbest(self, lines: list[str], search: SearchOptions) -> list[list[tuple[float, str]]]:
+        """Up to `search.beam` translations of each line with scores, best first.
+
+        The list of an empty line is empty.
+        """
+        wanted = [i for i, line in enumerate(lines) if line.strip()]
+        results: list[list[tuple[float, str]]] = [[] for _ in lines]
+        found = nbest(self.model, self._sources(lines, wanted), search, self.shortlist)
+        for i, ranked in zip(wanted, found, strict=True):
+            texts = self.vocabulary.decode([ids for _, ids in ranked])
+            results[i] = [(score, text) for (score, _), text in zip(ranked, texts, strict=True)]
+        return results
+
+    def _sources(self, lines: list[str], wanted: list[int]) -> list[list[int]]:
+        room = self.model.architecture.max_length - 1
+        encoded = self.vocabulary.encode([lines[i] for i in wanted])
+        if cut := sum(len(ids) > room for ids in encoded):
+            _log.warning(
+                "%d of %d lines have more than %d tokens; they are cut",
+                cut,
+                len(lines),
+                room,
+            )
+        return [[*ids[:room], EOS] for ids in encoded]
+
+
+def quantised(model: Transformer) -> Transformer:
+    """The model in eval mode with 8-bit matrices; their inputs are quantised dynamically."""
+    _untie(model)
+    quantise: Any = torch.ao.quantization.quantize_dynamic
+    with quiet():  # torch announces a newer quantiser
+        result = quantise(model.eval(), {nn.Linear}, dtype=torch.qint8)
+    assert isinstance(result, Transformer)
+    return result
+
+
+def narrowed(model: Transformer) -> Transformer:
+    """The model in eval mode with bf16 matrices except the embeddings, for `beam_search` only."""
+    _untie(model)
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Linear) and not name.startswith("adaptive"):
+            module.weight = nn.Parameter(module.weight.to(torch.bfloat16), requires_grad=False)
+    return model.eval()
+
+
+def _untie(model: Transformer) -> None:
+    """Give the output projection its own module, with the weight of the embedding."""
+    weight = model.embedding.tokens.weight
+    if model.projection is None:
+        model.projection = nn.Linear(weight.shape[1], weight.shape[0], bias=False)
+        model.projection.weight = weight
