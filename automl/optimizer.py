@@ -1,4 +1,4 @@
-"""Ask and tell, for a loop of one's own."""
+"""Ask and tell: an optimizer for your own loop."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any
 from search_spaces import Space
 from workers.protocol import Ending, Metric, Metrics, Outcome, Params, Report
 
-from .control.outcome_policy import judge
+from .control.outcome_policy import OutcomePolicy
 from .core.environment import describe
-from .core.events import Begun, Ended, Moved, Noted, Proposed, SweepEvent, final_metrics
+from .core.events import Begun, Moved, Noted, Proposed, SweepEvent
 from .core.goals import Constraint, Goal, parse_constraints, parse_goals
 from .core.ranking import best, pareto
 from .core.spec import SweepSpec
 from .core.trial import Trial, TrialState
-from .core.trial_index import History
+from .core.trial_index import TrialIndex
 from .errors import FAILURE_KINDS, AutomlError, UsageError
 from .ledger import Ledger
 from .ledger.database import IN_MEMORY
@@ -31,24 +31,25 @@ from .suggesters.user_prior import check_prior
 
 
 class Optimizer:
-    """Proposes configurations and learns from what came of them. Safe to use from several threads.
+    """Proposes configurations and learns from their results. Safe to use from several threads.
 
     Args:
-        space: what is tuned.
+        space: the parameters to tune.
         goals: such as "minimize loss", one or several.
         constraints: such as "peak_memory_bytes <= 8e9".
         suggester: "bayes", "ax", "tpe", "optuna-gp", "sobol" or "random".
         seed: of everything random; the same seed and the same calls give the same configurations.
-        store: folder or database URL to keep the trials in; None writes no file.
-        name: of the sweep in the store; a name that is in use there is taken up again.
-        beliefs: about good values; metrics: what is told; see `automl.sweep`.
+        store: folder or database URL for the trials; None to write no file.
+        name: of the sweep in the store; if the store has it already, it is continued.
+        beliefs: your prior on good values; metrics: that you report; see `automl.sweep`.
 
     Raises:
         UsageError: an argument is wrong.
         StoreError: the store cannot be used, or another process holds that sweep.
 
     Example:
-        >>> optimizer = Optimizer(Space(Float("lr", 1e-5, 1e-1, log=True)), "minimize loss", suggester="sobol")
+        >>> space = Space(Float("lr", 1e-5, 1e-1, log=True))
+        >>> optimizer = Optimizer(space, "minimize loss", suggester="sobol")
         >>> trial = optimizer.ask()
         >>> optimizer.tell(trial, {"loss": trial.params["lr"]})
         >>> optimizer.best.number
@@ -80,7 +81,8 @@ class Optimizer:
             beliefs=prior,
             metrics=tuple(metrics),
         )
-        self._space, self._goals, self._constraints = space, spec.goals, spec.constraints
+        self._spec = spec
+        self._policy = OutcomePolicy(spec.goals, max_retries=0)
         self._ledger = Ledger.open(store or IN_MEMORY, create=True)
         self._lock = threading.RLock()
         self._begun: dict[int, float] = {}
@@ -90,17 +92,16 @@ class Optimizer:
         elif self._ledger.spec(name).space.to_dict() != space.to_dict():
             raise UsageError(f"sweep {name!r} searches another space: choose another name")
         self._recorder = self._ledger.acquire(name)
-        self._history = History(self._recorder.trials)
+        self._index = TrialIndex(self._recorder.trials)
 
         def make(wanted: str, domain: Domain) -> Suggester:
             context = SearchContext(domain, prior)
             return make_suggester(wanted, spec.goals, spec.constraints, context, seed=seed)
 
         self._proposer = Proposer(make, suggester, Domain(space))
-        for trial in self._history.running:  # asked for in a process that is gone
-            self._apply(
-                Moved(trial.number, TrialState.WAITING, "asked for by a process that has ended")
-            )
+        for trial in self._index.running:
+            reason = "asked for by a process that has ended"
+            self._apply(Moved(trial.number, TrialState.WAITING, reason))
         self._recorder.commit()
 
     @property
@@ -111,28 +112,28 @@ class Optimizer:
     @property
     def best(self) -> Trial | None:
         """The best trial so far by the first goal, or None."""
-        return best(self.trials, self._goals, self._constraints)
+        return best(self.trials, self._spec.goals, self._spec.constraints)
 
     @property
     def pareto(self) -> list[Trial]:
         """The trials on the Pareto front of all goals so far, by number."""
-        return pareto(self.trials, self._goals, self._constraints)
+        return pareto(self.trials, self._spec.goals, self._spec.constraints)
 
     def ask(self) -> Trial:
-        """A configuration to try next, different from those that are being tried.
+        """The configuration to try next, different from those that are being tried.
 
         Raises:
-            AutomlError: the space has no more configurations, or the suggester fails again and again.
+            AutomlError: the space has no more configurations, or the suggester keeps failing.
         """
         with self._lock:
-            trial = self._history.next_waiting or self._propose()
+            trial = self._index.next_waiting or self._propose()
             running = self._apply(Begun(trial.number, trial.attempts + 1, self._now()))
             self._recorder.commit(self._now())
             self._begun[trial.number] = time.monotonic()
             return running
 
     def report(self, trial: Trial | int, step: int, **metrics: float) -> None:
-        """Partial results at a step; raises UsageError where the trial is not being tried."""
+        """Report metrics at a step; raises UsageError if the trial is not running."""
         with self._lock:
             current = self._running(trial)
             if not -(2**63) <= step < 2**63:
@@ -146,16 +147,27 @@ class Optimizer:
             self._recorder.commit(self._now())
 
     def tell(self, trial: Trial | int, metrics: Mapping[str, float] | None = None) -> Trial:
-        """A trial is done, with these metrics besides what it has reported; one that is not finite makes it fail.
+        """Complete a trial, with these metrics added to the reported ones.
+
+        If a goal is not finite, the trial has failed.
 
         Raises:
-            UsageError: the trial was told before, or has no value for a goal.
+            UsageError: the trial is not running, or has no value for a goal.
         """
         with self._lock:
             return self._end(self._running(trial), Ending.COMPLETED, _numbers(metrics or {}))
 
     def fail(self, trial: Trial | int, failure: str, message: str = "") -> Trial:
-        """A trial has failed: "out_of_memory", "non_finite", "timeout", "crashed", "preempted" or "missing_metric"."""
+        """A trial has failed.
+
+        Args:
+            failure: "out_of_memory", "non_finite", "timeout", "crashed", "preempted" or
+                "missing_metric".
+            message: describes the failure to a person.
+
+        Raises:
+            UsageError: the kind of failure is unknown, or the trial is not running.
+        """
         _check_failure(failure)
         with self._lock:
             return self._end(self._running(trial), Ending.FAILED, {}, failure, message)
@@ -167,7 +179,7 @@ class Optimizer:
         *,
         failure: str | None = None,
     ) -> Trial:
-        """Take in a finished trial from elsewhere, with its metrics or its failure.
+        """Add a finished trial from another program, with its metrics or its failure.
 
         Raises:
             SpaceError: the configuration does not fit the space.
@@ -176,14 +188,18 @@ class Optimizer:
         if failure is not None:
             _check_failure(failure)
         elif metrics is None:
-            raise UsageError("a trial from elsewhere has metrics or a failure, got neither")
+            raise UsageError("an added trial needs metrics or a failure, got neither")
         plain = {
             key: value.item() if hasattr(value, "item") else value for key, value in params.items()
         }
-        self._space.check(plain)
+        self._spec.space.check(plain)
         numbers = _numbers(metrics or {})
-        if failure is None:
-            self._check_goals(numbers)
+        missing = [goal.metric for goal in self._spec.goals if goal.metric not in numbers]
+        if missing and failure is None:
+            raise UsageError(
+                f"no value for the goal {', '.join(map(repr, missing))}; "
+                f"metrics given: {', '.join(sorted(numbers)) or 'none'}"
+            )
         with self._lock:
             number = len(self._recorder.trials)
             self._apply(Proposed(number, plain, "added", self._now()))
@@ -192,7 +208,7 @@ class Optimizer:
             return self._end(trial, ending, numbers, failure)
 
     def close(self) -> None:
-        """Give the store back; nothing can be asked or told afterwards."""
+        """Release the store; no other method can be called afterwards."""
         with self._lock:
             self._ledger.close()
 
@@ -208,13 +224,12 @@ class Optimizer:
         self.close()
 
     def _propose(self) -> Trial:
-        number, default = len(self._recorder.trials), self._space.default()
-        if default is not None and not any(
-            trial.source != "added" for trial in self._recorder.trials
-        ):
+        number = len(self._recorder.trials)
+        default = self._spec.space.default()
+        if default is not None and all(t.source == "added" for t in self._recorder.trials):
             proposal = Proposal(default, "default")
         else:
-            batch = self._proposer.propose(self._history.known, self._history.pending, 1)
+            batch = self._proposer.propose(self._index.known, self._index.pending, 1)
             if batch.note:
                 self._recorder.apply(Noted("fallback", batch.note, number, self._now()))
             if not batch.proposals:
@@ -243,12 +258,10 @@ class Optimizer:
             seconds if math.isfinite(seconds) else 0.0,
             int(peak) if math.isfinite(peak) else None,
         )
-        if ending is Ending.COMPLETED:
-            self._check_goals(final_metrics(trial, outcome))
-        verdict = judge(trial, outcome, self._goals, max_retries=0)
-        after = self._apply(
-            Ended(outcome, verdict.state, verdict.failure, verdict.message, self._now())
-        )
+        ended = self._policy.decide(trial, outcome, self._now())
+        if ended.failure == "missing_metric" and ending is Ending.COMPLETED:
+            raise UsageError(ended.message)
+        after = self._apply(ended)
         self._recorder.commit(self._now())
         self._begun.pop(trial.number, None)
         return after
@@ -257,7 +270,7 @@ class Optimizer:
         trial = self._recorder.apply(event)
         if trial is None:
             raise AutomlError(f"{event} changes nothing")
-        self._history.update(trial)
+        self._index.update(trial)
         return trial
 
     def _running(self, trial: Trial | int) -> Trial:
@@ -267,17 +280,9 @@ class Optimizer:
         current = self._recorder.trials[number]
         if current.state is not TrialState.RUNNING:
             raise UsageError(
-                f"trial {number} is {current.state}: only a trial that was asked for can be told, once"
+                f"trial {number} is {current.state}: tell each trial that `ask` returns once"
             )
         return current
-
-    def _check_goals(self, metrics: Metrics) -> None:
-        missing = [goal.metric for goal in self._goals if goal.metric not in metrics]
-        if missing:
-            came = ", ".join(sorted(metrics)) or "none"
-            raise UsageError(
-                f"no value for the goal {', '.join(map(repr, missing))}; metrics given: {came}"
-            )
 
     def _now(self) -> float:
         return time.monotonic() - self._clock

@@ -1,4 +1,4 @@
-"""What a sweep has found, for a person's own program."""
+"""The result of a sweep, for your own program."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class Result:
-    """A sweep as it stood when this was made.
+    """A sweep at the time of the snapshot.
 
     Args:
         snapshot: of the sweep; everything else follows from it.
-        store: where the sweep is kept; None where it is not.
+        store: folder or database URL of the sweep; None if it is not stored.
     """
 
     def __init__(self, snapshot: Snapshot, store: str | None = None) -> None:
@@ -44,7 +44,7 @@ class Result:
 
     @property
     def best(self) -> Trial | None:
-        """The best trial by the first goal; None where none has succeeded."""
+        """The best trial by the first goal; None if none has succeeded."""
         return self.snapshot.best
 
     @property
@@ -53,7 +53,7 @@ class Result:
         return self.snapshot.pareto
 
     def to_pandas(self) -> pd.DataFrame:
-        """A row a trial: its own columns, `params.*` and `metrics.*`.
+        """One row per trial: its fields, `params.*` and `metrics.*`.
 
         Raises:
             UsageError: pandas is not installed.
@@ -86,17 +86,19 @@ class Result:
         """A figure of the report as a `plotly.graph_objects.Figure`, which notebooks show.
 
         Args:
-            name: "progress", "parallel", "pareto", "curves", "importance", "dependence", "feasibility", "calibration",
-                "memory" or "timeline". Where there are several of a kind, the first.
+            name: "progress", "parallel", "pareto", "curves", "importance", "dependence",
+                "feasibility", "calibration", "memory" or "timeline". If the report has several of
+                this kind, the first.
 
         Raises:
-            UsageError: there is no such figure, too few trials to draw it, or plotly is not installed.
+            UsageError: there is no such figure, too few trials to draw it, or plotly is not
+                installed.
         """
         found: Any = import_module("automl.report.figures").figure(self.snapshot, name)
         return found
 
     def _repr_html_(self) -> str:
-        """What notebooks show: the answer, and the best trials."""
+        """The answer and the best trials, as notebooks show them."""
         found: str = import_module("automl.report.page").card(self.snapshot)
         return found
 

@@ -1,4 +1,4 @@
-"""The same controller on a virtual clock: hours of a cluster in seconds, the same every time."""
+"""Runs the controller on a virtual clock: simulates hours of a cluster in seconds, repeatably."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from dataclasses import replace
 from typing import Any, Final
 
 from search_spaces import Space
-from workers.protocol import Assignment, Event, Metric, Report
+from workers.protocol import Event, Metric, Report
 
+from .control.preflight import check_spec
+from .core.budget import Budget, read_budget
 from .core.events import Noted
 from .core.goals import Constraint, Goal, parse_constraints, parse_goals
 from .core.snapshot import Snapshot
-from .core.spec import Budget, SweepSpec
+from .core.spec import SweepSpec
 from .dispatch.base import Dispatcher
 from .dispatch.simulated.dispatcher import Replay, SimulatedDispatcher
 from .dispatch.simulated.faults import Fault
@@ -23,18 +25,19 @@ from .errors import UsageError
 from .ledger import Ledger, MemoryLedger
 from .result import Result
 from .suggesters.user_prior import check_prior
-from .sweeps import check, conduct, read_budget
+from .sweeps import conduct
 
-SELDOM: Final = (50_000, 20, 100)  # thresholds of Python's search for cycles
+GC_THRESHOLDS: Final = (50_000, 20, 100)
 
 
 class Simulation(Result):
-    """What a simulated sweep has found; times are virtual seconds.
+    """The result of a simulated sweep; times are virtual seconds.
 
     Args:
         snapshot: of the sweep.
-        trajectory: (virtual seconds, best value of the first goal so far), a point whenever it improves.
-        decisions: why trials were stopped, paused or resumed, and what else was noted, in order.
+        trajectory: (virtual seconds, best value of the first goal so far), a point for each
+            improvement.
+        decisions: notes on why trials were stopped, paused or resumed, and other notes, in order.
     """
 
     def __init__(
@@ -44,36 +47,33 @@ class Simulation(Result):
         decisions: Sequence[Noted] = (),
     ) -> None:
         super().__init__(snapshot)
-        self.trajectory, self.decisions = list(trajectory), list(decisions)
+        self.trajectory = list(trajectory)
+        self.decisions = list(decisions)
 
 
-class _Watched(SimulatedDispatcher):
-    """Keeps the best value so far of all that is reported."""
+class _Trajectory:
+    """Collects the best reported value of the first goal that holds the constraints."""
 
-    def __init__(self, spec: SweepSpec, replay: Replay, num_slots: int, **options: Any) -> None:
-        super().__init__(replay, num_slots, **options)
-        self._goal, self._constraints = spec.goals[0], spec.constraints
-        self._metrics: dict[int, dict[str, float]] = {}
-        self.trajectory: list[tuple[float, float]] = []
+    def __init__(self, spec: SweepSpec) -> None:
+        self._goal = spec.goals[0]
+        self._constraints = spec.constraints
+        self._metrics: dict[int, dict[str, float]] = {}  # of each trial, if there are constraints
+        self.points: list[tuple[float, float]] = []
 
-    def submit(self, assignment: Assignment) -> None:
-        if self._constraints:
-            self._metrics.setdefault(assignment.trial, {})
-        super().submit(assignment)
-
-    def _notice(self, event: Event) -> None:
+    def add(self, event: Event, now: float) -> None:
+        """Take in an event at this virtual time."""
         if not isinstance(event, Report) or self._goal.metric not in event.metrics:
             return
-        value = event.metrics[self._goal.metric]
         if self._constraints:
-            known = self._metrics[event.trial]
+            known = self._metrics.setdefault(event.trial, {})
             known.update(event.metrics)
             if not all(c.holds(known) for c in self._constraints):
                 return
+        value = event.metrics[self._goal.metric]
         if math.isfinite(value) and (
-            not self.trajectory or self._goal.better(value, self.trajectory[-1][1])
+            not self.points or self._goal.better(value, self.points[-1][1])
         ):
-            self.trajectory.append((self.now(), value))
+            self.points.append((now, value))
 
 
 def simulate(
@@ -97,32 +97,37 @@ def simulate(
     beliefs: Mapping[str, Any] | None = None,
     metrics: Iterable[Metric] = (),
 ) -> Simulation:
-    """Run a sweep whose trials are replayed on a virtual clock: the very controller of `sweep`.
+    """Run a sweep whose trials are replayed on a virtual clock, with the controller of `sweep`.
 
     Args:
-        replay: called with a configuration; yields (seconds since the last report, metrics), in order, and may raise
-            `TrialFailure`. Steps are yields counted from 1. A paused trial's generator is kept, never restarted.
-        space: what is tuned.
+        replay: called with a configuration; yields (seconds since the last report, metrics), in
+            order, and may raise `TrialFailure`. Steps are the yields, counted from 1. The generator
+            of a paused trial is kept and goes on later.
+        space: the parameters to tune.
         goals: such as "minimize loss".
         workers: number of slots.
-        seconds: virtual seconds after which the sweep ends; trials: how many at most; budget: further ends.
+        seconds: virtual seconds after which the sweep ends.
+        trials: how many at most.
+        budget: further limits that end the sweep.
         seed: the same seed gives the same simulation.
         constraints, suggester, stopper: as in `sweep`.
-        max_retries: attempts after the first that a trial gets when the configuration was not to blame.
-        max_steps: the length of a curve, where it is known in advance.
-        charge_suggestions: the real time that suggesting and deciding take passes on the virtual clock.
-        faults: what goes wrong (`automl.dispatch.simulated.faults`): stragglers, dying workers, lost nodes.
-        store: folder or URL of a ledger to write to; None keeps everything in memory.
-        beliefs: about good values; metrics: what is reported; both as in `sweep`.
+        max_retries: attempts after the first that a trial gets if its configuration did not cause
+            the failure.
+        max_steps: the length of a curve, if it is known in advance.
+        charge_suggestions: advance the virtual clock by the real time of suggesting and deciding.
+        faults: to inject (`automl.dispatch.simulated.faults`): stragglers, dying workers, lost
+            nodes.
+        store: folder or URL of a ledger to write to; None to keep everything in memory.
+        beliefs: your prior on good values; metrics: that are reported; both as in `sweep`.
 
     Raises:
-        UsageError: an argument is wrong, or no end is given.
+        UsageError: an argument is wrong, or no budget is given.
 
     Example:
         >>> def replay(params):
         ...     for step in range(10):
         ...         yield 60.0, {"loss": params["lr"] + 1 / (step + 1)}
-        >>> result = simulate(replay, space, "minimize loss", workers=8, seconds=36_000, suggester="random")
+        >>> result = simulate(replay, space, "minimize loss", workers=8, seconds=36_000)
         >>> result.trajectory[-1]
     """
     spec = SweepSpec(
@@ -140,35 +145,36 @@ def simulate(
         beliefs=check_prior(beliefs or {}, space, suggester),
         metrics=tuple(metrics),
     )
-    check(spec, "simulated", lambda trial: None)
-    made: list[_Watched] = []
+    check_spec(spec, "simulated", lambda trial: None)
+    trajectory = _Trajectory(spec)
 
     def start() -> Dispatcher:
-        options = {
-            "max_steps": max_steps,
-            "charged": charge_suggestions,
-            "faults": faults,
-            "seed": seed,
-        }
-        made.append(_Watched(spec, replay, workers, **options))
-        return made[0]
+        return SimulatedDispatcher(
+            replay,
+            workers,
+            max_steps=max_steps,
+            charged=charge_suggestions,
+            faults=faults,
+            seed=seed,
+            on_event=trajectory.add,
+        )
 
     ledger = Ledger.open(store, create=True) if store else MemoryLedger()
     try:
         spec = replace(spec, name=ledger.create_sweep(spec))
-        with _collecting_seldom():
-            snapshot = conduct(spec, ledger, _Watched, start)
+        with _collect_seldom():
+            snapshot = conduct(spec, ledger, SimulatedDispatcher, start)
         notes = [event for event in ledger.events(spec.name) if isinstance(event, Noted)]
     finally:
         ledger.close()
-    return Simulation(snapshot, made[0].trajectory if made else [], notes)
+    return Simulation(snapshot, trajectory.points, notes)
 
 
 @contextlib.contextmanager
-def _collecting_seldom() -> Iterator[None]:
-    """A history is kept for good and has no cycles: to go through it for some takes a quarter of the time."""
+def _collect_seldom() -> Iterator[None]:
+    """Search for reference cycles less often: it would take a quarter of the time and find none."""
     before = gc.get_threshold()
-    gc.set_threshold(*SELDOM)
+    gc.set_threshold(*GC_THRESHOLDS)
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""Ask and tell: the loop is one's own, such as an experiment in a laboratory. Nothing is run by automl."""
+"""Ask and tell, for a loop of your own, such as a laboratory experiment: automl runs nothing."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
     ray start --address FIRST:6379                 on each further one
     python examples/cluster.py --address auto      on any of them
 
-The project must be installed on every machine, and the store must be reachable only from the one that runs this.
+The project must be installed on every machine. Only the machine that runs this needs the store.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SPACE = Space(Float("x", -5.0, 5.0, default=4.0), Float("y", -5.0, 5.0, default=
 
 
 def objective(trial: Any) -> dict[str, float]:
-    """Himmelblau's function, and a word about where it was computed (see: automl logs himmelblau 0)."""
+    """Himmelblau's function; prints the machine that computed it: automl logs himmelblau 0."""
     x, y = trial.params["x"], trial.params["y"]
     print(f"computed on {socket.gethostname()}")
     return {"value": (x**2 + y - 11) ** 2 + (x + y**2 - 7) ** 2}

@@ -1,4 +1,4 @@
-"""Several goals: how good can a polynomial fit be, how few coefficients does it take, and how large may these be?"""
+"""Several goals: the error of a polynomial fit, the number of its coefficients and their size."""
 
 from __future__ import annotations
 

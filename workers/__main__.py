@@ -17,7 +17,7 @@ from search_spaces.plugins import nearest
 from .context import Context
 from .export import export
 from .parallel import num_ranks
-from .protocol import Assignment, Ending, Halt, Outcome, Report
+from .protocol import Assignment, Ending, Outcome, Report, StopRequest
 from .run import run
 from .runtime.processes import run_gang
 from .training.settings import trainer_options
@@ -141,17 +141,17 @@ def _value(text: str) -> Any:
 
 def _run(assignment: Assignment) -> Outcome:
     """Run it here, or on several processes; an interrupt asks it to pause."""
-    requests: list[Halt] = []
-    before = signal.signal(signal.SIGINT, lambda number, frame: requests.append(Halt.PAUSE))
+    requests: list[StopRequest] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: requests.append(StopRequest.PAUSE))
 
-    def halted() -> Halt | None:
+    def requested() -> StopRequest | None:
         return requests[-1] if requests else None
 
     try:
         if assignment.num_ranks > 1:
-            return run_gang(assignment, _print_report, halted)
+            return run_gang(assignment, _print_report, requested)
         device = "cuda:0" if assignment.gpus else "cpu"
-        return run(Context(assignment, _print_report, halted, device=device))
+        return run(Context(assignment, _print_report, requested, device=device))
     finally:
         signal.signal(signal.SIGINT, before)
 

@@ -1,4 +1,4 @@
-"""What a running trial sees of its surroundings."""
+"""The context of a running trial: its parameters, its folder, and the way to report."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from typing import Any
 from search_spaces.errors import TrialFailure
 
 from .device.profiling import profiling
-from .protocol import Assignment, Halt, Report
+from .protocol import Assignment, Report, StopRequest
 
 
-class Halted(Exception):
-    """The attempt was asked to end, and what ran is given up: raised by `Context.look`."""
+class Stopped(Exception):
+    """The attempt was asked to stop and gives up its current work; see `Context.check_stop`."""
 
 
 @dataclass
 class Context:
-    """One rank's view of its attempt: where it is, what it may use, and the way to report.
+    """One rank's view of its attempt.
 
     Args:
-        assignment: what is run.
-        send: passes a report on (rank 0 only; other ranks have a function that does nothing).
-        halted: says whether and how the attempt was asked to end; cheap, called at every step.
+        assignment: the attempt.
+        send: sends a report (rank 0 only; other ranks have a function that does nothing).
+        stop_requested: polls for a stop request; cheap, called at every step.
         rank, world_size: of this process in the trial's gang.
-        rendezvous: where the ranks meet, for `workers.parallel.mesh.connect`: "file:///path", or "tcp://host:port" of a
-            store that listens already; "" for one rank.
+        rendezvous: address at which the ranks meet, for `workers.parallel.mesh.connect`:
+            "file:///path", or "tcp://host:port" of a store that already listens; "" for one rank.
         device: "cpu" or "cuda:0", as the worker sees it.
         details: facts for the outcome, filled in while running.
     """
 
     assignment: Assignment
     send: Callable[[Report], None] = lambda report: None
-    halted: Callable[[], Halt | None] = lambda: None
+    stop_requested: Callable[[], StopRequest | None] = lambda: None
     rank: int = 0
     world_size: int = 1
     rendezvous: str = ""
@@ -46,8 +46,8 @@ class Context:
     def __post_init__(self) -> None:
         self._begun = time.monotonic()
         self._sequence = 0
-        self.noticed: Halt | None = None  # the request to end that the trial was told of
-        self.memory: Any = None  # workers.device.peak_memory.PeakMemory, where it is measured
+        self.stop: StopRequest | None = None  # the request that ends this attempt
+        self.memory: Any = None  # workers.device.peak_memory.PeakMemory, while `workers.run` runs
 
     @property
     def params(self) -> Mapping[str, Any]:
@@ -56,7 +56,7 @@ class Context:
 
     @property
     def folder(self) -> Path:
-        """The trial's own folder; it exists."""
+        """The trial's folder; it exists."""
         return Path(self.assignment.folder)
 
     @property
@@ -66,18 +66,21 @@ class Context:
 
     @property
     def seed(self) -> int:
-        """Of everything random in this trial; the same in each of its attempts."""
+        """Seed of everything random in this trial; the same in each of its attempts."""
         return self.assignment.seed
 
-    def look(self) -> None:
-        """Raise Halted where the attempt was asked to end; `noticed` then says how."""
-        halt = self.halted()
-        if halt is not None:
-            self.noticed = halt
-            raise Halted
+    def accept_stop(self, request: StopRequest | None) -> None:
+        """Let the attempt end by this request; None if it ends by itself after all."""
+        self.stop = request
+
+    def check_stop(self) -> None:
+        """Raise Stopped if the attempt was asked to stop; `stop` is then the request."""
+        if (request := self.stop_requested()) is not None:
+            self.stop = request
+            raise Stopped
 
     def profile(self, num_steps: int = 3) -> AbstractContextManager[Callable[[], None]]:
-        """Trace some steps of training with torch's profiler, where `automl publish SWEEP tensorboard` finds them.
+        """Trace some training steps with torch's profiler, for `automl publish SWEEP tensorboard`.
 
         Example:
             >>> with trial.profile() as step_ended:
@@ -88,15 +91,15 @@ class Context:
         return profiling(num_steps, self.folder, self.rank)
 
     def report(self, step: int, **metrics: float) -> bool:
-        """Send metrics at a step; False when the trial should return soon.
+        """Send metrics at a step; returns False if the trial was asked to stop and should return.
 
         Raises:
-            TrialFailure: a metric is no number ("missing_metric").
+            TrialFailure: a metric is not a number ("missing_metric").
         """
         return self.emit(step, metrics, time.monotonic() - self._begun)
 
     def emit(self, step: int, metrics: Mapping[str, float], seconds: float) -> bool:
-        """As `report`, with the training seconds of this attempt given by a trainer that keeps its own clock."""
+        """Like `report`, with the training seconds of this attempt, for a trainer with a clock."""
         numbers = {}
         for key, value in metrics.items():
             try:
@@ -114,10 +117,10 @@ class Context:
             )
         )
         self._sequence += 1
-        self.noticed = self.halted()
-        return self.noticed is None
+        self.stop = self.stop_requested()
+        return self.stop is None
 
 
 def number_of(value: Any) -> float:
-    """A metric as a float, a tensor without a word about its gradient; raises TypeError or ValueError."""
+    """A number or tensor as a float; raises TypeError or ValueError if it is neither."""
     return float(value.detach() if hasattr(value, "detach") else value)

@@ -1,7 +1,8 @@
-"""What the controller and the workers tell each other: frozen, JSON-able, free of torch and Ray.
+"""Messages between the controller and the workers: frozen, JSON-able, free of torch and Ray.
 
-`Assignment` goes to a worker; `Started`, any number of `Report`s and exactly one `Outcome` come back for each
-(trial, attempt). Reports are keyed by (trial, attempt, sequence), so a duplicate is recognised.
+An `Assignment` goes to a worker. For each (trial, attempt) a `Started`, any number of `Report`s
+and exactly one `Outcome` come back. The key of a report is (trial, attempt, sequence), so that
+a duplicate is recognised.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, Literal
 Value = bool | int | float | str
 Params = Mapping[str, Value]
 Metrics = Mapping[str, float]
-LEAVING = "worker_leaves"  # in an outcome's details: this worker must get no further attempt
+WORKER_SPENT = "worker_leaves"  # key in an outcome's details: its worker takes no further attempt
 
 
 @dataclass(frozen=True)
@@ -42,30 +43,42 @@ class Ending(StrEnum):
     """How an attempt ended."""
 
     COMPLETED = "completed"
-    STOPPED = "stopped"  # asked to stop early; its metrics count
-    PAUSED = "paused"  # asked to pause; a checkpoint was written
+    STOPPED = "stopped"  # on request; its metrics count
+    PAUSED = "paused"  # on request; it left a checkpoint and goes on later
     FAILED = "failed"  # `failure` says why
-    INTERRUPTED = "interrupted"  # the controller went away or was told to leave
+    INTERRUPTED = "interrupted"  # the controller or the machine went away
 
 
-class Halt(StrEnum):
-    """Why a worker is asked to end its attempt before its time."""
+class StopRequest(StrEnum):
+    """A request to end an attempt early, and what becomes of its trial."""
 
-    STOP = "stop"
-    PAUSE = "pause"
-    INTERRUPT = "interrupt"
+    STOP = "stop"  # the trial is over
+    PAUSE = "pause"  # the trial may be resumed in this sweep
+    INTERRUPT = "interrupt"  # the sweep itself ends; a resumed sweep goes on with the trial
+
+    @property
+    def ending(self) -> Ending:
+        """The ending of an attempt that follows this request."""
+        return _ENDINGS[self]
+
+
+_ENDINGS = {
+    StopRequest.STOP: Ending.STOPPED,
+    StopRequest.PAUSE: Ending.PAUSED,
+    StopRequest.INTERRUPT: Ending.INTERRUPTED,
+}
 
 
 @dataclass(frozen=True)
 class Limits:
-    """When an attempt must end by itself.
+    """Limits at which an attempt ends by itself.
 
     Args:
-        train_seconds: seconds of training after which a workload evaluates, reports and returns (`within` of a
-            goal); None for no such limit. It is time spent training, summed over attempts.
-        timeout_seconds: wall-clock seconds without any step or report of any rank after which the attempt counts as
-            hung; None for never.
-        memory_bytes: peak memory a rank may use, None for the device's.
+        train_seconds: seconds of training after which a workload evaluates, reports and returns
+            (`within` of a goal), summed over attempts; None for no limit.
+        timeout_seconds: wall-clock seconds without a step or report of any rank after which the
+            attempt counts as hung; None for no limit.
+        memory_bytes: peak memory that a rank may use; None for all memory of the device.
     """
 
     train_seconds: float | None = None
@@ -82,14 +95,14 @@ class Assignment:
         trial: number of the trial in the sweep, from 0.
         attempt: from 1; grows with each retry or resumption.
         params: active parameters of the configuration.
-        workload: name of the workload; None where an objective of the user's own is run.
+        workload: name of the workload; None if the user's objective is run.
         data: the `data` section of the configuration; fixed: its `fixed` section.
         seed: of everything random in the attempt; the same for every attempt of a trial.
-        folder: absolute path of a folder of the trial's own, for checkpoints and logs.
+        folder: absolute path of the trial's folder, for checkpoints and logs.
         num_ranks: processes that the trial takes, one slot each.
-        threads: CPU threads a rank; gpus: GPUs a rank, a fraction where it is shared.
-        resume: whether the newest valid checkpoint in `folder` is continued from.
-        previous_seconds: training seconds that earlier attempts spent.
+        threads: CPU threads of a rank; gpus: GPUs of a rank, a fraction if several share one.
+        resume: whether the attempt continues from the newest valid checkpoint in `folder`.
+        previous_seconds: training seconds of earlier attempts.
     """
 
     sweep: str
@@ -110,7 +123,7 @@ class Assignment:
 
     @property
     def label(self) -> str:
-        """Sweep, trial and configuration in a line, as the Ray dashboard and the logs show it."""
+        """Sweep, trial and configuration in one line, for the Ray dashboard and the logs."""
         settings = " ".join(
             f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in self.params.items()
         )
@@ -119,7 +132,7 @@ class Assignment:
 
 @dataclass(frozen=True)
 class Started:
-    """A worker has taken up an attempt; `worker` says which (host, pid)."""
+    """A worker has begun an attempt; `worker` is its host and process id."""
 
     trial: int
     attempt: int
@@ -132,9 +145,9 @@ class Report:
 
     Args:
         sequence: from 0 within an attempt.
-        step: what the workload counts (updates, epochs), not decreasing within an attempt.
+        step: number of updates or epochs, as the workload counts; never decreases in an attempt.
         metrics: every key as it was reported, float64.
-        seconds: training seconds since the trial began, earlier attempts counted in.
+        seconds: training seconds since the trial began, including earlier attempts.
     """
 
     trial: int
@@ -151,11 +164,11 @@ class Outcome:
 
     Args:
         ending: see `Ending`.
-        metrics: what the workload or objective returned.
-        failure: one of `search_spaces.errors.FAILURE_KINDS` where `ending` is FAILED, else None.
-        message: what happened, for a person.
+        metrics: that the workload or objective returned.
+        failure: one of `search_spaces.errors.FAILURE_KINDS` if `ending` is FAILED, else None.
+        message: describes the outcome to a person.
         seconds: wall-clock seconds of this attempt.
-        peak_memory_bytes: the largest of the ranks, None where it was not measured.
+        peak_memory_bytes: the largest of the ranks; None if it was not measured.
         details: further facts for the report (memory by module, skipped steps); JSON.
     """
 
@@ -174,22 +187,27 @@ Event = Started | Report | Outcome
 
 
 @dataclass(frozen=True)
-class Pulse:
-    """A rank's sign of life: seconds since its last step or report, and how often it has looked for orders."""
+class Heartbeat:
+    """A rank's sign of life.
 
-    quiet: float
+    Args:
+        idle_seconds: since its last step or report.
+        steps: number of its steps so far; a step ends when the rank polls for a stop request.
+    """
+
+    idle_seconds: float
     steps: int
 
 
 def log_of(assignment: Assignment, rank: int) -> Path:
-    """The file that what a rank prints goes to."""
+    """The file that receives the output of a rank."""
     return Path(assignment.folder) / "logs" / f"attempt-{assignment.attempt}-rank-{rank}.log"
 
 
 def lost(
     assignment: Assignment, message: str, *, failure: str = "crashed", seconds: float = 0.0
 ) -> Outcome:
-    """The outcome of an attempt whose worker is gone, as its dispatcher reports it: nobody knows who was to blame."""
+    """The outcome that a dispatcher reports if the worker of an attempt is gone."""
     return Outcome(
         assignment.trial,
         assignment.attempt,
@@ -202,5 +220,5 @@ def lost(
 
 
 def was_lost(outcome: Outcome) -> bool:
-    """Whether an attempt ended with its worker, and not by anything that its own code raised or returned."""
+    """Whether the attempt ended because its worker was lost, not by its own code."""
     return outcome.details.get("worker_lost") is True

@@ -1,4 +1,4 @@
-"""One rank of one attempt: build what is asked for, run it, and turn whatever happens into an outcome."""
+"""Runs one rank of one attempt and turns every result or exception into an outcome."""
 
 from __future__ import annotations
 
@@ -9,18 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from search_spaces.errors import TrialFailure, UsageError
 
-from .context import Halted, number_of
-from .protocol import Ending, Halt, Outcome
+from .context import Stopped, number_of
+from .protocol import Ending, Outcome
 
 if TYPE_CHECKING:
     from .context import Context
 
 Objective = Callable[["Context"], Any]
-_ENDINGS = {
-    Halt.STOP: Ending.STOPPED,
-    Halt.PAUSE: Ending.PAUSED,
-    Halt.INTERRUPT: Ending.INTERRUPTED,
-}
 _MEMORY_WORDS = (
     "out of memory",
     "can't allocate memory",
@@ -28,8 +23,8 @@ _MEMORY_WORDS = (
     "not enough memory",
     "bad_alloc",
 )
-# What to believe where ranks fail differently: the first cause, not the broken connections that it leaves behind.
-_BLAME = ("out_of_memory", "non_finite", "missing_metric", "timeout", "preempted", "crashed")
+# If ranks fail differently, the first of these is the cause: one rank's failure breaks the others.
+_CAUSES = ("out_of_memory", "non_finite", "missing_metric", "timeout", "preempted", "crashed")
 
 
 def run(context: Context, objective: Objective | None = None) -> Outcome:
@@ -37,10 +32,10 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
 
     Args:
         context: this rank's view of the attempt.
-        objective: called with the context where the assignment names no workload.
+        objective: called with the context if the assignment names no workload.
 
     Returns:
-        The outcome, whatever happened: never raises except KeyboardInterrupt.
+        The outcome. Every exception but KeyboardInterrupt becomes a failure.
     """
     from .device.peak_memory import PeakMemory
     from .parallel.mesh import disconnect
@@ -49,10 +44,11 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     try:
         context.memory = PeakMemory(_prepare(context))
         metrics = _flat(_call(context, objective))
-        ending, failure, message = _ENDINGS.get(context.noticed, Ending.COMPLETED), None, ""  # type: ignore[arg-type]
+        ending = context.stop.ending if context.stop else Ending.COMPLETED
+        failure, message = None, ""
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # some of torch's errors, and SystemExit, are no Exception
+    except BaseException as error:  # SystemExit and some errors of torch are no Exception
         metrics, ending = {}, Ending.FAILED
         failure, message = failure_of(error)
         context.details["traceback"] = "".join(traceback.format_exception(error))[-20_000:]
@@ -66,7 +62,7 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
 
 
 def failure_of(error: BaseException) -> tuple[str, str]:
-    """The kind of failure that an exception stands for, and a line about it."""
+    """The kind of failure of an exception, and one line that describes it."""
     import torch
 
     text = str(error).strip().splitlines()
@@ -85,9 +81,10 @@ def failure_of(error: BaseException) -> tuple[str, str]:
 
 
 def combine(outcomes: Sequence[Outcome]) -> Outcome:
-    """The one outcome of an attempt from those of its ranks, in order of rank.
+    """Combine the outcomes of all ranks, in order of rank, into the outcome of the attempt.
 
-    Metrics and ending are rank 0's, memory is the largest, and the failure is the likeliest first cause.
+    It has the metrics and ending of rank 0, the largest memory, and the likeliest first cause of
+    failure.
     """
     first = outcomes[0]
     failed = [outcome for outcome in outcomes if outcome.failure is not None]
@@ -102,7 +99,7 @@ def combine(outcomes: Sequence[Outcome]) -> Outcome:
                 outcome.details.get("state_bytes") for outcome in outcomes
             ]
     worst = min(
-        failed, key=lambda outcome: _BLAME.index(outcome.failure or "crashed"), default=first
+        failed, key=lambda outcome: _CAUSES.index(outcome.failure or "crashed"), default=first
     )
     if worst is not first:
         details |= {key: value for key, value in worst.details.items() if key == "traceback"}
@@ -123,7 +120,7 @@ def combine(outcomes: Sequence[Outcome]) -> Outcome:
 
 
 def _prepare(context: Context) -> Any:
-    """Seeds, threads and device; returns the device."""
+    """Set seeds, threads and device; returns the device."""
     import random
 
     import numpy as np
@@ -147,7 +144,7 @@ def _prepare(context: Context) -> Any:
 
 
 def _load_libraries(context: Context) -> None:
-    """Import what the trial will, so that it is not counted as the trial's memory."""
+    """Import the modules of the trial now, so that they do not count as its memory."""
     given = {**context.assignment.fixed, **context.params}
     if context.world_size > 1:
         import torch.distributed.fsdp
@@ -163,7 +160,7 @@ def _call(context: Context, objective: Objective | None) -> Any:
     assignment = context.assignment
     if assignment.workload is None:
         if objective is None:
-            raise UsageError("the assignment names no workload and no objective was given")
+            raise UsageError("the assignment names no workload, and no objective was given")
         return objective(context)
     from .workloads import WORKLOADS
 
@@ -172,15 +169,15 @@ def _call(context: Context, objective: Objective | None) -> Any:
         return kind(assignment.params, assignment.data, assignment.fixed, seed=context.seed).run(
             context
         )
-    except Halted:
+    except Stopped:
         return None
 
 
 def _flat(result: Any) -> dict[str, float]:
-    """What was returned as metrics.
+    """The metrics that a workload or objective returned.
 
     Raises:
-        TrialFailure: it is neither a mapping of numbers nor None ("missing_metric").
+        TrialFailure: the result is neither a mapping of numbers nor None ("missing_metric").
     """
     if result is None:
         return {}

@@ -1,8 +1,9 @@
 """The base classes of every workload: its model, data, metrics and default space.
 
-A workload knows nothing of Ray, of suggesters, or of how it is parallelised. One that is trained by gradient
-descent derives from `TrainedWorkload` and leaves the loop, precision, parallelism, checkpoints and limits to
-`workers.training.trainer.train`; any other derives from `Workload` and writes `run` itself.
+A workload does not depend on Ray, on suggesters, or on a parallelism strategy. One that is trained
+by gradient descent derives from `workers.workloads._trained_workload.TrainedWorkload`:
+`workers.training.trainer.train` then provides the loop, precision, parallelism, checkpoints and
+limits. Any other derives from `Workload` and writes `run` itself.
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ class Workload(ABC):
 
 
 class Trainable(Workload):
-    """What the trainer, the strategies and the estimate need of a workload; see `TrainedWorkload`.
+    """A workload that the trainer can train, the strategies can split and the estimate can measure.
 
     A batch is a mapping of tensors whose dim 0 is the batch. It is the same on every rank:
     data-parallel strategies take their rows of it, so that the number of ranks does not change the

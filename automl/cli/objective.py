@@ -53,18 +53,18 @@ def _load(path: Path) -> dict[str, Any]:
     folder = str(path.absolute().parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    from automl import sweeps
+    from automl.control.preflight import importing
 
-    shadowed, sweeps.reading = sys.modules.get(path.stem), path
+    shadowed = sys.modules.get(path.stem)
     sys.modules[path.stem] = module
     try:
-        spec.loader.exec_module(module)
+        with importing(path):
+            spec.loader.exec_module(module)
     except Exception as error:
         raise UsageError(
             f"--objective: {path} cannot be imported: {type(error).__name__}: {error}"
         ) from error
     finally:
-        sweeps.reading = None
         if shadowed is None:
             del sys.modules[path.stem]
         else:

@@ -1,1 +1,1 @@
-"""The controller: the loop that decides what runs next and records what happened."""
+"""The controller of a sweep: its loop, what runs next, how it ends, and the state that it keeps."""

@@ -1,4 +1,4 @@
-"""From a trial to what a worker is told."""
+"""Makes the assignment that a worker gets for an attempt at a trial."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from automl.core.spec import SweepSpec
 from automl.core.trial import Trial
 from workers.protocol import Assignment, Limits
 
-TIMEOUT_SECONDS: Final = 900.0
+TIMEOUT_SECONDS: Final = 900.0  # of a workload, if the spec sets no time-out
 
 
 @dataclass(frozen=True)
 class Assigner:
-    """Makes assignments of a sweep's trials; `folder` is the sweep's own."""
+    """Makes assignments for the trials of a sweep; `folder` is the sweep's."""
 
     spec: SweepSpec
     folder: Path
 
     def slots(self, params: Mapping[str, Any]) -> int:
-        """How many slots a configuration takes: one a rank; an objective of the user's own has one rank."""
+        """How many slots a configuration takes: one per rank; a user objective has one rank."""
         if self.spec.workload is None:
             return 1
         from workers.parallel import num_ranks
@@ -32,7 +32,7 @@ class Assigner:
         return num_ranks(params, self.spec.fixed)
 
     def assignment(self, trial: Trial) -> Assignment:
-        """The trial's current attempt."""
+        """The assignment of the trial's current attempt."""
         spec = self.spec
         within = [goal.within for goal in spec.goals if goal.within is not None]
         resume = trial.attempts > 1
@@ -56,12 +56,12 @@ class Assigner:
         )
 
     def _timeout(self) -> float | None:
-        """An objective of the user's own need not report anything: its silence means nothing."""
+        """Seconds; None for a user objective by default, because it need not report anything."""
         if self.spec.timeout is not None or self.spec.workload is None:
             return self.spec.timeout
         return TIMEOUT_SECONDS
 
 
 def seed_of(seed: int, number: int) -> int:
-    """The seed of a trial: the same in each of its attempts, unrelated to those of other trials and sweeps."""
+    """The seed of a trial: the same for each attempt, independent of other trials and sweeps."""
     return int(np.random.SeedSequence([seed % 2**64, number]).generate_state(1)[0])

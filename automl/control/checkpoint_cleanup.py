@@ -1,4 +1,4 @@
-"""Checkpoints that nobody can need any more are deleted, and those of a sweep together stay within a limit."""
+"""Deletes checkpoints that are no longer needed and keeps those of a sweep below a disk limit."""
 
 from __future__ import annotations
 
@@ -11,48 +11,49 @@ from automl.core import ranking
 from automl.core.spec import SweepSpec
 from automl.core.trial import Trial, TrialState
 
-FREE_SHARE: Final = 0.5  # of the free disk, where no limit is given
-_SPARED: Final = (TrialState.PAUSED, TrialState.INTERRUPTED, TrialState.RUNNING, TrialState.WAITING)
+FREE_SHARE: Final = 0.5  # of the free disk, if the spec sets no limit
 
 
-class Checkpoints:
-    """What the trials of a sweep have on this machine's disk.
+class CheckpointCleanup:
+    """Deletes checkpoints on this machine's disk.
 
-    A trial that may run again needs its checkpoint, and so does whoever wants the best model. Others that failed or
-    were stopped lose theirs at once. Beyond the limit those of completed trials follow, the worst first, and then
-    those of paused ones, which are stopped by that.
+    The best trials and those that may run again keep their checkpoints. Other failed or stopped
+    trials lose theirs at once. Above the limit, completed trials lose theirs, the worst first;
+    then paused trials do, which are stopped thereby.
 
     Args:
-        spec: of the sweep; folder: the sweep's own.
+        spec: of the sweep.
+        folder: the sweep's.
     """
 
     def __init__(self, spec: SweepSpec, folder: Path) -> None:
-        self._spec, self._folder = spec, folder
+        self._spec = spec
+        self._folder = folder
         self._bytes: dict[int, int] = {}
         self._limit = spec.disk_bytes
 
-    def tidy(self, changed: Trial, trials: Sequence[Trial]) -> list[int]:
-        """An attempt of a trial has ended; returns the paused trials that have lost their checkpoint."""
-        size = _size(self._place(changed.number))
+    def clean(self, changed: Trial, trials: Sequence[Trial]) -> list[int]:
+        """Clean up after an attempt of `changed`; returns paused trials that lost theirs."""
+        size = _size(self._checkpoints(changed.number))
         if size:
             self._bytes[changed.number] = size
         if not self._bytes:
             return []
         best = self._best(trials)
         for number in list(self._bytes):
-            if (
-                trials[number].state in (TrialState.STOPPED, TrialState.FAILED)
-                and number not in best
-            ):
+            over = trials[number].state in (TrialState.STOPPED, TrialState.FAILED)
+            if over and number not in best:
                 self._delete(number)
         return self._shrink(trials, best)
 
     def _shrink(self, trials: Sequence[Trial], best: set[int]) -> list[int]:
-        limit, lost = self._allowed(), []
+        limit = self._allowed()
+        lost: list[int] = []
         if sum(self._bytes.values()) <= limit:
             return []
-        done = [n for n in self._bytes if trials[n].state not in _SPARED and n not in best]
-        paused = [n for n in self._bytes if trials[n].state is TrialState.PAUSED and n not in best]
+        others = [n for n in self._bytes if n not in best]
+        done = [n for n in others if trials[n].state.finished]
+        paused = [n for n in others if trials[n].state is TrialState.PAUSED]
         for number in [*self._worst_first(done, trials), *self._worst_first(paused, trials)]:
             if sum(self._bytes.values()) <= limit:
                 break
@@ -78,16 +79,16 @@ class Checkpoints:
         goal = self._spec.goals[0]
 
         def loss(number: int) -> float:
-            worth = ranking.value(trials[number], goal, self._spec.constraints)
-            return float("inf") if worth is None else goal.loss(worth)
+            value = ranking.value(trials[number], goal, self._spec.constraints)
+            return float("inf") if value is None else goal.loss(value)
 
         return sorted(numbers, key=loss, reverse=True)
 
-    def _place(self, number: int) -> Path:
+    def _checkpoints(self, number: int) -> Path:
         return self._folder / "trials" / str(number) / "checkpoints"
 
     def _delete(self, number: int) -> None:
-        shutil.rmtree(self._place(number), ignore_errors=True)
+        shutil.rmtree(self._checkpoints(number), ignore_errors=True)
         self._bytes.pop(number)
 
 

@@ -1,9 +1,10 @@
-"""Taking up what people ask of a running sweep: limits on its parameters, and configurations to try next."""
+"""Obeys people's commands to a running sweep: limits on parameters, and configurations to try."""
 
 from __future__ import annotations
 
 from automl.core.events import Command, Proposed
 from automl.errors import AutomlError
+from automl.ledger import SweepRecorder
 from automl.stopping.base import Stopper
 from automl.suggesters.domain import Domain, updated_limits
 from automl.suggesters.queue import SuggestionQueue
@@ -12,38 +13,46 @@ from workers.protocol import Params
 from .journal import Journal
 
 
-class Wishes:
-    """Fulfils what was asked, once each. Used from the controller's thread.
+class SweepCommands:
+    """Obeys each command once. Used from the controller's thread.
 
     Args:
         journal: of the sweep.
-        suggestions: proposes within limits.
-        stopper: may propose within limits too.
+        recorder: reads the commands from the ledger.
+        suggestions: propose within the limits.
+        stopper: may propose too.
     """
 
-    def __init__(self, journal: Journal, suggestions: SuggestionQueue, stopper: Stopper) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        recorder: SweepRecorder,
+        suggestions: SuggestionQueue,
+        stopper: Stopper,
+    ) -> None:
         self._journal = journal
+        self._recorder = recorder
         self._suggestions = suggestions
         self._stopper = stopper
         self._domain = Domain(journal.spec.space)
-        self._fulfilled: set[int] | None = None
+        self._executed: set[int] | None = None  # read when the first configuration is enqueued
 
     def allows(self, params: Params) -> bool:
-        """Whether a configuration lies within the limits."""
+        """Whether a configuration is within the limits."""
         return not self._domain.limits or self._domain.legal(params)
 
-    def take(self, *, look: bool = False) -> None:
-        """Take up what was asked since the last time, up to the last commit or, to `look`, up to now."""
-        wishes = self._journal.wishes(look=look)
-        limits = [wish for _, wish in wishes if wish.kind == "limits"]
+    def execute(self, *, refresh: bool = False) -> None:
+        """Obey new commands: those that the last commit has found or, if `refresh`, all."""
+        commands = self._recorder.new_commands(refresh=refresh)
+        limits = [command for _, command in commands if command.kind == "limits"]
         if limits:
             self._limit(limits)
-        for identity, wish in wishes:
-            if wish.kind == "enqueue":
-                self._enqueue(identity, dict(wish.content))
+        for identity, command in commands:
+            if command.kind == "enqueue":
+                self._enqueue(identity, dict(command.content))
 
-    def _limit(self, wishes: list[Command]) -> None:
-        limits = updated_limits([wish.content for wish in wishes], self._domain.limits)
+    def _limit(self, commands: list[Command]) -> None:
+        limits = updated_limits([command.content for command in commands], self._domain.limits)
         try:
             domain = Domain(self._domain.space, limits)
         except AutomlError as error:
@@ -55,10 +64,10 @@ class Wishes:
 
     def _enqueue(self, identity: int, params: Params) -> None:
         journal = self._journal
-        if self._fulfilled is None:
-            self._fulfilled = journal.fulfilled()
-        if identity not in self._fulfilled and journal.spec.space.legal(params):
-            self._fulfilled.add(identity)
+        if self._executed is None:
+            self._executed = self._recorder.executed_commands()
+        if identity not in self._executed and journal.spec.space.legal(params):
+            self._executed.add(identity)
             journal.apply(
                 Proposed(len(journal.trials), params, "enqueued", journal.now, command=identity)
             )

@@ -1,4 +1,4 @@
-"""What each trial's memory is expected to be, before it is dispatched; what cannot fit by far is not dispatched."""
+"""Estimates the memory of each trial before it is dispatched, and refuses far too large ones."""
 
 from __future__ import annotations
 
@@ -18,71 +18,73 @@ from automl.core.spec import SweepSpec
 from search_spaces.hardware import detect, memory_limit
 from workers.protocol import Outcome, Params
 
-# Estimates are right to about a fifth, and the best configuration often lies right at the limit: only what is far
-# beyond it is given up unseen.
-FAR: Final = 1.5
-PATIENCE_SECONDS: Final = 60.0  # for an estimate; then the trial begins without one
+# Estimates are accurate to about 20%, and the best configuration is often close to the limit. So
+# a trial is refused only if its estimate exceeds the limit by this factor.
+REFUSAL_FACTOR: Final = 1.5
+ESTIMATE_SECONDS: Final = 60.0  # for an estimate; then the trial begins without one
 
 
 @dataclass(frozen=True)
-class Forecast:
-    """The expected peak memory of a rank, and of it the ten modules that hold most."""
+class MemoryEstimate:
+    """The estimated peak memory of a rank, and the part of the ten largest modules, in bytes."""
 
     peak_bytes: int
     modules: Mapping[str, int]
 
 
-class Forecasts:
-    """Asks a process of its own for estimates, so that the controller never waits for one while workers need it.
+class MemoryGuard:
+    """Estimates memory in a process of its own, so that the controller never waits for it.
 
     Used from the controller's thread.
 
     Args:
-        spec: of the sweep; nothing is estimated where it runs no workload that is trained by gradient descent.
+        spec: of the sweep; only workloads that are trained by gradient descent are estimated.
         enabled: whether the dispatcher runs trials for real.
-        local: whether trials run on this machine; elsewhere only `resources.memory` is known as a limit.
+        local: whether trials run on this machine; elsewhere the only known limit is
+            `resources.memory`.
     """
 
     def __init__(self, spec: SweepSpec, enabled: bool = True, local: bool = True) -> None:
-        self._spec, self._local = spec, local
+        self._spec = spec
+        self._local = local
         self._relevant = {
             name for name, p in spec.space.parameters.items() if "memory" in p.affects
         }
-        self._asked: dict[str, float] = {}
-        self._found: dict[str, Forecast | None] = {}
+        self._requested: dict[str, float] = {}  # when
+        self._estimates: dict[str, MemoryEstimate | None] = {}
         self._process: subprocess.Popen[str] | None = None
         self._enabled = enabled and spec.workload is not None and _trains(spec.workload)
 
-    def settled(self, params: Params, ranks: int) -> bool:
-        """Whether a trial can begin: its estimate is there, cannot be made, or is not worth waiting for any longer."""
+    def ready(self, params: Params, ranks: int) -> bool:
+        """Whether a trial may begin; requests its estimate first if there is none."""
         if not self._enabled:
             return True
         key = self._key(params)
-        if key not in self._asked:
-            self._ask(key, params, ranks)
-        late = time.monotonic() - self._asked[key] > PATIENCE_SECONDS
-        return key in self._found or late or not self._enabled
+        if key not in self._requested:
+            self._request(key, params, ranks)
+        late = time.monotonic() - self._requested[key] > ESTIMATE_SECONDS
+        return key in self._estimates or late or not self._enabled
 
-    def find(self, params: Params) -> Forecast | None:
-        """The estimate for a configuration, where there is one."""
-        return self._found.get(self._key(params)) if self._enabled else None
+    def estimate(self, params: Params) -> MemoryEstimate | None:
+        """The estimate for a configuration; None if there is none."""
+        return self._estimates.get(self._key(params)) if self._enabled else None
 
     def refusal(self, params: Params, ranks: int) -> str:
-        """Why a configuration is not worth dispatching, "" where it is."""
-        found = self.find(params)
-        limit = (
-            self.limit(ranks) if found is not None else None
-        )  # reads files: not where nobody asks
-        if found is None or limit is None or found.peak_bytes <= FAR * limit:
+        """Why a configuration is not dispatched; "" if it may be."""
+        found = self.estimate(params)
+        if found is None:
+            return ""
+        limit = self.limit(ranks)
+        if limit is None or found.peak_bytes <= REFUSAL_FACTOR * limit:
             return ""
         each = " a rank" if ranks > 1 else ""
         return (
-            f"not dispatched: it is estimated to need {found.peak_bytes / 1e9:.2f} GB{each}, and there are "
-            f"{limit / 1e9:.2f} GB{each}"
+            f"not dispatched: it is estimated to need {found.peak_bytes / 1e9:.2f} GB{each}, "
+            f"and there are {limit / 1e9:.2f} GB{each}"
         )
 
     def limit(self, ranks: int) -> int | None:
-        """Bytes that a rank may use, None where that is not known."""
+        """Bytes that a rank may use; None if that is not known."""
         resources = self._spec.resources
         if resources.memory is not None:
             return resources.memory
@@ -94,8 +96,8 @@ class Forecasts:
         return memory_limit() // max(1, ranks)
 
     def details(self, params: Params) -> dict[str, Any]:
-        """What the ledger keeps of an estimate; empty where there is none."""
-        found = self.find(params)
+        """The estimate as the ledger stores it; empty if there is none."""
+        found = self.estimate(params)
         if found is None:
             return {}
         return {
@@ -103,13 +105,13 @@ class Forecasts:
             "estimated_memory_by_module_bytes": dict(found.modules),
         }
 
-    def beside(self, outcome: Outcome, params: Params) -> Outcome:
+    def add_estimate(self, outcome: Outcome, params: Params) -> Outcome:
         """The outcome with the estimate among its details."""
         found = self.details(params)
         return replace(outcome, details={**found, **outcome.details}) if found else outcome
 
     def close(self) -> None:
-        """End the process."""
+        """Kill the process."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -118,17 +120,16 @@ class Forecasts:
     def _key(self, params: Params) -> str:
         return json.dumps({k: v for k, v in params.items() if k in self._relevant}, sort_keys=True)
 
-    def _ask(self, key: str, params: Params, ranks: int) -> None:
-        self._asked[key] = time.monotonic()
+    def _request(self, key: str, params: Params, ranks: int) -> None:
+        self._requested[key] = time.monotonic()
         try:
             process = self._process or self._start()
             assert process.stdin is not None
-            process.stdin.write(
-                json.dumps({"key": key, "params": dict(params), "ranks": ranks}) + "\n"
-            )
+            request = {"key": key, "params": dict(params), "ranks": ranks}
+            process.stdin.write(json.dumps(request) + "\n")
             process.stdin.flush()
         except OSError:
-            self._enabled = False  # trials can do without
+            self._enabled = False  # trials begin without estimates
 
     def _start(self) -> subprocess.Popen[str]:
         spec = self._spec
@@ -142,7 +143,7 @@ class Forecasts:
                 **os.environ,
                 "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path),
             },
-            start_new_session=True,  # Ctrl-C is the controller's to handle
+            start_new_session=True,  # the controller handles Ctrl-C
         )
         assert process.stdin is not None
         device = "cuda" if spec.resources.gpus > 0 else "cpu"
@@ -154,7 +155,7 @@ class Forecasts:
         }
         process.stdin.write(json.dumps(about) + "\n")
         threading.Thread(
-            target=self._listen, args=(process,), name="automl-forecasts", daemon=True
+            target=self._listen, args=(process,), name="automl-memory-guard", daemon=True
         ).start()
         return process
 
@@ -163,11 +164,12 @@ class Forecasts:
         with contextlib.suppress(ValueError, OSError):
             for line in process.stdout:
                 answer = json.loads(line)
-                made = (
-                    None if "error" in answer else Forecast(answer["peak_bytes"], answer["modules"])
+                self._estimates[answer["key"]] = (
+                    None
+                    if "error" in answer
+                    else MemoryEstimate(answer["peak_bytes"], answer["modules"])
                 )
-                self._found[answer["key"]] = made
-        self._enabled = False  # it has ended
+        self._enabled = False  # the process has ended
 
 
 def _trains(workload: str) -> bool:

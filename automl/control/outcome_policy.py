@@ -1,98 +1,90 @@
-"""What becomes of a trial when an attempt has ended: the goals are checked, and whether it is tried again."""
+"""The policy on outcomes: the state of a trial after an attempt, and whether it is retried."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from automl.core.events import final_metrics
+from automl.core.events import Ended, final_metrics
 from automl.core.goals import Goal
 from automl.core.trial import Trial, TrialState
-from workers.protocol import Ending, Halt, Metrics, Outcome, was_lost
-
-_STATES: Mapping[Ending, TrialState] = {
-    Ending.COMPLETED: TrialState.COMPLETED,
-    Ending.STOPPED: TrialState.STOPPED,
-    Ending.PAUSED: TrialState.PAUSED,
-    Ending.INTERRUPTED: TrialState.INTERRUPTED,
-    Ending.FAILED: TrialState.FAILED,
-}
+from workers.protocol import Outcome, StopRequest, was_lost
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """The state that a trial goes to, and why."""
-
-    state: TrialState
-    failure: str | None = None
-    message: str = ""
-
-
-def judge(
-    trial: Trial,
-    outcome: Outcome,
-    goals: Sequence[Goal],
-    *,
-    max_retries: int,
-    ending: Halt | None = None,
-) -> Verdict:
-    """Decide about a running trial whose attempt has ended.
+class OutcomePolicy:
+    """Decides the next state of a running trial whose attempt has ended.
 
     Args:
-        max_retries: how often a trial is tried again when the configuration was not to blame.
-        ending: how the sweep itself is ending, None where it goes on: then nothing is tried again, and what had to be
-            ended by force is stopped or interrupted, not failed.
+        goals: of the sweep; a completed trial without a finite value for each has failed.
+        max_retries: how often a trial is retried if its configuration did not cause the failure.
     """
-    state = _STATES[outcome.ending]
-    if state is TrialState.FAILED:
-        return _judge_failure(trial, outcome, max_retries, ending)
-    if state is TrialState.INTERRUPTED and ending is not Halt.INTERRUPT:
-        # its worker was told to leave, and not by us
-        return _try_again(trial, outcome, "preempted", max_retries)
-    if state is TrialState.PAUSED and ending is Halt.STOP:
-        state = TrialState.STOPPED
-    if state in (TrialState.COMPLETED, TrialState.STOPPED):
-        return _check_goals(state, final_metrics(trial, outcome), goals, outcome.message)
-    return Verdict(state, message=outcome.message)
 
+    goals: tuple[Goal, ...]
+    max_retries: int
 
-def _judge_failure(
-    trial: Trial, outcome: Outcome, max_retries: int, ending: Halt | None
-) -> Verdict:
-    failure = outcome.failure or "crashed"
-    if ending is not None and was_lost(outcome):
-        state = TrialState.INTERRUPTED if ending is Halt.INTERRUPT else TrialState.STOPPED
-        return Verdict(state, message=outcome.message)
-    if failure == "preempted" or (failure == "crashed" and was_lost(outcome)):
-        return _try_again(trial, outcome, failure, max_retries)
-    return Verdict(TrialState.FAILED, failure, outcome.message)
+    def decide(
+        self, trial: Trial, outcome: Outcome, at: float, *, sweep_stop: StopRequest | None = None
+    ) -> Ended:
+        """The event that ends the attempt.
 
+        Args:
+            at: seconds since the sweep began.
+            sweep_stop: how the sweep itself is ending, None if it goes on. While it ends, no trial
+                is retried, and a trial whose worker was killed is stopped or interrupted instead
+                of failed.
+        """
+        state, failure, message = self._decide(trial, outcome, sweep_stop)
+        return Ended(outcome, state, failure, message, at)
 
-def _try_again(trial: Trial, outcome: Outcome, failure: str, max_retries: int) -> Verdict:
-    retries = int(trial.details.get("retries", 0))
-    if retries < max_retries:
-        return Verdict(
-            TrialState.WAITING, failure, f"{outcome.message} (retry {retries + 1} of {max_retries})"
-        )
-    return Verdict(TrialState.FAILED, failure, f"{outcome.message} (after {retries} retries)")
+    def _decide(
+        self, trial: Trial, outcome: Outcome, sweep_stop: StopRequest | None
+    ) -> tuple[TrialState, str | None, str]:
+        state = TrialState(outcome.ending.value)  # each ending has a state of the same name
+        if state is TrialState.FAILED:
+            return self._decide_failed(trial, outcome, sweep_stop)
+        if state is TrialState.INTERRUPTED and sweep_stop is not StopRequest.INTERRUPT:
+            # The machine of its worker is being taken away.
+            return self._retry(trial, outcome, "preempted")
+        if state is TrialState.PAUSED and sweep_stop is StopRequest.STOP:
+            state = TrialState.STOPPED
+        if state in (TrialState.COMPLETED, TrialState.STOPPED):
+            return self._check_goals(state, trial, outcome)
+        return state, None, outcome.message
 
+    def _decide_failed(
+        self, trial: Trial, outcome: Outcome, sweep_stop: StopRequest | None
+    ) -> tuple[TrialState, str | None, str]:
+        failure = outcome.failure or "crashed"
+        if sweep_stop is not None and was_lost(outcome):
+            interrupted = sweep_stop is StopRequest.INTERRUPT
+            state = TrialState.INTERRUPTED if interrupted else TrialState.STOPPED
+            return state, None, outcome.message
+        if failure == "preempted" or (failure == "crashed" and was_lost(outcome)):
+            return self._retry(trial, outcome, failure)
+        return TrialState.FAILED, failure, outcome.message
 
-def _check_goals(
-    state: TrialState, metrics: Metrics, goals: Sequence[Goal], message: str
-) -> Verdict:
-    missing = [goal.metric for goal in goals if goal.metric not in metrics]
-    if missing and state is TrialState.COMPLETED:
-        came = ", ".join(sorted(metrics)) or "none"
-        names = ", ".join(map(repr, missing))
-        return Verdict(
-            TrialState.FAILED,
-            "missing_metric",
-            f"no metric {names} was reported; these were: {came}",
-        )
-    for goal in goals:
-        if not math.isfinite(metrics.get(goal.metric, 0.0)):
-            return Verdict(
-                TrialState.FAILED, "non_finite", f"{goal.metric} is {metrics[goal.metric]}"
-            )
-    return Verdict(state, message=message)
+    def _retry(
+        self, trial: Trial, outcome: Outcome, failure: str
+    ) -> tuple[TrialState, str | None, str]:
+        retries = int(trial.details.get("retries", 0))
+        if retries < self.max_retries:
+            message = f"{outcome.message} (retry {retries + 1} of {self.max_retries})"
+            return TrialState.WAITING, failure, message
+        return TrialState.FAILED, failure, f"{outcome.message} (after {retries} retries)"
+
+    def _check_goals(
+        self, state: TrialState, trial: Trial, outcome: Outcome
+    ) -> tuple[TrialState, str | None, str]:
+        metrics = final_metrics(trial, outcome)
+        missing = [goal.metric for goal in self.goals if goal.metric not in metrics]
+        if missing and state is TrialState.COMPLETED:
+            reported = ", ".join(sorted(metrics)) or "none"
+            names = ", ".join(map(repr, missing))
+            message = f"no metric {names} was reported; these were: {reported}"
+            return TrialState.FAILED, "missing_metric", message
+        for goal in self.goals:
+            if not math.isfinite(metrics.get(goal.metric, 0.0)):
+                message = f"{goal.metric} is {metrics[goal.metric]}"
+                return TrialState.FAILED, "non_finite", message
+        return state, None, outcome.message

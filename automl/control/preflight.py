@@ -1,23 +1,75 @@
-"""Checks that are made before anything is created."""
+"""Checks of a sweep's spec and of its store, before anything is created."""
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
+from typing import Any
 
-from automl.errors import StoreError
+from automl.core.names import check_name
+from automl.core.spec import SweepSpec
+from automl.dispatch import DISPATCHERS
+from automl.errors import StoreError, UsageError
+from automl.ledger import Ledger
+from automl.ledger.database import IN_MEMORY, is_ledger, locate
+from automl.ledger.store_errors import translate_errors
+from automl.stopping import STOPPERS
+from automl.suggesters import SUGGESTERS
+
+_importing: ContextVar[Path | None] = ContextVar("importing", default=None)
+
+
+@contextmanager
+def importing(file: Path) -> Iterator[None]:
+    """Inside, no sweep may begin: the command line imports the file of an objective."""
+    token = _importing.set(file)
+    try:
+        yield
+    finally:
+        _importing.reset(token)
+
+
+def check_not_importing() -> None:
+    """Raise UsageError inside `importing`."""
+    if (file := _importing.get()) is not None:
+        raise UsageError(
+            f"{file.name} begins a sweep when it is imported: "
+            "put that under if __name__ == '__main__'"
+        )
+
+
+def check_spec(spec: SweepSpec, dispatcher: str, objective: Callable[[Any], Any] | None) -> None:
+    """Raise UsageError if a name is unknown or does not fit; imports a suggester only if needed."""
+    check_name(spec.name)
+    SUGGESTERS.require(spec.suggester)
+    STOPPERS.require(spec.stopper)
+    DISPATCHERS.require(dispatcher)
+    if spec.workload is None and objective is None:
+        raise UsageError(f"sweep {spec.name!r} runs your own objective: give it as `objective`")
+    if spec.workload is not None and objective is not None:
+        raise UsageError(
+            f"sweep {spec.name!r} runs the workload {spec.workload!r}: it takes no objective"
+        )
+    if spec.workers is not None and spec.workers < 1:
+        raise UsageError(f"workers must be at least 1, got {spec.workers}")
+    if spec.budget.gain is not None and (
+        len(spec.goals) > 1 or not SUGGESTERS.get(spec.suggester).predicts_gain
+    ):
+        raise UsageError(
+            "a budget of gain needs a single goal and a suggester that predicts gains, such as "
+            f"'bayes'; got {len(spec.goals)} goals and {spec.suggester!r}"
+        )
 
 
 def check_store(location: str) -> None:
-    """Raise StoreError where a store cannot be opened or made; leaves nothing behind."""
-    from automl.ledger import Ledger
-    from automl.ledger.database import IN_MEMORY, is_ledger, locate
-    from automl.ledger.store_errors import translate_errors
-
+    """Raise StoreError if a store can be neither opened nor created; creates nothing."""
     with translate_errors(location):
         _, file, _ = locate(location)
     if file is None and (location == IN_MEMORY or not is_ledger(location)):
-        return  # a server answers; its tables are made with the first sweep
+        return  # the server answers; the first sweep creates its tables
     if file is None or file.exists():
         Ledger.open(location, readonly=True).close()
         return
@@ -33,10 +85,7 @@ def check_store(location: str) -> None:
 
 
 def existing_sweeps(location: str) -> list[str]:
-    """Names of the sweeps that a store holds; none where it does not exist yet."""
-    from automl.ledger import Ledger
-    from automl.ledger.database import is_ledger, locate
-
+    """Names of the sweeps in a store; none if it does not exist yet."""
     _, file, _ = locate(location)
     if (file is not None and not Path(file).exists()) or (file is None and not is_ledger(location)):
         return []

@@ -1,36 +1,46 @@
-"""Ctrl-C and SIGTERM while a sweep runs: the first asks it to end, the second to end at once."""
+"""Ctrl-C and SIGTERM while a sweep runs: the first asks it to stop, the second to end at once."""
 
 from __future__ import annotations
 
 import signal
 import threading
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Any
 
 
-class Attention:
+class StopSignals:
     """Counts SIGINT and SIGTERM while it is entered; does nothing outside the main thread.
 
     Args:
-        breaks_in: raise KeyboardInterrupt at the second signal, because trials run in this very thread.
+        interrupts: raise KeyboardInterrupt at the second signal, because trials run in the main
+            thread. Leaving the context handles the KeyboardInterrupt.
+
+    Attributes:
+        count: of the signals so far.
     """
 
-    def __init__(self, *, breaks_in: bool = False) -> None:
-        self._breaks_in = breaks_in
+    def __init__(self, *, interrupts: bool = False) -> None:
+        self._interrupts = interrupts
         self._previous: dict[signal.Signals, Any] = {}
         self.count = 0
 
-    def __enter__(self) -> Attention:
-        self.listen()
+    def __enter__(self) -> StopSignals:
+        self.install()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
         self._previous.clear()
+        return isinstance(error, KeyboardInterrupt)
 
-    def listen(self) -> None:
-        """Put the handlers in place, again where somebody has replaced them."""
+    def install(self) -> None:
+        """Install the handlers; call it again after Ray has installed its own."""
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 previous = signal.signal(number, self._on_signal)
@@ -38,5 +48,5 @@ class Attention:
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self.count += 1
-        if self.count == 2 and self._breaks_in:
+        if self.count == 2 and self._interrupts:
             raise KeyboardInterrupt

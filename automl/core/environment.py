@@ -1,4 +1,4 @@
-"""What a sweep ran with: git commit, package versions, hardware, as plain data for the ledger."""
+"""The environment of a sweep: git commit, package versions and hardware, as plain data."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from importlib import metadata
 from typing import Any, Final
 
 _PACKAGES: Final = (
-    "automl", "torch", "botorch", "gpytorch", "ax-platform", "ray", "optuna", "sqlalchemy", "numpy", "sacrebleu",
-    "sentencepiece",
+    "automl", "torch", "botorch", "gpytorch", "ax-platform", "ray", "optuna", "sqlalchemy", "numpy",
+    "sacrebleu", "sentencepiece",
 )  # fmt: skip
 
 
 def describe() -> dict[str, Any]:
-    """Git commit (None outside a repository), whether it has changes, versions and hardware."""
+    """Git commit (None outside a repository) and whether it has changes, versions, hardware."""
     commit = _git("rev-parse", "HEAD")
     return {
         "git_commit": commit,
@@ -51,7 +51,7 @@ def _git(*arguments: str) -> str | None:
 
 
 def _hardware() -> dict[str, Any]:
-    """Everything that was detected where torch is there already; importing it only for this would take seconds."""
+    """All hardware if torch is already imported (its import takes seconds), else CPU and memory."""
     if "torch" in sys.modules:
         from search_spaces.hardware import detect
 

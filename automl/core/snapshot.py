@@ -1,4 +1,4 @@
-"""A sweep at one moment, for whoever looks at it: the live view, `automl status`, the report."""
+"""A sweep at one moment, as the live view, `automl status` and the report show it."""
 
 from __future__ import annotations
 
@@ -6,24 +6,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from . import ranking
+from .budget import Budget
 from .goals import Constraint, Goal
-from .spec import Budget, SweepSpec
+from .spec import SweepSpec
 from .trial import Trial, TrialState
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What is known of a sweep now.
+    """The present state of a sweep.
 
     Args:
-        sweep: its name; state: "running", "finished", "interrupted" or "failed".
-        seconds: wall-clock seconds of the sweep so far, earlier runs counted in.
-        num_slots, busy_slots: of the workers; 0 where no controller runs.
-        suggesting: what the suggester does now, in words ("idle", "suggesting", "2 ready").
+        sweep: its name.
+        state: "running", "finished", "interrupted" or "failed".
+        seconds: wall-clock seconds of the sweep so far, including earlier runs.
+        num_slots, busy_slots: of the workers; 0 if no controller runs.
+        suggesting: activity of the suggester ("idle", "suggesting", "2 ready").
         suggestion_seconds: how long each suggestion took.
-        dashboard: address of the Ray dashboard, "" where there is none.
-        last_report_counts: whether a goal takes a trial's final metrics instead of its best report.
-        spec: what the sweep was made with, None where nobody says.
+        dashboard: address of the Ray dashboard, "" if there is none.
+        last_report_counts: a goal takes a trial's final metrics instead of its best report.
+        spec: of the sweep; None if it is not known.
     """
 
     sweep: str
@@ -43,7 +45,7 @@ class Snapshot:
 
     @property
     def best(self) -> Trial | None:
-        """The best trial so far by the first goal; None where none has succeeded."""
+        """The best trial so far by the first goal; None if none has succeeded."""
         return ranking.best(
             self.trials, self.goals, self.constraints, last_report_counts=self.last_report_counts
         )

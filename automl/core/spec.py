@@ -1,4 +1,4 @@
-"""What a sweep is: everything that a controller needs, as the ledger keeps it."""
+"""The specification of a sweep: everything that a controller needs. The ledger stores it."""
 
 from __future__ import annotations
 
@@ -9,59 +9,33 @@ from typing import Any
 from search_spaces import Space
 from workers.protocol import Metric
 
+from .budget import Budget
 from .goals import Constraint, Goal
 from .metrics import declared
-
-
-@dataclass(frozen=True)
-class Budget:
-    """When a sweep ends; reaching any of them ends it.
-
-    Args:
-        trials: every trial counts, trial 0 and failures too.
-        time: wall-clock seconds of the sweep over all of its runs.
-        worker_time: seconds summed over slots.
-        target: a value of the first goal that is good enough.
-        gain: of the goal, in its unit: a sweep ends when another trial is expected to gain less (under `bayes`).
-    """
-
-    trials: int | None = None
-    time: float | None = None
-    worker_time: float | None = None
-    target: float | None = None
-    gain: float | None = None
-
-
-@dataclass(frozen=True)
-class Resources:
-    """What one worker slot has: CPU cores (threads a rank), GPUs (a fraction where one is shared), and the bytes of
-    memory that a rank may use, None for the device's.
-    """
-
-    cpus: int = 1
-    gpus: float = 0.0
-    memory: int | None = None
+from .resources import Resources
 
 
 @dataclass(frozen=True)
 class SweepSpec:
-    """One search, named.
+    """The specification of one sweep.
 
     Args:
         name: of the sweep.
-        space: what is tuned.
+        space: the parameters to tune.
         goals: at least one.
-        workload: its name; None for an objective of the user's own.
+        workload: name of the workload; None if the user gives an objective.
         data, fixed: sections of the configuration, for the workload.
-        workers: number of slots; None for as many as the machine has room for.
-        max_retries: attempts after the first that a trial gets when the configuration was not to blame.
-        max_steps: the last step of a trial where that is known, for stoppers.
-        timeout: seconds without any step or report after which an attempt counts as hung; None for a quarter of an
-            hour of a workload, and for ever of an objective of the user's own.
-        disk_bytes: of all checkpoints of the sweep together; None for half of what is free.
-        beliefs: about good values, by parameter (`suggesters.user_prior`).
-        metrics: declared by the workload, or by the user for an objective of the user's own.
-        last_report_counts: whether a goal takes a trial's final metrics instead of its best report (the workload's).
+        workers: number of slots; None for as many as there is room for.
+        max_retries: attempts after the first that a trial gets if its configuration did not
+            cause the failure.
+        max_steps: the last step of a trial if it is known, for stoppers.
+        timeout: an attempt without a step or report for so many seconds counts as hung; None for
+            the default of a workload (15 minutes), and for no limit with the user's objective.
+        disk_bytes: limit on all checkpoints of the sweep together; None for half of the free disk.
+        last_report_counts: a goal takes a trial's final metrics instead of its best report.
+        beliefs: the user's prior on good values, by parameter
+            (`suggesters.user_prior`).
+        metrics: declared by the workload, or by the user for their objective.
     """
 
     name: str
@@ -94,7 +68,7 @@ class SweepSpec:
             object.__setattr__(self, name, tuple(known))
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain JSON data."""
+        """The spec as plain JSON data; the ledger stores these keys."""
         return {
             "name": self.name,
             "space": self.space.to_dict(),

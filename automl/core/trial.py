@@ -1,10 +1,10 @@
-"""A trial as everybody sees it, and the pure state machine that its events drive.
+"""A trial, and the state machine that its events drive.
 
     waiting -> running -> completed | stopped | failed | paused | interrupted
     paused -> waiting | stopped
     interrupted -> waiting | stopped | failed
 
-`Trial` is a value: the ledger stores events, and a trial is the fold of its events.
+`Trial` is an immutable value. The ledger stores events; a trial is the fold of its events.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from workers.protocol import Metrics, Params
 
 
 class TrialState(StrEnum):
-    """Where a trial is; the names are part of the command line's contract."""
+    """The state of a trial; the command line's JSON has these names."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -51,10 +51,11 @@ TRANSITIONS: Final[Mapping[TrialState, frozenset[TrialState]]] = {
 
 @dataclass(frozen=True)
 class ReportPoint:
-    """One report: metrics at a step, after so many training seconds of the trial.
+    """One report: metrics at a step.
 
     Args:
-        attempt, sequence: which report of which attempt it is.
+        seconds: training seconds of the trial until then.
+        attempt, sequence: identify the report: its attempt, and its number from 0 in there.
     """
 
     step: int
@@ -66,21 +67,23 @@ class ReportPoint:
 
 @dataclass(frozen=True)
 class Trial:
-    """One configuration in a sweep and what came of it.
+    """One configuration in a sweep, and its results.
 
     Args:
         number: from 0; the default configuration is 0.
         params: the active parameters.
         state: see `TrialState`.
-        metrics: the last report updated by what was returned; `seconds` and `peak_memory_bytes` are the
-            controller's own, added where the trial does not report them itself.
-        failure: one of `FAILURE_KINDS` or None; message: what happened, for a person.
+        metrics: the newest reported values, updated by the returned metrics. The controller adds
+            `seconds` and `peak_memory_bytes` if the trial does not report them itself.
+        failure: one of `FAILURE_KINDS`, or None.
+        message: describes the failure or ending to a person.
         attempts: how many attempts were begun.
-        seconds: wall-clock seconds over all attempts.
-        peak_memory_bytes: largest over ranks and attempts, None where it was not measured.
+        seconds: wall-clock seconds, summed over all attempts.
+        peak_memory_bytes: the largest of ranks and attempts; None if it was not measured.
         reports: in order of step.
-        source: who proposed it: a suggester's name, "default", "enqueued", "added" or "transferred".
-        started, ended: seconds since the sweep's beginning on the dispatcher's clock, None where not reached.
+        source: of the configuration: a suggester's name, "default", "enqueued", "added" or
+            "transferred".
+        started, ended: seconds since the sweep began, on the dispatcher's clock; None before.
         details: further facts (memory by module, why it was stopped).
     """
 
@@ -114,7 +117,7 @@ class Trial:
 
 
 def check_transition(before: TrialState, after: TrialState) -> None:
-    """Raise AutomlError where a trial may not go from `before` to `after`."""
+    """Raise AutomlError if a trial may not go from `before` to `after`."""
     if after not in TRANSITIONS[before]:
         allowed = ", ".join(sorted(TRANSITIONS[before])) or "nothing, it is final"
         raise AutomlError(

@@ -1,4 +1,4 @@
-"""Trials by what they are to the controller, kept up to date as they change, so that nobody sorts them again."""
+"""An index of a sweep's trials by state. An update is cheap: nothing is sorted anew."""
 
 from __future__ import annotations
 
@@ -9,23 +9,21 @@ from collections.abc import Iterable
 from .trial import Trial, TrialState
 
 
-class History:
-    """The trials of a sweep: waiting ones, running ones, and those that ended, paused or were interrupted."""
+class TrialIndex:
+    """The trials of a sweep: waiting, running, and known ones (finished, paused or interrupted)."""
 
     def __init__(self, trials: Iterable[Trial] = ()) -> None:
         self._known: list[Trial] = []
-        self._numbers: list[int] = []
+        self._numbers: list[int] = []  # of the known trials
         self._running: dict[int, Trial] = {}
         self._waiting: dict[int, Trial] = {}
-        self._queue: list[
-            int
-        ] = []  # a heap of the waiting numbers; it may hold some that wait no more
+        self._queue: list[int] = []  # a heap of waiting numbers; some may no longer wait
         for trial in trials:
             self.update(trial)
 
     @property
     def known(self) -> list[Trial]:
-        """Finished, paused and interrupted trials, by number; the list itself, which later updates change."""
+        """Finished, paused and interrupted trials, by number; later updates change this list."""
         return self._known
 
     @property
@@ -57,7 +55,7 @@ class History:
         return self._waiting[self._queue[0]] if self._queue else None
 
     def update(self, trial: Trial) -> None:
-        """Take in a trial that is new or has changed."""
+        """Add a new trial, or replace one that has changed."""
         number = trial.number
         if trial.state is TrialState.RUNNING:
             self._waiting.pop(number, None)
@@ -65,16 +63,16 @@ class History:
             return
         self._running.pop(number, None)
         place = bisect_left(self._numbers, number)
-        there = place < len(self._numbers) and self._numbers[place] == number
+        known = place < len(self._numbers) and self._numbers[place] == number
         if trial.state is TrialState.WAITING:
             if number not in self._waiting:
                 heapq.heappush(self._queue, number)
             self._waiting[number] = trial
-            if there:
+            if known:
                 del self._numbers[place], self._known[place]
             return
         self._waiting.pop(number, None)
-        if there:
+        if known:
             self._known[place] = trial
         else:
             self._numbers.insert(place, number)

@@ -1,26 +1,31 @@
-"""The face of every dispatcher: the controller cannot tell them apart."""
+"""The interface of dispatchers; the controller does not distinguish between them."""
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
-from workers.protocol import Assignment, Event, Halt
+from workers.protocol import Assignment, Event, StopRequest
+
+T = TypeVar("T")
 
 
 class Dispatcher(ABC):
     """Runs assignments on slots; one assignment of n ranks takes n slots. Used from one thread.
 
-    Exactly one `Outcome` follows each accepted assignment, whatever happens to its worker.
+    Exactly one `Outcome` follows each submitted assignment, even if its worker is lost.
 
-    Args:
-        commits_each: events are recorded and answered one by one inside `handle`, because the attempt waits there.
-        estimates: attempts run for real, so that their memory is worth estimating before.
-        suggests_ahead: attempts run while `poll` waits, so suggestions are made ahead by a thread.
-        keeps_paused: an objective of the user's own goes on where it was paused, which it else does only in a workload.
+    Attributes:
+        commits_each: every event is committed and answered inside `handle`, because the attempt
+            waits there.
+        estimates: attempts run for real, so that their memory is worth estimating first.
+        suggests_ahead: attempts run while `poll` waits, so a thread makes suggestions in advance.
+        keeps_paused: user objectives can resume after a pause. (Workloads always can.)
         patience: the most seconds, on its clock, that `poll` may wait for an event.
-        dashboard: where a person can watch the workers, "" for nowhere.
+        dashboard: address of a page that shows the workers; "" if there is none.
+        num_slots, free_slots: the number of all slots, and of those without an attempt.
     """
 
     name: ClassVar[str]
@@ -35,32 +40,39 @@ class Dispatcher(ABC):
 
     @abstractmethod
     def submit(self, assignment: Assignment) -> None:
-        """Begin an attempt; needs `assignment.num_ranks` free slots and returns at once."""
+        """Begin an attempt and return at once; needs `assignment.num_ranks` free slots."""
 
     @abstractmethod
-    def halt(self, trial: int, attempt: int, how: Halt) -> None:
-        """Ask a running attempt to end soon; no effect where it has ended. Its `Outcome` comes as an event."""
+    def stop(self, trial: int, attempt: int, how: StopRequest) -> None:
+        """Ask a running attempt to stop; no effect if it has ended. Its `Outcome` is an event."""
 
     @abstractmethod
     def kill(self, trial: int, attempt: int, failure: str, message: str) -> None:
         """End a running attempt by force; its `Outcome` is FAILED with this failure."""
 
     @abstractmethod
-    def poll(self, handle: Callable[[Event], None], timeout: float) -> int:
-        """Wait up to `timeout` seconds for events, pass each to `handle` in order, return how many there were.
+    def poll(self, handle: Callable[[Event], None], timeout: float) -> None:
+        """Wait up to `timeout` seconds for events and pass each to `handle`, in order.
 
-        `handle` may call `submit`, `halt` and `kill`. The inline dispatcher runs a whole attempt in here, calling
-        `handle` at each report.
+        `handle` may call `submit`, `stop` and `kill`. The inline dispatcher runs a whole attempt
+        in here and calls `handle` at each report.
         """
 
     @abstractmethod
     def now(self) -> float:
-        """Seconds since the dispatcher began, on its own monotonic or virtual clock."""
+        """Seconds since the dispatcher began, on its monotonic or virtual clock."""
 
-    def spend(self, seconds: float) -> None:
-        """The controller has thought for so many real seconds; a virtual clock may let them pass."""
+    def charged(self, compute: Callable[[], T]) -> T:
+        """Run `compute` and charge its duration to a virtual clock; returns its result."""
+        begun = time.perf_counter()
+        result = compute()
+        self.charge(time.perf_counter() - begun)
+        return result
+
+    def charge(self, seconds: float) -> None:
+        """The controller has computed for so many real seconds; a virtual clock may advance."""
         return
 
     @abstractmethod
     def close(self) -> None:
-        """Free everything it started; running attempts are ended by force."""
+        """Kill running attempts and free all resources that the dispatcher has acquired."""

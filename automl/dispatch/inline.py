@@ -1,4 +1,4 @@
-"""Trials run in this process, one at a time: for debugging, and for tests that must repeat exactly."""
+"""Runs trials in this process, one at a time: for debugging, and for tests that must repeat."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from workers.protocol import Assignment, Event, Halt, Outcome, Started, lost
+from workers.protocol import Assignment, Event, Outcome, Started, StopRequest, lost
 
 from .base import Dispatcher
 
@@ -19,7 +19,7 @@ class InlineDispatcher(Dispatcher):
 
     Args:
         num_slots: how many ranks a trial may have.
-        objective: of the user's own, or None for the assignment's workload.
+        objective: the user's; None to run the workload of the assignment.
     """
 
     name = "inline"
@@ -32,65 +32,58 @@ class InlineDispatcher(Dispatcher):
         self._begun = time.monotonic()
         self._queue: deque[Assignment] = deque()
         self._current: Assignment | None = None
-        self._asked: Halt | None = None
+        self._request: StopRequest | None = None
 
     def submit(self, assignment: Assignment) -> None:
         """Queue an attempt for the next `poll`."""
         self._queue.append(assignment)
         self.free_slots = 0
 
-    def halt(self, trial: int, attempt: int, how: Halt) -> None:
-        """The running attempt sees it when its report returns."""
+    def stop(self, trial: int, attempt: int, how: StopRequest) -> None:
+        """The running attempt sees the request when its report returns."""
         current = self._current
         if current is not None and (current.trial, current.attempt) == (trial, attempt):
-            self._asked = how
+            self._request = how
 
     def kill(self, trial: int, attempt: int, failure: str, message: str) -> None:
-        """The most that can be done to this very thread is to ask."""
-        self.halt(trial, attempt, Halt.INTERRUPT)
+        """Ask the attempt to stop: a thread cannot be killed by itself."""
+        self.stop(trial, attempt, StopRequest.INTERRUPT)
 
-    def poll(self, handle: Callable[[Event], None], timeout: float) -> int:
+    def poll(self, handle: Callable[[Event], None], timeout: float) -> None:
         """Run the next attempt to its end."""
         if not self._queue:
-            return 0
-        assignment, count = self._queue.popleft(), 0
-
-        def send(event: Event) -> None:
-            nonlocal count
-            count += 1
-            handle(event)
-
-        self._current, self._asked = assignment, None
-        send(Started(assignment.trial, assignment.attempt, f"{socket.gethostname()}:{os.getpid()}"))
+            return
+        self._current = assignment = self._queue.popleft()
+        self._request = None
+        worker = f"{socket.gethostname()}:{os.getpid()}"
+        handle(Started(assignment.trial, assignment.attempt, worker))
         begun = time.monotonic()
         try:
-            outcome = self._run(assignment, send)
-        except KeyboardInterrupt:
-            outcome = lost(
-                assignment, "ended by force", failure="preempted", seconds=time.monotonic() - begun
-            )
+            outcome = self._run(assignment, handle)
+        except KeyboardInterrupt:  # the second Ctrl-C: see `automl.control.signals`
+            seconds = time.monotonic() - begun
+            outcome = lost(assignment, "ended by force", failure="preempted", seconds=seconds)
         self._current = None
         self.free_slots = self.num_slots
-        send(outcome)
-        return count
+        handle(outcome)
 
     def now(self) -> float:
         """Seconds since the dispatcher was made."""
         return time.monotonic() - self._begun
 
     def close(self) -> None:
-        """Nothing is left to free."""
+        """Drop the attempts that have not begun."""
         self._queue.clear()
 
     def _run(self, assignment: Assignment, send: Callable[[Event], None]) -> Outcome:
         if assignment.num_ranks > 1:
             from workers.runtime.processes import run_gang
 
-            return run_gang(assignment, send, lambda: self._asked)
+            return run_gang(assignment, send, lambda: self._request)
         from workers.context import Context
         from workers.run import run
 
         device = "cuda:0" if assignment.gpus > 0 else "cpu"
-        context = Context(assignment, send=send, halted=lambda: self._asked, device=device)
+        context = Context(assignment, send, lambda: self._request, device=device)
         context.folder.mkdir(parents=True, exist_ok=True)
         return run(context, self._objective)

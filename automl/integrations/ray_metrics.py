@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from automl.core import ranking
@@ -99,3 +100,20 @@ class RayMetrics:
         for seconds in took[min(self._suggested, len(took)) :]:
             self.suggestions.observe(seconds)
         self._suggested = len(took)
+
+
+def with_ray_metrics(
+    sweep: str, on_change: Callable[[Snapshot], None] | None
+) -> Callable[[Snapshot], None]:
+    """`on_change`, which also exports the metrics of the sweep once Ray has started."""
+    exports: list[RayMetrics] = []
+
+    def watch(snapshot: Snapshot) -> None:
+        if not exports and snapshot.num_slots:
+            exports.append(RayMetrics(sweep))
+        for export in exports:
+            export(snapshot)
+        if on_change is not None:
+            on_change(snapshot)
+
+    return watch

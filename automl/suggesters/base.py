@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from automl.core.budget import Budget
 from automl.core.goals import Constraint, Goal
-from automl.core.spec import Budget
 from automl.core.trial import Trial
 from search_spaces import Space
 from workers.protocol import Params

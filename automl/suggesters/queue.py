@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from automl.core.trial import Trial, TrialState
-from automl.core.trial_index import History
+from automl.core.trial_index import TrialIndex
 from search_spaces import Space
 
 from .domain import Domain
@@ -59,7 +59,7 @@ class SuggestionQueue:
         """Proposals made ahead, the next one first; newer ones may still replace them."""
         return self._ready
 
-    def take(self, history: History, count: int) -> list[Proposal]:
+    def take(self, history: TrialIndex, count: int) -> list[Proposal]:
         """At most `count` proposals that are ready now.
 
         Raises:
@@ -76,7 +76,7 @@ class SuggestionQueue:
         return [self._ready.popleft() for _ in range(min(count, len(self._ready)))]
 
     def prepare(
-        self, history: History, wanted: int, period: float, patience: float = math.inf
+        self, history: TrialIndex, wanted: int, period: float, patience: float = math.inf
     ) -> None:
         """Make proposals ahead, if this queue does.
 
@@ -153,7 +153,7 @@ class BackgroundSuggestionQueue(SuggestionQueue):
         self._thread = threading.Thread(target=self._work, name="automl-suggester", daemon=True)
         self._thread.start()
 
-    def take(self, history: History, count: int) -> list[Proposal]:
+    def take(self, history: TrialIndex, count: int) -> list[Proposal]:
         """Ready proposals, the newest first; one of the fallback after too long a wait."""
         self._collect(history)
         if self._ready or self._exhausted:
@@ -167,7 +167,7 @@ class BackgroundSuggestionQueue(SuggestionQueue):
         return self._fall_back(history)
 
     def prepare(
-        self, history: History, wanted: int, period: float, patience: float = math.inf
+        self, history: TrialIndex, wanted: int, period: float, patience: float = math.inf
     ) -> None:
         """Ask an idle thread for more if there are new results or too few proposals."""
         self._collect(history)
@@ -209,7 +209,7 @@ class BackgroundSuggestionQueue(SuggestionQueue):
             self._closed = True
             self._condition.notify()
 
-    def _fall_back(self, history: History) -> list[Proposal]:
+    def _fall_back(self, history: TrialIndex) -> list[Proposal]:
         """A proposal that takes no time, because a worker has waited too long."""
         if not self._slow and self._note is not None:
             self._slow = True
@@ -218,7 +218,7 @@ class BackgroundSuggestionQueue(SuggestionQueue):
             )
         return self._proposer.propose_fallback(history.known, history.pending, 1)
 
-    def _pending(self, history: History) -> list[Trial]:
+    def _pending(self, history: TrialIndex) -> list[Trial]:
         """Pending trials, and ready proposals if they are kept, under the numbers they may get."""
         pending = history.pending
         if not self._keep:
@@ -232,7 +232,7 @@ class BackgroundSuggestionQueue(SuggestionQueue):
         ]
         return pending + waiting
 
-    def _collect(self, history: History) -> None:
+    def _collect(self, history: TrialIndex) -> None:
         with self._condition:
             answer, self._answer = self._answer, None
         if answer is None:

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from automl.core.budget import Budget
 from automl.core.environment import describe
 from automl.core.events import Proposed
 from automl.core.names import companion
-from automl.core.spec import Budget, SweepSpec
+from automl.core.spec import SweepSpec
 from automl.errors import UsageError
 from automl.ledger import Ledger
 from workers.protocol import Params

@@ -36,7 +36,7 @@ from benchmarks.common.bounds import Claim, at_least, conclude
 from benchmarks.common.options import benchmark_parser
 from search_spaces import Choice, Float, Int, Space
 from workers.context import Context
-from workers.protocol import Assignment, Halt, Limits, Outcome, Report
+from workers.protocol import Assignment, Limits, Outcome, Report, StopRequest
 from workers.run import run
 
 ROWS: Final = store.RESULTS / "head_to_head.jsonl"
@@ -65,17 +65,17 @@ def train(
     spec: SweepSpec, params: Mapping[str, Any], folder: Path, goes_on: Callable[[int, float], bool]
 ) -> Outcome:
     """Run one trial in this process, as a worker of this project does."""
-    halted: list[Halt] = []
+    requests: list[StopRequest] = []
 
     def send(report: Report) -> None:
         if not goes_on(report.sequence + 1, report.metrics["bleu"]):
-            halted.append(Halt.STOP)
+            requests.append(StopRequest.STOP)
 
     limits = Limits(spec.goals[0].within)
     assignment = Assignment(
         "peer", 0, 1, params, spec.workload, str(folder), spec.data, spec.fixed, 0, limits=limits
     )
-    return run(Context(assignment, send, lambda: halted[-1] if halted else None))
+    return run(Context(assignment, send, lambda: requests[-1] if requests else None))
 
 
 def automl_run(spec: SweepSpec, folder: Path, stopper: str = "none") -> list[float]:

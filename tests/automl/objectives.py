@@ -7,9 +7,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+from automl import sweeps
+from automl.core.budget import Budget
 from automl.core.events import SweepEvent
 from automl.core.goals import parse_constraints, parse_goals
-from automl.core.spec import Budget, SweepSpec
+from automl.core.snapshot import Snapshot
+from automl.core.spec import SweepSpec
 from automl.ledger import Ledger
 from search_spaces import Choice, Float, Space
 from workers.context import Context
@@ -39,6 +42,21 @@ def record(ledger: Ledger, sweep: str, *events: SweepEvent) -> None:
     for event in events:
         recorder.apply(event)
     recorder.commit()
+
+
+def run_inline(
+    ledger: Ledger, spec: SweepSpec, objective: Any = None, *, resume: bool = False, **options: Any
+) -> Snapshot:
+    """Run a sweep in this process; creates it in the ledger unless it is resumed."""
+    if not resume:
+        ledger.create_sweep(spec)
+    options |= {"objective": objective or quick, "dispatcher": "inline", "resume": resume}
+    return sweeps.run(spec, ledger=ledger, **options)
+
+
+def states(snapshot: Snapshot) -> list[str]:
+    """The state of each trial, by number."""
+    return [str(trial.state) for trial in snapshot.trials]
 
 
 def loss_of(params: Any, step: int) -> float:

@@ -57,7 +57,10 @@ class PostgresServer:
             "-E",
             "UTF8",
         )
-        settings = f"\nport={self.port}\nlisten_addresses='127.0.0.1'\nunix_socket_directories=''\nfsync=off\n"
+        settings = (
+            f"\nport={self.port}\nlisten_addresses='127.0.0.1'\n"
+            "unix_socket_directories=''\nfsync=off\n"
+        )
         file = folder / "data" / "postgresql.conf"
         file.write_text(file.read_text() + settings + "max_connections=60\n")
         self.start()
@@ -82,7 +85,7 @@ class PostgresServer:
 
     def database(self) -> str:
         """The URL of a new and empty database."""
-        import psycopg  # noqa: F401
+        import psycopg
 
         name = f"test{time.monotonic_ns()}"
         with psycopg.connect(f"{self._url}/postgres", autocommit=True) as connection:

@@ -1,4 +1,4 @@
-"""Controllers in processes of their own, which tests kill; forked from a server that has torch imported already."""
+"""Controllers in their own processes, which tests kill; forked from a server with torch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 def begin(
     store: Path, spec: SweepSpec, objective: Callable[[Any], Any], **options: Any
 ) -> BaseProcess:
-    """A controller that resumes the sweep; its exit status is 0, or 130 where it was interrupted."""
+    """A controller that resumes the sweep; its exit status is 0, or 130 if it is interrupted."""
     return start(_control, str(store), spec.to_dict(), objective, options)
 
 

@@ -71,7 +71,7 @@ def test_a_loss_that_is_not_finite_is_a_failure(value: float) -> None:
 def test_a_misspelt_metric_is_refused_and_the_trial_can_still_be_told() -> None:
     optimizer = make()
     trial = optimizer.ask()
-    with pytest.raises(UsageError, match="no value for the goal 'loss'; metrics given: lost"):
+    with pytest.raises(UsageError, match="no metric 'loss' was reported; these were: lost"):
         optimizer.tell(trial, {"lost": 1.0})
     with pytest.raises(UsageError, match="must be a number"):
         optimizer.tell(trial, {"loss": "low"})  # type: ignore[dict-item]

@@ -29,7 +29,7 @@ TESTS = [
     "tests/automl/suggesters/test_queue.py",
     "tests/automl/cli/test_cli_machine.py",
     "tests/automl/test_optimizer.py",
-    "tests/automl/test_sweeps_inline.py",
+    "tests/automl/test_sweeps.py",
     "tests/automl/test_simulation.py",
     "tests/workers/test_run.py",
     "tests/workers/runtime/test_gangs.py",

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from automl.core.budget import Budget
 from automl.core.goals import parse_goals
-from automl.core.spec import Budget, SweepSpec
+from automl.core.spec import SweepSpec
 from automl.core.trial import Trial
 from automl.ledger import Ledger
 from search_spaces import Choice, Float, Space

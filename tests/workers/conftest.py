@@ -40,12 +40,14 @@ class TrialRunner:
             limits=limits or Limits(),
         )
 
-    def __call__(self, *, halted: Callable[[], Any] = lambda: None, **settings: Any) -> Outcome:
+    def __call__(
+        self, *, stop_requested: Callable[[], Any] = lambda: None, **settings: Any
+    ) -> Outcome:
         assignment = self.assignment(**settings)
         self.reports: list[Report] = []
         if assignment.num_ranks > 1:
-            return run_gang(assignment, self.reports.append, halted, self.objective)
-        return run(Context(assignment, self.reports.append, halted), self.objective)
+            return run_gang(assignment, self.reports.append, stop_requested, self.objective)
+        return run(Context(assignment, self.reports.append, stop_requested), self.objective)
 
     def losses(self) -> dict[int, float]:
         """Training loss by update; needs evaluate_updates=1."""

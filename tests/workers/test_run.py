@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from search_spaces.errors import TrialFailure
-from workers.protocol import Ending, Halt, Outcome
+from workers.protocol import Ending, Outcome, StopRequest
 from workers.run import combine
 
 
@@ -55,17 +55,17 @@ def test_a_keyboard_interrupt_is_the_callers(runner):
 
 
 @pytest.mark.parametrize(
-    ("halt", "ending"), [(Halt.STOP, Ending.STOPPED), (Halt.PAUSE, Ending.PAUSED)]
+    ("how", "ending"), [(StopRequest.STOP, Ending.STOPPED), (StopRequest.PAUSE, Ending.PAUSED)]
 )
-def test_an_objective_that_was_told_to_end(runner, halt, ending):
+def test_an_objective_that_was_asked_to_stop(runner, how, ending):
     runner.objective = lambda context: {"kept": context.report(1, loss=2.0)}
-    outcome = runner(halted=lambda: halt)
+    outcome = runner(stop_requested=lambda: how)
     assert (outcome.ending, outcome.metrics) == (ending, {"kept": 0.0})
 
 
 def test_an_objective_that_did_not_ask_has_completed(runner):
     runner.objective = lambda context: {"loss": 1}
-    assert runner(halted=lambda: Halt.STOP).ending is Ending.COMPLETED
+    assert runner(stop_requested=lambda: StopRequest.STOP).ending is Ending.COMPLETED
 
 
 @pytest.mark.parametrize("result", [3.0, [1], {"loss": "low"}, {"loss": None}])

@@ -63,7 +63,7 @@ class Model(nn.Module):
 
 
 class Toy(TrainedWorkload):
-    """Next-token prediction on random sequences whose lengths differ between batches; token 0 is padding."""
+    """Next-token prediction on random sequences of several lengths; token 0 is padding."""
 
     name = "toy"
     summary = "a test"

@@ -1,1 +1,1 @@
-"""Where ranks run: Ray actors, local processes, and watching over them."""
+"""Runs the ranks of an attempt: Ray actors, gangs, local processes, and their supervision."""

@@ -1,7 +1,7 @@
-"""A warm worker: a Ray actor that runs one rank of one attempt at a time and is used again for the next.
+"""A warm worker: a Ray actor that runs one rank of an attempt at a time, one attempt after another.
 
-What it has to say waits in a mailbox of its own until the controller takes it (`take`, answered by a thread of its
-own): a report costs the trial microseconds, and reaches the controller a millisecond later.
+Its events wait in a mailbox until the controller takes them (`take`, which a thread of its own
+answers): a report costs the trial microseconds and reaches the controller a millisecond later.
 """
 
 from __future__ import annotations
@@ -22,23 +22,30 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
-from workers.protocol import LEAVING, Assignment, Event, Halt, Outcome, Pulse, Started, log_of
+from workers.protocol import (
+    WORKER_SPENT,
+    Assignment,
+    Event,
+    Heartbeat,
+    Outcome,
+    Started,
+    StopRequest,
+    log_of,
+)
 
-CONCURRENCY_GROUPS = {
-    "mail": 1,
-    "control": 1,
-}  # `take` is called in the first, `halt` and `address` in the second
+# Each group has a thread: `take` runs in "mail"; `stop`, `dump` and `address` in "control".
+CONCURRENCY_GROUPS = {"mail": 1, "control": 1}
 
 
 class Worker:
-    """Runs ranks; `CONCURRENCY_GROUPS` says which thread answers what.
+    """Runs ranks; see `CONCURRENCY_GROUPS` for the thread of each method.
 
     Args:
-        objective: pickled by cloudpickle, or None where workloads are run.
-        workload: name of the workload that will be run, imported ahead of the first attempt.
+        objective: the user's, pickled by cloudpickle; None if a workload is run.
+        workload: name of the workload, which is imported before the first attempt.
         threads: CPU threads of this process.
-        paths: where modules are found besides, as in the process that made the objective.
-        name: of its sweep and slot, as the Ray dashboard shows it.
+        paths: folders to add to `sys.path`, from the process that pickled the objective.
+        name: names its sweep and slot in the Ray dashboard.
     """
 
     def __init__(
@@ -57,39 +64,40 @@ class Worker:
         self._broken = ""
         try:
             self._warm(objective, workload, threads)
-        except (
-            Exception
-        ) as error:  # told by `ready`; an actor that fails to begin would only say that it died
+        except Exception as error:  # for `ready`: Ray hides the error of a constructor
             self._broken = f"{type(error).__name__}: {error}"
         self._mail: deque[Event] = deque()
         self._arrived = threading.Condition()
-        self._halts: dict[tuple[int, int], Halt] = {}
-        self._moved, self._steps = time.monotonic(), 0
-        self._meeting: Any = None  # kept until the next one: other ranks may still leave it
-        self._running = self._leaving = False
+        self._stop_requests: dict[tuple[int, int], StopRequest] = {}
+        self._moved = time.monotonic()
+        self._steps = 0
+        self._rendezvous: Any = None  # kept until the next: other ranks may still be leaving it
+        self._running = False
+        self._preempted = False
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, self._on_notice)
+            signal.signal(signal.SIGTERM, self._on_sigterm)
 
     def __repr__(self) -> str:
         return self._name
 
     def ready(self) -> tuple[str, str]:
-        """The node's id, and why this worker cannot be used ("" where it can)."""
+        """The id of its node, and why this worker cannot be used ("" if it can)."""
         import ray
 
         return ray.get_runtime_context().get_node_id(), self._broken
 
     def run(self, assignment: Assignment, rank: int = 0, rendezvous: str = "") -> Outcome:
-        """Run one rank of an attempt to its end; rank 0 also puts its reports and outcome into the mailbox."""
+        """Run one rank of an attempt to its end; rank 0 also posts its reports and its outcome."""
         from workers.context import Context
         from workers.run import run
 
-        self._moved, self._steps = time.monotonic(), 0
+        self._moved = time.monotonic()
+        self._steps = 0
         key = (assignment.trial, assignment.attempt)
         context = Context(
             assignment,
             send=self._send if rank == 0 else lambda report: None,
-            halted=lambda: self._halted(key),
+            stop_requested=lambda: self._stop_requested(key),
             rank=rank,
             world_size=assignment.num_ranks,
             rendezvous=rendezvous,
@@ -101,41 +109,42 @@ class Worker:
         with _logged(assignment, rank):
             outcome = run(context, self._objective)
         self._running = False
-        self._halts.pop(key, None)
-        if self._leaving:
+        self._stop_requests.pop(key, None)
+        if self._preempted:
             message = outcome.message or "the machine of its worker is being taken away"
-            outcome = replace(outcome, message=message, details={**outcome.details, LEAVING: True})
+            details = {**outcome.details, WORKER_SPENT: True}
+            outcome = replace(outcome, message=message, details=details)
         if rank == 0:
             self._send(outcome)
         return outcome
 
-    def take(self, timeout: float) -> tuple[list[Event], Pulse]:
-        """Wait for mail; returns it with how the attempt goes on."""
+    def take(self, timeout: float) -> tuple[list[Event], Heartbeat]:
+        """Wait up to `timeout` seconds for events; returns them with a heartbeat."""
         with self._arrived:
             self._arrived.wait_for(lambda: self._mail, timeout)
             mail = list(self._mail)
             self._mail.clear()
-        return mail, Pulse(time.monotonic() - self._moved, self._steps)
+        return mail, Heartbeat(time.monotonic() - self._moved, self._steps)
 
     def dump(self, assignment: Assignment, rank: int) -> None:
-        """Write where each thread is to the rank's log; works while the attempt hangs."""
+        """Write the stack of each thread to the rank's log; works while the attempt hangs."""
         with log_of(assignment, rank).open("a") as log:
-            log.write("the attempt hangs; this is where its threads are\n")
+            log.write("the attempt hangs; the stacks of its threads are\n")
             log.flush()
             faulthandler.dump_traceback(log)
 
-    def halt(self, trial: int, attempt: int, how: Halt) -> None:
-        """Ask an attempt to end; it may not have begun yet."""
-        self._halts[trial, attempt] = how
+    def stop(self, trial: int, attempt: int, how: StopRequest) -> None:
+        """Ask an attempt to stop; it may not have begun yet."""
+        self._stop_requests[trial, attempt] = how
 
     def address(self) -> str:
-        """Where the ranks of a gang on several nodes can meet: a store that listens already, on a port of its own."""
+        """Start a rendezvous store on a free port, for a gang on several nodes; its address."""
         import ray
         from torch._C._distributed_c10d import TCPStore
 
         host = ray.util.get_node_ip_address()
-        self._meeting = TCPStore(host, 0, is_master=True, wait_for_workers=False)
-        return f"tcp://{host}:{self._meeting.port}"
+        self._rendezvous = TCPStore(host, 0, is_master=True, wait_for_workers=False)
+        return f"tcp://{host}:{self._rendezvous.port}"
 
     def _warm(self, objective: bytes | None, workload: str | None, threads: int) -> None:
         if objective is not None:
@@ -146,11 +155,11 @@ class Worker:
             from workers.workloads import WORKLOADS
 
             WORKLOADS.get(workload)
-        import torch  # once a worker, before the first attempt
+        import torch  # once per worker, before the first attempt
 
         torch.set_num_threads(threads)
         gc.collect()
-        gc.freeze()  # what is imported stays: collecting it again before each trial takes a tenth of a second
+        gc.freeze()  # imported modules stay: to scan them before each trial would take 0.1 s
 
     def _send(self, event: Event) -> None:
         self._moved = time.monotonic()
@@ -158,22 +167,24 @@ class Worker:
             self._mail.append(event)
             self._arrived.notify()
 
-    def _halted(self, key: tuple[int, int]) -> Halt | None:
-        self._moved, self._steps = time.monotonic(), self._steps + 1
-        return self._halts.get(key) or (Halt.INTERRUPT if self._leaving else None)
+    def _stop_requested(self, key: tuple[int, int]) -> StopRequest | None:
+        self._moved = time.monotonic()
+        self._steps += 1
+        return self._stop_requests.get(key) or (StopRequest.INTERRUPT if self._preempted else None)
 
-    def _on_notice(self, number: int, frame: FrameType | None) -> None:
-        """SIGTERM: this machine is about to be taken away; what runs is asked to end with a checkpoint."""
+    def _on_sigterm(self, number: int, frame: FrameType | None) -> None:
+        """The machine is about to be taken away: ask the attempt to stop with a checkpoint."""
         if not self._running:
             os._exit(0)
-        self._leaving = True
+        self._preempted = True
 
 
 class _Tee:
-    """A text stream that writes to two."""
+    """A text stream that writes to two others."""
 
     def __init__(self, first: IO[str], second: IO[str]) -> None:
-        self._first, self._second = first, second
+        self._first = first
+        self._second = second
 
     def write(self, text: str) -> int:
         self._second.write(text)
@@ -189,33 +200,34 @@ class _Tee:
 
 @contextmanager
 def _logged(assignment: Assignment, rank: int) -> Iterator[None]:
-    """Copy what is printed to `logs/attempt-<a>-rank-<r>.log` in the trial's folder, besides Ray's own log."""
+    """Copy the output of a rank to its log in the trial's folder, besides Ray's own log."""
     path = log_of(assignment, rank)
     path.parent.mkdir(parents=True, exist_ok=True)
-    output, errors = sys.stdout, sys.stderr
+    output = sys.stdout
+    errors = sys.stderr
     with path.open("a", buffering=1, encoding="utf-8", errors="replace") as log:
         _show_in_dashboard(path, assignment, rank)
-        sys.stdout, sys.stderr = _Tee(output, log), _Tee(errors, log)
+        sys.stdout = _Tee(output, log)
+        sys.stderr = _Tee(errors, log)
         try:
             print(assignment.label, flush=True)
             yield
         finally:
-            sys.stdout, sys.stderr = output, errors
+            sys.stdout = output
+            sys.stderr = errors
 
 
 def _show_in_dashboard(path: Path, assignment: Assignment, rank: int) -> None:
-    """Give the log a name among those that Ray's dashboard lists for this node."""
+    """Link the log into the folder that Ray's dashboard lists for this node."""
     from ray._private import worker
 
     node = worker._global_node
-    if node is None:  # not in a process of Ray's
+    if node is None:  # not a process of Ray
         return
     name = (
         f"{assignment.sweep}-trial-{assignment.trial}-attempt-{assignment.attempt}-rank-{rank}.log"
     )
     link = Path(node.get_logs_dir_path(), name)
-    with suppress(
-        OSError
-    ):  # a folder that allows no links: the log itself is in the trial's folder
-        link.unlink(missing_ok=True)  # of a sweep of that name in another store
+    with suppress(OSError):  # without links the log is still in the trial's folder
+        link.unlink(missing_ok=True)  # left by a sweep of the same name in another store
         link.symlink_to(path)

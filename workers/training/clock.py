@@ -1,4 +1,4 @@
-"""When training ends or evaluates by itself: a clock of training seconds, and the counters it is compared with."""
+"""A clock of training seconds, and the intervals and counters that are compared with it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from types import TracebackType
 
 
 class Clock:
-    """Seconds spent inside `with clock:`, on top of what earlier attempts spent."""
+    """Sums the seconds inside `with clock:`, added to the seconds of earlier attempts."""
 
     def __init__(self, previous: float = 0.0) -> None:
-        self.previous, self._spent, self._entered = previous, 0.0, 0.0
+        self.previous = previous
+        self._spent = 0.0
+        self._entered = 0.0
 
     def __enter__(self) -> Clock:
         self._entered = time.perf_counter()
@@ -38,13 +40,13 @@ class Clock:
 
 @dataclass(frozen=True)
 class Every:
-    """Something due every so many training seconds or updates, whichever comes first; None for never."""
+    """An interval of training seconds or updates, whichever ends first; None for no limit."""
 
     seconds: float | None = None
     updates: int | None = None
 
     def due(self, seconds: float, updates: int = 0) -> bool:
-        """Whether an interval is over, after so many seconds and updates of it."""
+        """Whether the interval is over after so many seconds and updates."""
         if self.seconds is not None and seconds >= self.seconds:
             return True
         return self.updates is not None and updates >= self.updates
@@ -52,11 +54,11 @@ class Every:
 
 @dataclass
 class Window:
-    """What happened since the last report.
+    """Sums over the updates since the last report.
 
     Args:
-        begun: training seconds of all attempts when it began.
-        updates, items: how many since then; losses: sum of their mean losses.
+        begun: training seconds of all attempts when the window began.
+        updates, items: their numbers since then; losses: sum of their mean losses.
     """
 
     begun: float = 0.0
@@ -65,8 +67,9 @@ class Window:
     losses: float = 0.0
 
     def count(self, items: float) -> None:
-        """Count an update; its loss is added when the ranks have summed it."""
-        self.updates, self.items = self.updates + 1, self.items + items
+        """Count an update; its loss is added once the ranks have summed it."""
+        self.updates += 1
+        self.items += items
 
     def metrics(self, now: float) -> dict[str, float]:
         """Mean loss and speed; empty before the first update."""

@@ -1,4 +1,4 @@
-"""How the ranks of a trial agree, once an update, on what to do next."""
+"""The ranks of a trial agree before each update on the next action."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ import torch
 import torch.distributed as dist
 
 from workers.parallel.mesh import side_group
-from workers.protocol import Halt
+from workers.protocol import StopRequest
 
 if TYPE_CHECKING:
     from workers.context import Context
     from workers.device.peak_memory import PeakMemory
 
-    from .settings import Settings
-
-_HALTS = tuple(Halt)
+_REQUESTS = tuple(StopRequest)
 _MEMORY_SECONDS = 0.2
 
 
@@ -26,11 +24,15 @@ _MEMORY_SECONDS = 0.2
 class Orders:
     """What to do before the next update.
 
-    `loss` is the mean loss of the last one over all ranks, `scale` what the learning rate is
-    multiplied by.
+    Args:
+        stop: ends the attempt, with a checkpoint.
+        finish: a limit is reached: the attempt is complete.
+        out_of_memory: a rank has exceeded its limit.
+        loss: mean loss of the last update over all ranks.
+        scale: factor on the learning rate.
     """
 
-    halt: Halt | None = None
+    stop: StopRequest | None = None
     finish: bool = False
     evaluate: bool = False
     save: bool = False
@@ -40,47 +42,50 @@ class Orders:
 
 
 class Control:
-    """One small all-reduce an update, on the CPU, so that no rank acts alone."""
+    """One small all-reduce on the CPU per update, so that no rank acts alone."""
 
-    def __init__(self, context: Context, settings: Settings) -> None:
+    def __init__(self, context: Context) -> None:
         self.context = context
         self.group: dist.ProcessGroup | None = None
         if context.world_size > 1:
             self.group = side_group()
-        self._looked = 0.0
+        self._memory_checked = 0.0
 
-    def agree(self, wishes: Orders, loss: float | None) -> Orders:
-        """The same orders on every rank: rank 0's, except that any rank may halt or have run out of memory.
+    def agree(self, own: Orders, loss: float | None) -> Orders:
+        """The same orders on every rank.
+
+        Rank 0 decides, but any rank can stop the attempt or report that it is out of memory.
 
         Args:
-            wishes: what this rank would do.
+            own: the orders that this rank would follow alone.
             loss: this rank's share of the last update's mean loss.
         """
         share = loss or 0.0
         if self.group is None:
-            return replace(wishes, loss=share)
+            return replace(own, loss=share)
         leads = self.context.rank == 0
         flags = [
-            leads and wishes.finish,
-            leads and wishes.evaluate,
-            leads and wishes.save,
-            wishes.out_of_memory,
+            leads and own.finish,
+            leads and own.evaluate,
+            leads and own.save,
+            own.out_of_memory,
         ]
-        halts = [wishes.halt is halt for halt in _HALTS]
-        scale = wishes.scale if leads else 0.0
+        requests = [own.stop is request for request in _REQUESTS]
+        scale = own.scale if leads else 0.0
         votes = torch.tensor(
-            [share, scale, *map(float, flags), *map(float, halts)], dtype=torch.float64
+            [share, scale, *map(float, flags), *map(float, requests)], dtype=torch.float64
         )
         dist.all_reduce(votes, group=self.group)
         total, scale, *counts = votes.tolist()
         finish, evaluate, save, exceeded = (count > 0 for count in counts[:4])
-        asked = (halt for halt, count in zip(_HALTS, counts[4:], strict=True) if count > 0)
-        return Orders(next(asked, None), finish, evaluate, save, exceeded, total, scale)
+        stops = (r for r, count in zip(_REQUESTS, counts[4:], strict=True) if count > 0)
+        return Orders(next(stops, None), finish, evaluate, save, exceeded, total, scale)
 
     def memory_exceeded(self, memory: PeakMemory) -> bool:
-        """Whether this rank's peak is beyond its limit; looked at a few times a second."""
-        limit, now = self.context.assignment.limits.memory_bytes, time.monotonic()
-        if limit is None or now - self._looked < _MEMORY_SECONDS:
+        """Whether this rank's peak exceeds its limit; measured at most every 0.2 s."""
+        limit = self.context.assignment.limits.memory_bytes
+        now = time.monotonic()
+        if limit is None or now - self._memory_checked < _MEMORY_SECONDS:
             return False
-        self._looked = now
+        self._memory_checked = now
         return memory.bytes() > limit

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 _POLL_SECONDS = 0.2
 
 
-class _Halted(Exception):
-    """The attempt is to end while it evaluates."""
+class _Stopped(Exception):
+    """The attempt was asked to stop while it evaluated."""
 
 
 class ValidationRunner:
-    """Calls the workload's `evaluate`, and gives up within a second if the attempt is halted."""
+    """Calls the workload's `evaluate`; gives up within a second if the attempt is asked to stop."""
 
     def __init__(
         self, workload: Trainable, context: Context, strategy: Strategy, precision: Precision
@@ -34,7 +34,7 @@ class ValidationRunner:
         self._polled_at = 0.0
 
     def evaluate(self) -> dict[str, float] | None:
-        """Metrics on rank 0; empty on other ranks; None if it was halted. All ranks call it."""
+        """Metrics on rank 0; empty on other ranks; None if asked to stop. All ranks call it."""
         model = self.strategy.whole()
         if model is None:
             state = self.strategy.state()
@@ -53,7 +53,7 @@ class ValidationRunner:
             with torch.no_grad(), self.precision.autocast():
                 found = self.workload.evaluate(model, self.strategy.device)
             return {key: float(value) for key, value in found.items()}
-        except _Halted:
+        except _Stopped:
             return None
         finally:
             model.train(training)
@@ -64,5 +64,5 @@ class ValidationRunner:
         now = time.monotonic()
         if now - self._polled_at >= _POLL_SECONDS:
             self._polled_at = now
-            if self.context.halted() is not None:
-                raise _Halted
+            if self.context.stop_requested() is not None:
+                raise _Stopped

@@ -25,7 +25,7 @@ from workers.device.precision import Precision
 from workers.device.profiling import profiling
 from workers.parallel import STRATEGIES
 from workers.parallel.mesh import BACKEND, Mesh, connect, disconnect
-from workers.protocol import LEAVING
+from workers.protocol import WORKER_SPENT
 
 from . import checkpoint
 from .batches import BatchPosition, Prefetcher, batches
@@ -48,7 +48,7 @@ def train(workload: Trainable, context: Context) -> dict[str, float]:
     """Train a workload on this rank and return its final metrics (rank 0; empty on other ranks).
 
     If the assignment says `resume`, training starts from the newest sound checkpoint in the trial's
-    folder. It ends at the first of its limits, or when the context is halted; it writes a
+    folder. It ends at the first of its limits, or if the context is asked to stop; it writes a
     checkpoint in either case.
 
     Raises:
@@ -85,7 +85,7 @@ class Trainer:
         self.strategy = kind(mesh, workload, self.device, values)
         self.strategy.wrap(build_model(workload, values, self.device, context.seed))
         self.optimizer = build_optimizer(self.strategy.parameters().values(), values)
-        self.control = Control(context, settings)
+        self.control = Control(context)
         self.validation = ValidationRunner(workload, context, self.strategy, self.precision)
         self.clock = Clock(context.assignment.previous_seconds)
         self.evaluations = Every(settings.evaluate_seconds, settings.evaluate_updates)
@@ -124,8 +124,8 @@ class Trainer:
                 item = item or next(source, None)
                 orders = self.control.agree(self._proposal(item is None), self.share)
             self._check(orders)
-            if orders.halt:
-                self.context.noticed = orders.halt
+            if orders.stop:
+                self.context.accept_stop(orders.stop)
                 self._save(wait=False)
                 return self.metrics
             if orders.evaluate or orders.finish:
@@ -138,7 +138,7 @@ class Trainer:
                 return self.metrics
             if (
                 item and not orders.evaluate
-            ):  # an evaluation may end early: agree once more after it
+            ):  # else agree once more: a request to stop may have ended the evaluation early
                 with self.clock:
                     self._update(*item)
                 self.trace_step()
@@ -153,7 +153,7 @@ class Trainer:
         late = any(limit is not None and seconds >= limit for limit in limits)
         full = settings.max_updates is not None and self.updates >= settings.max_updates
         return Orders(
-            halt=self.context.halted(),
+            stop=self.context.stop_requested(),
             finish=late or full or exhausted or self.selection.done,
             scale=self.selection.scale,
             evaluate=self.evaluations.due(seconds - self.window.begun, self.window.updates),
@@ -224,7 +224,9 @@ class Trainer:
                 seconds = self.clock.total - self.context.assignment.previous_seconds
                 self.context.emit(self.updates, self.metrics, seconds)
             # A request counts only if it ended the evaluation early.
-            self.context.noticed = None if evaluated is not None else self.context.halted()
+            self.context.accept_stop(
+                None if evaluated is not None else self.context.stop_requested()
+            )
         if evaluated is not None:
             self.window = Window(self.clock.total)
         found = evaluated if self.context.rank == 0 else None
@@ -336,7 +338,7 @@ class Trainer:
             "optimizer": sum(map(self._state_bytes, parameters)),
         }
         if self.strategy.spends_process:
-            self.context.details[LEAVING] = True
+            self.context.details[WORKER_SPENT] = True
         table = self.strategy.memory_by_module(self._state_bytes)
         if table is not None:
             self.context.details["memory_by_module_bytes"] = table

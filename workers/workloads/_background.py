@@ -58,14 +58,14 @@ class BackgroundThread:
         """Call `work` in the thread and return its result.
 
         Raises:
-            Halted: the attempt must stop; the work runs on in the thread, and its result is lost.
+            Stopped: the attempt must stop; the work runs on in the thread, and its result is lost.
             BaseException: any error of `work`.
         """
         future: Future[T] = Future()
         self._work.put((future, work))
         while not wait([future], _POLL_SECONDS).done:
             if self.context.world_size == 1:
-                self.context.look()
+                self.context.check_stop()
         return future.result()
 
     def _serve(self) -> None:

@@ -80,7 +80,7 @@ class DeclarativeWorkload(Workload):
         The process keeps the data for all trials, so its memory is not counted for this trial.
 
         Raises:
-            Halted: the attempt must stop.
+            Stopped: the attempt must stop.
             DataError: loading failed.
         """
         with BackgroundThread(context) as background:

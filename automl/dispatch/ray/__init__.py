@@ -1,4 +1,4 @@
-"""Trials on Ray: `RayDispatcher`."""
+"""Runs trials on Ray: `RayDispatcher`."""
 
 from .dispatcher import RayDispatcher
 

@@ -1,4 +1,4 @@
-"""Warm Ray workers, one a slot, that one placement group reserves: all of them or none."""
+"""A pool of warm Ray workers, one for each slot; one placement group reserves all slots or none."""
 
 from __future__ import annotations
 
@@ -12,33 +12,34 @@ import ray
 from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from automl.core.spec import Resources
+from automl.core.resources import Resources
 from automl.errors import AutomlError, UsageError
 from workers.runtime.actor import CONCURRENCY_GROUPS, Worker
-from workers.runtime.gang import Seat
+from workers.runtime.gang import WorkerHandle
 
-PLACEMENT_SECONDS: Final = 60.0
-START_SECONDS: Final = 60.0  # after which a worker that has not begun may have lost its node
-MOST_STARTS: Final = 3  # of a slot's worker that fail, in a row
+from . import timeouts
+
+MAX_FAILED_STARTS: Final = 3  # of the worker of one slot, in a row
 
 
-class Pool:
-    """The workers. One that is lost is replaced, and its slot is free again once the new one has begun.
+class WorkerPool:
+    """The workers of a sweep. A lost worker is replaced; its slot is free once the new one runs.
 
     Args:
-        sweep: its name, for the dashboard.
+        sweep: name of the sweep, for the dashboard.
         num_slots: how many workers.
-        resources: what each has.
-        objective: pickled, in Ray's store, or None; workload: the name of what is run otherwise.
+        resources: of each worker.
+        objective: the user's, pickled; None if a workload is run.
+        workload: name of the workload; None if an objective is run.
 
     Raises:
-        UsageError: Ray has no room for them.
+        UsageError: Ray has no room for the workers.
 
     Attributes:
-        seats: the worker of each slot.
-        free: slots that have nothing to do and whose worker is there, or is being started for the first time.
-        vacant: slots that need another worker, see `rehire`.
-        starting: what Ray is to wait for; each goes to `begun` when it is there.
+        workers: the worker of each slot.
+        free: slots without an attempt whose worker runs, or is being started for the first time.
+        vacant: slots that need a new worker, see `replace_lost`.
+        starting: the objects that Ray has to wait for; give each to `worker_started` when ready.
     """
 
     def __init__(
@@ -49,93 +50,99 @@ class Pool:
         objective: bytes | None,
         workload: str | None,
     ) -> None:
-        self._sweep, self._resources, self._workload = sweep, resources, workload
+        self._sweep = sweep
+        self._resources = resources
+        self._workload = workload
         self._objective = ray.put(objective)
         self.starting: dict[Any, tuple[int, Any]] = {}
         self.vacant: set[int] = set()
-        self._since: dict[int, float] = {}  # when a slot's worker was asked for that has not begun
+        self._start_times: dict[int, float] = {}  # of slots whose worker has not started yet
         self._failures: Counter[int] = Counter()
         self._generation = 0
         self._group = _reserve(num_slots, resources)
-        self.seats = [self._hire(slot) for slot in range(num_slots)]
+        self.workers = [self._start_worker(slot) for slot in range(num_slots)]
         self.free = set(range(num_slots))
 
-    def take(self, count: int) -> list[int]:
-        """Free slots, of one node where it has enough of them; they are free no more."""
-        slots = self._placed(self._choose(count))
+    def acquire(self, count: int) -> list[int]:
+        """Take free slots, of one node if one has enough; they are no longer free."""
+        slots = self._known_nodes_first(self._choose(count))
         self.free -= set(slots)
         return slots
 
-    def give(self, slots: list[int], spent: set[int]) -> None:
-        """Slots that were taken are free again, but for those whose worker cannot be used again."""
+    def release(self, slots: list[int], spent: set[int]) -> None:
+        """Free slots again, except `spent` ones, whose worker cannot be used again."""
         self.vacant |= spent
         self.free |= set(slots) - spent
 
-    def rehire(self) -> None:
-        """Have a worker started for each slot that has lost its own."""
+    def replace_lost(self) -> None:
+        """Start a new worker for each vacant slot."""
         while self.vacant:
             slot = self.vacant.pop()
             self.free.discard(slot)
             self._generation += 1
-            self.seats[slot] = self._hire(slot)
+            self.workers[slot] = self._start_worker(slot)
 
-    def begun(self, ref: Any, taken: set[int]) -> None:
-        """A worker has begun, or could not.
+    def worker_started(self, ref: Any, busy: set[int]) -> None:
+        """A worker has started, or failed to start.
 
         Args:
-            taken: slots that run an attempt.
+            ref: one of `starting`.
+            busy: slots that run an attempt.
 
         Raises:
-            UsageError: no worker can load what it is to run.
+            UsageError: workers cannot load the objective or workload.
             AutomlError: workers cannot be started.
         """
         slot, actor = self.starting.pop(ref)
-        if self.seats[slot].actor is not actor:
-            return  # it was killed before it was ready, and another one was hired
-        del self._since[slot]
+        if self.workers[slot].actor is not actor:
+            return  # it was killed before it was ready, and another was started
+        del self._start_times[slot]
         try:
             node, broken = ray.get(ref)
         except ray.exceptions.RayError as error:
-            if slot not in taken:  # else the attempt says so
-                self._not_begun(slot, error)
+            if slot not in busy:  # else the attempt reports the failure
+                self._start_failed(slot, error)
             return
         if broken:
             raise UsageError(f"the workers cannot load what they are to run: {broken}")
         self._failures.pop(slot, None)
-        self.seats[slot] = Seat(actor, node)
-        self.free |= {slot} - taken
+        self.workers[slot] = WorkerHandle(actor, node)
+        self.free |= {slot} - busy
 
-    def miss(self) -> set[int]:
-        """Look which nodes are gone: their free slots become vacant; slots whose worker has no place are returned."""
-        alive = {node["NodeID"] for node in ray.nodes() if node["Alive"]}
-        self.vacant |= {slot for slot in self.free if self.seats[slot].node not in {"", *alive}}
-        late = {
-            slot for slot, since in self._since.items() if time.monotonic() - since >= START_SECONDS
-        }
-        # Where there is a place for all, they are only slow.
-        return (
-            late if late and placement_group_table(self._group).get("state") != "CREATED" else set()
-        )
+    def find_lost(self) -> set[int]:
+        """Check the nodes. Free slots of lost nodes become vacant.
+
+        Returns:
+            Slots whose worker does not start for want of a node.
+        """
+        alive = _alive_nodes()
+        self.vacant |= {slot for slot in self.free if self.workers[slot].node not in {"", *alive}}
+        latest = time.monotonic() - timeouts.WORKER_START_SECONDS
+        late = {slot for slot, begun in self._start_times.items() if begun <= latest}
+        if late and placement_group_table(self._group).get("state") != "CREATED":
+            return late
+        return set()  # with a node for every slot, workers are only slow
 
     def close(self) -> None:
         """End the workers."""
-        for seat in self.seats:
-            ray.kill(seat.actor, no_restart=True)
+        for worker in self.workers:
+            ray.kill(worker.actor, no_restart=True)
         remove_placement_group(self._group)
 
-    def _not_begun(self, slot: int, error: Exception) -> None:
+    def _start_failed(self, slot: int, error: Exception) -> None:
         self._failures[slot] += 1
-        if slot in self.free or self._failures[slot] >= MOST_STARTS:
+        if slot in self.free or self._failures[slot] >= MAX_FAILED_STARTS:
             reason = " ".join(str(error).split())[:500]
             raise AutomlError(
-                f"a Ray worker could not be started; is this project installed on every node? {reason}"
+                "a Ray worker could not be started; is this project installed on every node? "
+                f"{reason}"
             ) from error
         self.vacant.add(slot)
 
     def _choose(self, count: int) -> list[int]:
         nodes: dict[str, list[int]] = {}
         for slot in sorted(self.free):
-            nodes.setdefault(self.seats[slot].node, []).append(slot)
+            nodes.setdefault(self.workers[slot].node, []).append(slot)
         fitting = [slots for slots in nodes.values() if len(slots) >= count]
         if fitting:
             return min(fitting, key=len)[:count]
@@ -143,24 +150,24 @@ class Pool:
             raise AutomlError(f"the attempt needs {count} free slots, there are {len(self.free)}")
         return sorted(self.free)[:count]
 
-    def _placed(self, slots: list[int]) -> list[int]:
-        """These slots, those whose node is known first: the ranks meet at the first, which should answer at once.
+    def _known_nodes_first(self, slots: list[int]) -> list[int]:
+        """These slots, those with a known node first: the ranks meet at the first slot's worker.
 
-        Workers that are still starting have not said where they are, which is no question where there is one node.
+        The node of a worker that is still starting is known only if the cluster has one node.
         """
-        if len(slots) > 1 and not all(self.seats[slot].node for slot in slots):
-            nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
-            for slot in slots:
-                if len(nodes) == 1:
-                    self.seats[slot] = Seat(self.seats[slot].actor, nodes[0])
-        return sorted(slots, key=lambda slot: not self.seats[slot].node)
+        if len(slots) > 1 and not all(self.workers[slot].node for slot in slots):
+            nodes = _alive_nodes()
+            if len(nodes) == 1:
+                for slot in slots:
+                    self.workers[slot] = WorkerHandle(self.workers[slot].actor, nodes[0])
+        return sorted(slots, key=lambda slot: not self.workers[slot].node)
 
-    def _hire(self, slot: int) -> Seat:
+    def _start_worker(self, slot: int) -> WorkerHandle:
         kind = ray.remote(concurrency_groups=CONCURRENCY_GROUPS)(Worker)
         again = f".{self._generation}" if self._generation else ""
         name = f"{self._sweep} worker {slot}{again}"
         actor = kind.options(
-            name=f"{name} {uuid.uuid4().hex[:6]}",  # names must differ on a cluster
+            name=f"{name} {uuid.uuid4().hex[:6]}",  # unique on a cluster
             num_cpus=self._resources.cpus,
             num_gpus=self._resources.gpus,
             max_restarts=0,
@@ -170,21 +177,25 @@ class Pool:
             ),
         ).remote(self._objective, self._workload, max(1, self._resources.cpus), sys.path, name)
         self.starting[actor.ready.options(enable_task_events=False).remote()] = (slot, actor)
-        self._since[slot] = time.monotonic()
-        return Seat(actor, "")
+        self._start_times[slot] = time.monotonic()
+        return WorkerHandle(actor, "")
+
+
+def _alive_nodes() -> list[str]:
+    return [node["NodeID"] for node in ray.nodes() if node["Alive"]]
 
 
 def _reserve(num_slots: int, resources: Resources) -> Any:
     bundle = {"CPU": resources.cpus, "GPU": resources.gpus}
     needed = {key: value for key, value in bundle.items() if value}
     group = placement_group([needed] * num_slots, strategy="PACK")
-    if not group.wait(PLACEMENT_SECONDS):
+    if not group.wait(timeouts.PLACEMENT_SECONDS):
         free = {
             key: value for key, value in ray.available_resources().items() if key in ("CPU", "GPU")
         }
         remove_placement_group(group)
         raise UsageError(
-            f"Ray has no room for {num_slots} workers of {needed}; free now: {free}. Ask for fewer workers, "
-            "or wait until others are done"
+            f"Ray has no room for {num_slots} workers of {needed}; free now: {free}. Ask for fewer "
+            "workers, or wait until other programs are done"
         )
     return group

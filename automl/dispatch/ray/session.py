@@ -1,4 +1,7 @@
-"""A connection to Ray: one that runs already, or one of our own on the loopback interface, quiet and with a token."""
+"""The connection to Ray: to a running cluster, or to a Ray that is started here for one sweep.
+
+A Ray that is started here listens on the loopback interface only, is quiet, and has a token.
+"""
 
 from __future__ import annotations
 
@@ -14,37 +17,38 @@ from typing import Any, Final
 import ray
 from ray._private import ray_constants, services
 
-from automl.core.spec import Resources
+from automl.core.resources import Resources
 from automl.errors import UsageError
 from search_spaces.hardware import count_cpus
 
-# Ray's own switch for binding every port to the loopback interface, in spite of its name; it also lets a sweep
-# survive a laptop that changes its network.
+from . import timeouts
+
+# In spite of its name, Ray's switch for binding every port to the loopback interface. It also lets
+# a sweep survive if a laptop changes its network.
 _LOOPBACK: Final = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 _ENVIRONMENT: Final = {
     _LOOPBACK: "0",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_worker_niceness": "0",  # else whatever runs beside them starves the trials, our suggestions among it
+    "RAY_worker_niceness": "0",  # else other processes, such as the suggester, starve the trials
 }
 
 
-PROBE_SECONDS: Final = 5.0
-
-
-class Session:
-    """Ray, for as long as a sweep needs it; one that this process had initialised before is used and left running.
+class RaySession:
+    """Ray for the duration of a sweep; if this process has initialised Ray, it is left running.
 
     Args:
         address: of a cluster, "auto" to find one, None to start Ray here.
         num_slots: None for as many as there is room for.
-        resources: what a slot has.
+        resources: of a slot.
 
     Raises:
         UsageError: Ray cannot be reached or started; the message says what to do.
 
     Attributes:
-        head: host and port of the cluster's head, "" where a client's server stands between.
+        num_slots: as given, or as many as there is room for.
+        dashboard: address of Ray's dashboard, "" if there is none.
+        head: host and port of the cluster's head; "" behind a Ray client server.
     """
 
     def __init__(self, address: str | None, num_slots: int | None, resources: Resources) -> None:
@@ -69,7 +73,7 @@ class Session:
         )
 
     def close(self) -> None:
-        """Leave Ray; end it where it was started here."""
+        """Leave Ray; end it if it was started here."""
         if self._ours and ray.is_initialized():
             ray.shutdown()
         self._undo.close()
@@ -77,14 +81,11 @@ class Session:
     def _start(self, num_slots: int, resources: Resources) -> None:
         self._undo.enter_context(environment())
         _make_token()
-        # Slots are what a person asked for: more of them than cores are slow, but must not wait for ever.
+        # With more slots than cores the sweep is slow, but it must not wait for ever.
         num_cpus = max(num_slots * max(1, resources.cpus), count_cpus())
         failures: list[str] = []
-        for include_dashboard in (
-            True,
-            True,
-            False,
-        ):  # it sometimes fails to start on a busy machine
+        # On a busy machine the dashboard sometimes fails to start.
+        for include_dashboard in (True, True, False):
             try:
                 ray.init(
                     address="local",
@@ -94,13 +95,14 @@ class Session:
                     log_to_driver=False,
                     configure_logging=False,
                 )
-            except Exception as error:  # Ray raises bare ones
+            except Exception as error:  # Ray raises bare exceptions
                 failures.append(" ".join(str(error).split())[:300])
                 ray.shutdown()
             else:
                 return
         raise UsageError(
-            f"Ray could not be started here: {failures[-1]}. Try `--ray-address` of a running cluster"
+            f"Ray could not be started here: {failures[-1]}. "
+            "Try `--ray-address` of a running cluster"
         )
 
 
@@ -110,34 +112,36 @@ def _connect(address: str) -> None:
         ray.init(address=address, log_to_driver=False, configure_logging=False)
     except (ConnectionError, ValueError) as error:
         raise UsageError(
-            f"no Ray cluster was found at {address!r}: start one with `ray start --head`, or leave --ray-address away "
-            f"to have one started for this sweep alone ({' '.join(str(error).split())[:200]})"
+            f"no Ray cluster was found at {address!r}: start one with `ray start --head`, or omit "
+            "--ray-address to start one for this sweep alone "
+            f"({' '.join(str(error).split())[:200]})"
         ) from error
     except (RuntimeError, ray.exceptions.RayError) as error:
         raise UsageError(
-            f"the Ray cluster at {address!r} cannot be used: {' '.join(str(error).split())[:300]}. It must run the "
-            "same versions of Ray and Python, and RAY_AUTH_TOKEN or ~/.ray/auth_token must hold its token"
+            f"the Ray cluster at {address!r} cannot be used: "
+            f"{' '.join(str(error).split())[:300]}. It must run the same versions of Ray and "
+            "Python, and RAY_AUTH_TOKEN or ~/.ray/auth_token must hold its token"
         ) from error
 
 
 def _probe(address: str) -> None:
-    """Refuse an address where nobody listens at once: Ray itself would try for minutes, and then end the process."""
+    """Refuse an address without a listener: Ray would try for minutes and then end the process."""
     found = services.canonicalize_bootstrap_address(address) if address == "auto" else address
     host, _, port = (found or "").removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():
-        return  # Ray says what is wrong with it
+        return  # Ray reports the mistake
     try:
-        socket.create_connection((host, int(port)), timeout=PROBE_SECONDS).close()
+        socket.create_connection((host, int(port)), timeout=timeouts.CONNECT_SECONDS).close()
     except OSError as error:
         raise UsageError(
-            f"no Ray cluster answers at {found}: {error}. Start one with `ray start --head`, or leave --ray-address "
-            "away to have one started for this sweep alone"
+            f"no Ray cluster answers at {found}: {error}. Start one with `ray start --head`, or "
+            "omit --ray-address to start one for this sweep alone"
         ) from error
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Ray prints what its daemons complain of to standard output, where our tables go; it becomes a log message."""
+    """Log the messages that Ray would print to standard output, among the tables of the sweep."""
     worker = ray._private.worker
     printer = worker.print_to_stdstream
 
@@ -153,7 +157,7 @@ def _quiet() -> Iterator[None]:
 
 @contextlib.contextmanager
 def environment() -> Iterator[None]:
-    """Settings of a Ray of our own; those that a person has made stay, and all are as before afterwards."""
+    """Set Ray's variables, except those that the user has set, and restore them afterwards."""
     before = {name: os.environ.get(name) for name in _ENVIRONMENT}
     cluster = getattr(ray_constants, "ENABLE_RAY_CLUSTER", None)
     os.environ.update({name: value for name, value in _ENVIRONMENT.items() if before[name] is None})
@@ -169,7 +173,7 @@ def environment() -> Iterator[None]:
 
 
 def _make_token() -> None:
-    """A token that only its owner can read, where there is none: Ray would write one that everybody can read."""
+    """Write a token that only its owner can read; Ray's own would be readable by all users."""
     if os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_TOKEN_PATH"):
         return
     path = Path.home() / ".ray" / "auth_token"
@@ -182,7 +186,8 @@ def _make_token() -> None:
         path.chmod(0o600)
     except OSError as error:
         raise UsageError(
-            f"Ray's token cannot be kept in {path} ({error.strerror}): set RAY_AUTH_TOKEN_PATH to a file of yours"
+            f"Ray's token cannot be written to {path} ({error.strerror}): "
+            "set RAY_AUTH_TOKEN_PATH to a file of yours"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Trials on a virtual clock: thousands of workers, hours in seconds, and the same every time."""
+"""Replays trials on a virtual clock: thousands of workers, hours in seconds, repeatable."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import heapq
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,11 +16,11 @@ from workers.protocol import (
     Assignment,
     Ending,
     Event,
-    Halt,
     Metrics,
     Outcome,
     Report,
     Started,
+    StopRequest,
     lost,
 )
 
@@ -28,21 +28,16 @@ from .faults import Fault, Outage
 
 Replay = Callable[[Any], Iterable[tuple[float, Mapping[str, float]]]]
 _Key = tuple[int, int]
-_ENDINGS: Final = {
-    Halt.STOP: Ending.STOPPED,
-    Halt.PAUSE: Ending.PAUSED,
-    Halt.INTERRUPT: Ending.INTERRUPTED,
-}
 
 
 @dataclass
 class _Curve:
-    """A trial's generator, kept over its attempts: what it has yielded is never computed again."""
+    """A trial's generator. It is kept over attempts, so that no item is computed twice."""
 
     items: Iterator[tuple[float, Mapping[str, float]]]
     step: int = 0
     seconds: float = 0.0
-    ahead: tuple[float, Metrics] | None = None  # yielded, its report not yet due
+    ahead: tuple[float, Metrics] | None = None  # an item whose report is not due yet
 
 
 @dataclass
@@ -50,7 +45,7 @@ class _Attempt:
     assignment: Assignment
     slots: list[int]
     begun: float
-    at: float  # up to when it has worked
+    at: float  # it has worked until this time
     slowness: float
     sequence: int = 0
 
@@ -60,19 +55,20 @@ class _Attempt:
 
 
 class SimulatedDispatcher(Dispatcher):
-    """Replays trials; time is what their generators say it is.
+    """Replays trials; their generators define the time.
 
-    Every report counts as a checkpoint: an attempt whose worker is lost is taken up again after its last report, and
-    a paused trial goes on with the very generator that it had. Only the moment of decision is idealised: what the
-    controller answers to a report reaches the worker before it goes on.
+    Every report counts as a checkpoint: if a worker is lost, the next attempt goes on after the
+    last report, and a paused trial keeps its generator. One thing is idealised: the controller's
+    answer to a report reaches the worker before it goes on.
 
     Args:
         replay: from params to (seconds since the last report, metrics), in order.
-        num_slots: workers.
-        max_steps: after so many reports a trial is complete; None for as many as its generator has.
-        charged: the clock runs while the controller thinks.
-        faults: what goes wrong.
+        num_slots: number of workers.
+        max_steps: a trial is complete after so many reports; None for all that its generator has.
+        charged: the clock advances while the controller computes.
+        faults: to inject.
         seed: of the faults.
+        on_event: called with each event and its time, before the controller gets it.
     """
 
     name = "simulated"
@@ -88,24 +84,22 @@ class SimulatedDispatcher(Dispatcher):
         charged: bool = False,
         faults: Sequence[Fault] = (),
         seed: int = 0,
+        on_event: Callable[[Event, float], None] = lambda event, now: None,
     ) -> None:
         self.num_slots = num_slots
-        self._replay, self._max_steps, self._faults, self._seed = (
-            replay,
-            max_steps,
-            tuple(faults),
-            seed,
-        )
+        self._replay = replay
+        self._max_steps = max_steps
+        self._faults = tuple(faults)
+        self._seed = seed
         self._charged = charged
+        self._on_event = on_event
         self._clock = 0.0
         self._free = list(range(num_slots))  # a heap
-        self._away: set[int] = set()
+        self._lost: set[int] = set()
         self._curves: dict[int, _Curve] = {}
         self._attempts: dict[_Key, _Attempt] = {}
-        self._ready: list[
-            _Attempt
-        ] = []  # have begun or reported, their next report is not yet known
-        self._news: list[tuple[_Attempt, Event]] = []
+        self._ready: list[_Attempt] = []  # have begun or reported; their next report is not known
+        self._events: list[tuple[_Attempt, Event]] = []  # for the next poll
         self._agenda: list[tuple[float, int, Callable[[], None]]] = []
         self._num_entries = 0
         for outage in (o for fault in faults for o in fault.outages(num_slots)):
@@ -113,7 +107,7 @@ class SimulatedDispatcher(Dispatcher):
 
     @property
     def free_slots(self) -> int:  # type: ignore[override]
-        """How many workers have nothing to do."""
+        """How many workers are idle."""
         return len(self._free)
 
     def submit(self, assignment: Assignment) -> None:
@@ -123,56 +117,54 @@ class SimulatedDispatcher(Dispatcher):
                 f"the attempt needs {assignment.num_ranks} free slots, there are {len(self._free)}"
             )
         slots = [heapq.heappop(self._free) for _ in range(assignment.num_ranks)]
-        delay, slowness, life = self._fate(assignment)
+        delay, slowness, life = self._draw_faults(assignment)
         attempt = _Attempt(assignment, slots, self._clock, self._clock + delay, slowness)
         self._attempts[attempt.key] = attempt
         if life < math.inf:
             self._plan(self._clock + life, lambda: self._crash(attempt, "its worker died"))
-        self._news.append((attempt, Started(*attempt.key, f"slot {slots[0]}")))
+        self._events.append((attempt, Started(*attempt.key, f"slot {slots[0]}")))
         self._ready.append(attempt)
 
-    def halt(self, trial: int, attempt: int, how: Halt) -> None:
-        """End an attempt now: what it was in the middle of is lost, or kept for when it is resumed."""
+    def stop(self, trial: int, attempt: int, how: StopRequest) -> None:
+        """End an attempt now; its unfinished step is kept only if the trial may be resumed."""
         if found := self._attempts.get((trial, attempt)):
-            self._end(
-                found, Outcome(trial, attempt, _ENDINGS[how], seconds=self._clock - found.begun)
-            )
+            seconds = self._clock - found.begun
+            self._end(found, Outcome(trial, attempt, how.ending, seconds=seconds))
 
     def kill(self, trial: int, attempt: int, failure: str, message: str) -> None:
         """End an attempt by force."""
         if found := self._attempts.get((trial, attempt)):
-            self._end(
-                found,
-                lost(found.assignment, message, failure=failure, seconds=self._clock - found.begun),
-            )
+            seconds = self._clock - found.begun
+            self._end(found, lost(found.assignment, message, failure=failure, seconds=seconds))
 
-    def poll(self, handle: Callable[[Event], None], timeout: float) -> int:
-        """Pass on what happens at the next moment at which something happens, at most `timeout` virtual seconds away.
+    def poll(self, handle: Callable[[Event], None], timeout: float) -> None:
+        """Advance the clock to the next events, by at most `timeout` virtual seconds.
 
-        Whatever happens at one moment is passed on together.
+        All events of one moment are handled together.
         """
         ready, self._ready = self._ready, []
         for attempt in ready:
             if attempt.key in self._attempts:
                 self._work(attempt)
-        if not self._news:
+        if not self._events:
             self._advance(self._clock + timeout)
-        news, self._news = self._news, []
-        for attempt, event in news:
+        events, self._events = self._events, []
+        for attempt, event in events:
             if isinstance(event, Outcome):
-                self._give_back(attempt)
+                for slot in attempt.slots:
+                    if slot not in self._lost:
+                        heapq.heappush(self._free, slot)
             elif isinstance(event, Report):
                 self._ready.append(attempt)
-            self._notice(event)
+            self._on_event(event, self._clock)
             handle(event)
-        return len(news)
 
     def now(self) -> float:
         """Virtual seconds since the beginning."""
         return self._clock
 
-    def spend(self, seconds: float) -> None:
-        """Where it is charged, let time pass: workers go on meanwhile, their reports wait to be read."""
+    def charge(self, seconds: float) -> None:
+        """If `charged`, advance the clock: workers go on meanwhile, and their reports wait."""
         if self._charged:
             self._clock += seconds
 
@@ -181,12 +173,11 @@ class SimulatedDispatcher(Dispatcher):
         self._curves.clear()
         self._attempts.clear()
 
-    def _notice(self, event: Event) -> None:
-        """For those who watch."""
-
-    def _fate(self, assignment: Assignment) -> tuple[float, float, float]:
-        """Seconds until an attempt begins to work, how many times slower it is, and seconds until its worker dies."""
-        delay, slowness, life = 0.0, 1.0, math.inf
+    def _draw_faults(self, assignment: Assignment) -> tuple[float, float, float]:
+        """Seconds until an attempt begins, its slow-down, and seconds until its worker dies."""
+        delay = 0.0
+        slowness = 1.0
+        life = math.inf
         for i, fault in enumerate(self._faults):
             rng = np.random.default_rng([self._seed, i, assignment.trial, assignment.attempt])
             delay += fault.delay(assignment, rng)
@@ -194,38 +185,38 @@ class SimulatedDispatcher(Dispatcher):
             life = min(life, fault.lifetime(assignment, rng))
         return delay, slowness, life
 
-    # ------------------------------------------------------------------ what happens when
+    # ------------------------------------------------------------------ the agenda
 
     def _plan(self, at: float, action: Callable[[], None]) -> None:
         self._num_entries += 1
         heapq.heappush(self._agenda, (at, self._num_entries, action))
 
     def _advance(self, limit: float) -> None:
-        """Do what is due at the next moment that brings news; the clock stops at the limit."""
-        while self._agenda and not self._news and self._agenda[0][0] <= limit:
+        """Do all that is due up to the next moment with an event; the clock stops at the limit."""
+        while self._agenda and not self._events and self._agenda[0][0] <= limit:
             moment = self._agenda[0][0]
             self._clock = max(self._clock, moment)
             while self._agenda and self._agenda[0][0] <= moment:
                 heapq.heappop(self._agenda)[2]()
-        if not self._news and math.isfinite(limit):
+        if not self._events and math.isfinite(limit):
             self._clock = max(self._clock, limit)
 
     def _work(self, attempt: _Attempt) -> None:
-        """Find out what comes next of an attempt, and when."""
+        """Compute the next report of an attempt and put it on the agenda."""
         try:
             seconds = self._pull(attempt)
         except StopIteration as stop:
             self._complete(attempt, stop.value)
         except UsageError:
             raise
-        except Exception as error:  # the trial's own failure, as in a real worker
+        except Exception as error:  # a failure of the trial, as in a real worker
             self._fail(attempt, error)
         else:
             due = attempt.at + seconds * attempt.slowness
             self._plan(due, lambda: self._report(attempt, due))
 
     def _pull(self, attempt: _Attempt) -> float:
-        """Seconds to the next report, which is kept; raises StopIteration after the last one."""
+        """Seconds to the next report, which is stored; raises StopIteration after the last one."""
         number = attempt.assignment.trial
         curve = self._curves.get(number)
         if curve is None:
@@ -249,7 +240,7 @@ class SimulatedDispatcher(Dispatcher):
         attempt.at = due
         report = Report(*attempt.key, attempt.sequence, curve.step, metrics, curve.seconds)
         attempt.sequence += 1
-        self._news.append((attempt, report))
+        self._events.append((attempt, report))
 
     def _complete(self, attempt: _Attempt, returned: object = None) -> None:
         metrics = (
@@ -274,34 +265,29 @@ class SimulatedDispatcher(Dispatcher):
             self._end(attempt, lost(attempt.assignment, why, seconds=self._clock - attempt.begun))
 
     def _lose(self, outage: Outage) -> None:
-        """A node goes: its slots are nobody's until it is back."""
+        """A node is lost: its slots cannot be used until it is back."""
         gone = set(range(outage.first, outage.last + 1))
-        self._away |= gone
+        self._lost |= gone
         self._free = [slot for slot in self._free if slot not in gone]
         heapq.heapify(self._free)
         for attempt in [a for a in self._attempts.values() if gone & set(a.slots)]:
             self._crash(attempt, "its node was lost")
         if math.isfinite(outage.end):
-            self._plan(outage.end, lambda: self._return(gone))
+            self._plan(outage.end, lambda: self._restore(gone))
 
-    def _return(self, gone: set[int]) -> None:
-        back = gone & self._away
-        self._away -= back
+    def _restore(self, gone: set[int]) -> None:
+        back = gone & self._lost
+        self._lost -= back
         for slot in back:
             heapq.heappush(self._free, slot)
 
     def _end(self, attempt: _Attempt, outcome: Outcome) -> None:
         del self._attempts[attempt.key]
-        self._news.append((attempt, outcome))
+        self._events.append((attempt, outcome))
         final = outcome.ending in (Ending.COMPLETED, Ending.STOPPED)
         own_failure = outcome.ending is Ending.FAILED and not outcome.details.get("worker_lost")
         if final or own_failure:
             self._curves.pop(attempt.assignment.trial, None)
-
-    def _give_back(self, attempt: _Attempt) -> None:
-        for slot in attempt.slots:
-            if slot not in self._away:
-                heapq.heappush(self._free, slot)
 
 
 def _checked(item: object) -> tuple[float, Metrics]:

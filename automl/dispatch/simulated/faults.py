@@ -1,4 +1,4 @@
-"""What can go wrong on a virtual clock, as ordinary classes that `automl.simulate` takes."""
+"""Faults to inject into a simulation: slow starts, stragglers, crashes and lost nodes."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from workers.protocol import Assignment
 
 
 class Fault:
-    """Nothing goes wrong; subclasses say what does. `rng` is the attempt's own, the same in every simulation."""
+    """The base class: no fault. Subclasses override a method.
+
+    `rng` depends on the attempt and the seed only, so that every simulation is the same.
+    """
 
     def delay(self, assignment: Assignment, rng: np.random.Generator) -> float:
-        """Seconds that pass before the attempt begins to work, such as for starting a process."""
+        """Seconds before the attempt begins to work, such as the start of a process."""
         return 0.0
 
     def slowness(self, assignment: Assignment, rng: np.random.Generator) -> float:
-        """By how much every second of the attempt is longer."""
+        """Factor on the duration of the attempt."""
         return 1.0
 
     def lifetime(self, assignment: Assignment, rng: np.random.Generator) -> float:
@@ -27,13 +30,13 @@ class Fault:
         return math.inf
 
     def outages(self, num_slots: int) -> Sequence[Outage]:
-        """When slots are gone."""
+        """Periods without some of the slots."""
         return ()
 
 
 @dataclass(frozen=True)
 class Outage:
-    """Slots `first` to `last` are gone from `begin` until `end` (virtual seconds), and what runs there is lost."""
+    """Slots `first` to `last` are lost, with their attempts, from `begin` to `end` (seconds)."""
 
     begin: float
     end: float
@@ -43,29 +46,29 @@ class Outage:
 
 @dataclass(frozen=True)
 class Startup(Fault):
-    """Every attempt waits so many seconds before it works."""
+    """Every attempt waits for some seconds before it works."""
 
     seconds: float
 
     def delay(self, assignment: Assignment, rng: np.random.Generator) -> float:
-        """The same for all."""
+        """The same for all attempts."""
         return self.seconds
 
 
 @dataclass(frozen=True)
 class Crashes(Fault):
-    """Workers die after exponentially distributed times, on average after `mean_seconds` of an attempt."""
+    """Workers die after exponentially distributed times with mean `mean_seconds`."""
 
     mean_seconds: float
 
     def lifetime(self, assignment: Assignment, rng: np.random.Generator) -> float:
-        """Without memory."""
+        """Exponentially distributed, for each attempt anew."""
         return float(rng.exponential(self.mean_seconds))
 
 
 @dataclass(frozen=True)
 class Stragglers(Fault):
-    """A share of the attempts is `factor` times slower than the others."""
+    """A share of the attempts takes `factor` times longer than the others."""
 
     share: float
     factor: float
@@ -77,7 +80,7 @@ class Stragglers(Fault):
 
 @dataclass(frozen=True)
 class NodeLoss(Fault):
-    """A node of `num_slots` slots, from slot `first` on, is lost at `at` and is back after `seconds`."""
+    """A node with the `num_slots` slots from `first` is lost at `at` and back after `seconds`."""
 
     at: float
     first: int
@@ -85,12 +88,6 @@ class NodeLoss(Fault):
     seconds: float = math.inf
 
     def outages(self, num_slots: int) -> Sequence[Outage]:
-        """One."""
-        return (
-            Outage(
-                self.at,
-                self.at + self.seconds,
-                self.first,
-                min(self.first + self.num_slots, num_slots) - 1,
-            ),
-        )
+        """One outage."""
+        last = min(self.first + self.num_slots, num_slots) - 1
+        return (Outage(self.at, self.at + self.seconds, self.first, last),)

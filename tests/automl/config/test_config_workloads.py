@@ -8,7 +8,8 @@ import pytest
 
 from automl.config import load
 from automl.config.loading import Config
-from automl.core.spec import Budget, Resources
+from automl.core.budget import Budget
+from automl.core.resources import Resources
 from automl.errors import ConfigError
 from search_spaces.hardware import Hardware
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from objectives import make_spec
 
-from automl.control.budget_tracker import Accounts
-from automl.core.spec import Budget
+from automl.control.budget_tracker import BudgetTracker
+from automl.core.budget import Budget
 from automl.core.trial import Trial, TrialState
 
 DONE = TrialState.COMPLETED
@@ -22,23 +22,23 @@ DONE = TrialState.COMPLETED
 def test_time_counts_on_every_slot_that_a_trial_takes(
     budget: Budget, now: float, over: str | None
 ) -> None:
-    accounts = Accounts(make_spec(budget=budget))
-    accounts.begin(0, 1.0, 2)
-    assert accounts.busy_slots == 2
-    assert accounts.over(now) == over
+    tracker = BudgetTracker(make_spec(budget=budget))
+    tracker.begin(0, 1.0, 2)
+    assert tracker.busy_slots == 2
+    assert tracker.over(now) == over
 
 
 def test_a_trial_is_charged_for_each_of_its_slots_and_earlier_runs_count() -> None:
-    accounts = Accounts(make_spec(budget=Budget(worker_time=100.0)), seconds=50.0)
-    accounts.recall(Trial(0, {}, DONE, seconds=7.0), 2)
-    accounts.begin(1, 50.0, 3)
-    accounts.end(Trial(1, {}, DONE, {"loss": 1.0}), 5.0)
-    assert accounts.worker_seconds == 29.0
-    assert accounts.busy_slots == 0
-    assert accounts.earlier_seconds == 50.0
-    assert accounts.period(2) == 2.5
+    tracker = BudgetTracker(make_spec(budget=Budget(worker_time=100.0)), seconds=50.0)
+    tracker.recall(Trial(0, {}, DONE, seconds=7.0), 2)
+    tracker.begin(1, 50.0, 3)
+    tracker.end(Trial(1, {}, DONE, {"loss": 1.0}), 5.0)
+    assert tracker.worker_seconds == 29.0
+    assert tracker.busy_slots == 0
+    assert tracker.earlier_seconds == 50.0
+    assert tracker.period(2) == 2.5
 
 
 @pytest.mark.parametrize(("limit", "left"), [(None, None), (3, 2), (1, 0), (0, 0)])
 def test_how_many_trials_are_left(limit: int | None, left: int | None) -> None:
-    assert Accounts(make_spec(budget=Budget(trials=limit))).trials_left(1) == left
+    assert BudgetTracker(make_spec(budget=Budget(trials=limit))).trials_left(1) == left

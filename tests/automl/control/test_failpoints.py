@@ -61,7 +61,7 @@ def test_the_count_sees_what_was_lost(tmp_path: Path) -> None:
 def test_clocks_that_jump_an_hour_end_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The wall clock, as every part of this process reads it, jumps to and fro in the middle of each trial."""
+    """The wall clock of this process jumps to and fro in the middle of each trial."""
     real, jump = time.time, [0.0]
     monkeypatch.setattr(time, "time", lambda: real() + jump[0])
     hours: Iterator[float] = iter([3600.0, -3600.0, 0.0, -7200.0, 86400.0] * 9)
@@ -88,7 +88,7 @@ def test_clocks_that_jump_an_hour_end_nothing(
 
 
 class Stuttering(InlineDispatcher):
-    """Every report comes twice and some out of order; those of earlier attempts come late; the first worker dies."""
+    """Sends every report twice and out of order, and late ones of earlier attempts."""
 
     def _run(self, assignment: Assignment, send: Callable[[Event], None]) -> Outcome:
         held: list[Report] = []
@@ -106,13 +106,13 @@ class Stuttering(InlineDispatcher):
         send(Outcome(assignment.trial, assignment.attempt - 1, outcome.ending, {"loss": -99.0}))
         return outcome
 
-    def poll(self, handle: Callable[[Event], None], timeout: float) -> int:
+    def poll(self, handle: Callable[[Event], None], timeout: float) -> None:
         def twice(event: Event) -> None:
             handle(event)
             if isinstance(event, Outcome):
                 handle(event)
 
-        return super().poll(twice, timeout)
+        super().poll(twice, timeout)
 
 
 def test_events_that_come_twice_late_or_out_of_order_change_nothing(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_events_that_come_twice_late_or_out_of_order_change_nothing(tmp_path: Pa
 
 
 def test_an_interrupted_controller_lets_the_next_one_suggest_the_same(tmp_path: Path) -> None:
-    """Killed twice, a sweep proposes what one that was never killed proposes (the same seed and history)."""
+    """A sweep that is killed twice proposes the same as one that is not killed."""
     ledger = Ledger.open(tmp_path, create=True)
     for name in ("whole", "killed"):
         ledger.create_sweep(make_spec(name, trials=6, suggester="sobol"))

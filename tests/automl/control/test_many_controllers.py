@@ -1,4 +1,4 @@
-"""Eight controllers at once on eight sweeps of one store, each a process of its own; some are killed on the way."""
+"""Eight controllers at once, each in its own process, on eight sweeps; some are killed."""
 
 from __future__ import annotations
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from objectives import make_spec
 
 from automl import sweeps
-from automl.control.memory_guard import FAR, Forecast, Forecasts
-from automl.core.spec import Resources
+from automl.control.memory_guard import REFUSAL_FACTOR, MemoryEstimate, MemoryGuard
+from automl.core.resources import Resources
 from automl.ledger import Ledger
 from search_spaces import Choice, Float, Space
 from workers.memory.server import serve
+from workers.protocol import Params
 
 DATA, FIXED = {"train": 120, "test": 40}, {"max_epochs": 1, "dense_units": 16}
 
@@ -60,26 +63,60 @@ def test_the_estimating_process_answers_each_and_survives_what_cannot_be_estimat
     assert "precision" in second["error"]
 
 
-def test_only_what_affects_memory_is_estimated_again() -> None:
-    space = Space(Float("lr", 1e-4, 1e-1, affects={"quality"}), Choice("width", [8, 16]))
-    forecasts = Forecasts(make_spec(space=space), enabled=False)
-    assert forecasts.settled({"lr": 0.1, "width": 8}, 1), (
-        "an objective of one's own is not estimated"
+def guarded(space: Space, **options: Any) -> MemoryGuard:
+    spec = make_spec(
+        space=space, workload="image_classification", data=DATA, fixed=FIXED, **options
     )
-    assert forecasts._key({"lr": 0.1, "width": 8}) == forecasts._key({"lr": 0.2, "width": 8})
-    assert forecasts._key({"lr": 0.1, "width": 8}) != forecasts._key({"lr": 0.1, "width": 16})
+    return MemoryGuard(spec, local=False)
+
+
+def estimated(guard: MemoryGuard, params: Params) -> MemoryEstimate:
+    """Wait for the estimate of a configuration."""
+    while not guard.ready(params, 1):
+        time.sleep(0.02)
+    found = guard.estimate(params)
+    assert found is not None
+    return found
+
+
+def test_a_user_objective_is_not_estimated() -> None:
+    guard = MemoryGuard(make_spec())
+    assert guard.ready({"lr": 0.1}, 1)
+    assert guard.estimate({"lr": 0.1}) is None
+
+
+def test_only_parameters_that_affect_memory_change_the_estimate() -> None:
+    space = Space(
+        Float("learning_rate", 1e-4, 1e-1, affects={"quality"}), Choice("filters", [4, 8])
+    )
+    guard = guarded(space)
+    try:
+        small = estimated(guard, {"learning_rate": 0.1, "filters": 4})
+        assert guard.estimate({"learning_rate": 0.2, "filters": 4}) is small
+        assert guard.estimate({"learning_rate": 0.1, "filters": 8}) is None
+    finally:
+        guard.close()
+
+
+def test_only_an_estimate_far_above_the_limit_is_refused() -> None:
+    params = {"filters": 4}
+    space = Space(Choice("filters", [4]))
+    guard = guarded(space)
+    peak = estimated(guard, params).peak_bytes
+    guard.close()
+    for limit, refused in ((int(peak / REFUSAL_FACTOR) + 1, False), (int(peak / 2), True)):
+        tight = guarded(space, resources=Resources(memory=limit))
+        estimated(tight, params)
+        assert bool(tight.refusal(params, 1)) is refused
+        assert not refused or tight.refusal(params, 2).endswith("a rank")
+        tight.close()
 
 
 def test_the_limit_is_of_a_rank() -> None:
     spec = make_spec()
-    whole = Forecasts(spec).limit(1)
+    whole = MemoryGuard(spec).limit(1)
     assert whole
-    assert Forecasts(spec).limit(2) == whole // 2
-    assert Forecasts(spec, local=False).limit(1) is None
-    limited = Forecasts(replace(spec, resources=Resources(memory=1000)), local=False)
+    assert MemoryGuard(spec).limit(2) == whole // 2
+    assert MemoryGuard(spec, local=False).limit(1) is None
+    limited = MemoryGuard(replace(spec, resources=Resources(memory=1000)), local=False)
     assert limited.limit(4) == 1000
-    limited._enabled = True
-    limited._found = {limited._key({}): Forecast(int(1000 * FAR), {})}
-    assert not limited.refusal({}, 1), "what is only somewhat beyond it is tried"
-    limited._found = {limited._key({}): Forecast(int(1000 * FAR) + 1, {})}
-    assert limited.refusal({}, 2).endswith("a rank")

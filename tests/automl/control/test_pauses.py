@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from automl import sweeps
+from automl.core.budget import Budget
 from automl.core.goals import parse_goals
 from automl.core.snapshot import Snapshot
-from automl.core.spec import Budget, SweepSpec
+from automl.core.spec import SweepSpec
 from automl.core.trial import Trial, TrialState
 from automl.ledger import Ledger
 from automl.stopping import STOPPERS
@@ -20,7 +21,7 @@ from workers.workloads import WORKLOADS
 
 
 class Restless(Stopper):
-    """Pauses every trial after each of its first three reports, and takes up the one that has waited longest."""
+    """Pauses every trial after each of its first three reports; resumes the longest paused."""
 
     name = "restless"
 

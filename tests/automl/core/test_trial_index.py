@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 from automl.core.trial import Trial, TrialState
-from automl.core.trial_index import History
+from automl.core.trial_index import TrialIndex
 
 
 def test_a_trial_is_in_one_list_at_a_time() -> None:
-    history = History()
+    index = TrialIndex()
     path = [
         TrialState.WAITING,
         TrialState.RUNNING,
@@ -15,10 +15,10 @@ def test_a_trial_is_in_one_list_at_a_time() -> None:
     ]
     for state in path:
         for number in (2, 0, 1):
-            history.update(Trial(number, {}, state))
+            index.update(Trial(number, {}, state))
         pending = state in (TrialState.WAITING, TrialState.RUNNING)
-        assert [t.number for t in history.pending] == ([0, 1, 2] if pending else [])
-        assert [t.number for t in history.known] == ([] if pending else [0, 1, 2])
-        assert history.num_running == (3 if state is TrialState.RUNNING else 0)
-        waiting = history.next_waiting
+        assert [t.number for t in index.pending] == ([0, 1, 2] if pending else [])
+        assert [t.number for t in index.known] == ([] if pending else [0, 1, 2])
+        assert index.num_running == (3 if state is TrialState.RUNNING else 0)
+        waiting = index.next_waiting
         assert (waiting.number if waiting else None) == (0 if state is TrialState.WAITING else None)

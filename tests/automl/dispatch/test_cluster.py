@@ -1,4 +1,4 @@
-"""Gangs across the three nodes of a cluster that runs already; in a process of its own, which has no other Ray."""
+"""Gangs across the three nodes of a running cluster, in a process without another Ray."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ for _ in range(2):
 cluster.wait_for_nodes()
 
 from automl.dispatch.ray.dispatcher import RayDispatcher
-from automl.core.spec import Resources
+from automl.core.resources import Resources
 import toy
 
 def objective(trial):
@@ -42,8 +42,9 @@ def attempt(trial, strategy, ranks, **params):
     params = {"parallelism": strategy, "max_updates": 3, "evaluate_updates": 1, **params}
     while dispatcher._pool.starting:
         dispatcher.poll(events.append, 0.1)
-    nodes = {seat.node for seat in dispatcher._pool.seats}
-    dispatcher.submit(Assignment("cluster", trial, 1, params, None, str(folder / str(trial)), num_ranks=ranks, seed=7))
+    nodes = {worker.node for worker in dispatcher._pool.workers}
+    place = str(folder / str(trial))
+    dispatcher.submit(Assignment("cluster", trial, 1, params, None, place, num_ranks=ranks, seed=7))
     end = time.monotonic() + 60.0
     while not (done := [e for e in events if isinstance(e, Outcome) and e.trial == trial]):
         if time.monotonic() > end:
@@ -51,13 +52,14 @@ def attempt(trial, strategy, ranks, **params):
                 gang._dump()
             sys.exit("".join(log.read_text() for log in (folder / str(trial)).glob("logs/*")))
         dispatcher.poll(events.append, 0.1)
-    while dispatcher.free_slots < 3 and time.monotonic() < end:  # workers that are gone are replaced
+    while dispatcher.free_slots < 3 and time.monotonic() < end:  # lost workers are replaced
         dispatcher.poll(events.append, 0.1)
     losses = [e.metrics["train_loss"] for e in events if isinstance(e, Report) and e.trial == trial]
-    told = {"failure": done[0].failure, "message": done[0].message, "losses": losses, "nodes": len(nodes)}
+    failed = {"failure": done[0].failure, "message": done[0].message}
+    told = {**failed, "losses": losses, "nodes": len(nodes)}
     return {**told, "free": dispatcher.free_slots, "traceback": done[0].details.get("traceback")}
 
-found = [attempt(trial, strategy, ranks, **params) for trial, (strategy, ranks, params) in enumerate(WHAT)]
+found = [attempt(trial, name, ranks, **params) for trial, (name, ranks, params) in enumerate(WHAT)]
 Path(folder, "found.json").write_text(json.dumps(found))
 os._exit(0)
 """

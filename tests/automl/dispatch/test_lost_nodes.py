@@ -1,4 +1,4 @@
-"""A real Ray cluster of several nodes on this machine, which are lost one after the other while sweeps run on them."""
+"""A Ray cluster of several nodes on this machine, which are lost while sweeps run on them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ import sys, time
 import ray
 from ray.cluster_utils import Cluster
 from automl import sweeps
-from automl.dispatch.ray import dispatcher as dispatch, head, pool
+from automl.dispatch.ray import timeouts
 from automl.dispatch.ray.session import environment
 from automl.errors import AutomlError
 from automl.ledger import Ledger
 from objectives import make_spec
 
-pool.START_SECONDS, dispatch.LOOK_SECONDS, dispatch.LOST_SECONDS, head.HEAD_SECONDS = 2.0, 0.5, 5.0, 3.0
+timeouts.WORKER_START_SECONDS = 2.0
+timeouts.NODE_POLL_SECONDS = 0.5
+timeouts.ALL_LOST_SECONDS = 5.0
+timeouts.HEAD_LOST_SECONDS = 3.0
 
 def slow(trial):
     for step in range(15):
@@ -36,7 +39,8 @@ def sweep(name, workers, lose):
     lost = []
 
     def watch(snapshot):
-        if sum(bool(trial.reports) for trial in snapshot.trials if trial.state == "running") == workers and not lost:
+        running = [trial for trial in snapshot.trials if trial.state == "running"]
+        if sum(bool(trial.reports) for trial in running) == workers and not lost:
             lost.append(True)
             lose()
 
@@ -52,7 +56,8 @@ def lose_head():
     cluster.head_node.kill_raylet(check_alive=False)
 
 with environment():
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    head = {"num_cpus": 0, "include_dashboard": False}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
     nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
     ray.init(address=cluster.address, log_to_driver=False, configure_logging=False)
     ledger = Ledger.open(sys.argv[1], create=True)
@@ -65,7 +70,7 @@ with environment():
 
 
 @pytest.mark.timeout(300)
-def test_a_sweep_goes_on_without_a_lost_node_and_ends_with_the_cause_without_any_or_without_the_head(
+def test_a_sweep_survives_a_lost_node_and_ends_if_all_nodes_or_the_head_are_lost(
     tmp_path: Path,
 ) -> None:
     here = Path(__file__).parents[1]

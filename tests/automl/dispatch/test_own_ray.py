@@ -1,4 +1,4 @@
-"""A Ray of our own, as `automl sweep` starts it: everything in one process of its own, because starting it is slow."""
+"""A Ray that `automl sweep` starts for itself: all in one process, because the start is slow."""
 
 from __future__ import annotations
 
@@ -38,8 +38,9 @@ def show(snapshot):
     if snapshot.dashboard and len(seen) < 1 and any(trial.reports for trial in snapshot.trials):
         seen.append(snapshot.dashboard)
         Path(store, "dashboard").write_text(snapshot.dashboard)
-snapshot = sweeps.run(spec, ledger=ledger, objective=quick if what == "resume" else patient, on_change=show,
-                      resume=what == "resume")
+resume = what == "resume"
+objective = quick if resume else patient
+snapshot = sweeps.run(spec, ledger=ledger, objective=objective, on_change=show, resume=resume)
 ledger.close()
 os._exit(130 if snapshot.state == "interrupted" else 0)
 """

@@ -9,8 +9,8 @@ import pytest
 import sqlalchemy as sa
 from objectives import make_spec, record
 
+from automl.core.budget import Budget
 from automl.core.events import Begun, Command, Proposed
-from automl.core.spec import Budget
 from automl.errors import StoreError
 from automl.ledger import Ledger
 from automl.ledger.schema import ATTEMPTS, EVENTS, HOLDERS, REPORTS, SWEEPS, TRIALS

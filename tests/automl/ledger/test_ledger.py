@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 from objectives import record
 
+from automl.core.budget import Budget
 from automl.core.events import Begun, Ended, Moved, Noted, Proposed, fold
 from automl.core.goals import Constraint, Goal
-from automl.core.spec import Budget, Resources, SweepSpec
+from automl.core.resources import Resources
+from automl.core.spec import SweepSpec
 from automl.core.trial import Trial, TrialState
 from automl.errors import StoreError, UsageError
 from automl.ledger import Ledger

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from objectives import make_spec
 
+from automl.core.budget import Budget
 from automl.core.events import Begun, Ended, Noted, Proposed
-from automl.core.spec import Budget
 from automl.core.trial import TrialState
 from automl.errors import UsageError
 from automl.ledger import Ledger, MemoryLedger, SweepLedger

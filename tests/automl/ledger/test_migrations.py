@@ -17,7 +17,7 @@ import pytest
 import sqlalchemy as sa
 
 from automl import sweeps
-from automl.core.spec import Budget
+from automl.core.budget import Budget
 from automl.core.trial import Trial
 from automl.errors import StoreError
 from automl.ledger import Ledger, database, migrations

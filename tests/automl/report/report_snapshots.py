@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from automl.core.budget import Budget
 from automl.core.goals import Goal
 from automl.core.snapshot import Snapshot
-from automl.core.spec import Budget
 from automl.core.trial import ReportPoint, Trial, TrialState
 from search_spaces import Choice, Float, Space
 

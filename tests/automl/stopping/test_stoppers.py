@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 import automl
+from automl.core.budget import Budget
 from automl.core.events import Moved, Noted
 from automl.core.goals import parse_goals
-from automl.core.spec import Budget, SweepSpec
+from automl.core.spec import SweepSpec
 from automl.core.trial import ReportPoint, Trial, TrialState
 from automl.dispatch.simulated.dispatcher import SimulatedDispatcher
 from automl.dispatch.simulated.faults import Crashes

@@ -9,7 +9,7 @@ import pytest
 from objectives import SPACE
 
 from automl.core.trial import Trial, TrialState
-from automl.core.trial_index import History
+from automl.core.trial_index import TrialIndex
 from automl.errors import AutomlError
 from automl.suggesters import SUGGESTERS
 from automl.suggesters.base import Suggester
@@ -55,7 +55,7 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.002)
 
 
-def take(suggestions: BackgroundSuggestionQueue, history: History, count: int) -> list[float]:
+def take(suggestions: BackgroundSuggestionQueue, history: TrialIndex, count: int) -> list[float]:
     found: list[float] = []
 
     def arrived() -> bool:
@@ -67,7 +67,7 @@ def take(suggestions: BackgroundSuggestionQueue, history: History, count: int) -
 
 
 def test_proposals_are_ready_before_they_are_asked_for(counting: Counting) -> None:
-    suggestions, history = ahead(counting), History()
+    suggestions, history = ahead(counting), TrialIndex()
     assert suggestions.take(history, 1) == []
     suggestions.prepare(history, 10, 100.0)
     assert take(suggestions, history, 2) == [0.001, 0.002]
@@ -75,7 +75,7 @@ def test_proposals_are_ready_before_they_are_asked_for(counting: Counting) -> No
 
 
 def test_no_more_are_made_than_will_be_taken(counting: Counting) -> None:
-    suggestions, history = ahead(counting, depth=4), History()
+    suggestions, history = ahead(counting, depth=4), TrialIndex()
     suggestions.prepare(history, 0, 100.0)
     suggestions.prepare(history, 1, 100.0)
     assert take(suggestions, history, 1) == [0.001]
@@ -84,7 +84,7 @@ def test_no_more_are_made_than_will_be_taken(counting: Counting) -> None:
 
 
 def test_a_result_refreshes_what_is_ready_and_the_old_serves_meanwhile(counting: Counting) -> None:
-    suggestions, history = ahead(counting), History()
+    suggestions, history = ahead(counting), TrialIndex()
     suggestions.prepare(history, 10, 100.0)
     assert take(suggestions, history, 1) == [0.001]
     counting.may.clear()
@@ -98,7 +98,7 @@ def test_a_result_refreshes_what_is_ready_and_the_old_serves_meanwhile(counting:
 
 
 def test_a_proposal_that_was_begun_meanwhile_is_dropped(counting: Counting) -> None:
-    suggestions, history = ahead(counting), History()
+    suggestions, history = ahead(counting), TrialIndex()
     suggestions.prepare(history, 10, 100.0)
     history.update(Trial(0, {"lr": 0.001, "optimizer": "sgd"}, TrialState.RUNNING))
     assert take(suggestions, history, 1) == [0.002]
@@ -108,7 +108,7 @@ def test_a_proposal_that_was_begun_meanwhile_is_dropped(counting: Counting) -> N
 def test_a_failure_in_the_thread_reaches_the_controller(counting: Counting) -> None:
     counting.fails = True
     proposer = Proposer(lambda name, domain: counting, FALLBACK, Domain(SPACE))
-    suggestions, history = BackgroundSuggestionQueue(proposer, SPACE, 2), History()
+    suggestions, history = BackgroundSuggestionQueue(proposer, SPACE, 2), TrialIndex()
     suggestions.prepare(history, 10, 100.0)
 
     def failed() -> bool:
@@ -128,7 +128,7 @@ def test_a_worker_that_has_waited_too_long_gets_a_proposal_of_the_fallback(
     notes: list[str] = []
     proposer = Proposer(lambda name, domain: made[name], "counting", Domain(SPACE))
     suggestions = BackgroundSuggestionQueue(proposer, SPACE, 2, note=notes.append)
-    history = History()
+    history = TrialIndex()
     suggestions.prepare(history, 9, 0.01, 0.02)
     assert suggestions.take(history, 1) == []
     time.sleep(0.03)

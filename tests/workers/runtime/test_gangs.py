@@ -13,9 +13,9 @@ from toy import Toy
 
 from workers.context import Context
 from workers.parallel.mesh import connect, disconnect
-from workers.protocol import Ending, Limits, Pulse
+from workers.protocol import Ending, Heartbeat, Limits
 from workers.run import combine
-from workers.runtime.supervision import PATIENCE, SHORTEST, Progress
+from workers.runtime.supervision import MIN_TIMEOUT_SECONDS, PAUSE_FACTOR, HangDetector
 
 
 class Faulty(Toy):
@@ -104,37 +104,37 @@ def assert_gone(runner, ranks):
 
 
 def test_an_attempt_hangs_when_no_rank_moves():
-    progress = Progress(1000.0)
-    progress.note(0, Pulse(5000.0, 3))  # left over from an earlier attempt
-    assert not progress.hangs
-    silent = Progress(0.0)
+    detector = HangDetector(1000.0)
+    detector.record(0, Heartbeat(5000.0, 3))  # left over from an earlier attempt
+    assert not detector.hangs
+    silent = HangDetector(0.0)
     time.sleep(0.01)
     assert silent.hangs
-    silent.note(1, Pulse(0.0, 7))
-    silent.note(0, Pulse(0.0, 6))
+    silent.record(1, Heartbeat(0.0, 7))
+    silent.record(0, Heartbeat(0.0, 6))
     time.sleep(0.01)
     assert silent.hangs
     assert "rank 0 stopped before the others" in silent.message()
 
 
 def test_a_worker_that_is_still_starting_does_not_hang():
-    progress = Progress(1.0, awaited=range(2))
-    progress.note(0, Pulse(0.0, 0))
-    assert progress.patience == SHORTEST
-    progress.note(1, Pulse(0.0, 0))
-    assert progress.patience == 1.0
+    detector = HangDetector(1.0, awaited=range(2))
+    detector.record(0, Heartbeat(0.0, 0))
+    assert detector.timeout == MIN_TIMEOUT_SECONDS
+    detector.record(1, Heartbeat(0.0, 0))
+    assert detector.timeout == 1.0
 
 
 def test_patience_follows_the_longest_pause():
-    progress = Progress(100_000.0)
-    assert progress.patience == 100_000.0, "before the first steps anything may take long"
-    progress.note(0, Pulse(0.0, 1))
-    progress.note(0, Pulse(0.0, 2))
-    assert progress.patience == SHORTEST
-    progress._moved -= 50.0
-    progress.note(0, Pulse(0.0, 3))
-    assert progress.patience == pytest.approx(50.0 * PATIENCE, rel=0.01)
-    assert Progress(None).patience is None
+    detector = HangDetector(100_000.0)
+    assert detector.timeout == 100_000.0, "before the first steps anything may take long"
+    detector.record(0, Heartbeat(0.0, 1))
+    detector.record(0, Heartbeat(0.0, 2))
+    assert detector.timeout == MIN_TIMEOUT_SECONDS
+    detector._moved -= 50.0
+    detector.record(0, Heartbeat(0.0, 3))
+    assert detector.timeout == pytest.approx(50.0 * PAUSE_FACTOR, rel=0.01)
+    assert HangDetector(None).timeout is None
 
 
 def meet_twice(context: Context):

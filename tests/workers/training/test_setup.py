@@ -11,7 +11,7 @@ from toy import Toy, objective
 
 from workers.context import Context
 from workers.device.precision import LossScaler
-from workers.protocol import Assignment, Halt
+from workers.protocol import Assignment, StopRequest
 from workers.run import run
 from workers.training import checkpoint
 from workers.training.setup import switches
@@ -87,7 +87,11 @@ def test_the_scale_of_the_loss_survives_a_pause(runner, monkeypatch):
         "workers.device.precision.LossScaler", lambda: LossScaler(growth_interval=2)
     )
     calls = iter(range(1000))
-    runner(precision="fp16", max_updates=9, halted=lambda: Halt.PAUSE if next(calls) > 4 else None)
+    runner(
+        precision="fp16",
+        max_updates=9,
+        stop_requested=lambda: StopRequest.PAUSE if next(calls) > 4 else None,
+    )
     paused = checkpoint.load(runner.folder).progress
     assert paused["scaler"]["scale"] > 65536.0
     runner(precision="fp16", max_updates=paused["updates"], resume=True)

@@ -1,4 +1,4 @@
-"""The training loop: limits, halts, exact resumption, failures."""
+"""The training loop: limits, stop requests, exact resumption, failures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import torch
 from toy import Toy
 
-from workers.protocol import Ending, Halt, Limits
+from workers.protocol import Ending, Limits, StopRequest
 
 
 def test_it_learns(runner):
@@ -25,7 +25,9 @@ def test_a_pause_in_mid_epoch_does_not_change_the_curve(runner, dropout):
     whole = runner.losses()
     runner.folder /= "second"
     calls = iter(range(10_000))
-    paused = runner(**settings, halted=lambda: Halt.PAUSE if next(calls) > 14 else None)
+    paused = runner(
+        **settings, stop_requested=lambda: StopRequest.PAUSE if next(calls) > 14 else None
+    )
     before = runner.losses()
     assert paused.ending is Ending.PAUSED
     assert 0 < len(before) < len(whole)
@@ -138,10 +140,12 @@ def endless(context):
     return Endless(context.params, {}, {}, seed=0).run(context)
 
 
-def test_a_halt_ends_an_evaluation(runner):
+def test_a_stop_request_ends_an_evaluation(runner):
     runner.objective = endless
     calls = iter(range(10))
-    outcome = runner(max_updates=1, halted=lambda: Halt.STOP if next(calls, 9) > 4 else None)
+    outcome = runner(
+        max_updates=1, stop_requested=lambda: StopRequest.STOP if next(calls, 9) > 4 else None
+    )
     assert outcome.ending is Ending.STOPPED
 
 

@@ -11,9 +11,9 @@ import torch
 
 from automl.config import load
 from search_spaces.errors import DataError, UsageError
-from workers.context import Context, Halted
+from workers.context import Context, Stopped
 from workers.device.peak_memory import PeakMemory
-from workers.protocol import Assignment, Ending, Halt
+from workers.protocol import Assignment, Ending, StopRequest
 from workers.run import run
 from workers.workloads import WORKLOADS
 from workers.workloads._background import BackgroundThread
@@ -29,13 +29,13 @@ CONFIGS = Path(__file__).parents[3] / "configs" / "real"
 
 
 def started(folder: Path, halted: Any = lambda: None) -> Any:
-    return run(Context(Assignment("s", 0, 1, {}, "sentiment", str(folder)), halted=halted))
+    return run(Context(Assignment("s", 0, 1, {}, "sentiment", str(folder)), stop_requested=halted))
 
 
 def test_a_request_to_end_is_heard_while_data_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ended, asked = threading.Event(), iter([None, Halt.STOP])
+    ended, asked = threading.Event(), iter([None, StopRequest.STOP])
     monkeypatch.setattr(data, "load", lambda section: ended.wait(60))
     outcome = started(tmp_path, lambda: next(asked))
     assert outcome.ending is Ending.STOPPED
@@ -58,9 +58,10 @@ def test_what_reading_raises_ends_the_attempt(
 def test_background_work_has_one_thread_and_is_abandoned_when_the_attempt_ends(
     tmp_path: Path,
 ) -> None:
-    asked: list[Halt] = []
+    asked: list[StopRequest] = []
     context = Context(
-        Assignment("s", 0, 1, {}, None, str(tmp_path)), halted=lambda: next(iter(asked), None)
+        Assignment("s", 0, 1, {}, None, str(tmp_path)),
+        stop_requested=lambda: next(iter(asked), None),
     )
     never = threading.Event()
     with BackgroundThread(context, torch.inference_mode) as background:
@@ -69,10 +70,10 @@ def test_background_work_has_one_thread_and_is_abandoned_when_the_attempt_ends(
         assert background(torch.is_inference_mode_enabled)
         with pytest.raises(ZeroDivisionError):
             background(lambda: 1 // 0)
-        asked.append(Halt.PAUSE)
-        with pytest.raises(Halted):
+        asked.append(StopRequest.PAUSE)
+        with pytest.raises(Stopped):
             background(lambda: never.wait(60))
-    assert context.noticed is Halt.PAUSE
+    assert context.stop is StopRequest.PAUSE
     never.set()
 
 

@@ -12,7 +12,7 @@ import torch
 
 from search_spaces.errors import DataError
 from workers.context import Context
-from workers.protocol import Assignment, Ending, Halt, Outcome
+from workers.protocol import Assignment, Ending, Outcome, StopRequest
 from workers.run import run
 from workers.workloads.image_classification import ImageClassification, data, plain_pickle
 from workers.workloads.image_classification.augment import AUGMENTATIONS, augment
@@ -261,7 +261,9 @@ def test_a_pause_changes_nothing_in_any_memory_format(
         one = Assignment(
             "s", 0, 1, params, "image_classification", str(folder), section, fixed, **more
         )
-        return run(Context(one, halted=lambda: Halt.PAUSE if next(looks) == look else None))
+        return run(
+            Context(one, stop_requested=lambda: StopRequest.PAUSE if next(looks) == look else None)
+        )
 
     whole = trained(tmp_path / "whole").metrics
     assert trained(tmp_path / "parts", 5).ending is Ending.PAUSED

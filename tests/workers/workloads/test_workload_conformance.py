@@ -23,7 +23,7 @@ from search_spaces.parameters import Parameter
 from workers.context import Context
 from workers.export import export
 from workers.parallel import num_ranks
-from workers.protocol import Assignment, Ending, Halt, Outcome, Report
+from workers.protocol import Assignment, Ending, Outcome, Report, StopRequest
 from workers.run import run
 from workers.runtime.processes import run_gang
 from workers.workload import Workload
@@ -60,12 +60,12 @@ def assignment(
 
 
 def start(
-    one: Assignment, halted: Callable[[], Halt | None] = lambda: None
+    one: Assignment, stop_requested: Callable[[], StopRequest | None] = lambda: None
 ) -> tuple[Outcome, list[Report]]:
     reports: list[Report] = []
     if one.num_ranks > 1:
-        return run_gang(one, reports.append, halted), reports
-    return run(Context(one, reports.append, halted)), reports
+        return run_gang(one, reports.append, stop_requested), reports
+    return run(Context(one, reports.append, stop_requested)), reports
 
 
 def timeless(kind: type[Workload], metrics: Mapping[str, float]) -> dict[str, float]:
@@ -107,9 +107,9 @@ def test_a_seed_makes_a_run(kind: type[Workload], tmp_path: Path) -> None:
     assert "train_loss" not in first or timeless(kind, other) != timeless(kind, first)
 
 
-@pytest.mark.parametrize("halt", list(Halt))
+@pytest.mark.parametrize("how", list(StopRequest))
 def test_a_request_to_end_is_followed_and_resumed_from(
-    kind: type[Workload], tmp_path: Path, halt: Halt
+    kind: type[Workload], tmp_path: Path, how: StopRequest
 ) -> None:
     looks = 0
 
@@ -122,14 +122,14 @@ def test_a_request_to_end_is_followed_and_resumed_from(
     asked = looks // 2
     looks = 0
 
-    def halted() -> Halt | None:
+    def stop_requested() -> StopRequest | None:
         count()
-        return halt if looks >= asked else None
+        return how if looks >= asked else None
 
-    first, _ = start(assignment(kind, tmp_path / "parts"), halted)
+    first, _ = start(assignment(kind, tmp_path / "parts"), stop_requested)
     assert (
         str(first.ending)
-        == {"stop": "stopped", "pause": "paused", "interrupt": "interrupted"}[str(halt)]
+        == {"stop": "stopped", "pause": "paused", "interrupt": "interrupted"}[str(how)]
     )
     assert looks - asked <= 3, "it went on after it was asked to end"
     second, _ = start(assignment(kind, tmp_path / "parts", resume=True))

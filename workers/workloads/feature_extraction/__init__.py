@@ -13,7 +13,7 @@ from search_spaces import Choice
 from search_spaces.errors import TrialFailure, UsageError
 from search_spaces.hardware import Hardware
 from search_spaces.parameters import Parameter
-from workers.context import Halted
+from workers.context import Stopped
 from workers.protocol import Metric
 from workers.workloads._background import BackgroundThread
 from workers.workloads._declarative_workload import DeclarativeWorkload
@@ -145,7 +145,7 @@ class FeatureExtraction(DeclarativeWorkload):
             ):
                 background(lambda: torch.set_num_threads(threads))
                 return self._run(context, background)
-        except Halted:
+        except Stopped:
             return self._progress(context)["metrics"]  # type: ignore[no-any-return]
 
     def export(self, trial: Path, target: Path) -> Mapping[str, str]:
@@ -270,7 +270,7 @@ class FeatureExtraction(DeclarativeWorkload):
     def _progress(self, context: Context) -> dict[str, Any]:
         """Passes made before a pause, and their metrics."""
         file = context.folder / "progress.json"
-        if not context.assignment.resume and context.noticed is None:
+        if not context.assignment.resume and context.stop is None:
             file.unlink(missing_ok=True)
         try:
             found: dict[str, Any] = json.loads(file.read_text())

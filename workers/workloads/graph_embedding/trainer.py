@@ -15,8 +15,8 @@ import torch.distributed as dist
 from safetensors.torch import load_file
 
 from search_spaces.errors import TrialFailure
-from workers.context import Halted
-from workers.protocol import Halt
+from workers.context import Stopped
+from workers.protocol import StopRequest
 from workers.workloads._data import IntArray
 
 from .checkpoint import link, load_checkpoint, save_checkpoint
@@ -98,8 +98,10 @@ class EmbeddingTrainer:
                 self._epoch()
             if self.options.test and len(self.graph.test):
                 self._alone(self._test)
-        except Halted:
-            self.context.noticed = self.context.noticed or self.context.halted() or Halt.INTERRUPT
+        except Stopped:
+            self.context.accept_stop(
+                self.context.stop or self.context.stop_requested() or StopRequest.INTERRUPT
+            )
             if self.context.world_size == 1:  # several ranks resume from the last whole round
                 self._save(wait=False)
             return self.metrics
@@ -123,15 +125,15 @@ class EmbeddingTrainer:
         return bool(flag)
 
     def _alone(self, work: Callable[[], None]) -> None:
-        """Run `work` on rank 0 while the others wait; if it is halted, all ranks are."""
-        halted = False
+        """Run `work` on rank 0 while the others wait; if it is stopped, all ranks are."""
+        stopped = False
         if self.context.rank == 0:
             try:
                 work()
-            except Halted:
-                halted = True
-        if self._any_rank(halted):
-            raise Halted
+            except Stopped:
+                stopped = True
+        if self._any_rank(stopped):
+            raise Stopped
 
     def _total(self) -> float:
         return self.context.assignment.previous_seconds + self.seconds
@@ -145,14 +147,14 @@ class EmbeddingTrainer:
         for number, pairs in list(enumerate(rounds(self.options.partitions)))[self.place.round :]:
             before = self.embeddings.copied()
             mine = list(enumerate(pairs))[self.context.rank :: self.context.world_size]
-            halted = False
+            stopped = False
             try:
                 for index, pair in mine:
                     if index >= self.place.pair:
                         self._pair(index, pair, parts[pair])
-            except Halted:
-                halted = True
-            self._meet(before, halted)
+            except Stopped:
+                stopped = True
+            self._meet(before, stopped)
             self.place = TrainingPosition(self.place.epoch, number + 1)
             if self._any_rank(time.monotonic() - self.saved > self.options.checkpoint_seconds):
                 self._save()
@@ -209,21 +211,21 @@ class EmbeddingTrainer:
 
     def _look(self, batch: int = 0) -> None:
         """Raise if the attempt must end."""
-        self.context.look()
+        self.context.check_stop()
         limit = self.context.assignment.limits.memory_bytes
         memory = self.context.memory
         if limit and memory and batch % _MEMORY_EVERY == 0 and memory.bytes() > limit:
             raise TrialFailure("out_of_memory", f"used more than its limit of {limit} bytes")
 
-    def _meet(self, before: tuple[torch.Tensor, torch.Tensor], halted: bool) -> None:
-        """Add up the changes of all ranks to the relations; if one rank is halted, all are."""
+    def _meet(self, before: tuple[torch.Tensor, torch.Tensor], stopped: bool) -> None:
+        """Add up the changes of all ranks to the relations; if one rank is stopped, all are."""
         if self.context.world_size > 1:
             self.tables.flush()
             self.tables.drop()
-            halted = self._any_rank(halted)
+            stopped = self._any_rank(stopped)
             self.embeddings.add_up(before)
-        if halted:
-            raise Halted
+        if stopped:
+            raise Stopped
 
     def _barrier(self) -> None:
         if self.context.world_size > 1:

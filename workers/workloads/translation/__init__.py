@@ -79,7 +79,7 @@ class Translation(TrainedWorkload):
 
     @classmethod
     def space(cls, hardware: Hardware) -> Space:
-        """Optimizer, batch, architecture, precision, attention layout, parallelism and switches of the run time."""
+        """Optimizer, batch, architecture, precision, parallelism and runtime switches."""
         return space_of(cls, hardware, (), options.KNOBS)
 
     @classmethod

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from automl.core.spec import Budget
+from automl.core.budget import Budget
 from automl.core.trial import Trial, TrialState
 from automl.suggesters.bayes.model import aspects
 from automl.suggesters.bayes.model.data import Array

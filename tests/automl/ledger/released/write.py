@@ -18,9 +18,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from automl.core.budget import Budget
 from automl.core.events import Begun, Command, Ended, Moved, Noted, Proposed, SweepEvent
 from automl.core.goals import Constraint, Goal
-from automl.core.spec import Budget, SweepSpec
+from automl.core.spec import SweepSpec
 from automl.core.trial import Trial, TrialState
 from automl.ledger import Ledger, Recorder
 from automl.ledger.database import FILE_NAME

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 from search_spaces.errors import DataError, UsageError
 from workers.context import Context
-from workers.protocol import Assignment, Ending, Halt
+from workers.protocol import Assignment, Ending, StopRequest
 from workers.run import run
 from workers.runtime.processes import run_gang
 from workers.workloads.graph_embedding import GraphEmbedding, data, generated
@@ -226,16 +226,16 @@ def test_pausing_anywhere_changes_nothing(tmp_path: Path, partitions: int) -> No
     whole = run(Context(assignment(tmp_path / "whole", params)))
     looks = 0
 
-    def halted() -> Halt | None:
+    def stop_requested() -> StopRequest | None:
         nonlocal looks
         looks += 1
-        return Halt.PAUSE if looks in (3, 4, 11, 30, 41, 95) else None
+        return StopRequest.PAUSE if looks in (3, 4, 11, 30, 41, 95) else None
 
     endings, attempts = [], 0
     while not endings or endings[-1] is not Ending.COMPLETED:
         attempts += 1
         begun = assignment(tmp_path / "parts", params, resume=attempts > 1)
-        outcome = run(Context(begun, halted=halted))
+        outcome = run(Context(begun, stop_requested=stop_requested))
         endings.append(outcome.ending)
         assert outcome.failure is None, outcome.message
     assert endings.count(Ending.PAUSED) >= 4

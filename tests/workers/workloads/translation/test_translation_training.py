@@ -265,7 +265,7 @@ def test_decoding_on_rank_0_is_a_sign_of_life(tmp_path, monkeypatch):
     run(
         Context(
             Assignment("s", 0, 1, chosen, "translation", str(tmp_path)),
-            halted=lambda: asked.append(1),
+            stop_requested=lambda: asked.append(1),
         )
     )
     assert len(slow) > 3

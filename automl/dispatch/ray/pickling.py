@@ -1,4 +1,4 @@
-"""Sending an objective to other processes."""
+"""Pickles an objective for other processes."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ from ray import cloudpickle
 from automl.errors import UsageError
 
 
-def pickled(objective: Callable[[Any], Any]) -> bytes:
-    """The objective as bytes; one from a file that workers cannot import by name goes with all of its module.
+def pickle_objective(objective: Callable[[Any], Any]) -> bytes:
+    """The objective as bytes.
 
-    What it imports itself is found on the folders that this process imports from.
+    If workers cannot import its module by name, the whole module is pickled with it. Modules that
+    it imports are found in the folders of this process's `sys.path`.
 
     Raises:
-        UsageError: it holds something that cannot leave this process, such as an open file.
+        UsageError: the objective holds an object that cannot be pickled, such as an open file.
     """
     module = sys.modules.get(getattr(objective, "__module__", None) or "")
     by_value = module is not None and not _importable(module)
     if by_value:
         cloudpickle.register_pickle_by_value(module)
     try:
-        blob: bytes = cloudpickle.dumps(_Sent(cloudpickle.dumps(objective)))
-    except Exception as error:  # whatever its parts raise
+        blob: bytes = cloudpickle.dumps(_WithFolders(cloudpickle.dumps(objective)))
+    except Exception as error:  # of any kind, from the parts of the objective
         raise UsageError(f"the objective cannot be sent to workers: {error}") from error
     finally:
         if by_value:
@@ -36,16 +37,15 @@ def pickled(objective: Callable[[Any], Any]) -> bytes:
     return blob
 
 
-class _Sent:
-    """Unpickles as the objective, after the folders of `sys.path` were made known there."""
+class _WithFolders:
+    """Unpickles as the objective, after adding the folders of `sys.path` there."""
 
     def __init__(self, blob: bytes) -> None:
         self.blob = blob
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[list[str], bytes]]:
-        def load(
-            folders: list[str], blob: bytes
-        ) -> Any:  # a local function is sent by value: workers import no automl
+        # A local function is pickled by value: workers need not import automl.
+        def load(folders: list[str], blob: bytes) -> Any:
             import sys
 
             from ray import cloudpickle
@@ -53,16 +53,14 @@ class _Sent:
             sys.path += [folder for folder in folders if folder not in sys.path]
             return cloudpickle.loads(blob)
 
-        return load, (
-            [str(Path(folder).absolute()) for folder in sys.path if Path(folder).is_dir()],
-            self.blob,
-        )
+        folders = [str(Path(folder).absolute()) for folder in sys.path if Path(folder).is_dir()]
+        return load, (folders, self.blob)
 
 
 def _importable(module: ModuleType) -> bool:
     """Whether another process finds the same file under the module's name."""
     if module.__name__ == "__main__":
-        return True  # cloudpickle always sends it by value
+        return True  # cloudpickle always pickles it by value
     file = getattr(module, "__file__", None)
     try:
         loaded = sys.modules.pop(module.__name__)

@@ -6,34 +6,34 @@ import socket
 
 import pytest
 
-from automl.dispatch.ray import head
+from automl.dispatch.ray import cluster_head
 from automl.errors import AutomlError
 
 
 def test_a_head_that_answers_again_in_time_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr(head.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(cluster_head.time, "monotonic", lambda: now[0])
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        watched = head.Head(f"127.0.0.1:{port}")
+        watched = cluster_head.ClusterHead(f"127.0.0.1:{port}")
         assert watched.answers()
     for now[0] in (5.0, 15.0, 19.0):
         assert not watched.answers()
-        watched.ask()
+        watched.check()
     with socket.create_server(("127.0.0.1", port)):
         now[0] = 30.0
-        watched.ask()
+        watched.check()
     for now[0] in (31.0, 49.0):
-        watched.ask()
+        watched.check()
     now[0] = 51.0
     with pytest.raises(AutomlError, match="has not answered for 20 s"):
-        watched.ask()
+        watched.check()
 
 
 def test_one_that_cannot_be_asked_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr(head.time, "monotonic", lambda: now[0])
-    watched = head.Head("")
+    monkeypatch.setattr(cluster_head.time, "monotonic", lambda: now[0])
+    watched = cluster_head.ClusterHead("")
     for now[0] in (5.0, 100.0, 100.5):
-        watched.ask()
+        watched.check()
         assert watched.answers()

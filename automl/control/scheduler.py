@@ -1,0 +1,226 @@
+"""What runs next: trial 0, then resumed, retried and enqueued trials, then new ones."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Final
+
+from automl.core.events import Begun, Ended, Moved, Proposed
+from automl.core.trial import Trial, TrialState
+from automl.dispatch.base import Dispatcher
+from automl.errors import AutomlError
+from automl.stopping.base import Stopper
+from automl.suggesters.queue import SuggestionQueue
+
+from .assignments import Assigner
+from .commands import SweepCommands
+from .journal import Journal
+from .memory_guard import MemoryGuard
+from .shutdown import Shutdown
+
+MAX_WAIT_SHARE: Final = 0.1  # of an attempt's seconds: how long a worker waits for the suggester
+MAX_WAITING: Final = 2  # trials that are proposed behind one that waits for more slots
+_UNLIMITED: Final = 2**31
+
+
+class Scheduler:
+    """Fills free slots with trials. Used from the controller's thread.
+
+    Args:
+        journal: of the sweep.
+        suggestions: propose new trials.
+        stopper: resumes paused trials, and may propose new ones itself.
+        assigner: makes assignments.
+        guard: estimates memory; refuses a trial that needs far too much.
+        commands: of people to the sweep.
+        shutdown: ends the sweep if suggesting fails. While the sweep ends, nothing begins.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        suggestions: SuggestionQueue,
+        stopper: Stopper,
+        assigner: Assigner,
+        guard: MemoryGuard,
+        commands: SweepCommands,
+        shutdown: Shutdown,
+    ) -> None:
+        self._journal = journal
+        self._suggestions = suggestions
+        self._stopper = stopper
+        self._assigner = assigner
+        self._guard = guard
+        self._commands = commands
+        self._shutdown = shutdown
+        self._overtaken: Counter[int] = Counter()  # how many trials began before a waiting one
+        self._gain_noted = False
+
+    def prepare(self) -> None:
+        """Take up the trials of earlier runs and propose trial 0, before there is a dispatcher."""
+        journal = self._journal
+        for trial in list(journal.trials):
+            slots = self._assigner.slots(trial.params)
+            journal.budget.add_earlier(trial, trial.seconds, slots)
+            self._stopper.observe(trial)
+            if trial.state is TrialState.RUNNING:
+                self._shutdown.interrupt(trial, "its controller was lost")
+            if journal.trials[trial.number].state is TrialState.INTERRUPTED:
+                journal.apply(Moved(trial.number, TrialState.WAITING, "resumed", journal.now))
+        default = journal.spec.space.default()
+        if not journal.trials and default is not None and self._trials_left():
+            journal.apply(Proposed(0, default, "default", journal.now))
+        self._commands.execute()
+        self._estimate_next()
+        journal.flush()
+        self._suggestions.prepare(journal.index, self._trials_left(), math.inf)
+
+    def fill(self, dispatcher: Dispatcher) -> None:
+        """Obey new commands and begin trials on the free slots."""
+        self._commands.execute()
+        if self._shutdown.request is not None:
+            return
+        free = dispatcher.free_slots
+        while free > 0 and (first := self._next_trial(free, dispatcher)) is not None:
+            trial: Trial | None = first
+            if self._slots(first, dispatcher) > free:
+                trial = self._backfill(first, free, dispatcher)
+            if trial is None:
+                break
+            slots = self._slots(trial, dispatcher)
+            if slots and not self._guard.ready(trial.params, slots):
+                break
+            if trial is not first:
+                self._overtaken[first.number] += 1
+            self._begin(trial, dispatcher)
+            free -= slots
+        seconds = self._journal.budget.trial_seconds
+        self._suggestions.prepare(
+            self._journal.index,
+            self._trials_left(),
+            seconds / dispatcher.num_slots,
+            MAX_WAIT_SHARE * seconds,
+        )
+        self._estimate_next()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether no trial waits and none can be proposed."""
+        return self._journal.index.next_waiting is None and self._new_trials_left() == 0
+
+    def wants_proposals(self, dispatcher: Dispatcher) -> bool:
+        """Whether a free slot waits for a proposal that is being made."""
+        free = dispatcher.free_slots > 0 and self._shutdown.request is None
+        return free and dispatcher.suggests_ahead and self._new_trials_left() > 0
+
+    def update_stopper(self) -> None:
+        """Tell the stopper how much of the budget is spent."""
+        journal = self._journal
+        self._stopper.update_budget(
+            journal.budget.spent(journal.now, len(journal.trials)),
+            journal.budget.seconds_left(journal.now),
+        )
+
+    # ------------------------------------------------------------------ the next trial
+
+    def _next_trial(self, free: int, dispatcher: Dispatcher) -> Trial | None:
+        """The next waiting trial: one that was tried before, else a paused one, else a new one."""
+        journal = self._journal
+        waiting = journal.index.next_waiting
+        if waiting is not None:
+            return waiting
+        left = self._new_trials_left()
+        self.update_stopper()
+        resumed = dispatcher.charged(lambda: self._stopper.resume(journal.trials, last=left == 0))
+        if resumed is not None:
+            number, reason = resumed
+            if journal.trials[number].state is not TrialState.PAUSED:
+                raise AutomlError(f"the stopper resumes trial {number}, which is not paused")
+            return journal.apply(Moved(number, TrialState.WAITING, reason, journal.now))
+        if left > 0:
+            one = journal.spec.workload is not None or self._stopper.one_by_one
+            self._propose(min(left, 1 if one else free), dispatcher)
+        return journal.index.next_waiting
+
+    def _backfill(self, large: Trial, free: int, dispatcher: Dispatcher) -> Trial | None:
+        """A trial that fits the free slots, while `large` waits for more slots.
+
+        At most `num_slots` trials may overtake the waiting one. Of new trials that have to wait as
+        well, only a few are proposed.
+        """
+        if self._overtaken[large.number] >= dispatcher.num_slots:
+            return None
+        others = self._others(large)
+        if len(others) < MAX_WAITING and self._new_trials_left():
+            self._propose(1, dispatcher)
+            others = self._others(large)
+        return next((trial for trial in others if self._slots(trial, dispatcher) <= free), None)
+
+    def _others(self, large: Trial) -> list[Trial]:
+        return [trial for trial in self._journal.index.waiting if trial.number != large.number]
+
+    def _slots(self, trial: Trial, dispatcher: Dispatcher) -> int:
+        """Slots of a trial; 0 if it needs more than there are, because it fails at once."""
+        slots = self._assigner.slots(trial.params)
+        return slots if slots <= dispatcher.num_slots else 0
+
+    def _propose(self, count: int, dispatcher: Dispatcher) -> None:
+        journal = self._journal
+        self._commands.execute(refresh=True)
+        if self._stopper.guided:
+            params = dispatcher.charged(lambda: self._stopper.propose(journal.trials))
+            if params is not None and self._commands.allows(params):
+                source = self._stopper.name
+                journal.apply(Proposed(len(journal.trials), params, source, journal.now))
+                return
+        try:
+            proposals = dispatcher.charged(lambda: self._suggestions.take(journal.index, count))
+        except AutomlError as error:
+            self._shutdown.fail(error, dispatcher)
+            return
+        for proposal in proposals:
+            number = len(journal.trials)
+            journal.apply(Proposed(number, proposal.params, proposal.source, journal.now))
+
+    def _begin(self, trial: Trial, dispatcher: Dispatcher) -> None:
+        journal = self._journal
+        slots = self._assigner.slots(trial.params)
+        begun = journal.apply(Begun(trial.number, trial.attempts + 1, journal.now))
+        if begun is None:
+            raise AutomlError(f"trial {trial.number} was begun twice")
+        if slots > dispatcher.num_slots:
+            message = f"the configuration takes {slots} slots, there are {dispatcher.num_slots}"
+            journal.apply(Ended.failed(begun, "crashed", message, journal.now))
+            return
+        if message := self._guard.refusal(trial.params, slots):
+            details = self._guard.details(trial.params)
+            journal.apply(Ended.failed(begun, "out_of_memory", message, journal.now, details))
+            return
+        journal.budget.begin(trial.number, journal.now, slots)
+        assignment = self._assigner.assignment(begun)
+        journal.then(lambda: dispatcher.submit(assignment))
+
+    def _estimate_next(self) -> None:
+        """Request the memory estimate of the next trial while workers train or start."""
+        waiting = self._journal.index.next_waiting
+        first = waiting or next(iter(self._suggestions.ready), None)
+        if first is not None:
+            self._guard.ready(first.params, self._assigner.slots(first.params))
+
+    # ------------------------------------------------------------------ the budget of trials
+
+    def _new_trials_left(self) -> int:
+        return 0 if self._suggestions.exhausted else self._trials_left()
+
+    def _trials_left(self) -> int:
+        """How many more trials the budget allows."""
+        journal = self._journal
+        gain = journal.spec.budget.gain
+        if not self._suggestions.worth(gain):
+            if not self._gain_noted:
+                self._gain_noted = True
+                journal.note("end", f"another trial is expected to gain less than {gain or 0.0:g}")
+            return 0
+        left = journal.budget.trials_left(len(journal.trials))
+        return _UNLIMITED if left is None else left

@@ -1,0 +1,128 @@
+"""How a sweep ends: by its budget, a stop request, a signal or an error.
+
+- If the budget is reached or `automl stop` was called, running trials are asked to stop. Trials
+  that are left over become stopped, and the sweep is finished.
+- At the first signal, or if the suggester fails, running trials are asked to interrupt. The sweep
+  can be resumed.
+- At the second signal, or after 30 s, running trials are killed.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import replace
+from typing import Final
+
+from automl.core.events import Moved
+from automl.core.trial import Trial, TrialState
+from automl.dispatch.base import Dispatcher
+from automl.errors import AutomlError
+from workers.protocol import Ending, Outcome, StopRequest
+
+from .assignments import Assigner
+from .journal import Journal
+from .signals import StopSignals
+
+GRACE_SECONDS: Final = 30.0  # for trials that were asked to stop
+
+
+class Shutdown:
+    """Asks trials to stop, one or all, and leaves each in the right state.
+
+    Args:
+        journal: of the sweep.
+        assigner: knows how many slots a trial takes.
+        signals: count the signals that ask the sweep to stop.
+
+    Attributes:
+        request: how the sweep is ending; None while it goes on.
+    """
+
+    def __init__(self, journal: Journal, assigner: Assigner, signals: StopSignals) -> None:
+        self._journal = journal
+        self._assigner = assigner
+        self._signals = signals
+        self._reasons: dict[int, str] = {}  # why running trials were asked to stop
+        self._deadline = math.inf
+        self._error: AutomlError | None = None
+        self.request: StopRequest | None = None
+
+    def check(self, dispatcher: Dispatcher) -> None:
+        """Begin to end the sweep if it must end; kill running trials if they take too long."""
+        journal = self._journal
+        if self._signals.count and self.request is not StopRequest.INTERRUPT:
+            self._begin(StopRequest.INTERRUPT, "interrupted", dispatcher)
+        asked = "it was asked to stop" if journal.stop_requested else None
+        reason = asked or journal.budget.reason_to_end(journal.now)
+        if reason and self.request is None:
+            self._begin(StopRequest.STOP, reason, dispatcher)
+        if self._signals.count > 1 or time.monotonic() > self._deadline:
+            message = "ended by force, together with the sweep"
+            for trial in journal.index.running:
+                dispatcher.kill(trial.number, trial.attempts, "preempted", message)
+
+    def fail(self, error: AutomlError, dispatcher: Dispatcher) -> None:
+        """End the sweep by this error, which `finish` raises."""
+        self._error = error
+        self._begin(StopRequest.INTERRUPT, str(error), dispatcher)
+
+    def stop_trial(
+        self, trial: Trial, how: StopRequest, reason: str, dispatcher: Dispatcher
+    ) -> None:
+        """Ask a running trial to stop."""
+        self._reasons[trial.number] = reason
+        self._journal.then(lambda: dispatcher.stop(trial.number, trial.attempts, how))
+
+    def is_stopping(self, number: int) -> bool:
+        """Whether a running trial was asked to stop."""
+        return number in self._reasons
+
+    def explain(self, outcome: Outcome) -> Outcome:
+        """The outcome of a trial that was asked to stop, with the reason as its message."""
+        reason = self._reasons.pop(outcome.trial, "")
+        if not outcome.message and outcome.ending in (Ending.STOPPED, Ending.PAUSED):
+            return replace(outcome, message=reason)
+        return outcome
+
+    def interrupt(self, trial: Trial, reason: str) -> None:
+        """A running trial has lost its controller."""
+        journal = self._journal
+        now = journal.now
+        seconds = max(0.0, now - journal.begun(trial))
+        journal.apply(Moved(trial.number, TrialState.INTERRUPTED, reason, now, seconds))
+        journal.budget.add_earlier(trial, seconds, self._assigner.slots(trial.params))
+
+    def finish(self) -> None:
+        """Nothing runs any more: close the journal, with final states unless it can be resumed.
+
+        Raises:
+            AutomlError: the error that has ended the sweep.
+        """
+        if self._error is not None:
+            raise self._error
+        if self.request is StopRequest.INTERRUPT:
+            self._journal.close("interrupted")
+            return
+        now = self._journal.now
+        for trial in self._journal.trials:
+            if not trial.state.finished:
+                event = Moved(trial.number, TrialState.STOPPED, "the sweep has ended", now)
+                self._journal.apply(event)
+        self._journal.close("finished")
+
+    def abandon(self, state: str) -> None:
+        """The controller fails: record that it is gone, if the ledger can still be written to."""
+        try:
+            for trial in self._journal.index.running:
+                self.interrupt(trial, "its controller failed")
+            self._journal.close(state)
+        except AutomlError:
+            return
+
+    def _begin(self, how: StopRequest, reason: str, dispatcher: Dispatcher) -> None:
+        self.request = how
+        self._deadline = time.monotonic() + GRACE_SECONDS
+        self._journal.note("end", reason)
+        for trial in self._journal.index.running:
+            self.stop_trial(trial, how, reason, dispatcher)

@@ -1,0 +1,102 @@
+"""Which outcomes are failures, and which failures are retried."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from objectives import make_spec, quick, run_inline, states
+
+import automl
+from automl import sweeps
+from automl.dispatch.inline import InlineDispatcher
+from automl.ledger import Ledger
+from workers.context import Context
+from workers.protocol import Assignment, Event, Started, lost
+
+
+def test_each_failure_is_what_it_is_and_is_not_tried_again(ledger: Ledger) -> None:
+    def objective(trial: Context) -> Any:
+        if trial.number == 1:
+            raise automl.TrialFailure("out_of_memory", "too large")
+        if trial.number == 2:
+            return {"loss": math.nan}
+        if trial.number == 3:
+            trial.report(step=1, accuracy=0.5)
+            return {"lost": 1.0}
+        if trial.number == 4:
+            raise ValueError("a bug")
+        if trial.number == 5:
+            return {"loss": "low"}
+        if trial.number == 6:
+            raise MemoryError
+        trial.report(step=1, loss=-math.inf)  # only what is final decides
+        return {"loss": 1.0}
+
+    snapshot = run_inline(ledger, make_spec(trials=8), objective)
+    kinds = [trial.failure for trial in snapshot.trials]
+    expected = [
+        "out_of_memory",
+        "non_finite",
+        "missing_metric",
+        "crashed",
+        "missing_metric",
+        "out_of_memory",
+    ]
+    assert kinds == [None, *expected, None]
+    assert all(trial.attempts == 1 for trial in snapshot.trials)
+    assert "'loss'" in snapshot.trials[3].message
+    assert "accuracy" in snapshot.trials[3].message
+    assert "lost" in snapshot.trials[3].message
+    assert "ValueError: a bug" in snapshot.trials[4].message
+    assert snapshot.best is not None
+    assert snapshot.best.number == 0
+
+
+def test_a_sweep_whose_trials_all_fail_finishes(ledger: Ledger) -> None:
+    def objective(trial: Context) -> Any:
+        raise RuntimeError("never")
+
+    snapshot = run_inline(ledger, make_spec(trials=3), objective)
+    assert (snapshot.state, states(snapshot), snapshot.best) == ("finished", ["failed"] * 3, None)
+
+
+class Losing(InlineDispatcher):
+    """Loses the worker of trial 1 in its first `losses` attempts."""
+
+    def __init__(self, losses: int) -> None:
+        super().__init__(1, quick)
+        self.losses = losses
+        self.lost: list[Assignment] = []
+
+    def submit(self, assignment: Assignment) -> None:
+        if assignment.trial == 1 and assignment.attempt <= self.losses:
+            self.lost.append(assignment)
+        else:
+            super().submit(assignment)
+
+    def poll(self, handle: Callable[[Event], None], timeout: float) -> None:
+        for assignment in self.lost:
+            handle(Started(assignment.trial, assignment.attempt))
+            handle(lost(assignment, "the worker died", seconds=1.0))
+        self.lost.clear()
+        super().poll(handle, timeout)
+
+
+@pytest.mark.parametrize(
+    ("losses", "state", "attempts"), [(1, "completed", 2), (2, "completed", 3), (9, "failed", 3)]
+)
+def test_a_lost_worker_is_replaced_so_many_times(
+    ledger: Ledger, losses: int, state: str, attempts: int
+) -> None:
+    spec = make_spec(trials=3, max_retries=2)
+    ledger.create_sweep(spec)
+
+    snapshot = sweeps.conduct(spec, ledger, Losing, lambda: Losing(losses))
+    trial = snapshot.trials[1]
+    assert (str(trial.state), trial.attempts) == (state, attempts)
+    assert trial.failure == ("crashed" if state == "failed" else None)
+    assert trial.seconds >= min(losses, attempts) * 1.0
+    assert len(snapshot.trials) == 3

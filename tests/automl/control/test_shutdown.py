@@ -1,0 +1,141 @@
+"""The end of a sweep: by its time, its target, a stop request or a signal."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from objectives import make_spec, patient, quick, run_inline, states
+
+from automl.core.budget import Budget
+from automl.core.events import Noted
+from automl.core.trial import Trial
+from automl.ledger import Ledger
+from automl.stopping import STOPPERS
+from automl.stopping.base import Decision, Stopper
+from workers.context import Context
+
+
+def test_the_time_ends_what_runs_and_it_counts_as_stopped(ledger: Ledger) -> None:
+    snapshot = run_inline(ledger, make_spec(budget=Budget(time=0.5)), patient)
+    assert snapshot.state == "finished"
+    assert states(snapshot) == ["stopped"]
+    assert snapshot.trials[0].metrics["loss"] > 0
+    assert snapshot.best is not None
+
+
+def test_the_worker_time_ends_a_sweep_over_all_of_its_runs(ledger: Ledger) -> None:
+    run_inline(ledger, make_spec(trials=2), quick)  # imports what a trial needs
+    snapshot = run_inline(ledger, make_spec("timed", budget=Budget(worker_time=0.5)), patient)
+    assert states(snapshot) == ["stopped"]
+    assert snapshot.trials[0].seconds > 0.2
+    again = run_inline(
+        ledger, make_spec("timed", budget=Budget(worker_time=0.2)), patient, resume=True
+    )
+    assert list(again.trials) == list(snapshot.trials)
+
+
+def test_a_target_ends_a_sweep_at_the_report_that_reaches_it(ledger: Ledger) -> None:
+    def objective(trial: Context) -> Any:
+        for step in range(100):
+            if not trial.report(step=step, bleu=10.0 * trial.number + step):
+                break
+        return {}
+
+    snapshot = run_inline(
+        ledger, make_spec(goals="maximize bleu", budget=Budget(trials=50, target=115.0)), objective
+    )
+    assert len(snapshot.trials) == 3
+    assert states(snapshot) == ["completed", "completed", "stopped"]
+    assert max(point.metrics["bleu"] for point in snapshot.trials[2].reports) == 115.0
+    ends = [
+        event for event in ledger.events("test") if isinstance(event, Noted) and event.kind == "end"
+    ]
+    assert "reached the target 115" in ends[0].message
+
+
+def test_a_target_needs_the_constraints(ledger: Ledger) -> None:
+    def objective(trial: Context) -> Any:
+        return {"loss": 0.1, "size": float(trial.number)}
+
+    spec = make_spec(budget=Budget(trials=9, target=0.2), constraints="size >= 3")
+    assert len(run_inline(ledger, spec, objective).trials) == 4
+
+
+def test_the_target_of_a_workload_whose_last_report_counts_is_not_a_passing_one(
+    ledger: Ledger,
+) -> None:
+    def objective(trial: Context) -> Any:
+        trial.report(step=0, loss=0.0)
+        return {"loss": 1.0}
+
+    spec = make_spec(budget=Budget(trials=3, target=0.5), last_report_counts=True)
+    assert states(run_inline(ledger, spec, objective)) == ["completed"] * 3
+
+
+def test_a_stop_request_ends_a_sweep(ledger: Ledger, tmp_path: Path) -> None:
+    other = Ledger.open(tmp_path)
+
+    def objective(trial: Context) -> Any:
+        if trial.number == 2:
+            other.request_stop("test")
+        return patient(trial) if trial.number == 2 else quick(trial)
+
+    snapshot = run_inline(ledger, make_spec(trials=9), objective)
+    assert (snapshot.state, states(snapshot)) == ("finished", ["completed", "completed", "stopped"])
+
+
+class Pausing(Stopper):
+    """Pauses everything and never takes it up again."""
+
+    name = "pausing"
+
+    def decide(self, trial: Trial, trials: Sequence[Trial]) -> Decision:
+        return Decision("pause", "for ever")
+
+
+def test_paused_trials_are_stopped_when_the_sweep_ends(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(STOPPERS, "get", lambda name: Pausing)
+    snapshot = run_inline(ledger, make_spec(trials=3))
+    assert (snapshot.state, states(snapshot)) == ("finished", ["completed", "stopped", "stopped"])
+    assert all(trial.ended is not None for trial in snapshot.trials)
+
+
+def interrupt() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_the_first_signal_interrupts_a_sweep_that_can_be_resumed(ledger: Ledger) -> None:
+    def objective(trial: Context) -> Any:
+        if trial.number == 1:
+            interrupt()
+        return patient(trial) if trial.number == 1 else quick(trial)
+
+    snapshot = run_inline(ledger, make_spec(trials=3), objective)
+    assert (snapshot.state, states(snapshot)) == ("interrupted", ["completed", "interrupted"])
+    again = run_inline(ledger, make_spec(trials=3), resume=True)
+    assert (again.state, states(again)) == ("finished", ["completed"] * 3)
+    assert [trial.attempts for trial in again.trials] == [1, 2, 1]
+
+
+def test_the_second_signal_ends_a_trial_that_does_not_stop(ledger: Ledger) -> None:
+    def objective(trial: Context) -> Any:
+        interrupt()
+        trial.report(step=0, loss=1.0)
+        interrupt()
+        raise AssertionError("the second signal did not end the trial")
+
+    snapshot = run_inline(ledger, make_spec(trials=3), objective)
+    assert (snapshot.state, states(snapshot)) == ("interrupted", ["interrupted"])
+
+
+def test_the_signal_handlers_are_restored(ledger: Ledger) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    run_inline(ledger, make_spec(trials=1))
+    assert signal.getsignal(signal.SIGINT) is before

@@ -1,0 +1,275 @@
+"""Sweeps on Ray: warm workers, lost workers, failures, objectives that must be pickled."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from objectives import SPACE, dying, loss_of, make_spec, marked, patient, quick
+
+import automl
+from automl import sweeps
+from automl.core.budget import Budget
+from automl.core.events import Ended
+from automl.core.snapshot import Snapshot
+from automl.core.spec import SweepSpec
+from automl.core.trial import TrialState
+from automl.errors import AutomlError, UsageError
+from automl.ledger import Ledger
+from workers.context import Context
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, shared_ray: None) -> Ledger:
+    return Ledger.open(tmp_path, create=True)
+
+
+def run(
+    ledger: Ledger, spec: SweepSpec, objective: Callable[[Context], Any], **options: Any
+) -> Snapshot:
+    if not options.get("resume"):
+        ledger.create_sweep(spec)
+    return sweeps.run(spec, ledger=ledger, objective=objective, dispatcher="ray", **options)
+
+
+def test_two_workers_share_the_trials_and_stay_warm(ledger: Ledger) -> None:
+    from ray._private.worker import _global_node as node
+
+    factor = 2.0  # a closure goes to the workers too
+
+    def objective(trial: Context) -> dict[str, float]:
+        print("configuration", trial.number)
+        time.sleep(0.1)
+        return {"loss": factor * loss_of(trial.params, 0), "pid": os.getpid()}
+
+    snapshot = run(ledger, make_spec(trials=8, workers=2), objective)
+    assert snapshot.state == "finished"
+    assert [str(trial.state) for trial in snapshot.trials] == ["completed"] * 8
+    assert len({trial.metrics["pid"] for trial in snapshot.trials}) == 2
+    assert os.getpid() not in {trial.metrics["pid"] for trial in snapshot.trials}
+    assert snapshot.trials[0].metrics["loss"] == 2.0 * loss_of(SPACE.default(), 0)
+    assert (
+        snapshot.trials[0].details["worker"].endswith(f":{int(snapshot.trials[0].metrics['pid'])}")
+    )
+    log = (ledger.folder("test") / "trials" / "3" / "logs" / "attempt-1-rank-0.log").read_text()
+    assert log.splitlines()[0].startswith("test/3.1 lr=")
+    assert "configuration 3" in log
+    listed = Path(node.get_logs_dir_path())  # where Ray's dashboard looks
+    assert (listed / "test-trial-3-attempt-1-rank-0.log").read_text() == log
+
+
+def test_every_report_arrives_in_order(ledger: Ledger) -> None:
+    def objective(trial: Context) -> dict[str, float]:
+        for step in range(200):
+            trial.report(step=step, loss=float(step))
+        return {"loss": -1.0}
+
+    snapshot = run(ledger, make_spec(trials=2), objective)
+    for trial in snapshot.trials:
+        assert [point.step for point in trial.reports] == list(range(200))
+        assert trial.metrics["loss"] == -1.0
+
+
+def test_a_worker_killed_with_9_is_replaced_and_its_trial_tried_again(ledger: Ledger) -> None:
+    snapshot = run(ledger, make_spec(trials=4, workers=2, max_retries=1), dying)
+    found = [(str(trial.state), trial.failure, trial.attempts) for trial in snapshot.trials]
+    assert found == [
+        ("completed", None, 1),
+        ("completed", None, 2),
+        ("failed", "crashed", 2),
+        ("completed", None, 1),
+    ]
+    assert "the worker (process" in snapshot.trials[2].message
+
+
+def test_a_worker_that_is_told_to_leave_checkpoints_and_its_trial_goes_on_elsewhere(
+    ledger: Ledger,
+) -> None:
+    def objective(trial: Context) -> dict[str, float]:
+        saved = Path(trial.folder) / "saved"
+        first = int(saved.read_text()) if saved.exists() else 0
+        for step in range(first, 20):
+            time.sleep(0.05)
+            if trial.number == 1 and step == 5 and not saved.exists():
+                os.kill(os.getpid(), 15)  # as a machine does that is about to be taken away
+            if not trial.report(step=step, loss=1.0):
+                saved.write_text(str(step + 1))
+                break
+        return {"loss": 1.0, "pid": os.getpid()}
+
+    snapshot = run(ledger, make_spec(trials=4, workers=1), objective)
+    assert [(str(trial.state), trial.attempts) for trial in snapshot.trials] == [
+        ("completed", 1),
+        ("completed", 2),
+        ("completed", 1),
+        ("completed", 1),
+    ]
+    assert [point.step for point in snapshot.trials[1].reports] == list(range(20)), (
+        "it went on where it was"
+    )
+    pids = [trial.metrics["pid"] for trial in snapshot.trials]
+    assert pids[0] != pids[1] == pids[2] == pids[3], "the worker that left got nothing more to do"
+    (ended,) = [
+        e for e in ledger.events("test") if isinstance(e, Ended) and e.state is TrialState.WAITING
+    ]
+    assert (ended.failure, ended.message) == (
+        "preempted",
+        "the machine of its worker is being taken away (retry 1 of 2)",
+    )
+
+
+@pytest.fixture
+def limited() -> Iterator[Path]:
+    """A control group of processes that together may have 100 MB; needs root."""
+    root = Path("/sys/fs/cgroup")
+    group = (
+        root if (root / "cgroup.controllers").exists() else root / "memory"
+    ) / f"automl-test-{os.getpid()}"
+    try:
+        group.mkdir()
+    except OSError as error:
+        pytest.skip(f"no control group can be made here: {error}")
+    try:
+        limit = group / (
+            "memory.max" if (group / "memory.max").exists() else "memory.limit_in_bytes"
+        )
+        if not limit.exists():
+            pytest.skip("control groups do not limit memory here")
+        limit.write_text(str(100 << 20))
+        yield group
+    finally:
+        time.sleep(0.2)  # until the kernel has buried what it killed
+        group.rmdir()
+
+
+def test_a_worker_that_the_kernel_kills_for_its_memory_is_out_of_memory(
+    ledger: Ledger, limited: Path
+) -> None:
+    def objective(trial: Context) -> dict[str, float]:
+        hoard = []
+        while trial.number == 1:
+            (limited / "cgroup.procs").write_text(str(os.getpid()))
+            hoard.append(b"x" * (8 << 20))
+        return {"loss": 1.0}
+
+    snapshot = run(ledger, make_spec(trials=3), objective)
+    assert [(str(t.state), t.failure, t.attempts) for t in snapshot.trials] == [
+        ("completed", None, 1),
+        ("failed", "out_of_memory", 1),
+        ("completed", None, 1),
+    ]
+    assert "its kernel killed the worker" in snapshot.trials[1].message
+
+
+def test_what_the_configuration_caused_is_not_tried_again(ledger: Ledger) -> None:
+    def objective(trial: Context) -> Any:
+        if trial.number == 1:
+            raise automl.TrialFailure("out_of_memory", "too large")
+        if trial.number == 2:
+            return {"loss": float("nan")}
+        if trial.number == 3:
+            return {"lost": 1.0}
+        if trial.number == 4:
+            raise SystemExit(3)
+        return {"loss": 1.0}
+
+    snapshot = run(ledger, make_spec(trials=5), objective)
+    assert [trial.failure for trial in snapshot.trials] == [
+        None,
+        "out_of_memory",
+        "non_finite",
+        "missing_metric",
+        "crashed",
+    ]
+    assert all(trial.attempts == 1 for trial in snapshot.trials)
+
+
+def test_time_stops_what_runs(ledger: Ledger) -> None:
+    def started(snapshot: Snapshot) -> None:
+        if any(len(trial.reports) > 2 for trial in snapshot.trials):
+            ledger.request_stop("test")
+
+    snapshot = run(
+        ledger, make_spec(budget=Budget(time=100.0), workers=2), patient, on_change=started
+    )
+    assert snapshot.state == "finished"
+    assert {str(trial.state) for trial in snapshot.trials} == {"stopped"}
+    assert any(trial.metrics.get("loss", 0) > 0 for trial in snapshot.trials)
+
+
+def test_an_objective_that_cannot_be_sent_is_refused(ledger: Ledger, tmp_path: Path) -> None:
+    with (
+        (tmp_path / "file").open("w") as file,
+        pytest.raises(UsageError, match="cannot be sent to workers"),
+    ):
+        run(ledger, make_spec(trials=1), lambda trial: {"loss": float(file.fileno())})
+
+
+def test_an_objective_of_a_file_that_workers_cannot_import(ledger: Ledger, tmp_path: Path) -> None:
+    import importlib.util
+    import sys
+
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "FACTOR = 3.0\ndef helper(x):\n    return FACTOR * x\ndef objective(trial):\n"
+        "    return {'loss': helper(trial.params['lr'])}\n"
+    )
+    spec = importlib.util.spec_from_file_location("mine_objective", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["mine_objective"] = module
+    try:
+        spec.loader.exec_module(module)
+        snapshot = run(ledger, make_spec(trials=1), module.objective)
+    finally:
+        del sys.modules["mine_objective"]
+    assert snapshot.trials[0].metrics["loss"] == pytest.approx(3e-3)
+
+
+class Loaded:
+    """Cannot be loaded by a worker."""
+
+    def __reduce__(self) -> Any:
+        return (_only_here, (os.getpid(),))
+
+    def __call__(self, trial: Context) -> dict[str, float]:
+        return {"loss": 0.0}
+
+
+def _only_here(pid: int) -> Loaded:
+    if os.getpid() != pid:
+        raise RuntimeError("this machine lacks the data")
+    return Loaded()
+
+
+def test_an_objective_that_workers_cannot_load_ends_the_sweep_with_the_cause(
+    ledger: Ledger,
+) -> None:
+    with pytest.raises(AutomlError, match="this machine lacks the data"):
+        run(ledger, make_spec(trials=3), Loaded())
+    assert ledger.snapshot("test").state == "failed"
+
+
+def test_more_slots_than_there_is_room_for_is_refused(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from automl.dispatch.ray import timeouts
+
+    monkeypatch.setattr(timeouts, "PLACEMENT_SECONDS", 1.0)
+    with pytest.raises(UsageError, match="no room for 9 workers"):
+        run(ledger, make_spec(trials=1, workers=9), quick)
+
+
+def test_the_states_of_a_sweep_on_ray_are_those_of_one_in_this_process(ledger: Ledger) -> None:
+    run(ledger, make_spec(trials=3), marked)
+    assert {trial.state for trial in ledger.trials("test")} == {TrialState.COMPLETED}
+    assert all(
+        [point.step for point in trial.reports] == [0, 1, 2, 3] for trial in ledger.trials("test")
+    )
