@@ -30,7 +30,7 @@ from .dispatch import DISPATCHERS
 from .dispatch.base import Dispatcher
 from .errors import StoreError, StoreFailure, UsageError
 from .integrations.ray_metrics import with_ray_metrics
-from .ledger import Ledger
+from .ledger import Ledger, SweepLedger
 from .result import Result
 from .stopping import STOPPERS
 from .stopping.base import Stopper

@@ -40,7 +40,7 @@ from workers.context import Context
 from workers.protocol import Assignment, Report
 from workers.run import run
 from workers.training import checkpoint
-from workers.training.evaluation import Evaluator
+from workers.training.evaluation import ValidationRunner
 from workers.workloads import WORKLOADS
 
 ROWS = store.RESULTS / "strategies.jsonl"
@@ -184,7 +184,7 @@ def in_turn(context: Context) -> None:
 def train_quietly(name: str) -> Any:
     """An objective that trains a workload without any evaluation."""
     kind: Any = WORKLOADS.get(name)
-    Evaluator.evaluate = lambda self: {}  # type: ignore[method-assign]
+    ValidationRunner.evaluate = lambda self: {}  # type: ignore[method-assign]
 
     class Quiet(kind):  # type: ignore[misc, valid-type]
         __module__ = kind.__module__  # the module beside it reads the data

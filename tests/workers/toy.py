@@ -18,7 +18,7 @@ from workers.workload import ParallelPlan
 from workers.workloads._trained_workload import TrainedWorkload
 
 
-class Attention(nn.Module):
+class ToyAttention(nn.Module):
     def __init__(self, width: int, num_heads: int) -> None:
         super().__init__()
         self.head_dim = width // num_heads
@@ -36,7 +36,7 @@ class Layer(nn.Module):
     def __init__(self, width: int, num_heads: int, dropout: float) -> None:
         super().__init__()
         self.attention_norm, self.feed_forward_norm = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.attention = Attention(width, num_heads)
+        self.attention = ToyAttention(width, num_heads)
         self.inner, self.outer = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
         self.dropout = nn.Dropout(dropout)
 

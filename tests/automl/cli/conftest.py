@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from toy import CONFIG, OBJECTIVE, Start
+from cli_sweeps import CONFIG, OBJECTIVE, Start
 
 ROOT = Path(__file__).parents[3]
 

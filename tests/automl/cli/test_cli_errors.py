@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from cli_sweeps import CONFIG, Start, sweep
 from click.testing import Result
-from toy import CONFIG, Start, sweep
 
 
 def refused(done: Result, message: str, folder: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from toy import CONFIG, Start, automl, sweep
+from cli_sweeps import CONFIG, Start, automl, sweep
 
 
 def trials(name: str = "toy") -> list[dict[str, Any]]:
