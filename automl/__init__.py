@@ -1,7 +1,5 @@
 """Bayesian hyperparameter optimisation: which trial is run next."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

@@ -1,7 +1,5 @@
 """The errors of this package; the tree is drawn in `search_spaces.errors`."""
 
-from __future__ import annotations
-
 from search_spaces.errors import (
     FAILURE_KINDS,
     AutomlError,

@@ -13,13 +13,23 @@ from search_spaces import Space
 from workers.protocol import Ending, Metric, Metrics, Outcome, Params, Report
 
 from .control.outcome_policy import OutcomePolicy
+from .core import (
+    Begun,
+    Constraint,
+    Goal,
+    Moved,
+    Noted,
+    Proposed,
+    SweepEvent,
+    SweepSpec,
+    Trial,
+    TrialIndex,
+    TrialState,
+    parse_constraints,
+    parse_goals,
+)
 from .core.environment import describe
-from .core.events import Begun, Moved, Noted, Proposed, SweepEvent
-from .core.goals import Constraint, Goal, parse_constraints, parse_goals
 from .core.ranking import best, pareto
-from .core.spec import SweepSpec
-from .core.trial import Trial, TrialState
-from .core.trial_index import TrialIndex
 from .errors import FAILURE_KINDS, AutomlError, UsageError
 from .ledger import Ledger
 from .ledger.database import IN_MEMORY

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .core.snapshot import Snapshot
-from .core.trial import Trial
+from .core import Snapshot, Trial
 from .errors import UsageError
 
 if TYPE_CHECKING:

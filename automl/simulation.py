@@ -1,7 +1,5 @@
 """Runs the controller on a virtual clock: simulates hours of a cluster in seconds, repeatably."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import math
@@ -13,11 +11,17 @@ from search_spaces import Space
 from workers.protocol import Event, Metric, Report
 
 from .control.preflight import check_spec
-from .core.budget import Budget, read_budget
-from .core.events import Noted
-from .core.goals import Constraint, Goal, parse_constraints, parse_goals
-from .core.snapshot import Snapshot
-from .core.spec import SweepSpec
+from .core import (
+    Budget,
+    Constraint,
+    Goal,
+    Noted,
+    Snapshot,
+    SweepSpec,
+    parse_constraints,
+    parse_goals,
+    read_budget,
+)
 from .dispatch.base import Dispatcher
 from .dispatch.simulated.dispatcher import Replay, SimulatedDispatcher
 from .dispatch.simulated.faults import Fault

@@ -1,7 +1,5 @@
 """Runs a sweep: parse the arguments, check them, wire the parts of the controller, run it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
@@ -20,12 +18,19 @@ from .control.preflight import check_not_importing, check_spec
 from .control.scheduler import Scheduler
 from .control.shutdown import Shutdown
 from .control.signals import StopSignals
-from .core.budget import Budget, read_budget
+from .core import (
+    Budget,
+    Constraint,
+    Goal,
+    Resources,
+    Snapshot,
+    SweepSpec,
+    parse_constraints,
+    parse_goals,
+    read_budget,
+    read_resources,
+)
 from .core.environment import describe
-from .core.goals import Constraint, Goal, parse_constraints, parse_goals
-from .core.resources import Resources, read_resources
-from .core.snapshot import Snapshot
-from .core.spec import SweepSpec
 from .dispatch import DISPATCHERS
 from .dispatch.base import Dispatcher
 from .errors import StoreError, StoreFailure, UsageError

@@ -1,7 +1,5 @@
 """Search spaces: parameters, conditions, constraints, knobs; independent of the other packages."""
 
-from __future__ import annotations
-
 from .errors import AutomlError, SpaceError, UsageError
 from .parameters import Choice, Float, Int, Parameter
 from .space import Space

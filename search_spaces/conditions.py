@@ -1,7 +1,5 @@
 """The graph of conditions between parameters: order, validation, number of configurations."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 from .errors import SpaceError

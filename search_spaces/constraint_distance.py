@@ -1,7 +1,5 @@
 """The distance of many configurations from satisfying a constraint; it guides repair."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import itertools

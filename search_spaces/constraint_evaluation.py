@@ -1,7 +1,5 @@
 """Evaluation of all constraints of a space on many coordinates at once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 

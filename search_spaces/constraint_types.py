@@ -1,7 +1,5 @@
 """Type check of constraints: a mix of numbers and strings is found when the space is built."""
 
-from __future__ import annotations
-
 import ast
 import itertools
 from collections.abc import Mapping

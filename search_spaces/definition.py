@@ -1,7 +1,5 @@
 """The definition of a search space: parameters, their conditions, and constraints between them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property

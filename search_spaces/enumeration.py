@@ -1,7 +1,5 @@
 """Enumeration of every legal configuration of a small discrete space."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from .definition import Config, SpaceDefinition

@@ -1,7 +1,5 @@
 """The base class of parameters: name, condition, effect, and a map to the unit interval."""
 
-from __future__ import annotations
-
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """The kinds of parameters: `Float`, `Int` and `Choice`, each with its map to the unit interval."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, cast

@@ -5,8 +5,6 @@ names. Listing names imports nothing, so `automl status` stays fast; a module is
 extension is requested.
 """
 
-from __future__ import annotations
-
 import difflib
 import importlib
 import inspect

@@ -1,7 +1,5 @@
 """Repair of configurations that violate constraints, and random walks between legal ones."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final, cast
 

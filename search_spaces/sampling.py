@@ -5,8 +5,6 @@ pairs are as easy as one. The method for each connected part is chosen once, wit
 the result depends only on the caller's generator and not on earlier samples.
 """
 
-from __future__ import annotations
-
 from functools import cached_property
 from typing import Final, Literal
 

@@ -1,7 +1,5 @@
 """The search space: its definition, and sampling, neighbours and repair of configurations."""
 
-from __future__ import annotations
-
 from functools import cached_property
 
 import numpy as np

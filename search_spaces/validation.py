@@ -1,7 +1,5 @@
 """Validation of the arguments of parameters: values, names, bounds, conditions, effects."""
 
-from __future__ import annotations
-
 import math
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Training one workload from a shell: `python -m workers sentiment learning_rate=2e-3`."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import signal

@@ -1,7 +1,5 @@
 """The context of a running trial: its parameters, its folder, and the way to report."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager

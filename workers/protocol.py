@@ -5,8 +5,6 @@ and exactly one `Outcome` come back. The key of a report is (trial, attempt, seq
 a duplicate is recognised.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum

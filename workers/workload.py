@@ -15,8 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from search_spaces import Space
-from search_spaces.errors import UsageError
+from search_spaces import Space, UsageError
 from search_spaces.hardware import Hardware
 
 from .protocol import Metric

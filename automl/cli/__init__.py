@@ -1,7 +1,5 @@
 """The command line. Each verb has a module, which is imported only if the verb is typed."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from importlib import import_module

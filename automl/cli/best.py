@@ -1,7 +1,5 @@
 """`automl best SWEEP`: show the best configuration."""
 
-from __future__ import annotations
-
 import click
 
 from automl.errors import AutomlError

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from automl.core import Trial
 from automl.core.text import goal_value, json_data
-from automl.core.trial import Trial
 from automl.errors import StoreError
 
 if TYPE_CHECKING:
-    from automl.core.snapshot import Snapshot
+    from automl.core import Snapshot
     from automl.ledger import Ledger
 
 STORE = ".automl"

@@ -1,11 +1,8 @@
 """`automl compare SWEEP SWEEP ...`: compare sweeps."""
 
-from __future__ import annotations
-
 import click
 
-from automl.core.snapshot import Snapshot
-from automl.core.trial import TrialState
+from automl.core import Snapshot, TrialState
 from automl.errors import UsageError
 
 from .common import emit, json_option, opened, store_option

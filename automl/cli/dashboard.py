@@ -1,7 +1,5 @@
 """`automl dashboard SWEEP`: serve the figures of the report as a live page."""
 
-from __future__ import annotations
-
 import time
 import webbrowser
 

@@ -1,7 +1,5 @@
 """`automl data`: list, fetch and prepare data sets."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`automl delete SWEEP`: delete a sweep."""
 
-from __future__ import annotations
-
 import click
 
 from .common import opened, store_option, sweep_argument

@@ -1,7 +1,5 @@
 """`automl doctor`: show what this machine can run."""
 
-from __future__ import annotations
-
 import click
 
 from .common import STORE, emit, json_option

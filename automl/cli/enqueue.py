@@ -1,12 +1,10 @@
 """`automl enqueue SWEEP KEY=VALUE ...`: give the sweep a configuration to try next."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click
 
-from automl.core.events import Command
+from automl.core import Command
 from search_spaces import Space
 from search_spaces.parameters import Value
 

@@ -1,7 +1,5 @@
 """`automl export SWEEP`: write the model of the best trial as a folder."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from automl.core.goals import parse_duration
+from automl.core import parse_duration
 from automl.core.names import companion
 from automl.errors import UsageError
 
@@ -26,7 +26,7 @@ from .objective import load_objective
 from .running import check_runnable, run_sweep
 
 if TYPE_CHECKING:
-    from automl.core.spec import SweepSpec
+    from automl.core import SweepSpec
 
 KIND = "fit"
 

@@ -1,7 +1,5 @@
 """`automl init`: write a first configuration."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """`automl logs SWEEP TRIAL`: show the output of a trial."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 

@@ -1,7 +1,5 @@
 """Loads a function of the user, named on the command line as FILE:NAME."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from collections.abc import Callable

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from automl.core.events import Command
+from automl.core import Command
 from automl.errors import UsageError
 
 from .common import emit, json_option, opened, store_option, sweep_argument

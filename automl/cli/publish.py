@@ -1,7 +1,5 @@
 """`automl publish SWEEP`: write a sweep for TensorBoard or MLflow."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

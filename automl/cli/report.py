@@ -1,7 +1,5 @@
 """`automl report SWEEP`: write the report of a sweep as an HTML file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from automl.core.goals import parse_duration
+from automl.core import parse_duration
 from automl.errors import UsageError
 
 from .common import (
@@ -23,7 +23,7 @@ from .objective import load_objective
 from .running import check_runnable, run_sweep
 
 if TYPE_CHECKING:
-    from automl.core.spec import SweepSpec
+    from automl.core import SweepSpec
 
 
 @click.command("resume", short_help="Continue an interrupted sweep.")

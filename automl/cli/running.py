@@ -15,8 +15,7 @@ from .common import STORE, emit
 from .status import status_object
 
 if TYPE_CHECKING:
-    from automl.core.snapshot import Snapshot
-    from automl.core.spec import SweepSpec
+    from automl.core import Snapshot, SweepSpec
     from automl.ledger import Ledger
 
 

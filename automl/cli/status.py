@@ -1,11 +1,8 @@
 """`automl status SWEEP`: show the progress of a sweep."""
 
-from __future__ import annotations
-
 import click
 
-from automl.core.snapshot import Snapshot
-from automl.core.trial import TrialState
+from automl.core import Snapshot, TrialState
 
 from .common import emit, json_option, opened, store_option, sweep_argument
 

@@ -1,7 +1,5 @@
 """`automl stop SWEEP`: stop a running sweep."""
 
-from __future__ import annotations
-
 import click
 
 from .common import opened, store_option, sweep_argument

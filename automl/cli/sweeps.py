@@ -1,7 +1,5 @@
 """`automl list`: list the sweeps of a store."""
 
-from __future__ import annotations
-
 import dataclasses
 import time
 

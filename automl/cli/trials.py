@@ -1,10 +1,8 @@
 """`automl trials SWEEP`: list the trials of a sweep."""
 
-from __future__ import annotations
-
 import click
 
-from automl.core.snapshot import Snapshot
+from automl.core import Snapshot
 
 from .common import emit, json_option, opened, store_option, sweep_argument
 

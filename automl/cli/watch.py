@@ -1,7 +1,5 @@
 """`automl watch SWEEP`: show the live view of a sweep that runs in another terminal."""
 
-from __future__ import annotations
-
 import time
 
 import click

@@ -1,7 +1,5 @@
 """`automl workloads`: list the workloads."""
 
-from __future__ import annotations
-
 import click
 
 from .common import emit, json_option

@@ -1,7 +1,5 @@
 """Reads the configuration of a sweep: strict YAML with overrides; reports all errors at once."""
 
-from __future__ import annotations
-
 from .loading import Config, load
 from .nodes import shown
 from .overrides import Override

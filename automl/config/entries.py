@@ -1,7 +1,5 @@
 """Builds a parameter from an entry under `space:` and the workload's declaration of it."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Values and limits as people type them: `KEY=VALUE`, `KEY=LOW..HIGH`, `KEY=[VALUE,VALUE]`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from automl.errors import UsageError

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from automl.core.goals import Constraint, Goal, parse_constraints, parse_goals
+from automl.core import Constraint, Goal, SweepSpec, parse_constraints, parse_goals
 from automl.core.names import NAME
-from automl.core.spec import SweepSpec
 from automl.errors import AutomlError, DataError, UsageError
 from automl.stopping import STOPPERS
 from automl.suggesters import SUGGESTERS

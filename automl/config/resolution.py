@@ -1,7 +1,5 @@
 """Resolves the space of a sweep from the configuration, the workload and the hardware."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence

@@ -4,8 +4,6 @@ A scalar that YAML readers understand differently (`010`, `.nan`) is refused. Th
 to write it clearly.
 """
 
-from __future__ import annotations
-
 import math
 import re
 

@@ -17,10 +17,8 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
-from automl.core.budget import Budget
-from automl.core.goals import Goal, parse_duration
+from automl.core import Budget, Goal, Resources, parse_duration
 from automl.core.names import check_name
-from automl.core.resources import Resources
 from automl.errors import UsageError
 from search_spaces.plugins import nearest
 

@@ -4,8 +4,6 @@ A file is one document of at most 64 KiB and 12 levels. Aliases, anchors, tags a
 are refused.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

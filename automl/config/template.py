@@ -1,7 +1,5 @@
 """Writes a first configuration, for a workload or for a function of the user."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Makes the assignment that a worker gets for an attempt at a trial."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from automl.core.spec import SweepSpec
-from automl.core.trial import Trial
+from automl.core import SweepSpec, Trial
 from workers.protocol import Assignment, Limits
 
 TIMEOUT_SECONDS: Final = 900.0  # of a workload, if the spec sets no time-out

@@ -1,12 +1,8 @@
 """Tracks how much of a sweep's budget is spent, and whether its target is reached."""
 
-from __future__ import annotations
-
 import math
 
-from automl.core import ranking
-from automl.core.spec import SweepSpec
-from automl.core.trial import Trial
+from automl.core import SweepSpec, Trial, ranking
 
 
 class BudgetTracker:

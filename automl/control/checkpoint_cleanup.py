@@ -1,15 +1,11 @@
 """Deletes checkpoints that are no longer needed and keeps those of a sweep below a disk limit."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from automl.core import ranking
-from automl.core.spec import SweepSpec
-from automl.core.trial import Trial, TrialState
+from automl.core import SweepSpec, Trial, TrialState, ranking
 
 FREE_SHARE: Final = 0.5  # of the free disk, if the spec sets no limit
 

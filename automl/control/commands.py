@@ -1,8 +1,6 @@
 """Obeys people's commands to a running sweep: limits on parameters, and configurations to try."""
 
-from __future__ import annotations
-
-from automl.core.events import Command, Proposed
+from automl.core import Command, Proposed
 from automl.errors import AutomlError
 from automl.ledger import SweepRecorder
 from automl.stopping.base import Stopper

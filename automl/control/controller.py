@@ -1,13 +1,9 @@
 """The loop of a sweep: begin trials, commit, take events of the workers, decide on them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Final
 
-from automl.core.events import Moved
-from automl.core.snapshot import Snapshot
-from automl.core.trial import Trial, TrialState
+from automl.core import Moved, Snapshot, Trial, TrialState
 from automl.dispatch.base import Dispatcher
 from automl.stopping._probes import Probes
 from automl.stopping.base import Decision, Stopper

@@ -1,18 +1,12 @@
 """The state of a sweep: events change it at once, are committed together, then take effect."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable
 from itertools import islice
 from typing import Any, Final
 
-from automl.core.events import Noted, SweepEvent
-from automl.core.snapshot import Snapshot
-from automl.core.spec import SweepSpec
-from automl.core.trial import Trial
-from automl.core.trial_index import TrialIndex
+from automl.core import Noted, Snapshot, SweepEvent, SweepSpec, Trial, TrialIndex
 from automl.dispatch.base import Dispatcher
 from automl.ledger import SweepRecorder
 from automl.suggesters.queue import SuggestionQueue

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from automl.core.spec import SweepSpec
+from automl.core import SweepSpec
 from search_spaces.hardware import detect, memory_limit
 from workers.protocol import Outcome, Params
 

@@ -1,13 +1,10 @@
 """The policy on outcomes: the state of a trial after an attempt, and whether it is retried."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
-from automl.core.events import Ended, final_metrics
-from automl.core.goals import Goal
-from automl.core.trial import Trial, TrialState
+from automl.core import Ended, Goal, Trial, TrialState
+from automl.core.events import final_metrics
 from workers.protocol import Outcome, StopRequest, was_lost
 
 

@@ -1,7 +1,5 @@
 """Checks of a sweep's spec and of its store, before anything is created."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,8 +7,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
+from automl.core import SweepSpec
 from automl.core.names import check_name
-from automl.core.spec import SweepSpec
 from automl.dispatch import DISPATCHERS
 from automl.errors import StoreError, UsageError
 from automl.ledger import Ledger

@@ -1,13 +1,10 @@
 """What runs next: trial 0, then resumed, retried and enqueued trials, then new ones."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from typing import Final
 
-from automl.core.events import Begun, Ended, Moved, Proposed
-from automl.core.trial import Trial, TrialState
+from automl.core import Begun, Ended, Moved, Proposed, Trial, TrialState
 from automl.dispatch.base import Dispatcher
 from automl.errors import AutomlError
 from automl.stopping.base import Stopper

@@ -7,15 +7,12 @@
 - At the second signal, or after 30 s, running trials are killed.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from dataclasses import replace
 from typing import Final
 
-from automl.core.events import Moved
-from automl.core.trial import Trial, TrialState
+from automl.core import Moved, Trial, TrialState
 from automl.dispatch.base import Dispatcher
 from automl.errors import AutomlError
 from workers.protocol import Ending, Outcome, StopRequest

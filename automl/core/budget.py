@@ -1,7 +1,5 @@
 """The budget of a sweep: when it ends, and how a person writes it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The environment of a sweep: git commit, package versions and hardware, as plain data."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import platform

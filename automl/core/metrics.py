@@ -1,7 +1,5 @@
 """Metrics: those of the controller, and a guess about a metric that nobody has declared."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Final
 

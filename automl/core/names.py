@@ -1,7 +1,5 @@
 """Names of sweeps, which are also the names of their folders."""
 
-from __future__ import annotations
-
 import re
 from typing import Final
 

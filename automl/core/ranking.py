@@ -1,7 +1,5 @@
 """Ranks trials: the value of a trial for a goal, the best trial, the Pareto front."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Sequence
 

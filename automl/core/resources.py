@@ -1,7 +1,5 @@
 """The resources of a worker slot."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

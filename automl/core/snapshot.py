@@ -1,7 +1,5 @@
 """A sweep at one moment, as the live view, `automl status` and the report show it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Formats values for the live view, the summary, tables and JSON."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

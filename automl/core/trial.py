@@ -7,8 +7,6 @@
 `Trial` is an immutable value. The ledger stores events; a trial is the fold of its events.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """An index of a sweep's trials by state. An update is cheap: nothing is sorted anew."""
 
-from __future__ import annotations
-
 import heapq
 from bisect import bisect_left
 from collections.abc import Iterable

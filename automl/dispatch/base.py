@@ -1,7 +1,5 @@
 """The interface of dispatchers; the controller does not distinguish between them."""
 
-from __future__ import annotations
-
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable

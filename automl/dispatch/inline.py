@@ -1,7 +1,5 @@
 """Runs trials in this process, one at a time: for debugging, and for tests that must repeat."""
 
-from __future__ import annotations
-
 import os
 import socket
 import time

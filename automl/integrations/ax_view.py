@@ -5,18 +5,13 @@ client.compute_analyses()
 client.get_best_parameterization()
 """
 
-from __future__ import annotations
-
 import json
 import warnings
 from typing import Any, Protocol
 
-from automl.core import ranking
-from automl.core.snapshot import Snapshot
-from automl.core.trial import Trial, TrialState
+from automl.core import Snapshot, Trial, TrialState, ranking
 from automl.errors import UsageError
-from search_spaces import Choice, Int, Space
-from search_spaces.parameters import Parameter
+from search_spaces import Choice, Int, Parameter, Space
 from workers.protocol import Params
 
 

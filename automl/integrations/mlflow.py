@@ -1,12 +1,9 @@
 """Logs a sweep to MLflow: one run for each trial, nested in the run of the sweep."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
-from automl.core.snapshot import Snapshot
-from automl.core.trial import Trial, TrialState
+from automl.core import Snapshot, Trial, TrialState
 from automl.errors import UsageError
 
 STATUS = {

@@ -1,7 +1,5 @@
 """The `bayes` suggester as an Optuna sampler: `create_study(sampler=automl.BayesSampler())`."""
 
-from __future__ import annotations
-
 import math
 import zlib
 from collections.abc import Sequence
@@ -20,11 +18,9 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as OptunaState
 
-from automl.core.goals import Constraint, Goal
-from automl.core.trial import ReportPoint, Trial, TrialState
+from automl.core import Constraint, Goal, ReportPoint, Trial, TrialState
 from automl.suggesters import SUGGESTERS
-from search_spaces import Choice, Float, Int, Space
-from search_spaces.parameters import Parameter
+from search_spaces import Choice, Float, Int, Parameter, Space
 from workers.protocol import Value
 
 MAX_PARENT_VALUES = 32

@@ -7,8 +7,6 @@
 With optuna-dashboard: `optuna_dashboard.run_server(LedgerStorage(".automl"))`.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 import os
@@ -29,13 +27,9 @@ from optuna.study._frozen import FrozenStudy
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as OptunaState
 
-from automl.core import ranking
-from automl.core.snapshot import Snapshot
-from automl.core.spec import SweepSpec
-from automl.core.trial import Trial, TrialState
+from automl.core import Snapshot, SweepSpec, Trial, TrialState, ranking
 from automl.ledger import Ledger
-from search_spaces import Choice, Int, Space
-from search_spaces.parameters import Parameter
+from search_spaces import Choice, Int, Parameter, Space
 
 TRIALS_A_STUDY = 10**7  # a trial's id is its study's id times this, plus its number
 FRESH_SECONDS = 1.0  # how long a cached study is used

@@ -3,15 +3,11 @@
 `docs/grafana.json` is a dashboard of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Final
 
-from automl.core import ranking
-from automl.core.snapshot import Snapshot
+from automl.core import Snapshot, TrialState, ranking
 from automl.core.text import failures
-from automl.core.trial import TrialState
 
 SECONDS: Final = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 TRIAL_SECONDS: Final = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)

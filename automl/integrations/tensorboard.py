@@ -1,16 +1,12 @@
 """Writes a sweep as TensorBoard logs: one run for each trial."""
 
-from __future__ import annotations
-
 import json
 import math
 import shutil
 from pathlib import Path
 from typing import Any
 
-from automl.core import ranking
-from automl.core.snapshot import Snapshot
-from automl.core.trial import Trial
+from automl.core import Snapshot, Trial, ranking
 from automl.errors import UsageError
 from workers.device.profiling import FOLDER
 

@@ -1,7 +1,5 @@
 """Backups of a SQLite ledger while it is used. A new one is checked, then replaces the old one."""
 
-from __future__ import annotations
-
 import logging
 import sqlite3
 import threading

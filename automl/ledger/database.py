@@ -4,8 +4,6 @@ A file is created whole or not at all: it is written under another name, then li
 empty, damaged or of a newer schema is refused, because it may hold somebody's results.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sqlite3

@@ -16,11 +16,8 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from automl.core.events import Command, SweepEvent
+from automl.core import Command, Snapshot, SweepEvent, SweepSpec, Trial
 from automl.core.names import MAX_NAME, check_name
-from automl.core.snapshot import Snapshot
-from automl.core.spec import SweepSpec
-from automl.core.trial import Trial
 from automl.errors import StoreError, UsageError
 
 from . import database, rows

@@ -1,7 +1,5 @@
 """The lock of a sweep in a folder: the kernel frees it when its process ends."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 from pathlib import Path

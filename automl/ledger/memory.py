@@ -1,18 +1,13 @@
 """A ledger in memory, for simulations: the same events and trials, without a database."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from automl.core.events import Begun, Command, SweepEvent
+from automl.core import Begun, Command, Snapshot, SweepEvent, SweepSpec, Trial
 from automl.core.names import check_name
-from automl.core.snapshot import Snapshot
-from automl.core.spec import SweepSpec
-from automl.core.trial import Trial
 from workers.protocol import Report
 
 from . import pending

@@ -1,9 +1,7 @@
 """Applies events to the trials of a sweep before they are committed."""
 
-from __future__ import annotations
-
-from automl.core.events import Command, Noted, SweepEvent, fold
-from automl.core.trial import Trial
+from automl.core import Command, Noted, SweepEvent, Trial
+from automl.core.events import fold
 from automl.errors import StoreError
 
 

@@ -1,15 +1,10 @@
 """The ledger as a controller sees it. `Ledger` is in a database, `MemoryLedger` in memory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from automl.core.events import Command, SweepEvent
-from automl.core.snapshot import Snapshot
-from automl.core.spec import SweepSpec
-from automl.core.trial import Trial
+from automl.core import Command, Snapshot, SweepEvent, SweepSpec, Trial
 
 
 class SweepRecorder(Protocol):

@@ -1,15 +1,13 @@
 """Queries of the ledger's tables."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
+from automl.core import ReportPoint, Trial
 from automl.core.events import lineage
-from automl.core.trial import ReportPoint, Trial
 from automl.errors import UsageError
 from search_spaces.plugins import nearest
 

@@ -1,7 +1,5 @@
 """The writing side of a sweep, for the one controller that holds it."""
 
-from __future__ import annotations
-
 import json
 import logging
 import time
@@ -10,8 +8,7 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from automl.core.events import Begun, Command, Ended, Moved, Noted, Proposed, SweepEvent
-from automl.core.trial import Trial, TrialState
+from automl.core import Begun, Command, Ended, Moved, Noted, Proposed, SweepEvent, Trial, TrialState
 from automl.errors import StoreError
 from workers.protocol import Report, Started
 

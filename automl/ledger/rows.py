@@ -3,16 +3,24 @@
 A metric that is not finite is stored as the text "nan", "inf" or "-inf".
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from automl.core.events import Begun, Command, Ended, Moved, Noted, Proposed, SweepEvent
+from automl.core import (
+    Begun,
+    Command,
+    Ended,
+    Moved,
+    Noted,
+    Proposed,
+    ReportPoint,
+    SweepEvent,
+    Trial,
+    TrialState,
+)
 from automl.core.text import json_data
-from automl.core.trial import ReportPoint, Trial, TrialState
 from workers.protocol import Ending, Metrics, Outcome, Report, Started
 
 Row = dict[str, Any]

@@ -4,8 +4,6 @@ If you change a table, raise VERSION, add a step to `migrations`, and add a file
 `tests/automl/ledger/released`.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import sqlalchemy as sa

@@ -1,7 +1,5 @@
 """Turns errors of databases and files into StoreErrors, and retries what may succeed later."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

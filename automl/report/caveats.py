@@ -1,14 +1,10 @@
 """Reasons to doubt the result of a sweep, as sentences for the summary and the report."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from automl.core import text
-from automl.core.snapshot import Snapshot
-from automl.core.trial import Trial, TrialState
+from automl.core import Snapshot, Trial, TrialState, text
 from search_spaces import Choice, Float, Int, Space
 from workers.protocol import Params
 

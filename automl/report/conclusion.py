@@ -1,13 +1,10 @@
 """How certain the result of a sweep is, and the warnings of its report."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from automl.core import text
-from automl.core.trial import Trial
+from automl.core import Trial, text
 
 from .caveats import caveats
 from .effects import Insight

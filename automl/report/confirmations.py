@@ -9,12 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from automl.core import ranking
-from automl.core.goals import Goal
+from automl.core import Goal, Snapshot, Trial, TrialState, ranking
 from automl.core.names import companion
-from automl.core.snapshot import Snapshot
 from automl.core.text import number
-from automl.core.trial import Trial, TrialState
 
 if TYPE_CHECKING:
     from automl.ledger import Ledger

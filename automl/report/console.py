@@ -1,7 +1,5 @@
 """The console and the tables of the command line."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterable, Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any, Final
 
-from automl.core.snapshot import Snapshot
+from automl.core import Snapshot
 from automl.ledger import Ledger
 
 from . import conclusion, summary

@@ -1,7 +1,5 @@
 """Serves the dashboard on the loopback interface; a token is needed to read it."""
 
-from __future__ import annotations
-
 import hmac
 import secrets
 from collections.abc import Iterator

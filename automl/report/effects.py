@@ -6,8 +6,6 @@ normal in closed form. Curves are drawn from this posterior, for each member of 
 band shows the uncertainty of the mean, not how configurations differ.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,8 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from search_spaces import Choice, Space
-from search_spaces.parameters import Parameter
+from search_spaces import Choice, Parameter, Space
 
 from .metric_models import MetricModel, fit_models
 from .record import Record

@@ -1,7 +1,5 @@
 """HTML elements made of plain text."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from automl.core import Trial, TrialState
 from automl.core.metrics import PEAK_MEMORY
-from automl.core.trial import Trial, TrialState
 from workers.protocol import Metric
 
 from .plotting import escape

@@ -1,7 +1,5 @@
 """The report of a sweep: one HTML file that works offline."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -9,9 +7,7 @@ from importlib import resources
 from pathlib import Path
 from string import Template
 
-from automl.core import text
-from automl.core.snapshot import Snapshot
-from automl.core.trial import Trial
+from automl.core import Snapshot, Trial, text
 from automl.errors import UsageError
 
 from . import conclusion, setup, summary

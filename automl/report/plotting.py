@@ -4,17 +4,13 @@ A figure is plain data for plotly.js, `{"data": [...], "layout": {...}}`, becaus
 objects take seconds for thousands of trials. `plotly.graph_objects.Figure(figure)` makes one of it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from automl.core import text
-from automl.core.trial import Trial
-from search_spaces import Choice, Float, Int
-from search_spaces.parameters import Parameter
+from automl.core import Trial, text
+from search_spaces import Choice, Float, Int, Parameter
 
 Figure = dict[str, Any]
 

@@ -1,14 +1,12 @@
 """The progress of a sweep that Python runs: a terminal view, or the output of a notebook cell."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from automl.core.snapshot import Snapshot
+from automl.core import Snapshot
 
 from .terminal_view import Show, state_lines, view
 

@@ -1,13 +1,10 @@
 """The best configuration as a file for `automl sweep`: one trial, nothing left to tune."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any
 
-from automl.core.spec import SweepSpec
-from automl.core.trial import Trial
+from automl.core import SweepSpec, Trial
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "nan", "inf"})

@@ -6,13 +6,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from automl.core import text
-from automl.core.events import Begun, Command, Ended, Moved, Noted, Proposed, SweepEvent
-from automl.core.goals import Goal
+from automl.core import (
+    Begun,
+    Command,
+    Ended,
+    Goal,
+    Moved,
+    Noted,
+    Proposed,
+    Snapshot,
+    SweepEvent,
+    SweepSpec,
+    Trial,
+    TrialState,
+    text,
+)
 from automl.core.metrics import SECONDS
-from automl.core.snapshot import Snapshot
-from automl.core.spec import SweepSpec
-from automl.core.trial import Trial, TrialState
 from automl.errors import AutomlError, StoreError
 from automl.suggesters.domain import Limit
 from search_spaces import Choice, Space

@@ -1,14 +1,10 @@
 """The setup of a sweep: settings, search space and environment, as tables of the report."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
-from automl.core import text
-from automl.core.goals import Constraint, Goal
-from search_spaces import Choice, Float, Int
-from search_spaces.parameters import Parameter
+from automl.core import Constraint, Goal, text
+from search_spaces import Choice, Float, Int, Parameter
 
 from .record import Record
 

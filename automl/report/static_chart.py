@@ -1,12 +1,9 @@
 """The best value over time as an SVG, which shows before the scripts of the page have run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from automl.core import text
-from automl.core.trial import Trial, TrialState
+from automl.core import Trial, TrialState, text
 
 from .plotting import BLUE, GREY, GRID, RED, escape, linear_ticks, spread
 from .record import Record

@@ -1,16 +1,12 @@
 """The summary in the terminal after a sweep: the result, a comparison, caveats, next commands."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from automl.core import text
-from automl.core.snapshot import Snapshot
-from automl.core.trial import Trial, TrialState
+from automl.core import Snapshot, Trial, TrialState, text
 from search_spaces import Space
 
 from .caveats import caveats

@@ -1,7 +1,5 @@
 """The view of a running sweep: a screen in a terminal, plain lines elsewhere."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,9 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from automl.core import text
-from automl.core.snapshot import Snapshot
-from automl.core.trial import Trial, TrialState
+from automl.core import Snapshot, Trial, TrialState, text
 
 from .console import console as default_console
 from .console import table

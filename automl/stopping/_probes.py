@@ -4,14 +4,11 @@ A probe is a report without the goals. `probe_updates` of a workload makes one a
 updates; a user's objective may report speed and memory of its first steps by itself.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Final
 
-from automl.core.goals import Constraint, Goal
-from automl.core.trial import Trial
+from automl.core import Constraint, Goal, Trial
 
 MIN_TRIALS: Final = 5  # with a result, before a trial is stopped for its speed
 MAX_COMPARED: Final = 200  # trials, the newest

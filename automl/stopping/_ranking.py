@@ -1,13 +1,9 @@
 """Ranks trials at the same progress by their loss vectors: dominance and non-dominated sorting."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 
-from automl.core import ranking
-from automl.core.goals import Constraint, Goal
-from automl.core.trial import ReportPoint, Trial
+from automl.core import Constraint, Goal, ReportPoint, Trial, ranking
 from workers.protocol import Metrics
 
 LossVector = tuple[float, ...]  # the constraint violation, then a loss per goal; smaller is better

@@ -1,7 +1,5 @@
 """The warm-up: the progress before which reports do not predict how a trial ends."""
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_right
 from collections import deque
@@ -12,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from automl.core.goals import Goal
-from automl.core.trial import Trial, TrialState
+from automl.core import Goal, Trial, TrialState
 
 from ._ranking import progress
 

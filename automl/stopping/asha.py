@@ -3,14 +3,12 @@
 Source: Li et al., "A system for massively parallel hyperparameter tuning", MLSys 2020.
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
-from automl.core.trial import ReportPoint, Trial, TrialState
+from automl.core import ReportPoint, Trial, TrialState
 
 from ._ranking import LossVector, losses_at, progress, ranked
 from ._warmup import WarmUp

@@ -1,15 +1,12 @@
 """The interface of a stopping rule."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from automl.core.goals import Constraint, Goal
-from automl.core.trial import Trial
+from automl.core import Constraint, Goal, Trial
 from automl.suggesters.base import SearchContext
 from automl.suggesters.domain import Domain
 from search_spaces import Space

@@ -1,7 +1,5 @@
 """Asynchronous Hyperband: several brackets of ASHA (Li et al., JMLR 2018; MLSys 2020)."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from .asha import AshaStopper

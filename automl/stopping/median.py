@@ -1,12 +1,10 @@
 """The median rule (Golovin et al., "Google Vizier", KDD 2017)."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any, Final
 
-from automl.core.trial import Trial
+from automl.core import Trial
 
 from ._ranking import LossVector, best_losses, losses_at, progress, ranked
 from ._warmup import WarmUp

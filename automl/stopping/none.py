@@ -1,10 +1,8 @@
 """The default: no trial is stopped early."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
-from automl.core.trial import Trial
+from automl.core import Trial
 
 from .base import CONTINUE, Decision, Stopper
 

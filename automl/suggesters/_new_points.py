@@ -1,15 +1,12 @@
 """Legal configurations that were not tried before."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Hashable, Sequence
 
 import numpy as np
 
-from automl.core.trial import Trial
-from search_spaces import Space
+from automl.core import Trial
+from search_spaces import Space, SpaceError
 from search_spaces.enumeration import MAX_ENUMERATED, enumerate_legal
-from search_spaces.errors import SpaceError
 from workers.protocol import Params
 
 _BATCH = 64

@@ -1,7 +1,5 @@
 """Optuna's samplers as suggesters. The study is rebuilt from the history, it keeps no state."""
 
-from __future__ import annotations
-
 import logging
 from abc import abstractmethod
 from collections.abc import Hashable, Sequence
@@ -9,10 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from automl.core.goals import Constraint, Goal
-from automl.core.trial import Trial
-from search_spaces import Choice, Int, Space
-from search_spaces.parameters import Parameter
+from automl.core import Constraint, Goal, Trial
+from search_spaces import Choice, Int, Parameter, Space
 from workers.protocol import Params, Value
 
 from ._new_points import new_points, repair

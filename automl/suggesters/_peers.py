@@ -1,7 +1,5 @@
 """The suggesters of other libraries share this: plain observations, random state, silence."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import math
@@ -12,9 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from automl.core.goals import Constraint, Goal
+from automl.core import Constraint, Goal, Trial
 from automl.core.ranking import value
-from automl.core.trial import Trial
 
 _LARGEST = 1e100
 

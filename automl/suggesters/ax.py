@@ -1,16 +1,13 @@
 """Ax's default strategy (Olson et al., "Ax: a platform for adaptive experimentation", 2025)."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
 
-from automl.core.trial import Trial
-from search_spaces import Choice, Int
-from search_spaces.parameters import Parameter
+from automl.core import Trial
+from search_spaces import Choice, Int, Parameter
 from workers.protocol import Params, Value
 
 from ._new_points import new_points, repair

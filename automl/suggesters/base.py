@@ -1,15 +1,11 @@
 """The interface of a suggester, and what else a user may say about a search."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from automl.core.budget import Budget
-from automl.core.goals import Constraint, Goal
-from automl.core.trial import Trial
+from automl.core import Budget, Constraint, Goal, Trial
 from search_spaces import Space
 from workers.protocol import Params
 

@@ -1,11 +1,9 @@
 """Optuna's Gaussian process sampler; it models only the parameters that all trials share."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
-from automl.core.trial import Trial
+from automl.core import Trial
 from workers.protocol import Params
 
 from ._optuna import OptunaSuggester

@@ -1,14 +1,11 @@
 """Makes suggesters, checks their answers, and uses `sobol` instead when one fails."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
-from automl.core.goals import Constraint, Goal
-from automl.core.trial import Trial
+from automl.core import Constraint, Goal, Trial
 from search_spaces.errors import AutomlError, SpaceError
 from workers.protocol import Params
 

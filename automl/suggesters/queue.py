@@ -1,7 +1,5 @@
 """Queues of proposals for the controller: made when they are taken, or ahead in a thread."""
 
-from __future__ import annotations
-
 import math
 import sys
 import threading
@@ -10,8 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from automl.core.trial import Trial, TrialState
-from automl.core.trial_index import TrialIndex
+from automl.core import Trial, TrialIndex, TrialState
 from search_spaces import Space
 
 from .domain import Domain

@@ -1,12 +1,10 @@
 """Random search (Bergstra and Bengio, JMLR 2012)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
 
-from automl.core.trial import Trial
+from automl.core import Trial
 from workers.protocol import Params
 
 from ._new_points import new_points

@@ -1,13 +1,10 @@
 """Scrambled Sobol points (Owen, "Scrambling Sobol' and Niederreiter-Xing points", 1998)."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from automl.core.goals import Constraint, Goal
-from automl.core.trial import Trial
+from automl.core import Constraint, Goal, Trial
 from search_spaces import Space
 from workers.protocol import Params
 

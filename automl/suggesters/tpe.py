@@ -1,7 +1,5 @@
 """Optuna's tree-structured Parzen estimator (Bergstra et al., 2011; Watanabe, 2023)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ._optuna import OptunaSuggester

@@ -1,11 +1,9 @@
 """Confirms the best configurations: which of them must be trained again, under other seeds."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
+from automl.core import Trial
 from automl.core.names import companion
-from automl.core.trial import Trial
 from automl.ledger import Ledger
 from automl.report.confirmations import KIND
 

@@ -1,7 +1,5 @@
 """Finds out what this machine can run, and what it lacks for the rest."""
 
-from __future__ import annotations
-
 import contextlib
 import platform
 import shutil

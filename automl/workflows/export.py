@@ -1,15 +1,12 @@
 """Exports a trained trial as a folder: weights, configuration, model card."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from automl.control.assignments import seed_of
-from automl.core.spec import SweepSpec
-from automl.core.trial import Trial
+from automl.core import SweepSpec, Trial
 from automl.errors import UsageError
 from automl.ledger import Ledger
 from automl.report import summary

@@ -4,8 +4,6 @@ A source is `trials.csv`, `optuna:URL#STUDY` (such as `optuna:sqlite:///old.db#r
 `sweep:NAME`. Trials that are not legal in the sweep's space are left out and counted.
 """
 
-from __future__ import annotations
-
 import csv
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,9 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from automl.core.events import Begun, Ended, Proposed
-from automl.core.goals import Goal
-from automl.core.trial import TrialState
+from automl.core import Begun, Ended, Goal, Proposed, TrialState
 from automl.errors import FAILURE_KINDS, UsageError
 from automl.ledger import Ledger
 from search_spaces import Choice, Int, Space

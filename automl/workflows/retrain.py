@@ -1,16 +1,12 @@
 """Trains configurations of a sweep again, in a second sweep whose trials are given."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from automl.core.budget import Budget
+from automl.core import Budget, Proposed, SweepSpec
 from automl.core.environment import describe
-from automl.core.events import Proposed
 from automl.core.names import companion
-from automl.core.spec import SweepSpec
 from automl.errors import UsageError
 from automl.ledger import Ledger
 from workers.protocol import Params

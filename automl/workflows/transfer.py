@@ -6,15 +6,11 @@ configurations as first trials (Feurer et al., "Initializing Bayesian hyperparam
 via meta-learning", 2015; Souza et al., "Bayesian optimization with a prior for the optimum", 2021).
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Final
 
-from automl.core.events import Noted, Proposed
+from automl.core import Noted, Proposed, Snapshot, SweepSpec
 from automl.core.ranking import value
-from automl.core.snapshot import Snapshot
-from automl.core.spec import SweepSpec
 from automl.errors import UsageError
 from automl.ledger import Ledger
 from automl.suggesters import SUGGESTERS

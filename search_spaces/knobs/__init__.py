@@ -1,7 +1,5 @@
 """Ready-made parameters, one knob a file; `KNOBS` finds them by the names of their files."""
 
-from __future__ import annotations
-
 from search_spaces.plugins import Registry
 
 from .base import Knob

@@ -1,7 +1,5 @@
 """The size of a Transformer and its regularisation."""
 
-from __future__ import annotations
-
 from .base import Knob
 from .option import CHANGES_THE_RESULT, Option
 

@@ -1,7 +1,5 @@
 """The memory layout of the projections of attention."""
 
-from __future__ import annotations
-
 from .base import Knob
 from .option import COMPUTES_THE_SAME, Option
 

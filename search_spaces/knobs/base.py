@@ -1,7 +1,5 @@
 """The base class of every knob: ready-made parameters, fitted to the hardware."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field

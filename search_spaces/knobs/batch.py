@@ -1,7 +1,5 @@
 """The number of examples from which an update is computed."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How weights are updated."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """An option declared once: domain, default and help, for knobs, trainer, workloads and docs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final

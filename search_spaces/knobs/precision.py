@@ -1,7 +1,5 @@
 """The number format of training."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

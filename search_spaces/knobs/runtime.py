@@ -1,7 +1,5 @@
 """Switches that change the speed and the memory of training, but not what is computed."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Mapping

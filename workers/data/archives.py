@@ -1,7 +1,5 @@
 """Reading data sets from untrusted tar archives, in memory: nothing is unpacked to disk."""
 
-from __future__ import annotations
-
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator

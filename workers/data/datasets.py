@@ -1,7 +1,5 @@
 """The public data sets that `automl data fetch` knows: their addresses and their hashes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath

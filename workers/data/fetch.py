@@ -1,7 +1,5 @@
 """Fetching public data sets from their makers, with checksums and resumed transfers."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import time

@@ -1,7 +1,5 @@
 """Flushing files to disk and hashing them; imports no torch."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Measured peak memory of a rank: of the CUDA allocator, or on CPUs of the resident set."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import gc

@@ -4,8 +4,6 @@ Master weights stay fp32. fp64 is not tuned: it tells rounding errors from mista
 (benchmarks/training/strategies.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass

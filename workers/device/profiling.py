@@ -1,7 +1,5 @@
 """Traces of a trial's time, written by torch's profiler for TensorBoard and Perfetto."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path

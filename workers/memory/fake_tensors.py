@@ -1,7 +1,5 @@
 """Counting the memory that operations on fake tensors would take."""
 
-from __future__ import annotations
-
 import weakref
 from typing import Any
 

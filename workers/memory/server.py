@@ -6,8 +6,6 @@ It reads lines of JSON and writes lines of JSON. The first line has the keys `wo
 and so with the controller.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """Cutting a row of layers into stages of balanced cost."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from search_spaces.errors import UsageError

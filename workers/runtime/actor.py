@@ -4,8 +4,6 @@ Its events wait in a mailbox until the controller takes them (`take`, which a th
 answers): a report costs the trial microseconds and reaches the controller a millisecond later.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import gc
 import os

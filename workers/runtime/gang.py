@@ -4,8 +4,6 @@ The gang only chooses the address at which its ranks meet. The ranks themselves 
 group there (`workers.parallel.mesh.connect`).
 """
 
-from __future__ import annotations
-
 import re
 import tempfile
 import time

@@ -1,7 +1,5 @@
 """A gang of local processes without Ray, for the inline dispatcher, debugging and tests."""
 
-from __future__ import annotations
-
 import faulthandler
 import multiprocessing
 import os

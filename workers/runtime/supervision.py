@@ -1,7 +1,5 @@
 """Supervises attempts: whether ranks hang, and whether the kernel killed one for memory."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Iterable

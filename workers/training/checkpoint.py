@@ -12,8 +12,6 @@ If the trial is to end, `save` does not wait for the disk, which may take second
 fails then, the hashes show the damage.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

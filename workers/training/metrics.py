@@ -1,7 +1,5 @@
 """The metrics that the trainer reports of every training, beside those of the workload."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from workers.protocol import Metric

@@ -1,7 +1,5 @@
 """Optimizers by name, in the implementation that the configuration names."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Helpers shared by the data readers: names, folders, validation split, order of an epoch."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -8,10 +8,9 @@ from dataclasses import fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from search_spaces import Space
+from search_spaces import Parameter, Space
 from search_spaces.hardware import Hardware
 from search_spaces.knobs import DroppedValue
-from search_spaces.parameters import Parameter
 from workers.workload import Workload
 
 from ._background import BackgroundThread

@@ -1,16 +1,13 @@
 """Making a workload's space out of knobs and parameters of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
-from search_spaces import Space
+from search_spaces import Parameter, Space
 from search_spaces.expressions import Expression
 from search_spaces.hardware import Hardware
 from search_spaces.knobs import KNOBS, DroppedValue
 from search_spaces.knobs.base import KnobSpace
-from search_spaces.parameters import Parameter
 from workers.workload import Trainable, Workload
 
 Options = dict[str, dict[str, Any]]  # adjustments of knobs, by the names of the knobs

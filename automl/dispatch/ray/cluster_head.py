@@ -1,7 +1,5 @@
 """Watches the head of a Ray cluster: without it no call to Ray may be made."""
 
-from __future__ import annotations
-
 import socket
 import time
 

@@ -1,14 +1,12 @@
 """Runs trials on Ray: a pool of warm workers, one for each slot, here or on a cluster."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 import ray
 
-from automl.core.resources import Resources
+from automl.core import Resources
 from automl.dispatch.base import Dispatcher
 from automl.errors import AutomlError
 from workers.protocol import Assignment, Event, StopRequest, lost

@@ -1,7 +1,5 @@
 """Pickles an objective for other processes."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from collections.abc import Callable

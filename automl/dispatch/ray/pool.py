@@ -1,7 +1,5 @@
 """A pool of warm Ray workers, one for each slot; one placement group reserves all slots or none."""
 
-from __future__ import annotations
-
 import sys
 import time
 import uuid
@@ -12,7 +10,7 @@ import ray
 from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from automl.core.resources import Resources
+from automl.core import Resources
 from automl.errors import AutomlError, UsageError
 from workers.runtime.actor import CONCURRENCY_GROUPS, Worker
 from workers.runtime.gang import WorkerHandle

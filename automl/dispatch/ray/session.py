@@ -3,8 +3,6 @@
 A Ray that is started here listens on the loopback interface only, is quiet, and has a token.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os
@@ -17,7 +15,7 @@ from typing import Any, Final
 import ray
 from ray._private import ray_constants, services
 
-from automl.core.resources import Resources
+from automl.core import Resources
 from automl.errors import UsageError
 from search_spaces.hardware import count_cpus
 

@@ -1,7 +1,5 @@
 """How long a sweep on Ray waits for the cluster's head, its nodes and its workers, in seconds."""
 
-from __future__ import annotations
-
 from typing import Final
 
 CONNECT_SECONDS: Final = 5.0  # for a first answer of the address of a running cluster

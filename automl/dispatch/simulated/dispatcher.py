@@ -1,7 +1,5 @@
 """Replays trials on a virtual clock: thousands of workers, hours in seconds, repeatable."""
 
-from __future__ import annotations
-
 import heapq
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,11 +1,9 @@
 """The panels of the report and the dashboard, one per file, in their order on the page."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from automl.core.snapshot import Snapshot
+from automl.core import Snapshot
 from automl.errors import UsageError
 from automl.report.effects import Insight, insights_of
 from automl.report.plotting import Panel

@@ -1,7 +1,5 @@
 """Cross-validation of the surrogate models."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,14 +1,11 @@
 """Learning curves: the reports of each trial."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from automl.core import text
-from automl.core.trial import ReportPoint, Trial, TrialState
+from automl.core import ReportPoint, Trial, TrialState, text
 from automl.report.plotting import BLUE, GREEN, GREY, ORANGE, PURPLE, Figure, Panel, figure, rounded
 from automl.report.record import Record
 

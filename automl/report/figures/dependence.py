@@ -1,7 +1,5 @@
 """Partial dependence of each metric on each parameter, with its uncertainty."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,14 +1,12 @@
 """The probability that a configuration succeeds, as the suggester models it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from automl.core.trial import Trial, TrialState
+from automl.core import Trial, TrialState
 from automl.report.effects import configurations, grid_of, moved
 from automl.report.plotting import (
     GREEN,
@@ -23,8 +21,7 @@ from automl.report.plotting import (
     spread,
 )
 from automl.report.record import Record
-from search_spaces import Choice
-from search_spaces.parameters import Parameter
+from search_spaces import Choice, Parameter
 
 TITLE = "Probability of success"
 NUM_AVERAGED = 16

@@ -1,7 +1,5 @@
 """The importance of each parameter, for quality, speed and memory."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

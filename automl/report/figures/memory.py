@@ -1,14 +1,12 @@
 """Estimated and measured peak memory of each trial, and the modules that hold most."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from automl.core import Trial
 from automl.core.metrics import ESTIMATED_MEMORY, PEAK_MEMORY
 from automl.core.text import memory
-from automl.core.trial import Trial
 from automl.report.plotting import (
     BLUE,
     GREY,

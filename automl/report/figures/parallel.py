@@ -1,13 +1,11 @@
 """Parallel coordinates of the configurations."""
 
-from __future__ import annotations
-
 from html import unescape
 from typing import Any
 
 import numpy as np
 
-from automl.core.trial import Trial
+from automl.core import Trial
 from automl.report.plotting import SCALE, Panel, axis, escape, figure, position, rounded
 from automl.report.record import Record
 from search_spaces.parameters import Parameter

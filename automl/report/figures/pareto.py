@@ -1,15 +1,12 @@
 """Several goals: the Pareto front and its hypervolume. One goal: its cost in time and memory."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from automl.core import text
+from automl.core import Trial, text
 from automl.core.metrics import PEAK_MEMORY
-from automl.core.trial import Trial
 from automl.report.plotting import (
     BLUE,
     GREY,

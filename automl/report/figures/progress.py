@@ -1,11 +1,8 @@
 """The best value so far over the time of the sweep."""
 
-from __future__ import annotations
-
 from typing import Any
 
-from automl.core import text
-from automl.core.trial import Trial, TrialState
+from automl.core import Trial, TrialState, text
 from automl.report.plotting import BLUE, GREY, RED, Figure, Panel, figure, hover, rounded, spread
 from automl.report.record import Record
 from automl.report.static_chart import improvements, window

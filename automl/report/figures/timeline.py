@@ -1,7 +1,5 @@
 """The use of the workers: every attempt on its slot, and the number of busy slots."""
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Sequence
 from typing import Any

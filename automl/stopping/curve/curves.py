@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from automl.core.goals import Constraint, Goal
-from automl.core.trial import Trial, TrialState
+from automl.core import Constraint, Goal, Trial, TrialState
 from automl.stopping._ranking import progress
 from workers.protocol import Metrics
 

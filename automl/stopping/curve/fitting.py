@@ -1,7 +1,5 @@
 """Fits the hyperparameters of `gp.Kernel` by maximum a posteriori, with closed-form gradients."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

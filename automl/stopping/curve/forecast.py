@@ -1,7 +1,5 @@
 """Predicts learning curves, values a slice of each, and finds new configurations."""
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left
 from collections import deque
@@ -14,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from automl.core.trial import TrialState
+from automl.core import TrialState
 from automl.suggesters.base import SearchContext
 from automl.suggesters.bayes.acquisition.logei import log_h
 from automl.suggesters.bayes.acquisition.user_prior import prior_term

@@ -1,7 +1,5 @@
 """Chooses the next slice of training by expected improvement per second, or by a step of ASHA."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +7,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from automl.core.trial import Trial, TrialState
+from automl.core import Trial, TrialState
 from automl.stopping.asha import AshaStopper
 from automl.stopping.base import CONTINUE, Decision, Stopper
 from automl.suggesters.base import SearchContext

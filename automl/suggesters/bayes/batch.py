@@ -6,8 +6,6 @@ it beside the taken ones (local penalization, after Gonzalez et al., "Batch Baye
 via local penalization", 2016).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Hashable
 from typing import Final

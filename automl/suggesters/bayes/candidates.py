@@ -1,7 +1,5 @@
 """Candidate configurations as unit-cube arrays: everywhere, near good ones, mixed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The initial design: the first configurations, before there is a surrogate."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from workers.protocol import Params

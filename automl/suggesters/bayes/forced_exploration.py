@@ -4,8 +4,6 @@ In a stalled search these are rarely tried options. In any search they are optio
 trials failed, maybe for other reasons: the demand for likely success would never try them again.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The rules of `bayes` beside "maximise the acquisition", on one page, each with a switch."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -1,7 +1,5 @@
 """Maximises the acquisition over a mixed, conditional, constrained domain."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable
 
 import numpy as np

@@ -12,8 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from automl.core.goals import Constraint, Goal
-from automl.core.trial import Trial
+from automl.core import Constraint, Goal, Trial
 from automl.suggesters.base import SearchContext, Suggester
 from automl.suggesters.domain import Domain
 from automl.suggesters.user_prior import UserPrior

@@ -1,7 +1,5 @@
 """Data x pipeline parallelism: replicas of a model, each of which is cut into stages."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from search_spaces.knobs import Option

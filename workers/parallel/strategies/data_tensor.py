@@ -1,7 +1,5 @@
 """Data x tensor parallelism: replicas of a model, each of which is tensor-parallel."""
 
-from __future__ import annotations
-
 from search_spaces.knobs import Option
 from search_spaces.knobs.parallelism import StrategyNeeds
 from workers.parallel.strategies.tensor import TensorParallel

@@ -1,7 +1,5 @@
 """Data parallelism: each rank has the whole model and its rows of the batch."""
 
-from __future__ import annotations
-
 import inspect
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any

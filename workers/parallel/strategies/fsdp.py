@@ -1,7 +1,5 @@
 """Fully sharded data parallelism: parameters, gradients and optimizer state in equal parts."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """No parallelism: one rank has the whole model and the whole batch."""
 
-from __future__ import annotations
-
 from torch import nn
 
 from search_spaces.knobs.parallelism import StrategyNeeds

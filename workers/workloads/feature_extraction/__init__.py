@@ -9,10 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from search_spaces import Choice
-from search_spaces.errors import TrialFailure, UsageError
+from search_spaces import Choice, Parameter, UsageError
+from search_spaces.errors import TrialFailure
 from search_spaces.hardware import Hardware
-from search_spaces.parameters import Parameter
 from workers.context import Stopped
 from workers.protocol import Metric
 from workers.workloads._background import BackgroundThread

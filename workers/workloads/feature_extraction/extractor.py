@@ -1,7 +1,5 @@
 """Makes a model fast without changing its features by more than rounding."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Images for feature extraction in batches, scaled, and normalised as for ImageNet."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Quality of features: the accuracy of a linear classifier on them."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn import functional

@@ -1,7 +1,5 @@
 """ResNet-50 up to its average pooling, with the parameter names of torchvision."""
 
-from __future__ import annotations
-
 import copy
 
 import torch

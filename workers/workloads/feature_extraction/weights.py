@@ -1,7 +1,5 @@
 """Weights of ResNet-50 from a local file, read without executing any code in it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

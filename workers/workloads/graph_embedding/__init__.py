@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from search_spaces import Choice, Float
-from search_spaces.errors import UsageError
+from search_spaces import Choice, Float, Parameter, UsageError
 from search_spaces.hardware import Hardware
-from search_spaces.parameters import Parameter
 from workers.protocol import Metric
 from workers.workloads._declarative_workload import DeclarativeWorkload
 from workers.workloads._knobs import Options

@@ -5,8 +5,6 @@
 <folder>/graph/<number>/manifest.json           progress, and sha256 of the files above
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

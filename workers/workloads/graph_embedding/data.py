@@ -1,7 +1,5 @@
 """Graphs as head-relation-tail text, plain or gzipped, and a generated graph."""
 
-from __future__ import annotations
-
 import gzip
 import zlib
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """A generated graph: families over four generations with relations that imply each other."""
 
-from __future__ import annotations
-
 import numpy as np
 
 Triple = tuple[str, str, str]

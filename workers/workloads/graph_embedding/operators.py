@@ -5,8 +5,6 @@ as dimension / 2 complex numbers. Every model has score(head, relation, tail) = 
 relation), tail), so that one query is compared with many candidates.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 
 import torch

@@ -1,7 +1,5 @@
 """Options of the training loop, and the position of training."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -1,7 +1,5 @@
 """Filtered ranks: the rank of the true entity among all that do not form a known edge."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 

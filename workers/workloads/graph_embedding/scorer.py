@@ -1,7 +1,5 @@
 """The trained tables as an exportable model: (source, relation) to scores of all entities."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

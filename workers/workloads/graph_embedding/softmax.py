@@ -4,8 +4,6 @@ Autograd would pass six times over the matrix of scores; this code reads it twic
 of its size.
 """
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import torch

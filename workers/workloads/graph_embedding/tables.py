@@ -1,7 +1,5 @@
 """Embedding tables with two partitions in memory and the others on disk."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

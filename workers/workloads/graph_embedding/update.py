@@ -1,7 +1,5 @@
 """One update: a batch of edges against shared negatives, with gradients of touched rows only."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

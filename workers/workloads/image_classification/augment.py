@@ -1,7 +1,5 @@
 """Augmentation of training images, on whole batches of uint8."""
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Images to classify: generated, CIFAR-10 (Krizhevsky 2009), or folders of image files."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache

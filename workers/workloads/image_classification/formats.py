@@ -1,7 +1,5 @@
 """File formats of images: CIFAR-10's binary and python archives, and folders of image files."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Generated 32x32 images in ten classes of textures and shapes."""
 
-from __future__ import annotations
-
 from typing import cast
 
 import numpy as np

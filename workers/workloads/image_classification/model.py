@@ -3,8 +3,6 @@
 https://github.com/ilkarman/DeepLearningFrameworks
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -6,8 +6,6 @@ calls is looked up in a short list of stand-ins, as the documentation of `pickle
 out, as in the python version of CIFAR-10.
 """
 
-from __future__ import annotations
-
 import pickle
 from io import BytesIO
 from typing import Any, Final

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from search_spaces import Choice, Float, Int
+from search_spaces import Choice, Float, Int, Parameter
 from search_spaces.hardware import Hardware
-from search_spaces.parameters import Parameter
 from workers.workload import ParallelPlan
 from workers.workloads._classifier import SCHEDULES, Classifier
 from workers.workloads._data import IntArray

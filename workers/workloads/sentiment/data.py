@@ -3,8 +3,6 @@
 https://aclanthology.org/P11-1015
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Generated film reviews: opinions with negation, so that the order of words matters."""
 
-from __future__ import annotations
-
 import numpy as np
 
 _ASPECTS = (

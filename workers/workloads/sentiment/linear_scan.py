@@ -1,7 +1,5 @@
 """The recurrence h[t] = a[t] h[t-1] + b[t] for all steps at once, in log2(steps) passes."""
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import torch

@@ -1,7 +1,5 @@
 """The review classifier: embedding, recurrent layers, pooling over the words, two classes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

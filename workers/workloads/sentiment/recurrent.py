@@ -1,7 +1,5 @@
 """Recurrent layers: GRU and LSTM by fused kernels or cell by cell, and QRNN."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -14,8 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from search_spaces import Space
-from search_spaces.errors import UsageError
+from search_spaces import Space, UsageError
 from search_spaces.hardware import Hardware
 from workers.protocol import Metric
 from workers.training.metrics import TRAINING_METRICS

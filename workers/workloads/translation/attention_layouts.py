@@ -5,8 +5,6 @@ rows, so every checkpoint loads under every layout bit for bit. Gradients and op
 convert in the same way; tensors without dimensions (a step count) are copied to every part.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

@@ -5,8 +5,6 @@ dates and prices are made as `Clause`s. A clause stands alone, joins another, or
 subordinate; then German puts the verb last.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 from functools import lru_cache

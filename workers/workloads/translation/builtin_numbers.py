@@ -1,7 +1,5 @@
 """Numbers, ordinals and clock times in English and German words."""
 
-from __future__ import annotations
-
 
 def _words(text: str) -> list[str]:
     return text.split()

@@ -1,7 +1,5 @@
 """Words of the built-in corpus: small tables of English and German forms."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

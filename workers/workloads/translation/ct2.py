@@ -5,8 +5,6 @@ Its beam search divides by length^a, which is `SearchOptions.length_base` 0 here
 translations are the same.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path

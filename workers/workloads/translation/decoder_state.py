@@ -8,8 +8,6 @@ Shapes: b sentences, k beams, h heads, d head_dim, s source positions. S and n a
 rounded up to multiples of 16 with the rest masked, which makes softmax several times faster.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

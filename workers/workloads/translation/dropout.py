@@ -1,7 +1,5 @@
 """Dropout that is cheap on CPUs, which need more time for a random float than for a product."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional

@@ -9,8 +9,6 @@ Sizes b, s and t are dynamic; ONNX accepts t = 0. The first id is BOS (2), with 
 no position. The caller reorders the rows for beam search.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from importlib.util import find_spec
 from pathlib import Path

@@ -4,8 +4,6 @@ Shapes: b sentences, k beams, h heads, d head_dim, s source positions, t target 
 entries; S and n as in `decoder_state`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Encoder and decoder layers for inference, with copied weights. Shapes as in `decoder_state`."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """Label-smoothed cross-entropy with few passes over the logits, which saves memory traffic."""
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import torch

@@ -4,8 +4,6 @@ On CPUs fp32 products use oneDNN with packed weights: about twice as fast as tor
 exact.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache

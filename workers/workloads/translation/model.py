@@ -4,8 +4,6 @@ Shapes: b sentences, s source positions, t target positions, v entries of the vo
 padding; it comes only after a sentence, and does not affect other positions.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass

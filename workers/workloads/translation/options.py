@@ -1,7 +1,5 @@
 """Options of the translation workload: what there is, the defaults, and what may be tuned."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """How the Transformer is divided for parallel training; the model itself does not know."""
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 from torch import Tensor, nn

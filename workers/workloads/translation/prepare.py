@@ -1,7 +1,5 @@
 """Prepares data sets: text to ids, once per process; warm workers keep the result."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

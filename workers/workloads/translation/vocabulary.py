@@ -4,8 +4,6 @@ Entries are byte pairs (Sennrich et al. 2016), pieces of a unigram model (Kudo 2
 words.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import os

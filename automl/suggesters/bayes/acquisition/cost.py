@@ -1,7 +1,5 @@
 """The cost of a trial in seconds, for sweeps with a budget of time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -9,8 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from automl.core.budget import Budget
-from automl.core.trial import Trial, TrialState
+from automl.core import Budget, Trial, TrialState
 from automl.suggesters.bayes.model import aspects
 from automl.suggesters.bayes.model.data import Array
 from automl.suggesters.bayes.model.fit import GPFitter

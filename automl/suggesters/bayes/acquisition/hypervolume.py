@@ -1,7 +1,5 @@
 """Several goals: expected hypervolume improvement of two, summed over pairs of more."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 

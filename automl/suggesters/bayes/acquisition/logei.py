@@ -1,7 +1,5 @@
 """The logarithm of expected improvement under the ensemble (LogEI)."""
 
-from __future__ import annotations
-
 import math
 
 import torch

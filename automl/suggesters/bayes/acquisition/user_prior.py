@@ -5,8 +5,6 @@ optimization", ICLR 2022: the acquisition is multiplied by the prior to the powe
 trials the data outweigh it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Final
 

@@ -3,8 +3,6 @@
 Goals and constraints have the aspects of their metrics. A parameter says which it `affects`.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from search_spaces import Space

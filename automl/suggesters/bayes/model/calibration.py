@@ -1,7 +1,5 @@
 """Leave-one-out calibration: whether a surrogate predicts well enough to be used."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

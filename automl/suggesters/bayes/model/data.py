@@ -1,7 +1,5 @@
 """The history of trials as arrays."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Sequence
@@ -10,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from automl.core.goals import Goal
+from automl.core import Goal, Trial, TrialState
 from automl.core.ranking import value
-from automl.core.trial import Trial, TrialState
 from search_spaces import Space
 from workers.protocol import Params
 

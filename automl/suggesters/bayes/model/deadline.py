@@ -4,8 +4,6 @@ Each part is modelled over the parameters that affect it. A setting that changes
 then moves a configuration along known learning curves, and every report is an observation.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from automl.core.goals import Goal
+from automl.core import Goal
 from automl.suggesters.bayes.policy import ALL_RULES, Policy
 from search_spaces import Space
 

@@ -6,8 +6,6 @@
 `gp` and `kernel` compute the same in closed form, faster. Tests compare both.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

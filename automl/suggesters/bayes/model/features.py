@@ -1,7 +1,5 @@
 """Encodes configurations as features of the surrogate, with a prior of its hyperparameters."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection
 

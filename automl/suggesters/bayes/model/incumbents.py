@@ -1,13 +1,11 @@
 """The incumbents: the best trials so far, beside which the search looks."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from automl.core.goals import Constraint
+from automl.core import Constraint
 
 from .data import Array, TrialData
 

@@ -3,15 +3,13 @@
 `fit` fits a single one.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 
 import numpy as np
 import torch
 
-from automl.core.goals import Constraint, Goal
+from automl.core import Constraint, Goal
 from automl.errors import FAILURE_KINDS
 from automl.suggesters.bayes.policy import ALL_RULES, Policy
 from search_spaces import Space
