@@ -1,19 +1,14 @@
 """Runs one rank of one attempt and turns every result or exception into an outcome."""
 
-from __future__ import annotations
-
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from search_spaces.errors import TrialFailure, UsageError
 
-from .context import Stopped, number_of
+from .context import Context, Stopped, number_of
 from .protocol import Ending, Outcome
-
-if TYPE_CHECKING:
-    from .context import Context
 
 Objective = Callable[["Context"], Any]
 _MEMORY_WORDS = (

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from .context import Context
 
-    Batch = Mapping[str, torch.Tensor]
+Batch = Mapping[str, "torch.Tensor"]
 
 
 @dataclass(frozen=True)

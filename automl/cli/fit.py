@@ -1,14 +1,12 @@
 """`automl fit SWEEP`: train the best configuration on all data, and export it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from automl.core import parse_duration
+from automl.core import SweepSpec, parse_duration
 from automl.core.names import companion
 from automl.errors import UsageError
 
@@ -24,9 +22,6 @@ from .common import (
 from .export import show
 from .objective import load_objective
 from .running import check_runnable, run_sweep
-
-if TYPE_CHECKING:
-    from automl.core import SweepSpec
 
 KIND = "fit"
 

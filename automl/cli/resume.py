@@ -1,13 +1,11 @@
 """`automl resume SWEEP`: continue an interrupted sweep."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from automl.core import parse_duration
+from automl.core import SweepSpec, parse_duration
 from automl.errors import UsageError
 
 from .common import (
@@ -21,9 +19,6 @@ from .common import (
 )
 from .objective import load_objective
 from .running import check_runnable, run_sweep
-
-if TYPE_CHECKING:
-    from automl.core import SweepSpec
 
 
 @click.command("resume", short_help="Continue an interrupted sweep.")

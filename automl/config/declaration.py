@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from search_spaces import Choice
 from search_spaces.expressions import Expression
@@ -13,12 +13,9 @@ from search_spaces.knobs import KNOBS
 from search_spaces.parameters import Parameter, Value
 from search_spaces.plugins import nearest
 from workers.training.settings import trainer_options
-from workers.workload import Trainable
+from workers.workload import Trainable, Workload
 
 from .nodes import shown
-
-if TYPE_CHECKING:
-    from workers.workload import Workload
 
 
 @dataclass(frozen=True)

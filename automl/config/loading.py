@@ -1,11 +1,9 @@
 """Loads a configuration file with overrides: checks everything and returns the spec of a sweep."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from automl.core import Constraint, Goal, SweepSpec, parse_constraints, parse_goals
 from automl.core.names import NAME
@@ -16,6 +14,7 @@ from automl.suggesters.user_prior import check_prior, without_unavailable
 from search_spaces import Space
 from search_spaces.hardware import Hardware, detect
 from search_spaces.plugins import Registry
+from workers.workload import Workload
 from workers.workloads import WORKLOADS
 
 from .declaration import Declaration
@@ -24,9 +23,6 @@ from .overrides import Override, apply
 from .resolution import Exclusion, Resolution, split_constraints
 from .schema import Document, validate
 from .strict_yaml import read_file
-
-if TYPE_CHECKING:
-    from workers.workload import Workload
 
 STORE = ".automl"
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -29,11 +29,9 @@ from workers.parallel.strategies.fsdp import RESHARD_AFTER_FORWARD
 from workers.training.optimizers import build_optimizer, step
 from workers.training.settings import Settings, options
 from workers.training.setup import recompute
+from workers.workload import Batch, Trainable
 
 from .fake_tensors import LiveStorages
-
-if TYPE_CHECKING:
-    from workers.workload import Batch, Trainable
 
 # On CPUs, measured by benchmarks/training/memory.py.
 CPU_BYTES = 20_000_000  # libraries and threads of the first update

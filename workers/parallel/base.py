@@ -5,32 +5,24 @@ gradients of the mean loss of a global batch, and knows every parameter by its c
 gives whole tensors back for checkpoints and evaluation. All strategies compute the same function.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard
+from typing import Any, ClassVar, TypeGuard
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+from torch.optim import Optimizer
 
 from search_spaces.errors import UsageError
-from workers.device.precision import wide
+from search_spaces.knobs import Option
+from search_spaces.knobs.parallelism import StrategyNeeds
+from workers.device.precision import Precision, wide
+from workers.workload import Batch, ParallelPlan, Trainable
 
-from .mesh import side_group
-
-if TYPE_CHECKING:
-    from torch.distributed.tensor import DTensor
-    from torch.optim import Optimizer
-
-    from search_spaces.knobs import Option
-    from search_spaces.knobs.parallelism import StrategyNeeds
-    from workers.device.precision import Precision
-    from workers.workload import Batch, ParallelPlan, Trainable
-
-    from .mesh import Mesh
+from .mesh import Mesh, side_group
 
 Tensors = dict[str, Tensor]
 

@@ -4,23 +4,18 @@
 themselves are started by `workers.runtime`.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore, PrefixStore, Store, TCPStore
+from torch.distributed.device_mesh import DeviceMesh
 
 from search_spaces.errors import UsageError
 from search_spaces.knobs import Option
-
-if TYPE_CHECKING:
-    from torch.distributed.device_mesh import DeviceMesh
 
 AXES = ("data", "shard", "pipeline", "tensor")
 BACKEND = Option(

@@ -1,23 +1,18 @@
 """Strategies with one module that computes the forward pass of this rank's rows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from search_spaces.knobs.runtime import COMPILE
 from workers.device.peak_memory import Contributions
-from workers.device.precision import wide
+from workers.device.precision import Precision, wide
+from workers.workload import Batch
 
 from .base import Strategy, Tensors
-
-if TYPE_CHECKING:
-    from workers.device.precision import Precision
-    from workers.workload import Batch
 
 
 class ModuleStrategy(Strategy):

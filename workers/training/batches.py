@@ -1,17 +1,12 @@
 """Global batches from any position on, prepared ahead in a thread if the configuration says so."""
 
-from __future__ import annotations
-
 import queue
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from search_spaces.errors import DataError
-
-if TYPE_CHECKING:
-    from workers.workload import Batch, Trainable
+from workers.workload import Batch, Trainable
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,15 @@
 """The ranks of a trial agree before each update on the next action."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
 
+from workers.context import Context
+from workers.device.peak_memory import PeakMemory
 from workers.parallel.mesh import side_group
 from workers.protocol import StopRequest
-
-if TYPE_CHECKING:
-    from workers.context import Context
-    from workers.device.peak_memory import PeakMemory
 
 _REQUESTS = tuple(StopRequest)
 _MEMORY_SECONDS = 0.2

@@ -1,18 +1,15 @@
 """Validation on rank 0, on the whole model, under every strategy."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
 
-if TYPE_CHECKING:
-    from workers.context import Context
-    from workers.device.precision import Precision
-    from workers.parallel.base import Strategy
-    from workers.workload import Trainable
+from workers.context import Context
+from workers.device.precision import Precision
+from workers.parallel.base import Strategy
+from workers.workload import Trainable
 
 _POLL_SECONDS = 0.2
 

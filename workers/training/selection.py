@@ -1,11 +1,9 @@
 """Decisions from evaluations: the end of training, a lower learning rate, weights to average."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -13,8 +11,7 @@ from torch import Tensor
 from search_spaces.errors import UsageError
 from workers.protocol import Metric
 
-if TYPE_CHECKING:
-    from .settings import Settings
+from .settings import Settings
 
 
 class Selection:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from search_spaces.errors import UsageError
 from search_spaces.knobs import KNOBS, Option
@@ -13,9 +13,7 @@ from search_spaces.knobs.optimizer import MOMENTUM, OPTIMIZER, WEIGHT_DECAY
 from search_spaces.knobs.parallelism import PARALLELISM, RANKS
 from search_spaces.knobs.precision import PRECISION
 from search_spaces.knobs.runtime import OPTIMIZER_IMPLEMENTATION, RuntimeKnob
-
-if TYPE_CHECKING:
-    from workers.workload import Workload
+from workers.workload import Workload
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,9 @@
 """Setting up a training: process-wide switches of torch, and the model."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
@@ -29,9 +27,7 @@ from search_spaces.knobs.runtime import (
 )
 from workers.device.peak_memory import allocate_by
 from workers.device.precision import matmul_precision, weights_in
-
-if TYPE_CHECKING:
-    from workers.workload import Trainable
+from workers.workload import Trainable
 
 _MATRIX_PRODUCTS = frozenset(
     {

@@ -6,12 +6,10 @@ batch is divided by its global weight, batches are functions of (seed, epoch), a
 is set anew before each update.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -20,12 +18,14 @@ from search_spaces.errors import TrialFailure
 from search_spaces.knobs.parallelism import PARALLELISM
 from search_spaces.knobs.precision import PRECISION
 from search_spaces.knobs.runtime import LOADER_WORKERS, PREFETCH
+from workers.context import Context
 from workers.device.peak_memory import PeakMemory, nbytes, trim
 from workers.device.precision import Precision
 from workers.device.profiling import profiling
 from workers.parallel import STRATEGIES
 from workers.parallel.mesh import BACKEND, Mesh, connect, disconnect
 from workers.protocol import WORKER_SPENT
+from workers.workload import Batch, Trainable
 
 from . import checkpoint
 from .batches import BatchPosition, Prefetcher, batches
@@ -36,10 +36,6 @@ from .optimizers import build_optimizer, step
 from .selection import Selection
 from .settings import Settings, options
 from .setup import build_model, switches
-
-if TYPE_CHECKING:
-    from workers.context import Context
-    from workers.workload import Batch, Trainable
 
 _TRIM_UPDATES = 16
 

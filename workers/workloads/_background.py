@@ -1,16 +1,13 @@
 """Runs blocking work in a background thread while the trial's thread polls for stop requests."""
 
-from __future__ import annotations
-
 import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
-if TYPE_CHECKING:
-    from workers.context import Context
+from workers.context import Context
 
 T = TypeVar("T")
 _Work = tuple[Future[Any], Callable[[], Any]]

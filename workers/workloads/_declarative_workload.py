@@ -1,24 +1,20 @@
 """Base class of workloads that declare their space as parameters and knobs."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from search_spaces import Parameter, Space
 from search_spaces.hardware import Hardware
 from search_spaces.knobs import DroppedValue
+from workers.context import Context
 from workers.workload import Workload
 
 from ._background import BackgroundThread
 from ._data import check_options
 from ._knobs import Options, dropped_of, space_of
-
-if TYPE_CHECKING:
-    from workers.context import Context
 
 T = TypeVar("T")
 

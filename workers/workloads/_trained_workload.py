@@ -1,15 +1,10 @@
 """Base class of workloads that the project's trainer trains."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from workers.context import Context
 from workers.workload import Trainable
-
-if TYPE_CHECKING:
-    from workers.context import Context
 
 
 class TrainedWorkload(Trainable):

@@ -1,12 +1,10 @@
 """Large embeddings on a parameter server, the rest of the model on data-parallel trainers."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 import uuid
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -18,16 +16,12 @@ from torch.nn.parallel import DistributedDataParallel
 
 from search_spaces.errors import UsageError
 from search_spaces.knobs.parallelism import StrategyNeeds
-from workers.device.precision import wide
+from workers.device.precision import Precision, wide
 from workers.parallel.base import Strategy, Tensors, collected
-from workers.parallel.mesh import WAIT_FOR_RANKS, side_group, side_store
+from workers.parallel.mesh import WAIT_FOR_RANKS, Mesh, side_group, side_store
+from workers.workload import Batch, ParallelPlan
 
 from .ddp import buffers_left_alone
-
-if TYPE_CHECKING:
-    from workers.device.precision import Precision
-    from workers.parallel.mesh import Mesh
-    from workers.workload import Batch, ParallelPlan
 
 __all__ = ["EmbeddingServer"]
 

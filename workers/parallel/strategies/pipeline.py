@@ -1,13 +1,11 @@
 """Pipeline parallelism: each rank has some layers; microbatches flow from rank to rank."""
 
-from __future__ import annotations
-
 import copy
 import importlib
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 import torch.distributed as dist
@@ -20,9 +18,7 @@ from search_spaces.knobs.parallelism import StrategyNeeds
 from search_spaces.knobs.runtime import COMPILE
 from workers.device.precision import Precision, wide
 from workers.parallel.base import Strategy, Tensors, collected, contiguous
-
-if TYPE_CHECKING:
-    from workers.workload import Batch, Trainable
+from workers.workload import Batch, Trainable
 
 __all__ = ["Pipeline"]
 

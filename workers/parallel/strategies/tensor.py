@@ -1,9 +1,7 @@
 """Tensor parallelism: each rank computes some heads and some hidden units of every layer."""
 
-from __future__ import annotations
-
 import fnmatch
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 import torch.distributed as dist
@@ -22,11 +20,9 @@ from search_spaces.errors import UsageError
 from search_spaces.knobs import Option
 from search_spaces.knobs.parallelism import StrategyNeeds
 from workers.parallel.base import contiguous, is_sharded, local
+from workers.parallel.mesh import Mesh
 from workers.parallel.module import ModuleStrategy
-
-if TYPE_CHECKING:
-    from workers.parallel.mesh import Mesh
-    from workers.workload import ParallelPlan
+from workers.workload import ParallelPlan
 
 __all__ = ["TensorParallel"]
 

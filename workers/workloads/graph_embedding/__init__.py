@@ -1,19 +1,15 @@
 """Embeddings of large graphs, in partitions that need not fit into memory together."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from search_spaces import Choice, Float, Parameter, UsageError
 from search_spaces.hardware import Hardware
+from workers.context import Context
 from workers.protocol import Metric
 from workers.workloads._declarative_workload import DeclarativeWorkload
 from workers.workloads._knobs import Options
-
-if TYPE_CHECKING:
-    from workers.context import Context
 
 __all__ = ["GraphEmbedding"]
 

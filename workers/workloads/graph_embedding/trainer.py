@@ -1,13 +1,11 @@
 """Training pair by pair of partitions, with checkpoints and several ranks on disjoint pairs."""
 
-from __future__ import annotations
-
 import math
 import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -15,22 +13,18 @@ import torch.distributed as dist
 from safetensors.torch import load_file
 
 from search_spaces.errors import TrialFailure
-from workers.context import Stopped
+from workers.context import Context, Stopped
 from workers.protocol import StopRequest
 from workers.workloads._data import IntArray
 
 from .checkpoint import link, load_checkpoint, save_checkpoint
+from .data import Graph
 from .embeddings import Embeddings
 from .options import TrainingPosition, TrainOptions
 from .partitions import Pair, Partitioning, edges_of_pairs, rounds
 from .ranking import known, ranks, summary
 from .tables import Tables
 from .update import UpdateOptions
-
-if TYPE_CHECKING:
-    from workers.context import Context
-
-    from .data import Graph
 
 _MEMORY_EVERY = 20  # updates between checks of the peak memory
 

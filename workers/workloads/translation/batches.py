@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from workers.workload import Batch
+
 from .data import ParallelCorpus
 from .vocabulary import BOS, EOS, PAD, Vocabulary
-
-if TYPE_CHECKING:
-    from workers.workload import Batch
 
 Ids = npt.NDArray[np.int64]
 _LITTLE = 0.05  # share of padding

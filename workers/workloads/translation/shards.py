@@ -19,19 +19,17 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from itertools import islice, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from search_spaces.errors import DataError, UsageError
+from workers.workload import Batch
 
 from . import vocabulary as subwords
 from .batches import Examples, Ids, Sequences, plan_batches
 from .data import ParallelCorpus, decode
 from .vocabulary import BOS, EOS, Vocabulary
-
-if TYPE_CHECKING:
-    from workers.workload import Batch
 
 MANIFEST = "prepared.json"
 VOCABULARY = "vocabulary.model"

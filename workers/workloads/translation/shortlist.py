@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -22,10 +21,8 @@ from torch.nn import functional
 from search_spaces.errors import DataError
 
 from .batches import Examples, Ids, Sequences
+from .inference import Stepper
 from .vocabulary import BOS, EOS, PAD
-
-if TYPE_CHECKING:
-    from .inference import Stepper
 
 FILE = "shortlist.safetensors"
 _KEPT = 100  # target entries per source entry
