@@ -139,8 +139,8 @@ def test_automl_sweep_returns_what_it_found(
         ({"workers": 0}, "workers must be at least 1"),
         ({"resources": {"cpus": 0}}, "at least 1 CPU"),
         ({"resources": {"cores": 1}}, "cpus, gpus and memory"),
-        ({"name": "../x"}, "a sweep's name is"),
-        ({"name": "-x"}, "a sweep's name is"),
+        ({"name": "../x"}, "a name has 1 to 64"),
+        ({"name": "-x"}, "a name has 1 to 64"),
     ],
 )
 def test_a_wrong_argument_is_refused_before_anything_is_made(
