@@ -61,16 +61,12 @@ class Result:
             import pandas as pd
         except ModuleNotFoundError as error:
             raise UsageError("to_pandas needs pandas: install automl[report]") from error
-        rows = []
-        for trial in self.trials:
-            row = {
-                key: value
-                for key, value in trial.summary().items()
-                if key not in ("params", "metrics")
-            }
-            row |= {f"params.{key}": value for key, value in trial.params.items()}
-            row |= {f"metrics.{key}": value for key, value in trial.metrics.items()}
-            rows.append(row)
+        rows = [
+            {k: v for k, v in trial.summary().items() if k not in ("params", "metrics")}
+            | {f"params.{key}": value for key, value in trial.params.items()}
+            | {f"metrics.{key}": value for key, value in trial.metrics.items()}
+            for trial in self.trials
+        ]
         return pd.DataFrame(rows)
 
     def save_report(self, path: str | os.PathLike[str]) -> None:
@@ -93,8 +89,7 @@ class Result:
             UsageError: there is no such figure, too few trials to draw it, or plotly is not
                 installed.
         """
-        found: Any = import_module("automl.report.figures").figure(self.snapshot, name)
-        return found
+        return import_module("automl.report.figures").figure(self.snapshot, name)
 
     def _repr_html_(self) -> str:
         """The answer and the best trials, as notebooks show them."""

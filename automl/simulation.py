@@ -164,13 +164,11 @@ def simulate(
         )
 
     ledger = Ledger.open(store, create=True) if store else MemoryLedger()
-    try:
+    with contextlib.closing(ledger):
         spec = replace(spec, name=ledger.create_sweep(spec))
         with _collect_seldom():
             snapshot = conduct(spec, ledger, SimulatedDispatcher, start)
         notes = [event for event in ledger.events(spec.name) if isinstance(event, Noted)]
-    finally:
-        ledger.close()
     return Simulation(snapshot, trajectory.points, notes)
 
 

@@ -128,8 +128,7 @@ def sweep(
     )
     check_spec(spec, dispatcher, objective)
     store = store or ".automl"
-    ledger = Ledger.open(store, create=True)
-    try:
+    with closing(Ledger.open(store, create=True)) as ledger:
         spec = _create_or_resume(ledger, spec, fixed_name=name is not None, resume=resume)
         if transfer is not None and not ledger.trials(spec.name):
             spec = _transfer(ledger, spec, transfer)
@@ -146,8 +145,6 @@ def sweep(
                 resume=resume,
             )
             return Result(snapshot, store)
-    finally:
-        ledger.close()
 
 
 def load(name: str, store: str | None = None) -> Result:
@@ -161,11 +158,8 @@ def load(name: str, store: str | None = None) -> Result:
         UsageError: there is no sweep of that name.
         StoreError: there is no such store, or it is damaged.
     """
-    ledger = Ledger.open(store or ".automl", readonly=True)
-    try:
+    with closing(Ledger.open(store or ".automl", readonly=True)) as ledger:
         return Result(ledger.snapshot(name), store or ".automl")
-    finally:
-        ledger.close()
 
 
 def run(
@@ -198,14 +192,12 @@ def run(
         AutomlError: the sweep cannot go on, for example because every suggester fails.
     """
     check_spec(spec, dispatcher, objective)
-    kind = DISPATCHERS.get(dispatcher)
-    watch = with_ray_metrics(spec.name, on_change) if dispatcher == "ray" else on_change
     return conduct(
         spec,
         ledger,
-        kind,
+        DISPATCHERS.get(dispatcher),
         lambda: _dispatcher(dispatcher, spec, objective, ray_address),
-        on_change=watch,
+        on_change=with_ray_metrics(spec.name, on_change) if dispatcher == "ray" else on_change,
         resume=resume,
         local=ray_address is None,
     )
@@ -266,8 +258,9 @@ def conduct(
                 signals.install()  # Ray has replaced the handlers
                 return dispatcher
 
-            controller = Controller(journal, scheduler, shutdown, stopper, guard, checkpoints)
-            return controller.run(start_dispatcher)
+            return Controller(journal, scheduler, shutdown, stopper, guard, checkpoints).run(
+                start_dispatcher
+            )
         return ledger.snapshot(spec.name)  # after the second signal
     except StoreError as error:
         raise StoreFailure(
@@ -286,11 +279,13 @@ def _suggestions(spec: SweepSpec, note: Callable[[str], None], *, ahead: bool) -
         context = _context(spec, domain)
         return make_suggester(name, spec.goals, spec.constraints, context, seed=spec.seed)
 
-    gains = spec.budget.gain is not None
-    proposer = Proposer(make, spec.suggester, Domain(spec.space), gains=gains)
+    proposer = Proposer(
+        make, spec.suggester, Domain(spec.space), gains=spec.budget.gain is not None
+    )
     if ahead:
-        depth = min(4, _local_slots(spec))
-        return BackgroundSuggestionQueue(proposer, spec.space, depth, note=note)
+        return BackgroundSuggestionQueue(
+            proposer, spec.space, min(4, _local_slots(spec)), note=note
+        )
     return SuggestionQueue(proposer, spec.workers or 1, note=note)
 
 

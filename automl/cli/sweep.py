@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -94,8 +95,7 @@ def command(
     from automl.core.environment import describe
     from automl.ledger import Ledger
 
-    ledger = Ledger.open(loaded.store, create=True)
-    try:
+    with closing(Ledger.open(loaded.store, create=True)) as ledger:
         name = ledger.create_sweep(loaded.spec, describe(), rename=options["name"] is None)
         if name != loaded.spec.name:
             click.echo(f"{loaded.spec.name} is in use: this sweep is {name}", err=True)
@@ -107,12 +107,14 @@ def command(
             ledger.delete(name)  # nothing has run: the sweep cannot start as the user wants
             raise
         run_options = {key: options[key] for key in ("dispatcher", "ray_address", "as_json")}
-        resume = imported > 0 or bool(options["transfer"])
         status = run_sweep(
-            ledger.spec(name), ledger, loaded.store, objective, resume=resume, **run_options
+            ledger.spec(name),
+            ledger,
+            loaded.store,
+            objective,
+            resume=imported > 0 or bool(options["transfer"]),
+            **run_options,
         )
-    finally:
-        ledger.close()
     ctx.exit(status)
 
 

@@ -56,9 +56,8 @@ def read_bytes(raw: bytes, origin: str, problems: ConfigProblems) -> Node | None
 
 def read_text(text: str, origin: str, problems: ConfigProblems) -> Node | None:
     """The tree of a YAML text; None if nothing could be built. Errors go to `problems`."""
-    reader = _Reader(text, origin, problems)
     try:
-        return reader.document()
+        return _Reader(text, origin, problems).document()
     except _TooDeepError:
         return None
     except yaml.MarkedYAMLError as error:

@@ -80,8 +80,9 @@ class Controller:
             self._journal.flush()
             if self._is_over():
                 return
-            timeout = self._timeout(dispatcher)
-            dispatcher.poll(lambda event: self._handle(event, dispatcher), timeout)
+            dispatcher.poll(
+                lambda event: self._handle(event, dispatcher), self._timeout(dispatcher)
+            )
 
     def _is_over(self) -> bool:
         if self._journal.index.num_running:
@@ -110,8 +111,7 @@ class Controller:
         if trial.state is not TrialState.RUNNING or trial.attempts != outcome.attempt:
             return  # late: the attempt is over already
         outcome = self._guard.add_estimate(self._shutdown.explain(outcome), trial.params)
-        request = self._shutdown.request
-        ended = self._policy.decide(trial, outcome, journal.now, sweep_stop=request)
+        ended = self._policy.decide(trial, outcome, journal.now, sweep_stop=self._shutdown.request)
         after = journal.apply(ended)
         journal.budget.end(after or trial, outcome.seconds)
         if journal.spec.workload is not None and after is not None:
@@ -121,8 +121,9 @@ class Controller:
         """Delete checkpoints; a paused trial without its checkpoint cannot go on."""
         journal = self._journal
         for number in self._checkpoints.clean(trial, journal.trials):
-            reason = "no room for its checkpoint"
-            journal.apply(Moved(number, TrialState.STOPPED, reason, journal.now))
+            journal.apply(
+                Moved(number, TrialState.STOPPED, "no room for its checkpoint", journal.now)
+            )
 
     def _on_report(self, trial: Trial, dispatcher: Dispatcher) -> None:
         journal = self._journal
@@ -136,5 +137,6 @@ class Controller:
             decision = dispatcher.charged(lambda: self._stopper.decide(trial, journal.trials))
         if decision.action != "continue":
             journal.note(decision.action, decision.reason, trial.number)
-            how = StopRequest(decision.action)
-            self._shutdown.stop_trial(trial, how, decision.reason, dispatcher)
+            self._shutdown.stop_trial(
+                trial, StopRequest(decision.action), decision.reason, dispatcher
+            )

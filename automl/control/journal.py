@@ -131,8 +131,9 @@ class Journal:
 
     def _commit(self, state: str | None = None) -> None:
         self._committed = time.monotonic()
-        status = self._status(NUM_STORED_SECONDS)
-        self.stop_requested |= self._recorder.commit(self.now, state=state, status=status)
+        self.stop_requested |= self._recorder.commit(
+            self.now, state=state, status=self._status(NUM_STORED_SECONDS)
+        )
 
     def _show(self, changed: bool) -> None:
         if self._on_change and (changed or time.monotonic() - self._shown > SHOW_SECONDS):

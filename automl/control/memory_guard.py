@@ -146,12 +146,11 @@ class MemoryGuard:
             start_new_session=True,  # the controller handles Ctrl-C
         )
         assert process.stdin is not None
-        device = "cuda" if spec.resources.gpus > 0 else "cpu"
         about = {
             "workload": spec.workload,
             "data": dict(spec.data),
             "fixed": dict(spec.fixed),
-            "device": device,
+            "device": "cuda" if spec.resources.gpus > 0 else "cpu",
         }
         process.stdin.write(json.dumps(about) + "\n")
         threading.Thread(

@@ -54,9 +54,9 @@ class OutcomePolicy:
     ) -> tuple[TrialState, str | None, str]:
         failure = outcome.failure or "crashed"
         if sweep_stop is not None and was_lost(outcome):
-            interrupted = sweep_stop is StopRequest.INTERRUPT
-            state = TrialState.INTERRUPTED if interrupted else TrialState.STOPPED
-            return state, None, outcome.message
+            if sweep_stop is StopRequest.INTERRUPT:
+                return TrialState.INTERRUPTED, None, outcome.message
+            return TrialState.STOPPED, None, outcome.message
         if failure == "preempted" or (failure == "crashed" and was_lost(outcome)):
             return self._retry(trial, outcome, failure)
         return TrialState.FAILED, failure, outcome.message

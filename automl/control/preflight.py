@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
@@ -87,8 +87,5 @@ def existing_sweeps(location: str) -> list[str]:
     _, file, _ = locate(location)
     if (file is not None and not Path(file).exists()) or (file is None and not is_ledger(location)):
         return []
-    ledger = Ledger.open(location, readonly=True)
-    try:
+    with closing(Ledger.open(location, readonly=True)) as ledger:
         return [info.name for info in ledger.sweeps()]
-    finally:
-        ledger.close()

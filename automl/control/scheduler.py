@@ -58,8 +58,7 @@ class Scheduler:
         """Take up the trials of earlier runs and propose trial 0, before there is a dispatcher."""
         journal = self._journal
         for trial in list(journal.trials):
-            slots = self._assigner.slots(trial.params)
-            journal.budget.add_earlier(trial, trial.seconds, slots)
+            journal.budget.add_earlier(trial, trial.seconds, self._assigner.slots(trial.params))
             self._stopper.observe(trial)
             if trial.state is TrialState.RUNNING:
                 self._shutdown.interrupt(trial, "its controller was lost")
@@ -168,8 +167,9 @@ class Scheduler:
         if self._stopper.guided:
             params = dispatcher.charged(lambda: self._stopper.propose(journal.trials))
             if params is not None and self._commands.allows(params):
-                source = self._stopper.name
-                journal.apply(Proposed(len(journal.trials), params, source, journal.now))
+                journal.apply(
+                    Proposed(len(journal.trials), params, self._stopper.name, journal.now)
+                )
                 return
         try:
             proposals = dispatcher.charged(lambda: self._suggestions.take(journal.index, count))
@@ -177,8 +177,9 @@ class Scheduler:
             self._shutdown.fail(error, dispatcher)
             return
         for proposal in proposals:
-            number = len(journal.trials)
-            journal.apply(Proposed(number, proposal.params, proposal.source, journal.now))
+            journal.apply(
+                Proposed(len(journal.trials), proposal.params, proposal.source, journal.now)
+            )
 
     def _begin(self, trial: Trial, dispatcher: Dispatcher) -> None:
         journal = self._journal
@@ -200,8 +201,7 @@ class Scheduler:
 
     def _estimate_next(self) -> None:
         """Request the memory estimate of the next trial while workers train or start."""
-        waiting = self._journal.index.next_waiting
-        first = waiting or next(iter(self._suggestions.ready), None)
+        first = self._journal.index.next_waiting or next(iter(self._suggestions.ready), None)
         if first is not None:
             self._guard.ready(first.params, self._assigner.slots(first.params))
 

@@ -43,8 +43,7 @@ class StopSignals:
         """Install the handlers; call it again after Ray has installed its own."""
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
-                previous = signal.signal(number, self._on_signal)
-                self._previous.setdefault(number, previous)
+                self._previous.setdefault(number, signal.signal(number, self._on_signal))
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self.count += 1

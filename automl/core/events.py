@@ -177,10 +177,7 @@ def lineage(points: tuple[ReportPoint, ...], point: ReportPoint) -> tuple[Report
 
 def reported(points: tuple[ReportPoint, ...]) -> dict[str, float]:
     """The newest value of every reported metric."""
-    metrics: dict[str, float] = {}
-    for point in points:
-        metrics.update(point.metrics)
-    return metrics
+    return {metric: value for point in points for metric, value in point.metrics.items()}
 
 
 def final_metrics(trial: Trial, outcome: Outcome) -> Metrics:

@@ -47,8 +47,11 @@ class Goal:
                 "a goal is 'minimize METRIC', 'maximize METRIC' or either with 'within 10m', "
                 f"got {text!r}"
             )
-        within = parse_duration(match[3]) if match[3] else None
-        return cls(match[2], match[1] == "maximize", within)
+        return cls(
+            metric=match[2],
+            maximize=match[1] == "maximize",
+            within=parse_duration(match[3]) if match[3] else None,
+        )
 
     @property
     def aspects(self) -> frozenset[str]:

@@ -46,12 +46,14 @@ def best(
     last_report_counts: bool = False,
 ) -> Trial | None:
     """The best trial by the first goal, the earlier of equals; None if no trial has a value."""
-    found, least = None, math.inf
-    for trial in trials:
-        worth = value(trial, goals[0], constraints, last_report_counts=last_report_counts)
-        if worth is not None and goals[0].loss(worth) < least:
-            found, least = trial, goals[0].loss(worth)
-    return found
+    goal = goals[0]
+    scored = [
+        (goal.loss(worth), trial)
+        for trial in trials
+        if (worth := value(trial, goal, constraints, last_report_counts=last_report_counts))
+        is not None
+    ]
+    return min(scored, key=lambda item: item[0])[1] if scored else None
 
 
 def pareto(
@@ -64,15 +66,13 @@ def pareto(
     """The trials that no other trial dominates, by number. O(n m) for a front of m of n trials."""
     scored = []
     for trial in trials:
-        worths = [
-            value(trial, goal, constraints, last_report_counts=last_report_counts) for goal in goals
-        ]
-        if None not in worths:
-            losses = tuple(
-                goal.loss(worth)
-                for goal, worth in zip(goals, worths, strict=True)
-                if worth is not None
-            )
+        losses = tuple(
+            goal.loss(worth)
+            for goal in goals
+            if (worth := value(trial, goal, constraints, last_report_counts=last_report_counts))
+            is not None
+        )
+        if len(losses) == len(goals):
             scored.append((losses, trial))
     front: list[tuple[tuple[float, ...], Trial]] = []
     for losses, trial in sorted(scored, key=lambda item: (item[0], item[1].number)):

@@ -107,11 +107,10 @@ def reasons(failed: Iterable[Trial]) -> str:
     first: dict[str, Trial] = {}
     for trial in failed:
         first.setdefault(trial.failure or "unknown", trial)
-    lines = [
+    return "".join(
         f"\n  {kind.replace('_', ' ')}, trial {trial.number}: {trial.message}"
         for kind, trial in first.items()
-    ]
-    return "".join(lines)
+    )
 
 
 def best_so_far(snapshot: Snapshot) -> list[float]:

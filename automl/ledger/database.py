@@ -19,7 +19,7 @@ from sqlalchemy.pool import NullPool, StaticPool
 from automl.errors import StoreError
 from workers.data.files import flush
 
-from . import store_errors
+from . import migrations, store_errors
 from .schema import META, METADATA, VERSION
 from .store_errors import damaged, translate_errors
 
@@ -167,8 +167,6 @@ def _open_file(file: Path, *, create: bool, readonly: bool) -> sa.Engine:
     version = checked_version(engine, str(file))
     if version == VERSION:
         return engine
-    from . import migrations
-
     try:
         if not readonly:
             migrations.upgrade_file(file, version)
@@ -222,8 +220,6 @@ def _create_tables(engine: sa.Engine) -> None:
 
 
 def _upgrade_server(engine: sa.Engine, name: str, *, readonly: bool) -> None:
-    from . import migrations
-
     if readonly:
         raise StoreError(
             f"{name}: its schema is older; the next `automl sweep` or `resume` in it "

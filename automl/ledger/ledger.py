@@ -132,8 +132,7 @@ class Ledger:
         """Git commit, package versions and hardware of the sweep when it was created."""
         row = self._reader.sweep(sweep)
         with translate_decoding_errors(self.name):
-            found: dict[str, Any] = json.loads(row["environment"])
-        return found
+            return dict(json.loads(row["environment"]))
 
     def trials(self, sweep: str) -> list[Trial]:
         """Every trial by number, with its reports."""

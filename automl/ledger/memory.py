@@ -10,28 +10,18 @@ from automl.core import Begun, Command, Snapshot, SweepEvent, SweepSpec, Trial
 from automl.core.names import check_name
 from workers.protocol import Report
 
-from . import pending
+from .pending import PendingEvents
 
 
-class MemoryRecorder:
+class MemoryRecorder(PendingEvents):
     """A `SweepRecorder` that keeps committed events in the list `log`."""
 
     def __init__(self) -> None:
-        self.trials: list[Trial] = []
+        super().__init__([])
         self.log: list[SweepEvent] = []
         self.state = "interrupted"
         self.seconds = 0.0
-        self._events: list[SweepEvent] = []
         self._begun: dict[int, float] = {}
-
-    @property
-    def uncommitted(self) -> int:
-        """Number of events that wait for a commit."""
-        return len(self._events)
-
-    def apply(self, event: SweepEvent) -> Trial | None:
-        """The trial after the event; None if the event changes nothing."""
-        return pending.apply(event, self.trials, self._events)
 
     def commit(
         self,

@@ -8,14 +8,15 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from automl.core import Begun, Command, Ended, Moved, Noted, Proposed, SweepEvent, Trial, TrialState
+from automl.core import Begun, Command, Ended, Moved, Noted, Proposed, Trial, TrialState
 from automl.errors import StoreError
 from workers.protocol import Report, Started
 
-from . import pending, rows
+from . import rows
 from .backup import Backups
 from .lease import Lease
 from .lock import FileLock
+from .pending import PendingEvents
 from .schema import ATTEMPTS, EVENTS, NEW_COMMANDS, REPORTS, STOP_REQUESTED, SWEEPS, TRIALS
 from .store_errors import read_with_retry, retry, translate_errors
 
@@ -23,7 +24,7 @@ _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class Recorder:
+class Recorder(PendingEvents):
     """Folds events into trials at once; `commit` writes all of them in one transaction.
 
     Act on an event only after its commit. Used from one thread.
@@ -44,22 +45,17 @@ class Recorder:
         lock: FileLock | None,
         backups: Backups | None = None,
     ) -> None:
+        super().__init__(trials)
         self._engine = engine
         self._lease = lease
         self._lock = lock
         self._backups = backups
-        self._events: list[SweepEvent] = []
         self._commits = 0
         self._has_new_commands = True
         self._seen_commands: set[int] = set()
-        self.trials = trials
         self._stored = len(trials)
         # One connection stays open: closing SQLite's last connection takes longer than a commit.
         self._connection = engine.connect().execution_options(write=True)
-
-    def apply(self, event: SweepEvent) -> Trial | None:
-        """The trial after the event; None if the event changes nothing (a duplicate, or late)."""
-        return pending.apply(event, self.trials, self._events)
 
     def commit(
         self,
@@ -91,11 +87,6 @@ class Recorder:
         if self._backups:
             self._backups.tick()
         return stop
-
-    @property
-    def uncommitted(self) -> int:
-        """Number of events that wait for a commit."""
-        return len(self._events)
 
     def begun(self, trial: Trial) -> float:
         """When the trial's last attempt began, as committed; 0 if it is not."""

@@ -16,6 +16,15 @@ _PAUSE_SECONDS: Final = 0.25
 # Codes of SQLSTATE, by their beginning: lost connections, a server that restarts, conflicts.
 _TRANSIENT: Final = ("08", "57P", "40001", "40P01", "53300")
 _DAMAGED: Final = ("malformed", "not a database", "decode to UTF-8", "unsupported file format")
+# A part of the database's message, and the words for a person.
+_EXPLANATIONS: Final = {
+    "locked": "locked by another process for more than {busy:g} s",
+    "busy": "locked by another process for more than {busy:g} s",
+    "disk is full": "the disk is full; what was recorded before is kept",
+    "disk I/O error": "the disk cannot be read or written ({message}); "
+    "what was recorded before is kept",
+    "readonly database": "it cannot be written to, the file or its folder is read-only",
+}
 T = TypeVar("T")
 
 
@@ -112,15 +121,7 @@ def is_transient(error: sa.exc.DBAPIError) -> bool:
 def _explained(name: str, message: str) -> StoreError:
     if any(word in message for word in _DAMAGED):
         return damaged(name, message)
-    if "locked" in message or "busy" in message:
-        return StoreError(f"{name}: locked by another process for more than {BUSY_SECONDS:g} s")
-    if "disk is full" in message:
-        return StoreError(f"{name}: the disk is full; what was recorded before is kept")
-    if "disk I/O error" in message:
-        return StoreError(
-            f"{name}: the disk cannot be read or written ({message}); "
-            "what was recorded before is kept"
-        )
-    if "readonly database" in message:
-        return StoreError(f"{name}: it cannot be written to, the file or its folder is read-only")
+    for sign, explanation in _EXPLANATIONS.items():
+        if sign in message:
+            return StoreError(f"{name}: {explanation.format(message=message, busy=BUSY_SECONDS)}")
     return StoreError(f"{name}: {message.strip()}")

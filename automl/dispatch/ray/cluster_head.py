@@ -29,8 +29,9 @@ class ClusterHead:
         self._checked = time.monotonic()
         try:
             if self._address:
-                timeout = timeouts.HEAD_POLL_SECONDS
-                socket.create_connection((self._host, self._port), timeout=timeout).close()
+                socket.create_connection(
+                    (self._host, self._port), timeout=timeouts.HEAD_POLL_SECONDS
+                ).close()
         except OSError:
             return False
         self._answered = self._checked

@@ -126,8 +126,7 @@ class SimulatedDispatcher(Dispatcher):
     def stop(self, trial: int, attempt: int, how: StopRequest) -> None:
         """End an attempt now; its unfinished step is kept only if the trial may be resumed."""
         if found := self._attempts.get((trial, attempt)):
-            seconds = self._clock - found.begun
-            self._end(found, Outcome(trial, attempt, how.ending, seconds=seconds))
+            self._end(found, Outcome(trial, attempt, how.ending, seconds=self._clock - found.begun))
 
     def kill(self, trial: int, attempt: int, failure: str, message: str) -> None:
         """End an attempt by force."""
