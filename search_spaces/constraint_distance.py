@@ -72,18 +72,19 @@ class ConstraintDistance:
         return cast(FloatArray, np.nan_to_num(distance, nan=NO_RESULT, posinf=NO_RESULT))
 
     def _condition(self, node: ast.expr, negated: bool) -> Compute:
-        if isinstance(node, ast.BoolOp):
-            parts = [self._condition(value, negated) for value in node.values]
-            return _joined(parts, isinstance(node.op, ast.And) is not negated)
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-            return self._condition(node.operand, not negated)
-        if isinstance(node, ast.Compare):
-            pairs = zip(itertools.pairwise([node.left, *node.comparators]), node.ops, strict=True)
-            parts = [
-                self._pair(left, _NEGATED[type(op)] if negated else type(op), right)
-                for (left, right), op in pairs
-            ]
-            return _joined(parts, not negated)
+        match node:
+            case ast.BoolOp():
+                parts = [self._condition(value, negated) for value in node.values]
+                return _joined(parts, isinstance(node.op, ast.And) is not negated)
+            case ast.UnaryOp(op=ast.Not()):
+                return self._condition(node.operand, not negated)
+            case ast.Compare():
+                sides = itertools.pairwise([node.left, *node.comparators])
+                parts = [
+                    self._pair(left, _NEGATED[type(op)] if negated else type(op), right)
+                    for (left, right), op in zip(sides, node.ops, strict=True)
+                ]
+                return _joined(parts, not negated)
         value = self._number(node)
         return lambda columns: np.asarray((value(columns) != 0) == negated, dtype=np.float64)
 
@@ -100,13 +101,14 @@ class ConstraintDistance:
 
     def _textual(self, node: ast.expr) -> bool:
         """Whether the result can be a string."""
-        if isinstance(node, ast.Name):
-            parameter = self._parameters[node.id]
-            return isinstance(parameter, Choice) and any(
-                isinstance(choice, str) for choice in parameter.choices
-            )
-        if isinstance(node, ast.Tuple | ast.List | ast.Set):
-            return any(map(self._textual, node.elts))
+        match node:
+            case ast.Name():
+                parameter = self._parameters[node.id]
+                return isinstance(parameter, Choice) and any(
+                    isinstance(choice, str) for choice in parameter.choices
+                )
+            case ast.Tuple() | ast.List() | ast.Set():
+                return any(map(self._textual, node.elts))
         return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
     def _by_object(self, left: ast.expr, op: type[ast.cmpop], right: ast.expr) -> Compute:
@@ -145,23 +147,24 @@ class ConstraintDistance:
         return self._number(node)
 
     def _number(self, node: ast.expr) -> Compute:
-        if isinstance(node, ast.Name):
-            return self._name(node.id)
-        if isinstance(node, ast.Constant):
-            value = float("nan") if isinstance(node.value, str) else float(node.value)  # type: ignore[arg-type]
-            return lambda columns: value
-        if isinstance(node, ast.BinOp):
-            apply = _BINARY[type(node.op)]
-            left, right = map(self._number, (node.left, node.right))
-            return lambda columns: apply(left(columns), right(columns))
-        if isinstance(node, ast.UnaryOp) and not isinstance(node.op, ast.Not):
-            sign = -1.0 if isinstance(node.op, ast.USub) else 1.0
-            operand = self._number(node.operand)
-            return lambda columns: sign * operand(columns)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            function = _FUNCTIONS[node.func.id]
-            arguments = [self._number(argument) for argument in node.args]
-            return lambda columns: function(*[argument(columns) for argument in arguments])
+        match node:
+            case ast.Name():
+                return self._name(node.id)
+            case ast.Constant():
+                value = float("nan") if isinstance(node.value, str) else float(node.value)  # type: ignore[arg-type]
+                return lambda columns: value
+            case ast.BinOp():
+                apply = _BINARY[type(node.op)]
+                left, right = map(self._number, (node.left, node.right))
+                return lambda columns: apply(left(columns), right(columns))
+            case ast.UnaryOp() if not isinstance(node.op, ast.Not):
+                sign = -1.0 if isinstance(node.op, ast.USub) else 1.0
+                operand = self._number(node.operand)
+                return lambda columns: sign * operand(columns)
+            case ast.Call(func=ast.Name(id=name)):
+                function = _FUNCTIONS[name]
+                arguments = [self._number(argument) for argument in node.args]
+                return lambda columns: function(*[argument(columns) for argument in arguments])
         truth = self._condition(node, False)
         return lambda columns: np.asarray(truth(columns) == 0, dtype=np.float64)
 
@@ -191,9 +194,8 @@ def _joined(parts: list[Compute], all_needed: bool) -> Compute:
 def _compared(op: type[ast.cmpop], first: Compute, second: Compute) -> Compute:
     def distance(columns: Columns) -> Any:
         gap: Any = np.subtract(first(columns), second(columns))
-        wrong: Any
         if issubclass(op, ast.NotEq):
-            wrong = np.where(gap == 0, 1.0, 0.0)
+            wrong: Any = np.where(gap == 0, 1.0, 0.0)
         elif issubclass(op, ast.Eq):
             wrong = np.log1p(np.abs(gap))
         else:

@@ -24,16 +24,17 @@ def check_types(constraint: Expression, parameters: Mapping[str, Parameter]) -> 
     """
     kinds = {name: _kinds_of(parameters[name]) for name in constraint.names}
     for node in ast.walk(constraint.tree):
-        if isinstance(node, ast.BinOp):
-            _need_numbers(constraint, [node.left, node.right], kinds)
-        elif isinstance(node, ast.Call):
-            _need_numbers(constraint, node.args, kinds)
-        elif isinstance(node, ast.BoolOp):
-            _need_numbers(constraint, node.values, kinds)
-        elif isinstance(node, ast.UnaryOp):
-            _need_numbers(constraint, [node.operand], kinds)
-        elif isinstance(node, ast.Compare):
-            _need_alike(constraint, node, kinds)
+        match node:
+            case ast.BinOp():
+                _need_numbers(constraint, [node.left, node.right], kinds)
+            case ast.Call():
+                _need_numbers(constraint, node.args, kinds)
+            case ast.BoolOp():
+                _need_numbers(constraint, node.values, kinds)
+            case ast.UnaryOp():
+                _need_numbers(constraint, [node.operand], kinds)
+            case ast.Compare():
+                _need_alike(constraint, node, kinds)
     _need_numbers(constraint, [constraint.tree], kinds)
 
 
@@ -46,12 +47,13 @@ def _kinds_of(parameter: Parameter) -> Kinds:
 
 
 def _infer(node: ast.expr, kinds: Mapping[str, Kinds]) -> Kinds:
-    if isinstance(node, ast.Name):
-        return kinds[node.id]
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return STRING
-    if isinstance(node, ast.Tuple | ast.List | ast.Set):
-        return frozenset().union(*(_infer(item, kinds) for item in node.elts))
+    match node:
+        case ast.Name():
+            return kinds[node.id]
+        case ast.Constant(value=str()):
+            return STRING
+        case ast.Tuple() | ast.List() | ast.Set():
+            return frozenset().union(*(_infer(item, kinds) for item in node.elts))
     return NUMBER
 
 

@@ -60,10 +60,10 @@ class SpaceDefinition:
             return self._names
         off: set[str] = set()
         for name, conditions in self._conditional.items():
-            for parent, allowed in conditions:
-                if parent in off or params.get(parent) not in allowed:
-                    off.add(name)
-                    break
+            if any(
+                parent in off or params.get(parent) not in allowed for parent, allowed in conditions
+            ):
+                off.add(name)
         return tuple(name for name in self._names if name not in off)
 
     def strip(self, params: Params) -> Config:
@@ -72,11 +72,8 @@ class SpaceDefinition:
 
     def complete(self, params: Params) -> Config:
         """The configuration without inactive names; missing active ones get default or middle."""
-        found = dict(params)
-        for name in self._names:
-            if name not in found:
-                found[name] = self.parameters[name].middle()
-        return self.strip(found)
+        middles = {name: p.middle() for name, p in self.parameters.items() if name not in params}
+        return self.strip({**params, **middles})
 
     def check(self, params: Params) -> None:
         """Raise SpaceError if the configuration is not legal, with the rule and the value."""
@@ -108,12 +105,6 @@ class SpaceDefinition:
             if not self.holds(constraint, params):
                 values = ", ".join(f"{name}={params[name]!r}" for name in constraint.names)
                 raise SpaceError(f"constraint {show(str(constraint))} must hold, got {values}")
-
-    def _condition(self, name: str) -> str:
-        when = self.parameters[name].when
-        return " and ".join(
-            f"{parent} is {' or '.join(map(repr, values))}" for parent, values in when.items()
-        )
 
     def legal(self, params: Params) -> bool:
         """Whether `check` passes."""

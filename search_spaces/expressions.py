@@ -162,19 +162,20 @@ def _parse(text: str) -> ast.expr:
 
 def _check_condition(node: ast.expr, text: str) -> None:
     """Operands of and, or, not, and the whole, must be boolean: `x == 1 or 2` is an error."""
-    if isinstance(node, ast.BoolOp):
-        for value in node.values:
-            _check_condition(value, text)
-    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        _check_condition(node.operand, text)
-    elif isinstance(node, ast.BinOp | ast.Call | ast.UnaryOp) or (
-        isinstance(node, ast.Constant) and not isinstance(node.value, bool)
-    ):
-        part = ast.get_source_segment(text, node) or text
-        raise SpaceError(
-            f"constraint {show(text)} needs a condition that is true or false, "
-            f"such as a comparison, at {show(part)}"
-        )
+    match node:
+        case ast.BoolOp():
+            for value in node.values:
+                _check_condition(value, text)
+        case ast.UnaryOp(op=ast.Not()):
+            _check_condition(node.operand, text)
+        case ast.Constant(value=True | False):
+            return
+        case ast.BinOp() | ast.Call() | ast.UnaryOp() | ast.Constant():
+            part = ast.get_source_segment(text, node) or text
+            raise SpaceError(
+                f"constraint {show(text)} needs a condition that is true or false, "
+                f"such as a comparison, at {show(part)}"
+            )
 
 
 def _number(value: Any) -> Any:

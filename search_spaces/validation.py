@@ -164,9 +164,11 @@ def checked_when(name: str, when: object) -> dict[str, tuple[Value, ...]]:
 
 def checked_affects(name: str, affects: object) -> frozenset[str]:
     """The effects as a subset of `ALL`; raises SpaceError if they are unknown or missing."""
-    items: list[Any] = [affects]
-    if isinstance(affects, Iterable) and not isinstance(affects, str):
-        items = list(affects)
+    items: list[Any] = (
+        list(affects)
+        if isinstance(affects, Iterable) and not isinstance(affects, str)
+        else [affects]
+    )
     unknown = [item for item in items if not isinstance(item, str) or item not in ALL]
     if unknown or not items:
         raise SpaceError(

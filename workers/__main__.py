@@ -108,9 +108,7 @@ def _assignment(name: str, given: argparse.Namespace) -> Assignment:
         else:
             hint = nearest(key, [*space.parameters, *kind.defaults])
             raise UsageError(f"unknown setting {key!r}: {hint}")
-    params = {key: value for key, value in params.items() if key in space.active(params)}
-    missing = [key for key in space.active(params) if key not in params]
-    params |= {key: space.parameters[key].middle() for key in missing}
+    params = space.complete(params)
     space.check(params)
     kind.check(data, fixed)
     return Assignment(

@@ -62,16 +62,16 @@ def failure_of(error: BaseException) -> tuple[str, str]:
 
     text = str(error).strip().splitlines()
     line = f"{type(error).__name__}: {text[0][:300]}" if text else type(error).__name__
-    if isinstance(error, TrialFailure):
-        return error.kind, error.message or error.kind
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return "out_of_memory", line
-    if isinstance(error, RuntimeError | OSError) and any(
-        word in str(error).lower() for word in _MEMORY_WORDS
-    ):
-        return "out_of_memory", line
-    if isinstance(error, FloatingPointError | OverflowError | ZeroDivisionError):
-        return "non_finite", line
+    about_memory = any(word in str(error).lower() for word in _MEMORY_WORDS)
+    match error:
+        case TrialFailure():
+            return error.kind, error.message or error.kind
+        case MemoryError() | torch.OutOfMemoryError():
+            return "out_of_memory", line
+        case RuntimeError() | OSError() if about_memory:
+            return "out_of_memory", line
+        case FloatingPointError() | OverflowError() | ZeroDivisionError():
+            return "non_finite", line
     return "crashed", line
 
 

@@ -159,9 +159,7 @@ def _distribution(parameter: Parameter) -> Any:
 
 
 def _to_optuna(parameter: Parameter, value: Value) -> Any:
-    if not isinstance(parameter, Choice):
-        return value
-    return next(i for i, c in enumerate(parameter.choices) if c == value and type(c) is type(value))
+    return parameter.index(value) if isinstance(parameter, Choice) else value
 
 
 def _from_optuna(parameter: Parameter, value: Any) -> Value:

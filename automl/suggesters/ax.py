@@ -164,9 +164,7 @@ def _config(parameter: Parameter) -> Any:
 
 def _value_to_ax(parameter: Parameter, value: Value) -> Any:
     if isinstance(parameter, Choice):
-        index = next(
-            i for i, c in enumerate(parameter.choices) if c == value and type(c) is type(value)
-        )
+        index = parameter.index(value)
         return index if parameter.ordered else str(index)
     return int(value) if isinstance(parameter, Int) else float(parameter.to_unit(value))
 

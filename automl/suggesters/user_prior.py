@@ -130,8 +130,7 @@ class ParameterPrior:
             )
         for value, weight in self.weights:
             mass[self.parameter.index(value)] = weight
-        shares: Array = mass / mass.sum()
-        return shares
+        return np.asarray(mass / mass.sum())
 
     def __str__(self) -> str:
         if self.weights:

@@ -98,9 +98,8 @@ class Option:
             arguments |= {"choices": self.choices, "ordered": self.ordered}
         else:
             arguments |= {"low": self.low, "high": self.high, "log": self.log}
-            whole = isinstance(change.get("low", self.low), int)
-            whole = whole and isinstance(change.get("high", self.high), int)
-            kind = Int if whole else Float
+            bounds = (change.get("low", self.low), change.get("high", self.high))
+            kind = Int if all(isinstance(bound, int) for bound in bounds) else Float
         known = {*arguments, "default", "when"}
         arguments |= {key: value for key, value in change.items() if key in known}
         if "default" not in change:

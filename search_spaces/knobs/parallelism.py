@@ -195,7 +195,8 @@ def _machine(
     counts: list[Any] = RANKS.wanted(adjustments, _powers_of_two(slots))
     reasons = {n: f"there are {slots} slots" for n in counts if n > slots}
     ranks, dropped = RANKS.split(counts, reasons)
-    plan, values = _declared(adjustments.get("plan", ())), adjustments.get("values", {})
+    plan = _declared(adjustments.get("plan", ()))
+    values = adjustments.get("values", {})
     return _Machine(hardware, slots, tuple(map(int, ranks)), plan, values), dropped
 
 
@@ -248,6 +249,3 @@ def _constraints(usable: list[_Strategy]) -> list[str]:
             texts.append(f"{other} or ranks in ({', '.join(map(str, strategy.ranks))},)")
         texts += [f"{other} or ({constraint})" for constraint in strategy.constraints]
     return texts
-
-
-__all__ = ["ParallelismKnob"]

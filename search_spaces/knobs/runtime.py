@@ -189,6 +189,3 @@ def _reasons(
         counts: list[Any] = THREADS.wanted(adjustments)
         return {count: f"a worker slot has {cpus} cores" for count in counts if count > cpus}
     return {}
-
-
-__all__ = ["RuntimeKnob"]

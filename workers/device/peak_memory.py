@@ -16,7 +16,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.modules import module as hooks
 
 _STATUS = Path("/proc/self/status")
-_RESET = Path("/proc/self/clear_refs")
+_RESET_HIGH_WATER = Path("/proc/self/clear_refs")
 
 
 class PeakMemory:
@@ -40,7 +40,8 @@ class PeakMemory:
             self._baseline = torch.cuda.memory_allocated(self.device)
         else:
             trim()
-            _reset_high_water()
+            with contextlib.suppress(OSError):
+                _RESET_HIGH_WATER.write_text("5")
             self._baseline = resident_bytes()
 
     def bytes(self) -> int:
@@ -122,8 +123,7 @@ class Contributions:
 def nbytes(tensor: Tensor) -> int:
     """Bytes of the part of a tensor on this rank."""
     local: Any = tensor.to_local() if hasattr(tensor, "to_local") else tensor
-    size: int = local.nbytes
-    return size
+    return int(local.nbytes)
 
 
 def _storage(tensor: Tensor) -> int:
@@ -183,8 +183,3 @@ def keep_few_kernels(count: int = 128) -> None:
     """
     for name in ("LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY"):
         os.environ.setdefault(name, str(count))
-
-
-def _reset_high_water() -> None:
-    with contextlib.suppress(OSError):
-        _RESET.write_text("5")

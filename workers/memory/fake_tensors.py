@@ -9,8 +9,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
 _ATEN = torch.ops.aten
-_BY_MASK = {_ATEN.index.Tensor: 1, _ATEN.index_put.default: 1, _ATEN._index_put_impl_.default: 1}
-_BY_MASK[_ATEN.index_put_.default] = 1
+_BY_MASK = {
+    _ATEN.index.Tensor,
+    _ATEN.index_put.default,
+    _ATEN.index_put_.default,
+    _ATEN._index_put_impl_.default,
+}
 _SCALARS = {torch.bool: True, torch.float32: 1.0, torch.float64: 1.0}
 
 
@@ -88,10 +92,8 @@ def _copies(func: Any, args: Any, result: Any) -> int:
     output. In backward it holds copies of the output gradient and of the input, and the input
     gradient. (Measured by the resident set around single convolutions.)
     """
-    if func is _ATEN.convolution.default:
-        transposed = args[6]
-        if transposed or _channels_last(args[0]):
-            return 0
+    # Argument 6 says whether the convolution is transposed.
+    if func is _ATEN.convolution.default and not args[6] and not _channels_last(args[0]):
         return _blocked(result) + max(_blocked(args[0]), int(result.nbytes))
     if func is _ATEN.convolution_backward.default and not _channels_last(args[1]):
         return _blocked(args[0]) + _blocked(args[1]) + (args[1].nbytes if args[-1][0] else 0)
@@ -108,5 +110,4 @@ def _channels_last(images: Tensor) -> bool:
 
 def _blocked(images: Tensor) -> int:
     channels = images.shape[1]
-    size: int = images.nbytes // channels * (-(-channels // 16) * 16)
-    return size
+    return int(images.nbytes // channels * (-(-channels // 16) * 16))

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeGuard
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
 
 from search_spaces.errors import UsageError
@@ -219,10 +219,15 @@ class Strategy(ABC):
         """This rank's part of a whole parameter (or a tensor of its shape), placed as `like`."""
         if not is_sharded(like):
             return whole.to(like.device, like.dtype, copy=True)
-        from torch.distributed.tensor import distribute_tensor
-
         moved = whole.to(like.device, like.dtype)
         return distribute_tensor(moved, like.device_mesh, like.placements, src_data_rank=None)
+
+    def sum_over_replicas(self, group: dist.ProcessGroup) -> None:
+        """Sum this rank's gradients over the data-parallel replicas, the ranks of `group`."""
+        if self.mesh.data > 1:
+            grads = [local(p.grad) for p in self.parameters().values() if p.grad is not None]
+            for work in [dist.all_reduce(grad, group=group, async_op=True) for grad in grads]:
+                work.wait()
 
     def close(self, failed: bool = False) -> None:  # noqa: B027 (most start nothing)
         """Free what the strategy started; other ranks may be gone if the attempt `failed`."""

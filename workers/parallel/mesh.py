@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore, PrefixStore, Store, TCPStore
-from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from search_spaces.errors import UsageError
 from search_spaces.knobs import Option
@@ -80,8 +80,6 @@ class Mesh:
 
     def device_mesh(self, device: torch.device) -> DeviceMesh:
         """The torch mesh with the same axes; all ranks must call it."""
-        from torch.distributed.device_mesh import init_device_mesh
-
         shape = tuple(getattr(self, axis) for axis in AXES)
         return init_device_mesh(device.type, shape, mesh_dim_names=AXES)
 

@@ -14,8 +14,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import replace
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import IO, Any
@@ -177,23 +177,23 @@ class Worker:
         self._preempted = True
 
 
+@dataclass(frozen=True)
 class _Tee:
     """A text stream that writes to two others."""
 
-    def __init__(self, first: IO[str], second: IO[str]) -> None:
-        self._first = first
-        self._second = second
+    first: IO[str]
+    second: IO[str]
 
     def write(self, text: str) -> int:
-        self._second.write(text)
-        return self._first.write(text)
+        self.second.write(text)
+        return self.first.write(text)
 
     def flush(self) -> None:
-        self._first.flush()
-        self._second.flush()
+        self.first.flush()
+        self.second.flush()
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._first, name)
+        return getattr(self.first, name)
 
 
 @contextmanager
@@ -201,18 +201,13 @@ def _logged(assignment: Assignment, rank: int) -> Iterator[None]:
     """Copy the output of a rank to its log in the trial's folder, besides Ray's own log."""
     path = log_of(assignment, rank)
     path.parent.mkdir(parents=True, exist_ok=True)
-    output = sys.stdout
-    errors = sys.stderr
     with path.open("a", buffering=1, encoding="utf-8", errors="replace") as log:
         _show_in_dashboard(path, assignment, rank)
-        sys.stdout = _Tee(output, log)
-        sys.stderr = _Tee(errors, log)
-        try:
+        output: Any = _Tee(sys.stdout, log)
+        errors: Any = _Tee(sys.stderr, log)
+        with redirect_stdout(output), redirect_stderr(errors):
             print(assignment.label, flush=True)
             yield
-        finally:
-            sys.stdout = output
-            sys.stderr = errors
 
 
 def _show_in_dashboard(path: Path, assignment: Assignment, rank: int) -> None:

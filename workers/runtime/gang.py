@@ -214,10 +214,12 @@ class _Rendezvous:
 def _explain(error: Exception) -> tuple[str, str]:
     """The kind of failure of an error of Ray, and one line that describes it."""
     text = " ".join(str(error).split())
-    memory = isinstance(error, ray.exceptions.OutOfMemoryError)
-    if memory or "OutOfMemory" in text or "low on memory" in text:
-        message = f"the machine ran out of memory and the worker was killed: {text[:300]}"
-        return "out_of_memory", message
+    words = "OutOfMemory" in text or "low on memory" in text
+    if words or isinstance(error, ray.exceptions.OutOfMemoryError):
+        return (
+            "out_of_memory",
+            f"the machine ran out of memory and the worker was killed: {text[:300]}",
+        )
     if isinstance(error, ray.exceptions.RayTaskError):
         return "crashed", f"the worker failed: {text[-300:]}"
     pid = re.search(r"\bpid: (\d+)", text)

@@ -151,9 +151,7 @@ class _LocalGang:
         dead = [
             o for o in self.outcomes.values() if o.failure == "crashed" and "killed by" in o.message
         ]
-        if dead and combined.failure == "crashed":
-            combined = combine(dead)
-        return combined
+        return combine(dead) if dead and combined.failure == "crashed" else combined
 
     def close(self) -> None:
         """End every process and remove the rendezvous file."""

@@ -7,13 +7,17 @@ from dataclasses import dataclass
 from types import TracebackType
 
 
+@dataclass
 class Clock:
-    """Sums the seconds inside `with clock:`, added to the seconds of earlier attempts."""
+    """Sums the seconds inside `with clock:`, added to the seconds of earlier attempts.
 
-    def __init__(self, previous: float = 0.0) -> None:
-        self.previous = previous
-        self._spent = 0.0
-        self._entered = 0.0
+    Args:
+        previous: seconds of earlier attempts.
+        spent: seconds of this attempt.
+    """
+
+    previous: float = 0.0
+    spent: float = 0.0
 
     def __enter__(self) -> Clock:
         self._entered = time.perf_counter()
@@ -25,17 +29,12 @@ class Clock:
         error: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
-        self._spent += time.perf_counter() - self._entered
-
-    @property
-    def spent(self) -> float:
-        """Seconds of this attempt."""
-        return self._spent
+        self.spent += time.perf_counter() - self._entered
 
     @property
     def total(self) -> float:
         """Seconds of all attempts."""
-        return self.previous + self._spent
+        return self.previous + self.spent
 
 
 @dataclass(frozen=True)

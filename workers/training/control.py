@@ -41,9 +41,7 @@ class Control:
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        self.group: dist.ProcessGroup | None = None
-        if context.world_size > 1:
-            self.group = side_group()
+        self.group = side_group() if context.world_size > 1 else None
         self._memory_checked = 0.0
 
     def agree(self, own: Orders, loss: float | None) -> Orders:

@@ -53,12 +53,16 @@ def train(workload: Trainable, context: Context) -> dict[str, float]:
     """
     settings = Settings.of(workload)
     values = options(workload)
-    rank, world_size = context.rank, context.world_size
     with ExitStack() as stack:
         stack.enter_context(switches(values, context.assignment.threads))
-        if world_size > 1:
-            device, backend = torch.device(context.device), str(BACKEND.value(values))
-            connect(rank, world_size, context.rendezvous, device, backend)
+        if context.world_size > 1:
+            connect(
+                context.rank,
+                context.world_size,
+                context.rendezvous,
+                torch.device(context.device),
+                str(BACKEND.value(values)),
+            )
             stack.callback(disconnect)
         trainer = Trainer(workload, context, settings)
         stack.push(lambda kind, error, trace: trainer.close(failed=kind is not None))
@@ -105,9 +109,10 @@ class Trainer:
         source = batches(self.workload, self.position, self.settings.max_epochs)
         depth = PREFETCH.value(self.values) if LOADER_WORKERS.value(self.values) else 0
         prefetcher = Prefetcher(source, depth) if depth else None
-        folder, rank = self.context.folder, self.context.rank
         try:
-            with profiling(self.settings.profile_updates, folder, rank) as self.trace_step:
+            with profiling(
+                self.settings.profile_updates, self.context.folder, self.context.rank
+            ) as self.trace_step:
                 return self._loop(prefetcher or source)
         finally:
             if prefetcher:
@@ -162,8 +167,9 @@ class Trainer:
             limit = self.context.assignment.limits.memory_bytes
             raise TrialFailure("out_of_memory", f"a rank used more than its limit of {limit} bytes")
         if not math.isfinite(orders.loss):
-            message = f"the training loss is {orders.loss} at update {self.updates}"
-            raise TrialFailure("non_finite", message)
+            raise TrialFailure(
+                "non_finite", f"the training loss is {orders.loss} at update {self.updates}"
+            )
         self.rate_scale = orders.scale
         if self.share is not None:
             self.window.losses += orders.loss
@@ -254,8 +260,9 @@ class Trainer:
 
     def _average(self) -> None:
         """Replace the last weights by the mean of the best ones, and report its metrics."""
-        mean = self.selection.average(self.updates) if self.context.rank == 0 else {}
-        mean = self._from_rank_0(mean)
+        mean = self._from_rank_0(
+            self.selection.average(self.updates) if self.context.rank == 0 else {}
+        )
         if mean:
             self.strategy.load(self.workload.native(mean))
             self._report()

@@ -34,7 +34,7 @@ from .forced_exploration import (
     rows_with,
 )
 from .model.calibration import Calibration, calibrate
-from .model.data import Array, TrialData, TrialReader, encode
+from .model.data import Array, TrialData, TrialReader
 from .model.external import Build
 from .model.failures import FailurePosterior
 from .model.gp import Ensemble
@@ -131,7 +131,7 @@ class BayesSuggester(Suggester):
                     self._sampler,
                     acquisition,
                     data.unit[self._incumbents.best_rows(data)],
-                    encode(self.space, configurations),
+                    self.space.encode(configurations),
                     taken,
                     count,
                     np.random.default_rng([self.seed, len(history), len(pending)]),
@@ -141,7 +141,7 @@ class BayesSuggester(Suggester):
                 rng = np.random.default_rng([self.seed, len(history), len(pending), i])
                 if acquisition is None and i:
                     acquisition = self._acquisition(data, len(waiting) + i, history)
-                ahead = encode(self.space, [*configurations, *found])
+                ahead = self.space.encode([*configurations, *found])
                 params = self._suggest_one(data, acquisition, ahead, taken, rng)
                 if params is None:
                     break

@@ -5,8 +5,6 @@ from dataclasses import replace
 from search_spaces.knobs import Option
 from workers.parallel.strategies.pipeline import Pipeline
 
-__all__ = ["DataPipeline"]
-
 
 class DataPipeline(Pipeline):
     """`pipeline_degree` stages a replica; the batch is shared out among the replicas."""

@@ -4,8 +4,6 @@ from search_spaces.knobs import Option
 from search_spaces.knobs.parallelism import StrategyNeeds
 from workers.parallel.strategies.tensor import TensorParallel
 
-__all__ = ["DataTensor"]
-
 
 class DataTensor(TensorParallel):
     """`tensor_degree` ranks share each product; the batch is shared out among the replicas."""

@@ -11,8 +11,6 @@ from search_spaces.knobs import Option
 from search_spaces.knobs.parallelism import StrategyNeeds
 from workers.parallel.module import ModuleStrategy
 
-__all__ = ["DDP"]
-
 STATIC_GRAPH = Option("static_graph", "whether all updates have the same graph", False)
 UNUSED_PARAMETERS = Option(
     "unused_parameters", "whether some updates do not reach every parameter", False

@@ -23,8 +23,6 @@ from workers.workload import Batch, ParallelPlan
 
 from .ddp import buffers_left_alone
 
-__all__ = ["EmbeddingServer"]
-
 rpc: Any = _rpc  # neither module is typed
 autograd: Any = _autograd
 
@@ -95,12 +93,13 @@ class EmbeddingServer(Strategy):
             _served.update({name: _embedding(model, name).cpu() for name in names})
             return
         for name in names:
-            remote = RemoteEmbedding(self.server, name, _embedding(model, name))
-            _replace(model, name, remote)
+            _replace(model, name, RemoteEmbedding(self.server, name, _embedding(model, name)))
         self.plain = model
-        devices = [self.device] if self.device.type == "cuda" else None
         self.model = DistributedDataParallel(
-            model, device_ids=devices, process_group=trainers, **buffers_left_alone()
+            model,
+            device_ids=[self.device] if self.device.type == "cuda" else None,
+            process_group=trainers,
+            **buffers_left_alone(),
         )
 
     def _meet(self) -> None:

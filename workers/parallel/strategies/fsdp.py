@@ -11,8 +11,6 @@ from search_spaces.knobs.parallelism import StrategyNeeds
 from workers.parallel.base import contiguous
 from workers.parallel.module import ModuleStrategy
 
-__all__ = ["FSDP"]
-
 RESHARD_AFTER_FORWARD = Option(
     "reshard_after_forward",
     "free gathered parameters after forward, and gather them again in backward",

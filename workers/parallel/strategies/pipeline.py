@@ -20,8 +20,6 @@ from workers.device.precision import Precision, wide
 from workers.parallel.base import Strategy, Tensors, collected, contiguous
 from workers.workload import Batch, Trainable
 
-__all__ = ["Pipeline"]
-
 _SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}
 _PREFIX = "batch_"  # the schedule has keywords of its own
 MAX_SCHEDULES = 2  # kept for different shapes: each keeps its receive buffers
@@ -128,11 +126,7 @@ class Pipeline(Strategy):
                 if parameter.grad is None:
                     parameter.grad = torch.zeros_like(parameter)
                 dist.all_reduce(parameter.grad, group=group)
-        if self.mesh.data > 1:
-            grads = [p.grad for p in self.held_parameters.values() if p.grad is not None]
-            group = self.data_group
-            for work in [dist.all_reduce(grad, group=group, async_op=True) for grad in grads]:
-                work.wait()
+        self.sum_over_replicas(self.data_group)
         return total
 
     def _even(self, batch: Batch) -> Iterator[tuple[Batch, int]]:
@@ -161,15 +155,13 @@ class Pipeline(Strategy):
         losses: list[Tensor] = []
         arguments: dict[str, Any] = {"target": torch.zeros(count), "return_outputs": False}
         arguments |= {_PREFIX + key: value for key, value in batch.items()}
-        if self.index == self.mesh.pipeline - 1:
+        if self.stage.last:
             arguments["losses"] = losses
-        schedule.step(*(self.workload.inputs(batch) if self.index == 0 else ()), **arguments)
+        schedule.step(*(self.workload.inputs(batch) if self.stage.first else ()), **arguments)
         return losses
 
     def _schedule(self, batch: Batch, count: int) -> Any:
         """A schedule for microbatches of this shape; its stages learn shapes from meta tensors."""
-        first = self.index == 0
-        last = self.index == self.mesh.pipeline - 1
         shapes = boundaries(self.shadows, batch)
         inputs = self.workload.inputs(batch)
         stage = PipelineStage(
@@ -178,10 +170,10 @@ class Pipeline(Strategy):
             self.mesh.pipeline,
             self.device,
             input_args=tuple(torch.empty_like(x, device="meta") for x in inputs)
-            if first
+            if self.stage.first
             else shapes[self.index - 1],
             output_args=(torch.empty((), device="meta", requires_grad=True),)
-            if last
+            if self.stage.last
             else shapes[self.index],
             group=self.group,
         )

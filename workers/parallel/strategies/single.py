@@ -5,8 +5,6 @@ from torch import nn
 from search_spaces.knobs.parallelism import StrategyNeeds
 from workers.parallel.module import ModuleStrategy
 
-__all__ = ["Single"]
-
 
 class Single(ModuleStrategy):
     """The reference: every other strategy computes the same function."""

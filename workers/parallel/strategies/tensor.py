@@ -4,7 +4,6 @@ import fnmatch
 from typing import Any, ClassVar
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
@@ -19,12 +18,10 @@ from torch.distributed.tensor.parallel import (
 from search_spaces.errors import UsageError
 from search_spaces.knobs import Option
 from search_spaces.knobs.parallelism import StrategyNeeds
-from workers.parallel.base import contiguous, is_sharded, local
+from workers.parallel.base import contiguous, is_sharded
 from workers.parallel.mesh import Mesh
 from workers.parallel.module import ModuleStrategy
 from workers.workload import ParallelPlan
-
-__all__ = ["TensorParallel"]
 
 SEQUENCE_PARALLEL = Option(
     "sequence_parallel", "whether each rank computes the norms of some positions", False
@@ -126,11 +123,7 @@ class TensorParallel(ModuleStrategy):
             placements: Any = getattr(parameter, "placements", None)
             if isinstance(grad, DTensor) and grad.placements != placements:
                 parameter.grad = grad.redistribute(placements=placements)
-        if self.mesh.data > 1:
-            group = self.axes["data"].get_group()
-            grads = [local(p.grad) for p in self.plain.parameters() if p.grad is not None]
-            for work in [dist.all_reduce(grad, group=group, async_op=True) for grad in grads]:
-                work.wait()
+        self.sum_over_replicas(self.axes["data"].get_group())
 
     def gather(self, tensor: Tensor, name: str) -> Tensor:
         """The whole, with its rows in their canonical order."""

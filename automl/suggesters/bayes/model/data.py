@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from automl.core import Goal, Trial, TrialState
 from automl.core.ranking import value
 from search_spaces import Space
-from workers.protocol import Params
 
 Array = NDArray[np.float64]
 PENDING = frozenset({TrialState.WAITING, TrialState.RUNNING})
@@ -85,7 +84,7 @@ class TrialReader:
         rows = [row for _, row in found]
         kinds = np.array([row.kind for row in rows], dtype=np.str_)
         return TrialData(
-            unit=encode(self.space, [params for params, _ in found]),
+            unit=self.space.encode([params for params, _ in found]),
             losses=_matrix([row.losses for row in rows], len(self.goals)),
             others=_matrix([row.others for row in rows], len(self.others)),
             failed=kinds != "",
@@ -124,13 +123,6 @@ class TrialReader:
             _estimated(trial),
             curve_of(trial, self.goals[0]),
         )
-
-
-def encode(space: Space, configurations: Sequence[Params]) -> Array:
-    """Configurations in the unit cube, `n x d`, also if there are none."""
-    if not configurations:
-        return np.empty((0, len(space.parameters)))
-    return space.encode(configurations)
 
 
 def _matrix(rows: Sequence[Sequence[float]], width: int) -> Array:

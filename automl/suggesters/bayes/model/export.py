@@ -6,7 +6,7 @@
 `gp` and `kernel` compute the same in closed form, faster. Tests compare both.
 """
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from botorch.models.gpytorch import GPyTorchModel
@@ -64,13 +64,11 @@ class MixedKernel(Kernel):  # type: ignore[misc]
         matern = (1.0 + scaled + scaled.square() / 3.0) * torch.exp(-scaled)
         full, pair = self.log_full.exp()[:, None, None], self.log_pair.exp()[:, None, None]
         covariance = full * matern + main + pair * main.square() + MEAN_VARIANCE
-        found: Tensor = covariance.diagonal(dim1=-2, dim2=-1) if diag else covariance
-        return found
+        return cast(Tensor, covariance.diagonal(dim1=-2, dim2=-1) if diag else covariance)
 
     def _along(self, x: Tensor) -> Tensor:
         """Projections on the direction, `s x n x 1`."""
-        found: Tensor = x[..., self.prior.numbers] @ self.direction[:, :, None]
-        return found
+        return cast(Tensor, x[..., self.prior.numbers] @ self.direction[:, :, None])
 
 
 class BowlMean(Mean):  # type: ignore[misc]
@@ -82,8 +80,7 @@ class BowlMean(Mean):  # type: ignore[misc]
 
     def forward(self, x: Tensor) -> Tensor:
         """Means `s x n`."""
-        mean: Tensor = self.log_bowl.exp()[:, None] * x[..., -1]
-        return mean
+        return cast(Tensor, self.log_bowl.exp()[:, None] * x[..., -1])
 
 
 class EnsembleGP(ExactGP, GPyTorchModel):  # type: ignore[misc]
