@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from workers.context import Context
 from workers.protocol import Metric
 from workers.training.metrics import TRAINING_METRICS
+from workers.workload import Batch
 
 from ._data import IntArray, epoch_order, hold_out
 from ._declarative_workload import DeclarativeWorkload
@@ -19,10 +21,6 @@ from ._trained_workload import TrainedWorkload
 
 if TYPE_CHECKING:
     import torch
-    from torch import nn
-
-    from workers.context import Context
-    from workers.workload import Batch
 
 SCHEDULES = ("constant", "cosine", "one_cycle")
 _EVALUATION_BATCH = 250  # small, so that a stop request takes effect soon
@@ -134,7 +132,7 @@ class Classifier(DeclarativeWorkload, TrainedWorkload):
             wide(output), batch["label"], reduction="sum", label_smoothing=smoothing
         )
 
-    def evaluate(self, model: nn.Module, device: torch.device) -> Mapping[str, float]:
+    def evaluate(self, model: torch.nn.Module, device: torch.device) -> Mapping[str, float]:
         """`accuracy` and `loss` on the validation split (or the test set), and `test_accuracy`."""
         held = self.rows[1]
         metrics = self._measure(model, device, "train", held) if len(held) else {}
@@ -145,7 +143,7 @@ class Classifier(DeclarativeWorkload, TrainedWorkload):
         return metrics
 
     def _measure(
-        self, model: nn.Module, device: torch.device, split: str, rows: IntArray
+        self, model: torch.nn.Module, device: torch.device, split: str, rows: IntArray
     ) -> dict[str, float]:
         from torch.nn import functional
 

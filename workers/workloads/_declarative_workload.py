@@ -7,15 +7,17 @@ from importlib import import_module
 from typing import Any, ClassVar, TypeVar
 
 from search_spaces import Parameter, Space
+from search_spaces.expressions import Expression
 from search_spaces.hardware import Hardware
-from search_spaces.knobs import DroppedValue
+from search_spaces.knobs import KNOBS, DroppedValue
+from search_spaces.knobs.base import KnobSpace
 from workers.context import Context
-from workers.workload import Workload
+from workers.workload import Trainable, Workload
 
 from ._background import BackgroundThread
 from ._data import check_options
-from ._knobs import Options, dropped_of, space_of
 
+Options = dict[str, dict[str, Any]]  # adjustments of knobs, by the names of the knobs
 T = TypeVar("T")
 
 
@@ -24,15 +26,16 @@ class DeclarativeWorkload(Workload):
 
     The module `data.py` in the folder of the workload reads the data. It defines `check(data)`,
     which raises DataError without reading the data, and `load(data)`, which caches its result for
-    all trials of the process. `constraints` are expressions between parameters.
+    all trials of the process. `constraints` are expressions between parameters; one is left out if
+    this hardware lacks a parameter of it.
     """
 
     constraints: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
-    @abstractmethod
     def own(cls, hardware: Hardware) -> Sequence[Parameter]:
-        """The parameters that only this workload has."""
+        """The parameters that only this workload has; by default none."""
+        return ()
 
     @classmethod
     @abstractmethod
@@ -47,12 +50,35 @@ class DeclarativeWorkload(Workload):
     @classmethod
     def space(cls, hardware: Hardware) -> Space:
         """See `Workload`."""
-        return space_of(cls, hardware, cls.own(hardware), cls.knobs(hardware), cls.constraints)
+        found = cls._resolved(hardware)
+        parameters = [*cls.own(hardware), *(p for one in found for p in one.parameters)]
+        names = {parameter.name for parameter in parameters}
+        kept = [text for text in cls.constraints if names.issuperset(Expression(text).names)]
+        return Space(
+            *parameters, constraints=(*(text for one in found for text in one.constraints), *kept)
+        )
 
     @classmethod
     def dropped(cls, hardware: Hardware) -> Sequence[DroppedValue]:
         """See `Workload`."""
-        return dropped_of(cls, hardware, cls.knobs(hardware))
+        return [value for one in cls._resolved(hardware) for value in one.dropped]
+
+    @classmethod
+    def _resolved(cls, hardware: Hardware) -> list[KnobSpace]:
+        """The knobs on this hardware; automatic ones are added if the trainer trains this class."""
+        knobs = cls.knobs(hardware)
+        if issubclass(cls, Trainable):
+            automatic = (name for name in KNOBS.names() if KNOBS.get(name).automatic)
+            knobs = {**knobs, **{name: {} for name in automatic if name not in knobs}}
+        found = []
+        for name, adjustments in knobs.items():
+            general: dict[str, Any] = {"defaults": cls.defaults}
+            if name == "parallelism" and "strategies" not in adjustments:
+                from workers.parallel import requirements
+
+                general["strategies"] = requirements()
+            found.append(KNOBS.get(name)().resolve(hardware, {**general, **adjustments}))
+        return found
 
     @classmethod
     def check(cls, data: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:

@@ -12,17 +12,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from search_spaces import Choice, Parameter, UsageError
 from search_spaces.errors import TrialFailure
 from search_spaces.hardware import Hardware
-from workers.context import Stopped
+from workers.context import Context, Stopped
 from workers.protocol import Metric
 from workers.workloads._background import BackgroundThread
-from workers.workloads._declarative_workload import DeclarativeWorkload
-from workers.workloads._knobs import Options
+from workers.workloads._declarative_workload import DeclarativeWorkload, Options
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor
-
-    from workers.context import Context
 
     from .extractor import Extractor
 
@@ -30,7 +26,7 @@ __all__ = ["FeatureExtraction"]
 
 _GRAPHS = ("eager", "traced", "compiled")
 _CALIBRATION = 16  # images from which int8 finds its scales
-_REFERENCES: dict[str, Tensor] = {}  # a cache of one: the last combination of data and weights
+_REFERENCES: dict[str, torch.Tensor] = {}  # a cache of one: the last data and weights
 
 
 class FeatureExtraction(DeclarativeWorkload):
@@ -171,7 +167,6 @@ class FeatureExtraction(DeclarativeWorkload):
 
     def _run(self, context: Context, background: BackgroundThread) -> dict[str, float]:
         import torch
-        from torch.nn import functional
 
         device = torch.device(context.device)
         extract, context.details["prepare_seconds"] = background(lambda: self._prepared(device))
@@ -182,7 +177,7 @@ class FeatureExtraction(DeclarativeWorkload):
             seconds, features = self._pass(background, extract, device)
             if number == done:
                 reference = self._reference(background)
-                similar = functional.cosine_similarity(features, reference, dim=1)
+                similar = torch.nn.functional.cosine_similarity(features, reference, dim=1)
             best = min(best, seconds * 1000 / len(features))
             metrics = {
                 "seconds_per_1000_images": best,
@@ -217,7 +212,7 @@ class FeatureExtraction(DeclarativeWorkload):
 
     def _pass(
         self, background: BackgroundThread, extract: Extractor, device: torch.device
-    ) -> tuple[float, Tensor]:
+    ) -> tuple[float, torch.Tensor]:
         """Time one pass over all images.
 
         Returns:
@@ -233,7 +228,7 @@ class FeatureExtraction(DeclarativeWorkload):
             seconds += time.perf_counter() - begun
         return seconds, torch.cat(features)
 
-    def _transferred(self, features: Tensor) -> dict[str, float]:
+    def _transferred(self, features: torch.Tensor) -> dict[str, float]:
         """The accuracy of a linear classifier on the features, if requested."""
         from .images import labels
         from .linear_probe import linear_accuracy
@@ -242,13 +237,12 @@ class FeatureExtraction(DeclarativeWorkload):
             return {}
         return {"transfer_accuracy": linear_accuracy(features, labels(self.data, len(features)))}
 
-    def _blocks(self, batch_size: int) -> Iterator[Tensor]:
+    def _blocks(self, batch_size: int) -> Iterator[torch.Tensor]:
         from .images import blocks
 
-        count = int(self.option("images"))
-        return blocks(self.data, count, batch_size, int(self.option("size")))
+        return blocks(self.data, int(self.option("images")), batch_size, int(self.option("size")))
 
-    def _reference(self, background: BackgroundThread) -> Tensor:
+    def _reference(self, background: BackgroundThread) -> torch.Tensor:
         """Features of the plain fp32 model, cached for the trials of this process."""
         import torch
 
@@ -272,12 +266,11 @@ class FeatureExtraction(DeclarativeWorkload):
         if not context.assignment.resume and context.stop is None:
             file.unlink(missing_ok=True)
         try:
-            found: dict[str, Any] = json.loads(file.read_text())
+            return json.loads(file.read_text())  # type: ignore[no-any-return]
         except (OSError, ValueError):
             return {"passes": 0, "metrics": {}}
-        return found
 
 
-def _there_and_back(extract: Extractor, images: Tensor, device: torch.device) -> Tensor:
+def _there_and_back(extract: Extractor, images: torch.Tensor, device: torch.device) -> torch.Tensor:
     """Features on the CPU for images on the CPU."""
     return extract(images.to(device, non_blocking=True)).cpu()

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.nn import functional
+from torch import Tensor, nn
 
 from search_spaces.errors import DataError
 from workers.workloads.image_classification.data import load
@@ -35,7 +34,7 @@ def blocks(data: Mapping[str, Any], count: int, batch_size: int, size: int) -> I
     for begin in range(0, count, batch_size):
         part = torch.from_numpy(pixels[begin : min(begin + batch_size, count)].copy()).float() / 255
         if part.shape[-1] != size:
-            part = functional.interpolate(
+            part = nn.functional.interpolate(
                 part, size=(size, size), mode="bilinear", align_corners=False
             )
         yield (part - mean) / std

@@ -1,8 +1,7 @@
 """Quality of features: the accuracy of a linear classifier on them."""
 
 import torch
-from torch import Tensor
-from torch.nn import functional
+from torch import Tensor, nn
 
 
 def linear_accuracy(features: Tensor, labels: Tensor, penalty: float = 1e-2) -> float:
@@ -18,7 +17,7 @@ def linear_accuracy(features: Tensor, labels: Tensor, penalty: float = 1e-2) -> 
     mean = train.mean(0)
     std = train.std(0).clamp(min=1e-6)
     train, held = ((part - mean) / std for part in (train, held))
-    targets = functional.one_hot(labels[~test], int(labels.max()) + 1).double()
+    targets = nn.functional.one_hot(labels[~test], int(labels.max()) + 1).double()
     kernel = train @ train.t()  # the dual form, with one unknown per image
     kernel.diagonal().add_(penalty * kernel.diagonal().mean())
     predicted = (held @ train.t() @ torch.linalg.solve(kernel, targets - targets.mean(0))).argmax(1)

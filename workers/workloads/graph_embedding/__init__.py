@@ -8,8 +8,7 @@ from search_spaces import Choice, Float, Parameter, UsageError
 from search_spaces.hardware import Hardware
 from workers.context import Context
 from workers.protocol import Metric
-from workers.workloads._declarative_workload import DeclarativeWorkload
-from workers.workloads._knobs import Options
+from workers.workloads._declarative_workload import DeclarativeWorkload, Options
 
 __all__ = ["GraphEmbedding"]
 

@@ -77,7 +77,15 @@ class DistMult(Operator):
         return source * relation
 
 
-class ComplEx(Operator):
+class _ComplexOperator(Operator):
+    """A model whose vectors are (..., dimension / 2) complex."""
+
+    def penalty(self, x: Tensor) -> Tensor:
+        """Sum of cubed moduli, with a finite gradient at 0."""
+        return x.square().reshape(-1, 2).sum(-1).pow(1.5).sum()
+
+
+class ComplEx(_ComplexOperator):
     """score = Re <h, r, conj t> with complex vectors (Trouillon et al. 2016, arXiv:1606.06357)."""
 
     name = "complex"
@@ -87,12 +95,8 @@ class ComplEx(Operator):
         r = as_complex(relation)
         return as_real(as_complex(source) * (r.conj() if inverse else r))
 
-    def penalty(self, x: Tensor) -> Tensor:
-        """Sum of cubed moduli."""
-        return _cubed_moduli(x)
 
-
-class RotatE(Operator):
+class RotatE(_ComplexOperator):
     """score = -sum |h r - t| with |r| = 1 per complex coordinate.
 
     Sun et al. 2019, arXiv:1902.10197.
@@ -118,15 +122,6 @@ class RotatE(Operator):
         rows = max(1, self.chunk_bytes // (4 * candidates.numel() or 1))
         parts = [-_modulus(q.unsqueeze(1) - candidates).sum(-1) for q in torch.split(query, rows)]
         return torch.cat(parts) if parts else query.new_zeros(0, len(candidates))
-
-    def penalty(self, x: Tensor) -> Tensor:
-        """Sum of cubed moduli."""
-        return _cubed_moduli(x)
-
-
-def _cubed_moduli(x: Tensor) -> Tensor:
-    """Sum of the cubed moduli of (..., 2 d), with a finite gradient at 0."""
-    return x.square().reshape(-1, 2).sum(-1).pow(1.5).sum()
 
 
 def _modulus(x: Tensor) -> Tensor:

@@ -16,7 +16,6 @@ from .tables import Tables
 from .update import UpdateOptions
 
 FloatArray = npt.NDArray[np.float64]
-HITS = (1, 3, 10)
 _SCORES = 1 << 23  # scores per block; bounds the memory and the delay of a stop request
 
 
@@ -95,9 +94,8 @@ def ranks(
                     query, target
                 )
         for part in range(partitioning.count):
-            every = np.arange(len(mine))
             for block, query in _queries(
-                tables, relations, queries[mine], every, (source, part), options
+                tables, relations, queries[mine], np.arange(len(mine)), (source, part), options
             ):
                 look()
                 scores = options.operator.compare_all(query, tables.vectors[tables.rows(part)])
@@ -157,5 +155,5 @@ def summary(found: FloatArray) -> dict[str, float]:
     """Mean reciprocal rank, and the shares of ranks within 1, 3 and 10."""
     return {
         "mrr": float((1 / found).mean()),
-        **{f"hits@{k}": float((found <= k).mean()) for k in HITS},
+        **{f"hits@{k}": float((found <= k).mean()) for k in (1, 3, 10)},
     }

@@ -14,8 +14,6 @@ from workers.workloads._data import IntArray
 
 from .partitions import Pair, Partitioning
 
-_FLOAT = 4
-
 
 class Tables:
     """The vectors of all entities and their Adagrad state, in partitions.
@@ -61,7 +59,7 @@ class Tables:
     @property
     def bytes(self) -> int:
         """Memory that the tables take."""
-        return self.buffer.numel() * _FLOAT
+        return self.buffer.nbytes
 
     @property
     def vectors(self) -> Tensor:
@@ -126,7 +124,7 @@ class Tables:
                 rows = torch.from_numpy(self.half + offsets).to(self.device)
                 target = torch.from_numpy(mine).to(self.device)
                 self.buffer[target] = self.buffer.index_select(0, rows)
-            self._store(self.buffer[: len(entities)], self._dealt(part))
+            self._dealt(part).write_bytes(self.buffer[: len(entities)].cpu().numpy().data)
         for part in range(partitioning.count):
             self._dealt(part).replace(self.file(part))
         self.adopt(partitioning)
@@ -173,13 +171,9 @@ class Tables:
         if part is None or part not in self.changed:
             return
         temporary = self.file(part).with_suffix(f".{os.getpid()}")
-        self._store(self.buffer[self.rows(part)], temporary)
+        temporary.write_bytes(self.buffer[self.rows(part)].cpu().numpy().data)
         temporary.replace(self.file(part))
         self.changed.discard(part)
-
-    def _store(self, rows: Tensor, path: Path) -> None:
-        with path.open("wb") as file:
-            file.write(rows.cpu().numpy().data.cast("B"))
 
     def _dealt(self, part: int) -> Path:
         return self.folder / f"dealt-{part}.f32"

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
-from torch.nn import functional
+from torch import Tensor, nn
 
 from .operators import OPERATORS, Operator
 from .softmax import equal_pairs, shared_softmax
@@ -104,8 +103,8 @@ def _loss(
     if options.loss == "softmax":
         return (torch.logaddexp(positive, negative.logsumexp(1)) - positive).sum()
     if options.loss == "logistic":
-        against = functional.softplus(negative).sum(1) / negative.shape[1]
-        return (functional.softplus(-positive) + against).sum()
+        against = nn.functional.softplus(negative).sum(1) / negative.shape[1]
+        return (nn.functional.softplus(-positive) + against).sum()
     return (negative - positive.unsqueeze(1) + options.margin).relu().sum() / negative.shape[1]
 
 

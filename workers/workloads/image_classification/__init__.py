@@ -10,16 +10,13 @@ import numpy as np
 
 from search_spaces import Choice, Float, Parameter
 from search_spaces.hardware import Hardware
-from workers.workload import ParallelPlan
+from workers.workload import Batch, ParallelPlan
 from workers.workloads._classifier import SCHEDULES, Classifier
 from workers.workloads._data import IntArray
-from workers.workloads._knobs import Options
+from workers.workloads._declarative_workload import Options
 
 if TYPE_CHECKING:
     import torch
-    from torch import nn
-
-    from workers.workload import Batch
 
 __all__ = ["ImageClassification"]
 
@@ -101,7 +98,7 @@ class ImageClassification(Classifier):
             "runtime": {"tune": [*runtime, "loader_workers", "prefetch", "cudnn_autotune"]},
         }
 
-    def build_model(self) -> nn.Module:
+    def build_model(self) -> torch.nn.Module:
         """See `Trainable`."""
         import torch
 
@@ -116,7 +113,7 @@ class ImageClassification(Classifier):
         )
         return ImageModel(options)
 
-    def plan(self, model: nn.Module) -> ParallelPlan:
+    def plan(self, model: torch.nn.Module) -> ParallelPlan:
         """The dense layers are split over ranks; blocks and head are stages."""
         return ParallelPlan(
             layers=("block1", "block2", "head"),
@@ -163,7 +160,7 @@ class ImageClassification(Classifier):
             images = images.contiguous(memory_format=torch.channels_last)
         return (images,)
 
-    def loss(self, model: nn.Module, batch: Batch) -> torch.Tensor:
+    def loss(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
         """Cross entropy, plus the gradient penalty if it is on."""
         penalty = float(self.option("gradient_penalty"))
         if not penalty:

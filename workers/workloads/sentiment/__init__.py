@@ -10,16 +10,13 @@ import numpy as np
 
 from search_spaces import Choice, Float, Int, Parameter
 from search_spaces.hardware import Hardware
-from workers.workload import ParallelPlan
+from workers.workload import Batch, ParallelPlan
 from workers.workloads._classifier import SCHEDULES, Classifier
 from workers.workloads._data import IntArray
-from workers.workloads._knobs import Options
+from workers.workloads._declarative_workload import Options
 
 if TYPE_CHECKING:
     import torch
-    from torch import nn
-
-    from workers.workload import Batch
 
 __all__ = ["Sentiment"]
 
@@ -109,7 +106,7 @@ class Sentiment(Classifier):
             "runtime": {"tune": tuned},
         }
 
-    def build_model(self) -> nn.Module:
+    def build_model(self) -> torch.nn.Module:
         """See `Trainable`."""
         import torch
 
@@ -118,7 +115,7 @@ class Sentiment(Classifier):
         torch.manual_seed(self.seed)
         return SentimentModel(self.options(SentimentModelOptions))
 
-    def plan(self, model: nn.Module) -> ParallelPlan:
+    def plan(self, model: torch.nn.Module) -> ParallelPlan:
         """The embedding, most of the model's parameters, may be on a parameter server."""
         return ParallelPlan(embeddings=("embedding",))
 

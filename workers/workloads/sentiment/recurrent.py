@@ -4,7 +4,6 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from .linear_scan import linear_scan
 
@@ -23,7 +22,7 @@ class QuasiRecurrent(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(steps, batch, input_size) to (steps, batch, hidden_size)."""
-        padded = functional.pad(x, (0, 0, 0, 0, self.window - 1, 0))
+        padded = nn.functional.pad(x, (0, 0, 0, 0, self.window - 1, 0))
         windows = torch.cat([padded[i : i + x.shape[0]] for i in range(self.window)], dim=-1)
         z, f, o = self.gates(windows).chunk(3, dim=-1)
         f = torch.sigmoid(f)
@@ -44,12 +43,12 @@ def run_cells(rnn: nn.GRU | nn.LSTM, x: Tensor, suffix: str) -> Tensor:
     w_ih, w_hh, b_ih, b_hh = (
         getattr(rnn, f"{n}_{suffix}") for n in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
     )
-    projected = functional.linear(x, w_ih, b_ih)
+    projected = nn.functional.linear(x, w_ih, b_ih)
     h = x.new_zeros(x.shape[1], rnn.hidden_size, dtype=projected.dtype)
     c = h
     states = []
     for step in projected:
-        recurrent = functional.linear(h, w_hh, b_hh)
+        recurrent = nn.functional.linear(h, w_hh, b_hh)
         if isinstance(rnn, nn.LSTM):
             i, f, g, o = (step + recurrent).chunk(4, dim=-1)
             c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)

@@ -14,13 +14,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from search_spaces import Space, UsageError
+from search_spaces import UsageError
 from search_spaces.hardware import Hardware
+from workers.context import Context
 from workers.protocol import Metric
 from workers.training.metrics import TRAINING_METRICS
-from workers.workload import ParallelPlan
+from workers.workload import Batch, ParallelPlan
 from workers.workloads._data import folder_of
-from workers.workloads._knobs import dropped_of, space_of
+from workers.workloads._declarative_workload import DeclarativeWorkload, Options
 from workers.workloads._trained_workload import TrainedWorkload
 
 from . import data as _data
@@ -28,11 +29,6 @@ from . import options
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor, nn
-
-    from search_spaces.knobs import DroppedValue
-    from workers.context import Context
-    from workers.workload import Batch
 
     from .model import Architecture
     from .prepare import Prepared
@@ -40,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["Translation"]
 
 
-class Translation(TrainedWorkload):
+class Translation(DeclarativeWorkload, TrainedWorkload):
     """Trains on one corpus and reports validation metrics.
 
     `bleu` and `chrf` are 0 to 100, `loss` is in nats per token, `perplexity` is its exponential.
@@ -77,14 +73,9 @@ class Translation(TrainedWorkload):
     _context: Context | None = None
 
     @classmethod
-    def space(cls, hardware: Hardware) -> Space:
+    def knobs(cls, hardware: Hardware) -> Options:
         """Optimizer, batch, architecture, precision, parallelism and runtime switches."""
-        return space_of(cls, hardware, (), options.KNOBS)
-
-    @classmethod
-    def dropped(cls, hardware: Hardware) -> Sequence[DroppedValue]:
-        """The values that `space` leaves out on this hardware."""
-        return dropped_of(cls, hardware, options.KNOBS)
+        return options.KNOBS
 
     @classmethod
     def check(cls, data: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:
@@ -165,7 +156,7 @@ class Translation(TrainedWorkload):
             )
         return cutoffs
 
-    def build_model(self) -> nn.Module:
+    def build_model(self) -> torch.nn.Module:
         """A Transformer; for a given seed, the same function under every attention layout."""
         from .model import Transformer
 
@@ -180,11 +171,11 @@ class Translation(TrainedWorkload):
         """Like `train_batches`, starting at batch `index` without building the earlier ones."""
         return self.prepared.train.batches(self.option("batch_tokens"), self.seed, epoch, index)
 
-    def inputs(self, batch: Batch) -> tuple[Tensor, ...]:
+    def inputs(self, batch: Batch) -> tuple[torch.Tensor, ...]:
         """Source and shifted target ids."""
         return batch["source"], batch["shifted"]
 
-    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+    def loss(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
         """See `criterion`; training on CPUs computes logits and loss together, in chunks."""
         import torch
 
@@ -197,10 +188,10 @@ class Translation(TrainedWorkload):
             return super().loss(model, batch)
         smoothing = float(self.option("label_smoothing"))
         return cast(
-            "Tensor", model(*self.inputs(batch), labels=batch["labels"], smoothing=smoothing)
+            "torch.Tensor", model(*self.inputs(batch), labels=batch["labels"], smoothing=smoothing)
         )
 
-    def criterion(self, output: Tensor, batch: Batch) -> Tensor:
+    def criterion(self, output: torch.Tensor, batch: Batch) -> torch.Tensor:
         """Label-smoothed cross-entropy of logits (n, v) of tokens, or (b, t, v) with padding."""
         from .loss import smoothed_cross_entropy
 
@@ -220,13 +211,13 @@ class Translation(TrainedWorkload):
         factor: float = min(update / warmup, (warmup / update) ** 0.5)
         return float(self.option("learning_rate")) * factor
 
-    def plan(self, model: nn.Module) -> ParallelPlan:
+    def plan(self, model: torch.nn.Module) -> ParallelPlan:
         """See `parallel_plan`."""
         from . import parallel_plan
 
         return parallel_plan.plan(self.architecture)
 
-    def canonical(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def canonical(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Tensors with query, key and value separate, for any attention layout."""
         from . import attention_layouts
 
@@ -234,7 +225,7 @@ class Translation(TrainedWorkload):
             tensors, self.architecture.layout, self.architecture.head_dim
         )
 
-    def native(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def native(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Tensors in the attention layout of this configuration; the inverse of `canonical`."""
         from . import attention_layouts
 
@@ -248,7 +239,7 @@ class Translation(TrainedWorkload):
 
         return translator.export(self, trial, target)
 
-    def evaluate(self, model: nn.Module, device: torch.device) -> Mapping[str, float]:
+    def evaluate(self, model: torch.nn.Module, device: torch.device) -> Mapping[str, float]:
         """Loss and translations of the validation sentences."""
         from .beam_search import SearchOptions
         from .evaluation import evaluate

@@ -21,9 +21,7 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
-KERNELS = ("auto", "sdpa", "math", "fused")
 Projected = tuple[Tensor, Tensor, Tensor]
 
 
@@ -35,9 +33,10 @@ class Attention(nn.Module):
 
     Args:
         width: of input and output; a multiple of num_heads.
-        layout: one of `LAYOUTS`.
-        kernel: one of `KERNELS`. "auto" is "math" on CPUs and "sdpa" elsewhere; "fused" is torch's
-            multi_head_attention_forward, including the projections (its inner kernel is sdpa).
+        layout: "interleaved", "separate" or "packed".
+        kernel: "auto", "sdpa", "math" or "fused". "auto" is "math" on CPUs and "sdpa" elsewhere;
+            "fused" is torch's multi_head_attention_forward, including the projections (its inner
+            kernel is sdpa).
         cross: whether keys and values come from another sequence.
         inference: the layout in eval mode; only "interleaved" and "separate" can be combined.
             `train()` and `eval()` convert the parameters in place.
@@ -103,7 +102,7 @@ class Attention(nn.Module):
             causal = torch.full(
                 (len(query), len(query)), -math.inf, dtype=x.dtype, device=x.device
             ).triu(1)
-        found, _ = functional.multi_head_attention_forward(
+        found, _ = nn.functional.multi_head_attention_forward(
             query, key, key, x.shape[2], x.shape[2] // self.head_dim, weight, bias, None, None,
             False, 0.0, self.output.weight, self.output.bias, training=self.training,
             need_weights=False, attn_mask=causal, is_causal=causal is not None,
@@ -161,7 +160,7 @@ class Attention(nn.Module):
         if self.kernel == "math" or (self.kernel == "auto" and query.device.type == "cpu"):
             mixed = _attend_plainly(query, key, value, mask, causal)
         else:
-            mixed = functional.scaled_dot_product_attention(
+            mixed = nn.functional.scaled_dot_product_attention(
                 query, key, value, mask, is_causal=causal
             )
         return cast(Tensor, self.output(mixed.transpose(1, 2).flatten(2)))
@@ -175,7 +174,6 @@ def _attend_plainly(
     k = key.shape[2]
     folded = [x.reshape(b * h, x.shape[2], d) for x in (query, key, value)]
     bias = query.new_zeros(1)
-    scale = 1 / math.sqrt(d)
     if causal:
         bias = query.new_full((q, k), -math.inf).triu(1)
     elif mask is not None:
@@ -184,6 +182,10 @@ def _attend_plainly(
         bias = mask.expand(b, h, 1, k).reshape(b * h, 1, k)
     masked = causal or mask is not None
     scores = torch.baddbmm(
-        bias, folded[0], folded[1].transpose(1, 2), alpha=scale, beta=1 if masked else 0
+        bias,
+        folded[0],
+        folded[1].transpose(1, 2),
+        alpha=1 / math.sqrt(d),
+        beta=1 if masked else 0,
     )
     return torch.bmm(scores.softmax(-1), folded[2]).view(b, h, q, d)

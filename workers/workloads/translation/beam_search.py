@@ -218,12 +218,15 @@ class Beams:
         device = source.device
         scores = torch.full(shape, -torch.inf, device=device)
         scores[:, 0] = 0.0
-        lengths = torch.zeros(shape, device=device)
-        ids = torch.full((*shape, 1), BOS, device=device)
-        covered = (source == PAD).float()[:, None].expand(-1, search.beam, -1)
-        places = torch.arange(len(source), device=device)
         return cls(
-            search, places, ids, scores, lengths, lengths > 0, covered, torch.zeros_like(lengths)
+            search,
+            sentences=torch.arange(len(source), device=device),
+            ids=torch.full((*shape, 1), BOS, device=device),
+            scores=scores,
+            lengths=torch.zeros(shape, device=device),
+            finished=torch.zeros(shape, dtype=torch.bool, device=device),
+            coverage=(source == PAD).float()[:, None].expand(-1, search.beam, -1),
+            bonus=torch.zeros(shape, device=device),
         )
 
     def last(self) -> Tensor:

@@ -112,8 +112,7 @@ def _determiner(rng: random.Random, case: str, form: str) -> tuple[str, str, str
         return "the", _ARTICLES[case][form], "der"
     if kind == "this":
         endings = {"der": "er", "die": "e", "das": "es", "den": "en", "dem": "em"}
-        ending = endings[_ARTICLES[case][form]]
-        return "these" if plural else "this", "dies" + ending, "der"
+        return "these" if plural else "this", "dies" + endings[_ARTICLES[case][form]], "der"
     if kind == "a":
         return ("", "", "strong") if plural else ("a", "ein" + _EIN[case][form], "ein")
     ending = _EIN[case][form]
@@ -219,12 +218,11 @@ def _counting(rng: random.Random) -> Clause:
         de = f"{adjective.de}e {de}"
     en_verbs, de_verbs = rng.choice(_COUNTS)
     en_verb = en_verbs[subject.person == "3s"]
-    middle = f"{german_number(n, 'ein')} {de}"
     return Clause(
         f"{subject.en} {en_verb} {english_number(n)} {en}",
         subject.de,
         _by_person(subject.person, de_verbs),
-        middle,
+        f"{german_number(n, 'ein')} {de}",
     )
 
 
@@ -286,13 +284,10 @@ def _price(rng: random.Random) -> Clause:
     return Clause(f"{thing.en} {en_verb} {en}", thing.de, de_verb, de)
 
 
-def _clause(rng: random.Random) -> Clause:
-    return rng.choice([_action, _action, _action, _action, _counting, _clock, _date, _price])(rng)
-
-
 def _sentence(rng: random.Random) -> Pair:
     """One clause, two joined clauses, or a clause inside another."""
-    first = _clause(rng)
+    kinds = [_action, _action, _action, _action, _counting, _clock, _date, _price]
+    first = rng.choice(kinds)(rng)
     form = rng.random()
     if form < 0.5:
         return _finish(first.en, first.main())
@@ -318,16 +313,14 @@ def _finish(en: str, de: str) -> Pair:
 def pairs() -> tuple[Pair, ...]:
     """All (English, German) pairs in a fixed random order; no source and no target repeats."""
     rng = random.Random(20_240_601)
-    sources: set[str] = set()
+    found: dict[str, str] = {}
     targets: set[str] = set()
-    found: list[Pair] = []
     while len(found) < NUM_PAIRS:
         en, de = _sentence(rng)
-        if en not in sources and de not in targets:
-            sources.add(en)
+        if en not in found and de not in targets:
+            found[en] = de
             targets.add(de)
-            found.append((en, de))
-    return tuple(found)
+    return tuple(found.items())
 
 
 def splits() -> dict[str, tuple[Pair, ...]]:

@@ -89,8 +89,7 @@ def translate(arguments: Sequence[str]) -> None:
             ]
         else:
             texts = translator.translate(chunk, search)
-        for text in texts:
-            print(text, flush=False)
+        print(*texts, sep="\n")
 
 
 def _text(line: bytes) -> str:

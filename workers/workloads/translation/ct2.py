@@ -41,7 +41,7 @@ def convert(
     specs = _package().specs
     translator = Translator.load(folder)
     model = translator.model
-    a = translator.model.architecture
+    a = model.architecture
     if a.cutoffs:
         raise UsageError("CTranslate2 does not support an adaptive softmax")
     spec = specs.TransformerSpec.from_config(
@@ -52,10 +52,9 @@ def convert(
         side.position_encodings.encodings = _positions(model, side is spec.encoder)
         for layer, part in zip(side.layer, module.layers, strict=True):
             _layer(layer, part)
-    embedding = model.embedding.tokens.weight
     sources = model.source_embedding or model.embedding
     spec.encoder.embeddings[0].weight = _array(sources.tokens.weight)
-    spec.decoder.embeddings.weight = _array(embedding)
+    spec.decoder.embeddings.weight = _array(model.embedding.tokens.weight)
     spec.decoder.projection.weight = _array(model.output_weight)
     tokens = [translator.vocabulary.piece(i) for i in range(a.vocabulary_size)]
     spec.register_source_vocabulary(tokens)
@@ -138,12 +137,11 @@ def _layer(spec: Any, layer: nn.Module) -> None:
     decodes = hasattr(layer, "cross_attention")
     name = "self_attention" if decodes else "attention"
     _attention(spec.self_attention, layer, name, ("query", "key", "value"))
-    norm_name = "self_norm" if decodes else "attention_norm"
-    _norm(spec.self_attention.layer_norm, layer.get_submodule(norm_name))
+    _norm(spec.self_attention.layer_norm, layer.self_norm if decodes else layer.attention_norm)
     if decodes:
         _attention(spec.attention, layer, "cross_attention", ("query",), ("key", "value"))
-        _norm(spec.attention.layer_norm, layer.get_submodule("cross_norm"))
-    _norm(spec.ffn.layer_norm, layer.get_submodule("feed_forward_norm"))
+        _norm(spec.attention.layer_norm, layer.cross_norm)
+    _norm(spec.ffn.layer_norm, layer.feed_forward_norm)
     for target, part in ((spec.ffn.linear_0, "inner"), (spec.ffn.linear_1, "outer")):
         _linear(target, layer.get_submodule(f"feed_forward.{part}"))
 

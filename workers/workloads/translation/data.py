@@ -84,11 +84,10 @@ def load(data: Mapping[str, Any]) -> Splits:
     """
     name = _check_keys(data)
     if name == "builtin":
-        parts = builtin.splits().items()
         splits = Splits(
             **{
                 split: ParallelCorpus(*zip(*pairs[: _count(data, split)], strict=True))
-                for split, pairs in parts
+                for split, pairs in builtin.splits().items()
             }
         )
     elif "source" in data or "target" in data:

@@ -2,7 +2,6 @@
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 
 class Dropout(nn.Module):
@@ -23,13 +22,13 @@ class Dropout(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Apply dropout to a tensor of any shape."""
         mask = self._mask(x)
-        return functional.dropout(x, self.p, self.training) if mask is None else x * mask
+        return nn.functional.dropout(x, self.p, self.training) if mask is None else x * mask
 
     def add(self, residual: Tensor, x: Tensor) -> Tensor:
         """`residual` plus x under dropout; both have the same shape."""
         mask = self._mask(x)
         if mask is None:
-            return residual + functional.dropout(x, self.p, self.training)
+            return residual + nn.functional.dropout(x, self.p, self.training)
         return torch.addcmul(residual, x, mask)
 
     def _mask(self, x: Tensor) -> Tensor | None:

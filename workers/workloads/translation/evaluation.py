@@ -46,12 +46,11 @@ class Evaluation:
     @property
     def metrics(self) -> Mapping[str, float]:
         """`bleu` and `chrf` (0 to 100), `loss` (nats per token), `perplexity` (its exponential)."""
-        perplexity = math.exp(min(self.loss, 700.0))
         return {
             "bleu": self.scores.bleu,
             "chrf": self.scores.chrf,
             "loss": self.loss,
-            "perplexity": perplexity,
+            "perplexity": math.exp(min(self.loss, 700.0)),
         }
 
     def details(self) -> dict[str, Any]:

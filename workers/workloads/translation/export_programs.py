@@ -16,7 +16,6 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from search_spaces.errors import UsageError
 from workers.export import TOLERANCE, quiet
@@ -75,7 +74,7 @@ class DecoderStepProgram(nn.Module):
 def _mix(
     output: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None
 ) -> Tensor:
-    mixed = functional.scaled_dot_product_attention(query, key, value, mask)
+    mixed = nn.functional.scaled_dot_product_attention(query, key, value, mask)
     return cast(Tensor, output(mixed.transpose(1, 2).flatten(2)))
 
 

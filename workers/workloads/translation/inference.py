@@ -11,7 +11,6 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from .decoder_state import DecoderState, rounded
 from .inference_layers import DecoderStep, EncoderStep, norm
@@ -54,7 +53,7 @@ class Stepper:
         """Like `score`, for the entries `ids` (n,) only; the last `unused` get -inf."""
         if self.model.adaptive is not None:
             used = ids[: len(ids) - unused]
-            return lambda x: functional.pad(self.score(x)[:, used], (0, unused), value=-math.inf)
+            return lambda x: nn.functional.pad(self.score(x)[:, used], (0, unused), value=-math.inf)
         bias = torch.zeros(len(ids), device=ids.device)
         bias[len(ids) - unused :] = -math.inf
         projection: Any = self.model.projection
@@ -72,7 +71,7 @@ class Stepper:
     def start(self, source: Tensor, beams: int, room: int) -> DecoderState:
         """Encode sources (b, s) and allocate `room` target positions of `beams` hypotheses each."""
         b, s = source.shape
-        mask = functional.pad(source != PAD, (0, rounded(s) - s))[:, None, None]
+        mask = nn.functional.pad(source != PAD, (0, rounded(s) - s))[:, None, None]
         bias = torch.zeros(mask.shape, device=source.device).masked_fill_(~mask, -math.inf)
         x = (self.model.source_embedding or self.model.embedding)(source).flatten(0, 1)
         for layer in self.encoder:
@@ -111,12 +110,10 @@ def best_tokens(logs: Tensor, count: int) -> tuple[Tensor, Tensor]:
     count = min(count, width)
     blocks = width // _BLOCK
     if blocks <= count:
-        values, columns = logs.topk(count)
-        return values, columns
+        return logs.topk(count)
     maxima = torch.unflatten(logs[:, : _BLOCK * blocks], 1, (blocks, _BLOCK)).amax(2)
     chosen = maxima.topk(count).indices
-    inside = _BLOCK * chosen[..., None] + torch.arange(_BLOCK, device=logs.device)
-    index = inside.flatten(1)
+    index = (_BLOCK * chosen[..., None] + torch.arange(_BLOCK, device=logs.device)).flatten(1)
     if width % _BLOCK:
         rest = torch.arange(_BLOCK * blocks, width, device=logs.device).expand(len(logs), -1)
         index = torch.cat([index, rest], 1)

@@ -4,7 +4,6 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from .attention import Attention
 from .decoder_state import DecoderState, LayerCache
@@ -103,7 +102,7 @@ def _attend(
     b, k, h, d = query.shape
     if k == 1:
         keys, values = (torch.unflatten(part, 0, (b, h)) for part in (keys, values))
-        found = functional.scaled_dot_product_attention(
+        found = nn.functional.scaled_dot_product_attention(
             query.transpose(1, 2), keys, values, bias, scale=1.0
         )
         return found.reshape(b, h * d), None

@@ -11,7 +11,6 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from . import attention_layouts
 from .attention import Attention
@@ -19,7 +18,6 @@ from .dropout import Dropout
 from .loss import linear_cross_entropy
 
 PAD = 0
-TYING = ("all", "source_target", "target_output", "none")
 
 
 @dataclass(frozen=True)
@@ -33,8 +31,9 @@ class Architecture:
         layout, inference_layout, kernel: of attention, see `attention`.
         positions: "sinusoidal", or "learned" up to `max_length`.
         tied: which of the source embedding, the target embedding and the output projection share
-            one matrix (Press and Wolf 2017, https://arxiv.org/abs/1608.05859): one of `TYING`. True
-            means "all", False means "source_target".
+            one matrix (Press and Wolf 2017, https://arxiv.org/abs/1608.05859): "all",
+            "source_target", "target_output" or "none". True means "all", False means
+            "source_target".
         cutoffs: ascending ids. If there are any, the output is an adaptive softmax (Grave et al.
             2017, https://arxiv.org/abs/1609.04309): after each cutoff, vectors are a quarter as
             wide.
@@ -104,7 +103,7 @@ class Embedding(nn.Module):
 
     def score(self, hidden: Tensor) -> Tensor:
         """Logits (..., v) of hidden states (..., width)."""
-        return functional.linear(hidden, self.tokens.weight)
+        return nn.functional.linear(hidden, self.tokens.weight)
 
 
 class FeedForward(nn.Module):
@@ -117,7 +116,7 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., width) to (..., width)."""
-        return cast(Tensor, self.outer(functional.relu(self.inner(x))))
+        return cast(Tensor, self.outer(nn.functional.relu(self.inner(x))))
 
 
 class EncoderLayer(nn.Module):

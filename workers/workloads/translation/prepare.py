@@ -52,8 +52,14 @@ def prepare(
         DataError: see `data.load`, or every training pair is too long.
         UsageError: the vocabulary is too small for the corpus.
     """
-    key = json.dumps(dict(data), sort_keys=True, default=str)
-    return _prepare(key, corpora.stamp(data), vocabulary_size, max_length, cache, kind)
+    return _prepare(
+        json.dumps(dict(data), sort_keys=True, default=str),
+        corpora.stamp(data),
+        vocabulary_size,
+        max_length,
+        cache,
+        kind,
+    )
 
 
 @lru_cache(maxsize=2)

@@ -17,6 +17,7 @@ import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
@@ -225,9 +226,7 @@ def _pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
 def _lines(path: Path) -> Iterator[str]:
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            number = 0
-            while line := file.readline(_LONGEST):
-                number += 1
+            for number, line in enumerate(iter(partial(file.readline, _LONGEST), b""), 1):
                 if len(line) == _LONGEST:
                     raise DataError(f"{path}:{number}: the line has more than {_LONGEST} bytes")
                 yield decode(path, number, line)

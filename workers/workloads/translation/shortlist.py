@@ -15,8 +15,7 @@ import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor
-from torch.nn import functional
+from torch import Tensor, nn
 
 from search_spaces.errors import DataError
 
@@ -24,7 +23,7 @@ from .batches import Examples, Ids, Sequences
 from .inference import Stepper
 from .vocabulary import BOS, EOS, PAD
 
-FILE = "shortlist.safetensors"
+SHORTLIST = "shortlist.safetensors"
 _KEPT = 100  # target entries per source entry
 _FREQUENT = 200  # target entries for every sentence
 _PAIRS = 100_000  # sentence pairs to learn from
@@ -66,7 +65,7 @@ class Shortlist:
             DataError: the folder has no shortlist, or one of another vocabulary.
         """
         try:
-            tensors = load_file(folder / FILE)
+            tensors = load_file(folder / SHORTLIST)
             likeliest = tensors["likeliest"]
             frequent = tensors["frequent"]
         except (OSError, KeyError, SafetensorError) as error:
@@ -75,7 +74,8 @@ class Shortlist:
         legal = highest < vocabulary_size and int(likeliest.min()) >= 0
         if len(likeliest) != vocabulary_size or not legal:
             raise DataError(
-                f"{folder / FILE} does not fit the model's vocabulary of {vocabulary_size} entries"
+                f"{folder / SHORTLIST} does not fit the model's vocabulary "
+                f"of {vocabulary_size} entries"
             )
         return cls(likeliest[:, :size], frequent)
 
@@ -83,7 +83,7 @@ class Shortlist:
         """Write the file."""
         likeliest = self.likeliest.to(torch.int32).contiguous()
         frequent = self.frequent.to(torch.int32).contiguous()
-        save_file({"likeliest": likeliest, "frequent": frequent}, folder / FILE)
+        save_file({"likeliest": likeliest, "frequent": frequent}, folder / SHORTLIST)
 
     def entries(self, source: Tensor) -> Tensor:
         """Target entries for a batch of ids (b, s), ascending, EOS first."""
@@ -116,7 +116,7 @@ class Candidates:
             return cls(ids, lambda hidden: stepper.score(hidden)[:, EOS:])
         ids = shortlist.entries(source)
         unused = -len(ids) % _MULTIPLE
-        ids = functional.pad(ids, (0, unused), value=EOS)
+        ids = nn.functional.pad(ids, (0, unused), value=EOS)
         return cls(ids, stepper.rows(ids, unused))
 
 

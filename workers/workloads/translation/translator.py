@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +22,7 @@ from workers.training import checkpoint
 from . import attention_layouts
 from .beam_search import SearchOptions, nbest, translate
 from .model import Architecture, Transformer
-from .shortlist import FILE as SHORTLIST
-from .shortlist import Shortlist
+from .shortlist import SHORTLIST, Shortlist
 from .vocabulary import EOS, Vocabulary, save
 
 if TYPE_CHECKING:
@@ -58,9 +56,7 @@ def export(workload: Translation, trial: Path, target: Path) -> Mapping[str, str
         {name: tensor.contiguous() for name, tensor in found.model.items()}, target / _WEIGHTS
     )
     save(vocabulary, target / VOCABULARY)
-    (target / _ARCHITECTURE).write_text(
-        json.dumps(dataclasses.asdict(workload.architecture), indent=1) + "\n"
-    )
+    (target / _ARCHITECTURE).write_text(json.dumps(asdict(workload.architecture), indent=1) + "\n")
     Shortlist.learn(workload.prepared.train.sample(), len(vocabulary)).save(target)
     from .export_programs import write
 
@@ -99,7 +95,7 @@ class Translator:
         try:
             trained = Architecture(**json.loads((folder / _ARCHITECTURE).read_text()))
             # The packed layout needs one matrix product instead of two.
-            architecture = dataclasses.replace(trained, layout="packed", inference_layout=None)
+            architecture = replace(trained, layout="packed", inference_layout=None)
             vocabulary = Vocabulary((folder / VOCABULARY).read_bytes())
             state = load_file(folder / _WEIGHTS)
         except (OSError, ValueError, TypeError, SafetensorError) as error:
