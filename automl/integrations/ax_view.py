@@ -99,10 +99,11 @@ def _attach(client: Any, snapshot: Snapshot, space: Space, trial: Trial) -> None
 
 
 def _flattened(space: Space, params: Params) -> dict[str, Any]:
-    tunable = {
-        name: parameter for name, parameter in space.parameters.items() if parameter.size != 1
+    return {
+        name: params.get(name, parameter.middle())
+        for name, parameter in space.parameters.items()
+        if parameter.size != 1
     }
-    return {name: params.get(name, parameter.middle()) for name, parameter in tunable.items()}
 
 
 def _config(parameter: Parameter) -> Any:

@@ -62,11 +62,13 @@ def _write(client: Any, place: str, parent: str, trial: Trial) -> None:
     if trial.failure:
         tags["failure"] = f"{trial.failure}: {trial.message}"[:500]
     run = client.create_run(place, tags=tags).info.run_id
-    points = [(p.step, p.seconds, p.metrics) for p in trial.reports]
     last = trial.reports[-1].step if trial.reports else 0
     # Of the values of one step, MLflow shows the newest.
     end = max([trial.seconds, *(p.seconds for p in trial.reports)]) + 1e-3
-    points.append((last, end, trial.metrics))
+    points = [
+        *((p.step, p.seconds, p.metrics) for p in trial.reports),
+        (last, end, trial.metrics),
+    ]
     metrics = [
         Metric(name, value, int(seconds * 1000), step)
         for step, seconds, values in points

@@ -170,8 +170,7 @@ def learn_space(trials: Sequence[FrozenTrial]) -> LearnedSpace | None:
     while dropped := [
         n for n, found in parents.items() if found is None or (found and found[0] not in parents)
     ]:
-        for name in dropped:
-            del parents[name]
+        parents = {n: found for n, found in parents.items() if n not in dropped}
     if not parents:
         return None
     names = {name: f"p{i}" for i, name in enumerate(parents)}
@@ -212,11 +211,10 @@ def _parent(
 
 
 def _discrete(distribution: BaseDistribution) -> bool:
-    if isinstance(distribution, CategoricalDistribution):
-        return True
-    if not isinstance(distribution, IntDistribution):
-        return False
-    return bool((distribution.high - distribution.low) // distribution.step < MAX_PARENT_VALUES)
+    return isinstance(distribution, CategoricalDistribution) or (
+        isinstance(distribution, IntDistribution)
+        and (distribution.high - distribution.low) // distribution.step < MAX_PARENT_VALUES
+    )
 
 
 def _parameter(name: str, distribution: BaseDistribution, when: Any) -> Parameter:

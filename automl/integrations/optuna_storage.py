@@ -69,7 +69,6 @@ class LedgerStorage(BaseStorage):  # type: ignore[misc]
 
     def get_all_studies(self) -> list[FrozenStudy]:
         """One study for each sweep."""
-        names = self._names()
         return [
             FrozenStudy(
                 name,
@@ -79,7 +78,7 @@ class LedgerStorage(BaseStorage):  # type: ignore[misc]
                 i,
                 directions=self.get_study_directions(i),
             )
-            for i, name in enumerate(names)
+            for i, name in enumerate(self._names())
         ]
 
     def get_study_id_from_name(self, study_name: str) -> int:
@@ -98,8 +97,10 @@ class LedgerStorage(BaseStorage):  # type: ignore[misc]
 
     def get_study_directions(self, study_id: int) -> list[StudyDirection]:
         """Directions of the goals, in order."""
-        kinds = {True: StudyDirection.MAXIMIZE, False: StudyDirection.MINIMIZE}
-        return [kinds[goal.maximize] for goal in self._spec(study_id).goals]
+        return [
+            StudyDirection.MAXIMIZE if goal.maximize else StudyDirection.MINIMIZE
+            for goal in self._spec(study_id).goals
+        ]
 
     def get_study_user_attrs(self, study_id: int) -> dict[str, Any]:
         """The goals and the workload of the sweep."""
@@ -199,9 +200,6 @@ def _frozen(
     if state is OptunaState.COMPLETE and not complete:
         state = OptunaState.FAIL
     metric = snapshot.goals[0].metric
-    reported = {
-        point.step: point.metrics[metric] for point in trial.reports if metric in point.metrics
-    }
     known = {name: value for name, value in trial.params.items() if name in distributions}
     return FrozenTrial(
         number=trial.number,
@@ -218,7 +216,9 @@ def _frozen(
         distributions={name: distributions[name] for name in known},
         user_attrs=_attributes(trial),
         system_attrs={"constraints": _excesses(snapshot, trial)} if limits else {},
-        intermediate_values=reported,
+        intermediate_values={
+            point.step: point.metrics[metric] for point in trial.reports if metric in point.metrics
+        },
         trial_id=study_id * TRIALS_A_STUDY + trial.number,
     )
 
@@ -230,8 +230,7 @@ def _attributes(trial: Trial) -> dict[str, Any]:
 
 
 def _excesses(snapshot: Snapshot, trial: Trial) -> Sequence[float]:
-    metrics = trial.metrics
     return [
-        c.excess(metrics[c.metric]) if c.metric in metrics else math.inf
+        c.excess(trial.metrics[c.metric]) if c.metric in trial.metrics else math.inf
         for c in snapshot.constraints
     ]

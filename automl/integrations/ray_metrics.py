@@ -6,8 +6,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from automl.core import Snapshot, TrialState, ranking
-from automl.core.text import failures
+from automl.core import Snapshot, TrialState, text
 
 SECONDS: Final = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 TRIAL_SECONDS: Final = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
@@ -20,30 +19,30 @@ class RayMetrics:
     def __init__(self, sweep: str) -> None:
         from ray.util.metrics import Gauge, Histogram
 
-        def gauge(name: str, description: str, *tags: str) -> Any:
-            made = Gauge(f"automl_{name}", description=description, tag_keys=("sweep", *tags))
-            return made.set_default_tags({"sweep": sweep})
-
-        def histogram(name: str, description: str, boundaries: tuple[float, ...]) -> Any:
-            made = Histogram(
-                f"automl_{name}", description, boundaries=list(boundaries), tag_keys=("sweep",)
+        def metric(kind: Any, name: str, description: str, *tags: str, **options: Any) -> Any:
+            made = kind(
+                f"automl_{name}", description=description, tag_keys=("sweep", *tags), **options
             )
             return made.set_default_tags({"sweep": sweep})
 
-        self.trials = gauge("trials", "Trials by state.", "state")
-        self.failed = gauge("failed_trials", "Failed trials by kind of failure.", "kind")
-        self.best = gauge("best_goal", "Best value of a goal so far.", "goal")
-        self.utilisation = gauge("utilisation", "Share of the worker slots that are busy.")
-        self.elapsed = gauge("sweep_seconds", "Seconds of the sweep.")
-        self.rate = gauge("items_per_second", "Throughput of the trial that reported last.")
-        self.memory = gauge("peak_memory_bytes", "Largest peak memory of a trial.")
-        self.suggestions = histogram(
-            "suggestion_seconds", "Seconds that a suggestion took.", SECONDS
+        self.trials = metric(Gauge, "trials", "Trials by state.", "state")
+        self.failed = metric(Gauge, "failed_trials", "Failed trials by kind of failure.", "kind")
+        self.best = metric(Gauge, "best_goal", "Best value of a goal so far.", "goal")
+        self.utilisation = metric(Gauge, "utilisation", "Share of the worker slots that are busy.")
+        self.elapsed = metric(Gauge, "sweep_seconds", "Seconds of the sweep.")
+        self.rate = metric(Gauge, "items_per_second", "Throughput of the trial that reported last.")
+        self.memory = metric(Gauge, "peak_memory_bytes", "Largest peak memory of a trial.")
+        self.suggestions = metric(
+            Histogram,
+            "suggestion_seconds",
+            "Seconds that a suggestion took.",
+            boundaries=list(SECONDS),
         )
-        self.durations = histogram(
+        self.durations = metric(
+            Histogram,
             "trial_seconds",
             "Seconds of the trials that ended.",
-            TRIAL_SECONDS,
+            boundaries=list(TRIAL_SECONDS),
         )
         self._ended: set[int] = set()
         self._suggested = 0
@@ -52,26 +51,17 @@ class RayMetrics:
         """Set every metric from the snapshot."""
         for state in TrialState:
             self.trials.set(len(snapshot.in_state(state)), {"state": str(state)})
-        for kind, count in failures(snapshot.trials).items():
+        for kind, count in text.failures(snapshot.trials).items():
             self.failed.set(count, {"kind": kind})
         self.utilisation.set(
             snapshot.busy_slots / snapshot.num_slots if snapshot.num_slots else 0.0
         )
         self.elapsed.set(snapshot.seconds)
-        self._goals(snapshot)
+        for index, goal in enumerate(snapshot.goals):
+            found = (text.goal_value(trial, snapshot, index) for trial in snapshot.trials)
+            if values := [value for value in found if value is not None]:
+                self.best.set(min(values, key=goal.loss), {"goal": goal.metric})
         self._observe(snapshot)
-
-    def _goals(self, snapshot: Snapshot) -> None:
-        for goal in snapshot.goals:
-            last, limits = snapshot.last_report_counts, snapshot.constraints
-            values = (
-                ranking.value(t, goal, limits, last_report_counts=last) for t in snapshot.trials
-            )
-            best = min(
-                (value for value in values if value is not None), key=goal.loss, default=None
-            )
-            if best is not None:
-                self.best.set(best, {"goal": goal.metric})
 
     def _observe(self, snapshot: Snapshot) -> None:
         """Add the trials and suggestions that are new since the last snapshot."""

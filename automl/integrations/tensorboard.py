@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from automl.core import Snapshot, Trial, ranking
+from automl.core import Snapshot, Trial, text
 from automl.errors import UsageError
 from workers.device.profiling import FOLDER
 
@@ -39,7 +39,9 @@ def write(snapshot: Snapshot, folder: Path, sweep: Path | None = None) -> int:
             _memory(writer, trial)
             writer.add_hparams(dict(trial.params), _results(snapshot, trial), run_name=".")
         if sweep is not None:
-            _traces(sweep / "trials" / str(trial.number) / FOLDER, folder / name)
+            traces = sweep / "trials" / str(trial.number) / FOLDER
+            for path in sorted(traces.glob("*.pt.trace.json")):
+                shutil.copyfile(path, folder / name / path.name)
     return len(begun)
 
 
@@ -65,11 +67,6 @@ def _memory(writer: Any, trial: Trial) -> None:
             writer.add_scalar(f"memory_bytes/{name or 'model'}", value, step)
 
 
-def _traces(source: Path, target: Path) -> None:
-    for path in sorted(source.glob("*.pt.trace.json")):
-        shutil.copyfile(path, target / path.name)
-
-
 def _facts(writer: Any, trial: Trial) -> None:
     """The state, the message and the details of the trial, as text."""
     lines = [f"**{trial.state}** {trial.failure or ''} {trial.message}".strip()]
@@ -81,10 +78,9 @@ def _facts(writer: Any, trial: Trial) -> None:
 
 
 def _results(snapshot: Snapshot, trial: Trial) -> dict[str, float]:
-    limits, last = snapshot.constraints, snapshot.last_report_counts
     values = {
-        goal.metric: ranking.value(trial, goal, limits, last_report_counts=last)
-        for goal in snapshot.goals
+        goal.metric: text.goal_value(trial, snapshot, index)
+        for index, goal in enumerate(snapshot.goals)
     }
     found = {f"goal/{name}": value for name, value in values.items() if value is not None}
     return found or {"goal/none": math.nan}

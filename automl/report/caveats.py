@@ -38,13 +38,12 @@ def _at_bounds(best: Trial, space: Space) -> Iterator[str]:
     """Parameters with the best value at the edge of their range."""
     for name, value in best.params.items():
         parameter = space.parameters.get(name)
-        if isinstance(parameter, Choice | None) or parameter.size == 1:
-            continue
-        assert isinstance(parameter, Float | Int), "there are three kinds of parameters"
-        unit = parameter.to_unit(value)
-        if unit <= EDGE or unit >= 1 - EDGE:
-            bound = text.number(parameter.low if unit < 0.5 else parameter.high)
-            yield f"{name}={text.number(value)} is at the edge of its range ({bound}): widen it?"
+        if isinstance(parameter, Float | Int) and parameter.size != 1:
+            unit = parameter.to_unit(value)
+            if unit <= EDGE or unit >= 1 - EDGE:
+                bound = text.number(parameter.low if unit < 0.5 else parameter.high)
+                shown = f"{name}={text.number(value)}"
+                yield f"{shown} is at the edge of its range ({bound}): widen it?"
 
 
 def _too_few(snapshot: Snapshot, space: Space) -> Iterator[str]:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from automl.core import Goal, Snapshot, Trial, TrialState, ranking
+from automl.core import Goal, Snapshot, Trial, TrialState
 from automl.core.names import companion
-from automl.core.text import number
+from automl.core.text import goal_value, number
 
 if TYPE_CHECKING:
     from automl.ledger import Ledger
@@ -138,12 +138,11 @@ class Confirmation:
 
 def candidates(snapshot: Snapshot, space: Any, count: int) -> list[Trial]:
     """The best trials, at most `count`; of equal configurations only the first."""
-    goal, last = snapshot.goals[0], snapshot.last_report_counts
-    scored = []
-    for trial in snapshot.trials:
-        value = ranking.value(trial, goal, snapshot.constraints, last_report_counts=last)
-        if value is not None and trial.state.finished:
-            scored.append((goal.loss(value), trial.number, trial))
+    scored = [
+        (snapshot.goals[0].loss(value), trial.number, trial)
+        for trial in snapshot.trials
+        if trial.state.finished and (value := goal_value(trial, snapshot)) is not None
+    ]
     found: dict[Hashable, Trial] = {}
     for _, _, trial in sorted(scored, key=lambda item: item[:2]):
         found.setdefault(space.key(trial.params), trial)
@@ -156,11 +155,10 @@ def read(ledger: Ledger, sweep: str) -> Confirmation | None:
     if not ledger.exists(name):
         return None
     snapshot, again, space = ledger.snapshot(sweep), ledger.snapshot(name), ledger.spec(sweep).space
-    ended = [trial for trial in again.trials if trial.state.finished]
     originals = {space.key(t.params): t for t in candidates(snapshot, space, len(snapshot.trials))}
     runs: dict[Hashable, list[Trial]] = {}
-    for trial in ended:
-        if (key := space.key(trial.params)) in originals:
+    for trial in again.trials:
+        if trial.state.finished and (key := space.key(trial.params)) in originals:
             runs.setdefault(key, []).append(trial)
     ordered = [key for key in originals if key in runs]
     if not ordered or snapshot.best is None or ordered[0] != space.key(snapshot.best.params):
@@ -171,9 +169,6 @@ def read(ledger: Ledger, sweep: str) -> Confirmation | None:
 
 
 def _repeats(number: int, runs: Sequence[Trial], again: Snapshot) -> Repeats:
-    goal, last = again.goals[0], again.last_report_counts
-    values = [
-        ranking.value(trial, goal, again.constraints, last_report_counts=last) for trial in runs
-    ]
+    values = [goal_value(trial, again) for trial in runs]
     failed = sum(trial.state is TrialState.FAILED for trial in runs)
     return Repeats(number, tuple(value for value in values if value is not None), failed)

@@ -24,6 +24,9 @@ class Dashboard:
     Args:
         ledger: open for reading; sweep: its name.
         interval: seconds between reads.
+
+    Attributes:
+        state: JSON with `version`, `title`, `lines`, `warnings`, `links` and `panels`.
     """
 
     def __init__(self, ledger: Ledger, sweep: str, interval: float = 2.0) -> None:
@@ -35,15 +38,10 @@ class Dashboard:
         self._seen: Any = None
         self._version = 0
         self._closed = threading.Event()
-        self._state = self._draw(quick=True)
+        self.state = self._draw(quick=True)
         self._thread = threading.Thread(
             target=self._watch, name="automl-dashboard-state", daemon=True
         )
-
-    @property
-    def state(self) -> str:
-        """JSON: `version`, `title`, `lines`, `warnings`, `links` and `panels`."""
-        return self._state
 
     def start(self) -> Dashboard:
         """Start the thread."""
@@ -59,11 +57,11 @@ class Dashboard:
     def _watch(self) -> None:
         while not self._closed.wait(self._interval if self._seen is not None else 0.0):
             try:
-                self._state = self._draw()
+                self.state = self._draw()
             except Exception as error:  # a locked or vanished store must not end the page
                 self._seen = ()
                 self._version += 1
-                self._state = as_json(
+                self.state = as_json(
                     {"version": self._version, "error": f"{type(error).__name__}: {error}"}
                 )
 
@@ -72,7 +70,7 @@ class Dashboard:
         snapshot = self._ledger.snapshot(self._sweep)
         seen = _fingerprint(snapshot)
         if seen == self._seen:
-            return self._state
+            return self.state
         record = Record.read(self._ledger, self._sweep)
         if not quick:
             self._fit(record)

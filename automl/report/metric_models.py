@@ -66,17 +66,14 @@ class MetricModel:
 
 def fit_models(record: Record) -> list[MetricModel]:
     """Models of every goal, of speed and of memory, of those with at least six values."""
+    ended = [trial for trial in record.trials if trial.state.finished]
     found = []
-    modelled: set[str] = set()
     for index, goal in enumerate(record.snapshot.goals):
-        ended = [trial for trial in record.trials if trial.state.finished]
         values = [(trial, record.value(trial, index)) for trial in ended]
-        model = _fit(record, goal.metric, goal.aspects, values, maximize=goal.maximize)
-        found.append(model)
-        modelled.add(_main_aspect(goal.aspects))
-    for aspect, metrics in (("speed", record.speed_metrics()), ("memory", (PEAK_MEMORY,))):
-        if aspect not in modelled:
-            found.append(_first(record, metrics))
+        found.append(_fit(record, goal.metric, goal.aspects, values, maximize=goal.maximize))
+    modelled = {_main_aspect(goal.aspects) for goal in record.snapshot.goals}
+    others = {"speed": record.speed_metrics(), "memory": (PEAK_MEMORY,)}
+    found += [_first(record, others[aspect]) for aspect in others if aspect not in modelled]
     return [model for model in found if model is not None]
 
 

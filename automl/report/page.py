@@ -100,14 +100,17 @@ def surfaces(record: Record) -> Panel:
         "parameters are flattened and failed trials are left out. "
         "A contour shows the effect of two parameters together."
     )
-    figures = []
-    for found in ax_view.surfaces(record.snapshot):
-        layout = {
-            **found["layout"],
-            "height": 440,
-            "title": {"text": escape(found["title"]), "font": {"size": 14}},
+    figures = [
+        {
+            "data": found["data"],
+            "layout": {
+                **found["layout"],
+                "height": 440,
+                "title": {"text": escape(found["title"]), "font": {"size": 14}},
+            },
         }
-        figures.append({"data": found["data"], "layout": layout})
+        for found in ax_view.surfaces(record.snapshot)
+    ]
     return Panel("ax", "Two parameters together, by Ax", caption, tuple(figures))
 
 

@@ -271,10 +271,9 @@ def _suggesting(snapshot: Snapshot) -> str:
 
 
 def _counts(snapshot: Snapshot) -> list[str]:
-    found = []
-    for state in (TrialState.RUNNING, TrialState.COMPLETED, TrialState.STOPPED, TrialState.PAUSED):
-        if count := len(snapshot.in_state(state)):
-            found.append(f"{count} {state}")
+    states = (TrialState.RUNNING, TrialState.COMPLETED, TrialState.STOPPED, TrialState.PAUSED)
+    counts = {state: len(snapshot.in_state(state)) for state in states}
+    found = [f"{count} {state}" for state, count in counts.items() if count]
     failed = text.failure_text(snapshot.trials)
     return [*found, failed] if failed else found
 
@@ -311,6 +310,4 @@ def _left_text(snapshot: Snapshot) -> str:
 def _apart(left: Text, right: Text, width: int) -> RenderableType:
     """Two texts at the ends of one line."""
     gap = max(width - left.cell_len - right.cell_len, 1)
-    line = Text.assemble(left, " " * gap, right)
-    line.no_wrap, line.overflow = True, "ellipsis"
-    return line
+    return Text.assemble(left, " " * gap, right, no_wrap=True, overflow="ellipsis")

@@ -59,11 +59,10 @@ class Probes:
         final, best = [], math.inf
         for other in trials[-MAX_COMPARED:]:
             points = [
-                (p.step, goal.loss(p.metrics[goal.metric]))
+                (p.step, loss)
                 for p in other.reports
-                if goal.metric in p.metrics
+                if math.isfinite(loss := goal.loss(p.metrics.get(goal.metric, math.nan)))
             ]
-            points = [(step, loss) for step, loss in points if math.isfinite(loss)]
             if points:
                 if other.state.finished:
                     final.append(min(loss for _, loss in points))

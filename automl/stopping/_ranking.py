@@ -25,9 +25,7 @@ def best_losses(
     losses = [_least(metrics, goal) for goal in goals]
     if not metrics or not all(map(math.isfinite, losses)):
         return None
-    latest: dict[str, float] = {}
-    for item in metrics:
-        latest.update(item)
+    latest = {name: value for item in metrics for name, value in item.items()}
     violations = [max(c.excess(latest[c.metric]), 0.0) for c in constraints if c.metric in latest]
     return (sum(violations, 0.0), *losses)
 
@@ -36,11 +34,9 @@ def losses_at(
     trial: Trial, least: float, goals: Sequence[Goal], constraints: Sequence[Constraint]
 ) -> LossVector | None:
     """The loss vector of a trial at its first report of progress `least` or more; None before."""
-    metrics = []
-    for point in trial.reports:
-        metrics.append(point.metrics)
+    for count, point in enumerate(trial.reports, start=1):
         if progress(point, goals) >= least:
-            return best_losses(metrics, goals, constraints)
+            return best_losses([p.metrics for p in trial.reports[:count]], goals, constraints)
     return None
 
 

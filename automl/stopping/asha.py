@@ -105,7 +105,9 @@ class AshaStopper(Stopper):
         """Pause at a level that the trial has just reached, unless it is among the best there."""
         number, level = trial.number, self._level.get(trial.number, -1)
         rung = self._waiting_rung(number)
-        if rung is None or self._is_complete(trial):
+        if rung is None or (
+            self.max_steps is not None and trial.reports[-1].step >= self.max_steps
+        ):
             return CONTINUE
         quota, place = len(rung.losses) // self.factor, rung.place(number)
         if place < quota:
@@ -172,9 +174,6 @@ class AshaStopper(Stopper):
         if rung is None or number not in rung.losses or number in rung.promoted:
             return None
         return None if self.level(level) < self.warmup.end else rung
-
-    def _is_complete(self, trial: Trial) -> bool:
-        return self.max_steps is not None and trial.reports[-1].step >= self.max_steps
 
     def _first_level(self, point: ReportPoint) -> float:
         """The progress of the first report, or the next above it whose levels hit the last step."""

@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any, Final
 
 from automl.core import Trial
@@ -47,17 +48,10 @@ class MedianStopper(Stopper):
         mine = losses[-1]
         if len(ats) < MIN_REPORTS or mine is None or ats[-1] < self._warmup.end:
             return CONTINUE
-        others: list[LossVector] = []
-        for number in reversed(self._curves):
-            there = self._at(number, ats[-1]) if number != trial.number else None
-            if there is not None:
-                others.append(there)
-            if len(others) == MAX_COMPARED:
-                break
-        if len(others) < MIN_TRIALS:
-            return CONTINUE
+        newest = (self._at(n, ats[-1]) for n in reversed(self._curves) if n != trial.number)
+        others = list(islice((there for there in newest if there is not None), MAX_COMPARED))
         place = ranked([*others, mine]).index(len(others))
-        if place <= len(others) / 2:
+        if len(others) < MIN_TRIALS or place <= len(others) / 2:
             return CONTINUE
         return Decision(
             "stop", f"median: {place} of {len(others)} trials were better at {ats[-1]:g}"

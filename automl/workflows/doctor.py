@@ -109,9 +109,14 @@ def _versions() -> dict[str, str]:
 
 
 def _precisions(hardware: Hardware) -> list[Ability]:
-    words = {p: hardware.slow.get(p, "runs at full speed") for p in PRECISIONS}
     return [
-        Ability("precision", p, words[p], hardware.lacks_precision(p) or "") for p in PRECISIONS
+        Ability(
+            "precision",
+            precision,
+            hardware.slow.get(precision, "runs at full speed"),
+            hardware.lacks_precision(precision) or "",
+        )
+        for precision in PRECISIONS
     ]
 
 

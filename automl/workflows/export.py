@@ -86,13 +86,23 @@ def _of_objective(
     target.mkdir(parents=True, exist_ok=True)
     files = {}
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
-        if path.name in OWN:
-            continue
-        copy = shutil.copytree if path.is_dir() else shutil.copy2
-        copy(path, target / path.name)
-        files[path.name] = "written by the objective"
-    lines = [f"# {spec.name}", "", found_by, "", "## Metrics", "", *_rows(trial.metrics)]
-    lines += ["", "## Configuration", "", *_rows(trial.params)]
+        if path.name not in OWN:
+            copy = shutil.copytree if path.is_dir() else shutil.copy2
+            copy(path, target / path.name)
+            files[path.name] = "written by the objective"
+    lines = [
+        f"# {spec.name}",
+        "",
+        found_by,
+        "",
+        "## Metrics",
+        "",
+        *_rows(trial.metrics),
+        "",
+        "## Configuration",
+        "",
+        *_rows(trial.params),
+    ]
     (target / "README.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return {**files, "README.md": "this card"}
 

@@ -65,14 +65,12 @@ def read(source: str, space: Space, goals: Sequence[Goal], ledger: Ledger) -> Im
     return _fitting(found, space, goals)
 
 
-def add(ledger: Ledger, sweep: str, trials: Iterable[FinishedTrial]) -> int:
+def add(ledger: Ledger, sweep: str, trials: Sequence[FinishedTrial]) -> int:
     """Record finished trials in a sweep that is not running; returns their number."""
     recorder = ledger.acquire(sweep)
-    count = 0
     try:
         at = ledger.snapshot(sweep).seconds
-        for trial in trials:
-            number, count = len(recorder.trials), count + 1
+        for number, trial in enumerate(trials, start=len(recorder.trials)):
             ending = Ending.FAILED if trial.failure else Ending.COMPLETED
             state = TrialState.FAILED if trial.failure else TrialState.COMPLETED
             outcome = Outcome(number, 1, ending, dict(trial.metrics), trial.failure)
@@ -82,7 +80,7 @@ def add(ledger: Ledger, sweep: str, trials: Iterable[FinishedTrial]) -> int:
         recorder.commit(state="interrupted")
     finally:
         ledger.release(sweep)
-    return count
+    return len(trials)
 
 
 def _fitting(found: Iterable[FinishedTrial], space: Space, goals: Sequence[Goal]) -> ImportedTrials:

@@ -9,8 +9,7 @@ via meta-learning", 2015; Souza et al., "Bayesian optimization with a prior for 
 from dataclasses import replace
 from typing import Final
 
-from automl.core import Noted, Proposed, Snapshot, SweepSpec
-from automl.core.ranking import value
+from automl.core import Noted, Proposed, Snapshot, SweepSpec, text
 from automl.errors import UsageError
 from automl.ledger import Ledger
 from automl.suggesters import SUGGESTERS
@@ -69,13 +68,9 @@ def transfer(ledger: Ledger, sweep: str, earlier: str) -> SweepSpec:
 
 def best_of(snapshot: Snapshot, space: Space) -> list[Params]:
     """Parameters of the best trials, the best first, without values that the space excludes."""
-    goal, rules = snapshot.goals[0], snapshot.constraints
-    worth = [
-        (value(t, goal, rules, last_report_counts=snapshot.last_report_counts), t)
-        for t in snapshot.trials
-    ]
+    worth = [(text.goal_value(trial, snapshot), trial) for trial in snapshot.trials]
     scored = [(found, trial) for found, trial in worth if found is not None]
-    scored.sort(key=lambda item: (goal.loss(item[0]), item[1].number))
+    scored.sort(key=lambda item: (snapshot.goals[0].loss(item[0]), item[1].number))
     kept = max(MIN_GOOD, round(SHARE * len(scored)))
     known = [
         {

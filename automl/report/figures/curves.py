@@ -23,8 +23,7 @@ def panel(record: Record) -> Panel:
         if (points := [p for p in t.reports if metric in p.metrics])
     ]
     if not reported:
-        caption = f"No trial reported {metric} before its end."
-        return Panel("curves", TITLE, caption)
+        return Panel("curves", TITLE, f"No trial reported {metric} before its end.")
     chosen = _chosen(record, reported)
     caption = (
         f"The {metric} at each report of each trial; the best trial is blue. Circles are ends of "
@@ -54,28 +53,23 @@ def _chosen(
 def _draw(record: Record, chosen: list[tuple[Trial, list[ReportPoint]]]) -> Figure:
     best = record.snapshot.best
     timed = record.goal.within is not None
-    data: list[dict[str, Any]] = []
     others = [(t, p) for t, p in chosen if best is None or t.number != best.number]
-    data += [_lines(record, others, timed, GREY, 1.2, "trials")]
-    data += [
+    best_lines = (
         _lines(record, [(t, p)], timed, BLUE, 3.0, f"trial {t.number}, the best")
         for t, p in chosen
         if t == best
+    )
+    data = [
+        _lines(record, others, timed, GREY, 1.2, "trials"),
+        *best_lines,
+        *_marks(record, chosen, timed),
     ]
-    data += _marks(record, chosen, timed)
     xaxis: dict[str, Any] = {"title": {"text": "training seconds" if timed else "step"}}
-    if not timed and (last := max(points[-1].step for _, points in chosen)) > 200 * max(
-        _first_step(chosen), 1
-    ):
-        xaxis |= {
-            "type": "log",
-            "range": [np.log10(max(_first_step(chosen), 1)), np.log10(last) + 0.05],
-        }
+    first = max(min(points[0].step for _, points in chosen), 1)
+    last = max(points[-1].step for _, points in chosen)
+    if not timed and last > 200 * first:
+        xaxis |= {"type": "log", "range": [np.log10(first), np.log10(last) + 0.05]}
     return figure(data, 420, xaxis=xaxis, yaxis={"title": {"text": record.goal.metric}})
-
-
-def _first_step(chosen: list[tuple[Trial, list[ReportPoint]]]) -> int:
-    return min(points[0].step for _, points in chosen)
 
 
 def _x(point: ReportPoint, timed: bool) -> float:

@@ -1,6 +1,7 @@
 """The probability that a configuration succeeds, as the suggester models it."""
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -97,13 +98,9 @@ def _map(
     if len(chosen) == 1:
         grids.append([None])
     rows = []
-    for second in grids[1]:
-        for first in grids[0]:
-            for params in base:
-                changed = moved(record.space, params, chosen[0], first)
-                rows.append(
-                    moved(record.space, changed, chosen[1], second) if len(chosen) > 1 else changed
-                )
+    for second, first, params in product(grids[1], grids[0], base):
+        changed = moved(record.space, params, chosen[0], first)
+        rows.append(moved(record.space, changed, chosen[1], second) if len(chosen) > 1 else changed)
     z = probability(rows).reshape(len(grids[1]), len(grids[0]), -1).mean(2)
     heat = {
         "type": "heatmap",

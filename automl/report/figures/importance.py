@@ -22,8 +22,8 @@ def panel(record: Record, insights: Sequence[Insight]) -> Panel:
     caption = (
         "How much the metric changes with one parameter alone, averaged over the tried values of "
         "the others; 1 is the standard deviation of all trials. Lines are 90% intervals. "
+        + "".join(_unaffected(record, one.model) for one in insights)
     )
-    caption += "".join(_unaffected(record, one.model) for one in insights)
     return Panel(
         "importance",
         title,

@@ -51,14 +51,9 @@ def panel(record: Record) -> Panel:
         "labelangle": -25,
     }
     size = {"width": 78 * len(dimensions)} if len(dimensions) > 13 else {}
-    return Panel(
-        "parallel", TITLE, caption, (figure([trace], 460, margin=_margin(dimensions), **size),)
-    )
-
-
-def _margin(dimensions: list[dict[str, Any]]) -> dict[str, int]:
-    longest = max(len(d["label"]) for d in dimensions)
-    return {"l": 90, "r": 70, "t": 50 + 2 * longest, "b": 30}
+    longest = max(len(dimension["label"]) for dimension in dimensions)
+    margin = {"l": 90, "r": 70, "t": 50 + 2 * longest, "b": 30}
+    return Panel("parallel", TITLE, caption, (figure([trace], 460, margin=margin, **size),))
 
 
 def _dimension(parameter: Parameter, scored: list[tuple[Trial, float]]) -> dict[str, Any]:
@@ -91,8 +86,7 @@ def _dimension(parameter: Parameter, scored: list[tuple[Trial, float]]) -> dict[
 def _metric(record: Record, scored: list[tuple[Trial, float]], index: int) -> dict[str, Any]:
     name = record.snapshot.goals[index].metric
     values = [record.value(trial, index) for trial, _ in scored]
-    known = [value for value in values if value is not None]
-    filler = min(known, default=0.0)
+    filler = min((value for value in values if value is not None), default=0.0)
     return {
         "label": escape(name),
         "values": rounded([filler if value is None else value for value in values]),

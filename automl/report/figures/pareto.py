@@ -54,11 +54,14 @@ def _fronts(record: Record) -> Panel:
         "line": {"color": BLUE, "width": 3, "shape": "hv"},
         "name": "hypervolume",
     }
-    layout = {
-        "xaxis": {"title": {"text": "trial"}},
-        "yaxis": {"title": {"text": "hypervolume"}, "rangemode": "tozero"},
-    }
-    figures.append(figure([trace], 280, **layout))
+    figures.append(
+        figure(
+            [trace],
+            280,
+            xaxis={"title": {"text": "trial"}},
+            yaxis={"title": {"text": "hypervolume"}, "rangemode": "tozero"},
+        )
+    )
     caption = (
         f"{len(front)} configurations are on the front: no other is at least as good in every goal "
         "and better in one. Below: the hypervolume that the front dominates, as a share of the box "
@@ -138,10 +141,12 @@ def _costs(record: Record) -> Panel:
             continue
         points = [(t, t.metrics[metric], v) for t, v in scored if metric in t.metrics]
         rest = [point for point in points if point[0] != best]
-        data = [_cloud(rest, metric, record.goal.metric, "trials", GREY, "markers")]
         chosen = [point for point in points if point[0] == best]
-        data.append(_cloud(chosen, metric, record.goal.metric, "the best", ORANGE, "markers"))
-        data[-1]["marker"] = {"color": ORANGE, "size": 13, "symbol": "star"}
+        star = {"marker": {"color": ORANGE, "size": 13, "symbol": "star"}}
+        data = [
+            _cloud(rest, metric, record.goal.metric, "trials", GREY, "markers"),
+            _cloud(chosen, metric, record.goal.metric, "the best", ORANGE, "markers") | star,
+        ]
         log = min(x for _, x, _ in points) > 0 and max(x for _, x, _ in points) > 5 * min(
             x for _, x, _ in points
         )

@@ -44,11 +44,6 @@ class Curve:
         """Its progress."""
         return self.ats[-1] if self.ats else 0.0
 
-    @property
-    def known(self) -> bool:
-        """Whether every goal has a value."""
-        return bool(self.losses)
-
 
 class Curves:
     """The curves of a sweep."""
@@ -92,15 +87,16 @@ class Curves:
             curve.ats.append(max(at, curve.at))
             curve.losses.append(curve.best)
         curve.num_reports += 1
-        known = [
-            c.excess(trial.metrics[c.metric]) for c in self.constraints if c.metric in trial.metrics
-        ]
-        curve.excess = sum(max(excess, 0.0) for excess in known)
+        curve.excess = sum(
+            max(c.excess(trial.metrics[c.metric]), 0.0)
+            for c in self.constraints
+            if c.metric in trial.metrics
+        )
         self.num_reports += 1
 
     def started(self) -> list[Curve]:
         """The curves with a value of every goal, by number."""
-        return [c for _, c in sorted(self.all.items()) if c.known]
+        return [c for _, c in sorted(self.all.items()) if c.losses]
 
     def known(self) -> list[Curve]:
         """Those of them that are past the warm-up."""

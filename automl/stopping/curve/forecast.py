@@ -315,8 +315,8 @@ class CurveForecast:
         return np.concatenate([everywhere, near, self.sampler.snap(faces.astype(np.float64))])
 
     def _first_new(self, unit: Array, order: Sequence[int]) -> Params | None:
-        for curve in islice(self.curves.all.values(), self._num_taken, None):
-            self._taken.add(self.space.key(curve.params))  # type: ignore[arg-type]
+        fresh = islice(self.curves.all.values(), self._num_taken, None)
+        self._taken.update(self.space.key(c.params) for c in fresh)  # type: ignore[arg-type]
         self._num_taken = len(self.curves.all)
         some = self.space.decode(unit[order[:50]])
         return self.sampler.domain.first_new(some, self._taken)

@@ -85,7 +85,12 @@ class CurveStopper(Stopper):
     def decide(self, trial: Trial, trials: Sequence[Trial]) -> Decision:
         """Go on to the end of the slice; then pause, unless the trial gets the next slice too."""
         curve = self.curves.all[trial.number]
-        if not curve.known or curve.at < self.curves.warmup_end or self._at_end(curve):
+        if (
+            not curve.losses
+            or curve.at < self.curves.warmup_end
+            or self._is_complete(curve)
+            or 0.0 < self.curves.complete <= curve.at * (1 + 1e-9)  # a stop would save nothing
+        ):
             return CONTINUE
         if not self.can_pause:
             return self._judge(curve)
@@ -200,9 +205,8 @@ class CurveStopper(Stopper):
 
     def _judge(self, curve: Curve) -> Decision:
         """Stop a trial that cannot pause and is unlikely to become the best."""
-        if len(self.curves.known()) < NUM_RANDOM // 2:
-            return CONTINUE
-        if curve.at < self._targets.get(curve.number, 0.0):
+        few = len(self.curves.known()) < NUM_RANDOM // 2
+        if few or curve.at < self._targets.get(curve.number, 0.0):
             return CONTINUE
         self._targets[curve.number] = curve.at * GROWTH
         self._num_choices += 1
@@ -226,10 +230,6 @@ class CurveStopper(Stopper):
     def _is_complete(self, curve: Curve) -> bool:
         last = self._last()
         return last is not None and curve.at >= last * (1 - 1e-9)
-
-    def _at_end(self, curve: Curve) -> bool:
-        """Whether the trial is where others have completed: to stop it there would save nothing."""
-        return self._is_complete(curve) or 0.0 < self.curves.complete <= curve.at * (1 + 1e-9)
 
     def _last(self) -> float | None:
         """The progress at which a trial ends, if it is known in advance."""
