@@ -9,6 +9,7 @@ from .model.data import Array, TrialData
 from .model.failures import FailurePosterior
 from .policy import ALL_RULES, Policy
 
+NUM_DESIGN = 5  # trials of the initial design
 POOL = 128
 STEPS = (0.05, 0.4)  # of candidates near successes, once trials have failed
 SHRINKAGE = 0.8  # factor of the largest step by each failure

@@ -25,7 +25,7 @@ from .acquisition.feasibility import Feasibility
 from .acquisition.user_prior import prior_term
 from .batch import MANY, MOST_PENDING, suggest_batch
 from .candidates import CandidateSampler
-from .design import InitialDesign
+from .design import NUM_DESIGN, InitialDesign
 from .forced_exploration import (
     RARE_EVERY,
     ForcedOption,
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from .model.export import EnsembleGP
 
 _LOG = logging.getLogger(__name__)
-NUM_DESIGN = 5  # trials of the initial design
 LEAST_SUCCESSES = 2  # among them, else it goes on
 STALLED = 6  # trials without progress
 ACCEPTED = 0.1  # probability of success demanded of an option of which all trials failed

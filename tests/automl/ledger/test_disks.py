@@ -17,8 +17,7 @@ import pytest
 from objectives import make_spec, quick, record
 
 from automl import sweeps
-from automl.core.events import Begun, Noted, Proposed
-from automl.core.trial import TrialState
+from automl.core import Begun, Noted, Proposed, TrialState
 from automl.errors import StoreError, UsageError
 from automl.ledger import Ledger, backup
 from automl.ledger.database import FILE_NAME
