@@ -78,26 +78,23 @@ def test_a_changed_table_needs_a_new_version(tmp_path: Path) -> None:
     assert columns(tmp_path / "fresh" / FILE_NAME) == columns(RELEASED / f"v{VERSION}.sqlite3")
 
 
+@pytest.mark.parametrize("suggester", ["bayes", "random"])
 @pytest.mark.parametrize("file", EVERY, ids=lambda file: file.stem)
 def test_every_released_file_opens_and_resumes_to_a_larger_budget(
-    file: Path, tmp_path: Path
+    file: Path, suggester: str, tmp_path: Path
 ) -> None:
     shutil.copy(file, tmp_path / FILE_NAME)
     ledger = Ledger.open(tmp_path)
     check_content(ledger, file)
     before, commands = ledger.trials("nmt"), ledger.commands("nmt")
-    spec = replace(ledger.spec("nmt"), budget=Budget(trials=16), suggester="random")
+    spec = replace(ledger.spec("nmt"), budget=Budget(trials=16), suggester=suggester)
+    if suggester != "bayes":
+        spec = replace(spec, beliefs={})  # only bayes takes them
 
     def objective(trial: Any) -> dict[str, float]:
         return {"bleu": trial.params["batch_size"], "loss": trial.params["lr"]}
 
-    found = sweeps.run(
-        replace(spec, beliefs={}),
-        ledger=ledger,
-        dispatcher="inline",
-        objective=objective,
-        resume=True,
-    )
+    found = sweeps.run(spec, ledger=ledger, dispatcher="inline", objective=objective, resume=True)
     assert (found.state, len(found.trials)) == ("finished", 16)
     finished = [plain(trial) for trial in before if trial.state.finished]
     assert [plain(found.trials[trial["number"]]) for trial in finished] == finished
@@ -105,7 +102,7 @@ def test_every_released_file_opens_and_resumes_to_a_larger_budget(
     if commands:
         enqueued = [t.params["batch_size"] for t in found.trials if t.source == "enqueued"]
         assert enqueued == [128, 256], "each command runs once"
-        suggested = [trial for trial in found.trials if trial.source == "random"]
+        suggested = [trial for trial in found.trials if trial.source == suggester]
         assert suggested
         assert all(16 <= trial.params["batch_size"] <= 64 for trial in suggested)
     ledger.close()
