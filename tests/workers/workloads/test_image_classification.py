@@ -133,6 +133,20 @@ def test_a_pickle_is_never_run(tmp_path: Path, protocol: int, evil: MaliciousPic
     assert not target.exists()
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\x80\x05\x96" + (1 << 31).to_bytes(8, "little") + b".",  # claims 2 GiB, has none
+        pickle.dumps({1, 2}, protocol=4),
+        pickle.dumps({np.dtype("u1"): 1}, protocol=2),
+    ],
+    ids=["bytearray", "set", "type as a key"],
+)
+def test_a_pickle_of_other_data_is_refused(content: bytes) -> None:
+    with pytest.raises(DataError, match="more than plain data"):
+        plain_pickle.read(content)
+
+
 def test_damaged_pickles_end_in_an_error() -> None:
     whole = pickle.dumps(
         {b"data": np.arange(12, dtype=np.uint8).reshape(3, 4), b"labels": [1, 2, 3]}, protocol=2

@@ -31,7 +31,13 @@ def read(content: bytes) -> Any:
         raise DataError(f"a damaged pickle: {type(error).__name__}: {error}") from error
 
 
+def _refuse_bytearray(_: pickle.Unpickler) -> None:  # it reserves whatever length the file states
+    raise DataError("the pickle holds more than plain data: a bytearray")
+
+
 class _Reader(pickle._Unpickler):  # not C's, whose memo a small file can make fill the memory
+    dispatch = {**pickle._Unpickler.dispatch, pickle.BYTEARRAY8[0]: _refuse_bytearray}
+
     def find_class(self, module: str, name: str) -> Any:
         stand_in = _STAND_INS.get(f"{module}.{name}")
         if stand_in is None:
@@ -92,14 +98,14 @@ def _plain(value: Any, done: dict[int, Any]) -> Any:
     """The value with arrays for their stand-ins; each container once: no small file grows large."""
     if isinstance(value, _Array):
         return value.value
-    if isinstance(value, _Name | _DType):
-        raise DataError("the pickle holds more than plain data: a type")
-    if not isinstance(value, dict | list | tuple):
+    if value is None or isinstance(value, str | bytes | int | float):
         return value
+    if not isinstance(value, dict | list | tuple):
+        raise DataError(f"the pickle holds more than plain data: a {type(value).__name__}")
     if id(value) not in done:
         done[id(value)] = None  # a cycle ends here
         if isinstance(value, dict):
-            done[id(value)] = {key: _plain(item, done) for key, item in value.items()}
+            done[id(value)] = {_plain(key, done): _plain(item, done) for key, item in value.items()}
         else:
             done[id(value)] = type(value)(_plain(item, done) for item in value)
     return done[id(value)]
