@@ -33,6 +33,10 @@ CONFIG = (
     "suggester: sobol\n"
 )
 OBJECTIVE = "def objective(trial):\n    return {'loss': trial.params['x']}\n"
+SWEEP = (
+    *("sweep", "toy.yaml", "--objective", "mine.py:objective"),
+    *("--dispatcher", "inline", "--trials", "2"),
+)
 NAMES = [
     "..", ".", "../../etc/x", "/etc/x", "a\nb", "a\n", "a\0b", "-x", "--help-me",
     "\u202egnp.exe", "a\u2066b", "a\u200bb", "x" * 300, "a b", "a;b", "$(touch x)", "ä", "CON:",
@@ -48,16 +52,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     os.chdir(folder / "home")
     Path("toy.yaml").write_text(CONFIG)
     Path("mine.py").write_text(OBJECTIVE)
-    done = automl(
-        "sweep",
-        "toy.yaml",
-        "--objective",
-        "mine.py:objective",
-        "--dispatcher",
-        "inline",
-        "--trials",
-        "2",
-    )
+    done = automl(*SWEEP)
     os.chdir(before)
     assert done.exit_code == 0, done.output
     return folder
@@ -291,19 +286,9 @@ def test_a_password_of_the_environment_is_in_no_output_and_no_file(folder: Path)
     names = ("PGPASSWORD", "RAY_AUTH_TOKEN", "AWS_SECRET_ACCESS_KEY")
     environment = {**os.environ, **dict.fromkeys(names, secret), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "automl"]
-    sweep = [
-        "sweep",
-        "toy.yaml",
-        "--objective",
-        "mine.py:objective",
-        "--dispatcher",
-        "inline",
-        "--trials",
-        "2",
-    ]
     shown = ""
     for arguments in (
-        sweep,
+        SWEEP,
         ["trials", "toy-2", "--json"],
         ["sweep", "toy.yaml", "--store", "postgresql://127.0.0.1:1/x"],
     ):

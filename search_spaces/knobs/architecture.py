@@ -5,7 +5,9 @@ from .option import CHANGES_THE_RESULT, Option
 
 NUM_LAYERS = Option("num_layers", "blocks of the encoder, and of the decoder", 3, low=1, high=6)
 WIDTH = Option("width", "size of the hidden vectors", 256, (64, 128, 256, 512), ordered=True)
-NUM_HEADS = Option("num_heads", "attention heads; they divide the width", 4, (1, 2, 4, 8), True)
+NUM_HEADS = Option(
+    "num_heads", "attention heads; they divide the width", 4, (1, 2, 4, 8), ordered=True
+)
 DROPOUT = Option(
     "dropout",
     "probability that an activation is set to 0",

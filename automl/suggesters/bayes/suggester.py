@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from .model.export import EnsembleGP
 
 _LOG = logging.getLogger(__name__)
-LEAST_SUCCESSES = 2  # among them, else it goes on
+LEAST_SUCCESSES = 2  # before which the initial design goes on
 STALLED = 6  # trials without progress
 ACCEPTED = 0.1  # probability of success demanded of an option of which all trials failed
 DIFFERENT = 4.0  # its weight, in log improvement, of values that differ from those failures

@@ -49,6 +49,12 @@ def share(found, expected):
     return sum(a == b for a, b in zip(found, expected, strict=True)) / len(expected)
 
 
+def convert(model: Path, target: Path) -> int:
+    """Convert an exported model on the command line; the exit status."""
+    options = ["--model", str(model), "--to", "ctranslate2", "--out", str(target)]
+    return main(["translation", "convert", *options])
+
+
 def test_ctranslate2_translates_the_same(folder, corpus, tmp_path):
     pytest.importorskip("ctranslate2")
     from workers.workloads.translation import ct2
@@ -58,21 +64,7 @@ def test_ctranslate2_translates_the_same(folder, corpus, tmp_path):
     expected = Translator.load(folder).translate(lines, search)
     ct2.convert(folder, tmp_path / "exact", None)
     assert ct2.Engine(tmp_path / "exact").translate(lines, search) == expected
-    assert (
-        main(
-            [
-                "translation",
-                "convert",
-                "--model",
-                str(folder),
-                "--to",
-                "ctranslate2",
-                "--out",
-                str(tmp_path / "int8"),
-            ]
-        )
-        == 0
-    )
+    assert convert(folder, tmp_path / "int8") == 0
     assert share(ct2.Engine(tmp_path / "int8").translate(lines, search), expected) > 0.5
 
 
@@ -163,19 +155,5 @@ def test_a_damaged_folder_is_named(folder, vocabulary, capsys, damage):
 
 
 def test_a_form_is_not_written_over_what_is_there(folder):
-    assert (
-        main(
-            [
-                "translation",
-                "convert",
-                "--model",
-                str(folder),
-                "--to",
-                "ctranslate2",
-                "--out",
-                str(folder),
-            ]
-        )
-        == 2
-    )
+    assert convert(folder, folder) == 2
     assert issubclass(DataError, UsageError)
