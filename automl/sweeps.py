@@ -228,7 +228,7 @@ def conduct(
         seconds = ledger.snapshot(spec.name).seconds if recorder.trials else 0.0
         ledger.replace_spec(spec.name, spec)
         stopper = _stopper(spec, can_pause=spec.workload is not None or kind.keeps_paused)
-        assigner = Assigner(spec, ledger.folder(spec.name))
+        assigner = Assigner(spec, ledger.files(spec.name))
 
         def note(message: str) -> None:
             journal.note("fallback", message)
@@ -251,7 +251,7 @@ def conduct(
             scheduler = Scheduler(
                 journal, suggestions, stopper, assigner, guard, commands, shutdown
             )
-            checkpoints = CheckpointCleanup(spec, assigner.folder)
+            checkpoints = CheckpointCleanup(spec, assigner.files)
 
             def start_dispatcher() -> Dispatcher:
                 dispatcher = start()

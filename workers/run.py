@@ -125,7 +125,8 @@ def _prepare(context: Context) -> Any:
     np.random.seed(context.seed % 2**32)
     torch.manual_seed(context.seed)
     torch.set_num_threads(max(1, context.assignment.threads))
-    context.folder.mkdir(parents=True, exist_ok=True)
+    context.files.make()
+    context.files.check()
     _load_libraries(context)
     device = torch.device(context.device)
     if device.type == "cuda":

@@ -6,6 +6,7 @@ import sys
 import click
 
 from automl.errors import UsageError
+from workers.protocol import LOGS, log_name
 
 from .common import opened, store_option, sweep_argument
 
@@ -36,15 +37,16 @@ def command(sweep: str, trial: int, rank: int, attempt: int | None, store: str) 
     """
     with opened(store) as ledger:
         trials = ledger.trials(sweep)
-        folder = ledger.folder(sweep) / "trials" / str(trial) / "logs"
+        logs = ledger.files(sweep) / "trials" / str(trial) / LOGS
     if trial >= len(trials):
         raise UsageError(
             f"{sweep} has {len(trials)} trials, counted from 0; there is no trial {trial}"
         )
-    log = folder / f"attempt-{attempt or max(trials[trial].attempts, 1)}-rank-{rank}.log"
-    if not log.is_file():
-        names = ", ".join(sorted(path.name for path in folder.glob("*.log")))
+    name = log_name(attempt or max(trials[trial].attempts, 1), rank)
+    try:
+        with logs.open(name, "r", encoding="utf-8", errors="replace") as file:
+            shutil.copyfileobj(file, sys.stdout)
+    except FileNotFoundError as error:
+        names = ", ".join(found for found in logs.names() if found.endswith(".log"))
         hint = f"there are {names}" if names else "it may have run inline or on another machine"
-        raise UsageError(f"trial {trial} has no log at {log}; {hint}")
-    with log.open(encoding="utf-8", errors="replace") as file:
-        shutil.copyfileobj(file, sys.stdout)
+        raise UsageError(f"trial {trial} has no log at {logs.path / name}; {hint}") from error
