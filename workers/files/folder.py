@@ -7,6 +7,7 @@ is noticed at any depth. Only regular files are opened: a pipe or a device could
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shutil
 import stat
@@ -157,6 +158,11 @@ class Folder:
         if len(found) > most:
             raise StoreError(f"{self.path / name} has more than {most} bytes")
         return found
+
+    def sha256(self, name: str) -> str:
+        """The sha256 of a file, in hexadecimal."""
+        with open(self.open_descriptor(name, "r"), "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
 
     def make(self) -> None:
         """Make the folder, and those above it."""

@@ -165,7 +165,8 @@ def _write(files: Folder, name: str, tensors: Mapping[str, Tensor]) -> str:
 
 def _load(files: Folder, name: str) -> dict[str, Tensor]:
     with files.opened_path(name) as path:
-        return load_file(path)
+        tensors: dict[str, Tensor] = load_file(path)
+    return tensors
 
 
 def _newest_first(root: Folder) -> list[Folder]:
@@ -179,12 +180,7 @@ def _verified(files: Folder) -> dict[str, Any] | None:
         manifest = json.loads(files.read("manifest.json"))
         sound = manifest["format"] == FORMAT and isinstance(manifest["progress"], dict)
         hashes: Mapping[str, Any] = manifest["files"]
-        sound = sound and all(_sha256(files, name) == hashes[name]["sha256"] for name in _FILES)
+        sound = sound and all(files.sha256(name) == hashes[name]["sha256"] for name in _FILES)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):  # StoreError is a ValueError
         return None
     return manifest if sound else None
-
-
-def _sha256(files: Folder, name: str) -> str:
-    with files.open(name) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
