@@ -10,6 +10,7 @@ from objectives import SPACE, make_spec, quick, run_inline, states
 
 import automl
 from automl import sweeps
+from automl.core.events import Ended, Proposed
 from automl.core.snapshot import Snapshot
 from automl.core.trial import TrialState
 from automl.errors import UsageError
@@ -151,3 +152,11 @@ def test_a_wrong_argument_is_refused_before_anything_is_made(
     with pytest.raises(UsageError, match=message):
         automl.sweep(quick, SPACE, **{**arguments, **changes})
     assert not list(tmp_path.iterdir())
+
+
+def test_inline_proposes_each_trial_with_the_results_of_all_before(ledger: Ledger) -> None:
+    run_inline(ledger, make_spec(workers=4, trials=5))
+    events = list(ledger.events("test"))
+    proposed = [n for n, event in enumerate(events) if isinstance(event, Proposed)]
+    ended = [n for n, event in enumerate(events) if isinstance(event, Ended)]
+    assert all(end < begin for end, begin in zip(ended, proposed[1:], strict=False))
