@@ -94,11 +94,12 @@ def test_automl_sweep_returns_what_it_found(
     options: dict[str, Any] = {"suggester": "random", "dispatcher": "inline", "workers": 1}
     result = automl.sweep(quick, SPACE, goals="minimize loss", trials=3, name="mine", **options)
     assert (result.name, result.state, len(result.trials)) == ("mine", "finished", 3)
-    assert result.best is not None
+    assert result.best.value == result.snapshot.best.metrics["loss"]  # type: ignore[union-attr]
     assert result.pareto == [result.best]
     frame = result.to_pandas()
     assert list(frame["number"]) == [0, 1, 2]
-    assert frame["metrics.loss"].min() == result.best.metrics["loss"]
+    assert frame["value"].min() == result.best.value
+    assert not {"metrics.loss", "metrics.seconds", "metrics.peak_memory_bytes"} & {*frame.columns}
     assert frame["params.optimizer"][0] == "adam"
     assert repr(list(automl.load("mine").trials)) == repr(list(result.trials))
     assert (tmp_path / ".automl" / "ledger.sqlite3").exists()
