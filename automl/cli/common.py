@@ -118,9 +118,9 @@ def best_object(snapshot: Snapshot, trial: Trial) -> dict[str, Any]:
         "sweep": snapshot.sweep,
         "goals": [str(goal) for goal in snapshot.goals],
         "goal_values": goal_values(snapshot, trial),
-        "baseline": trial_object(snapshot, snapshot.trials[0]),
+        "baseline": snapshot.trials[0].summary(),
         "baseline_goal_values": goal_values(snapshot, snapshot.trials[0]),
     }
     if len(snapshot.goals) > 1:
-        found["pareto"] = [trial_object(snapshot, other) for other in snapshot.pareto]
+        found["pareto"] = [other.summary() for other in snapshot.pareto]
     return found

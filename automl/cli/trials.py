@@ -4,7 +4,7 @@ import click
 
 from automl.core import Snapshot
 
-from .common import emit, json_option, opened, store_option, sweep_argument, trial_object
+from .common import emit, json_option, opened, store_option, sweep_argument
 
 
 @click.command("trials", short_help="List the trials of a sweep.")
@@ -22,7 +22,7 @@ def command(sweep: str, store: str, as_json: bool) -> None:
     with opened(store) as ledger:
         snapshot = ledger.snapshot(sweep)
     if as_json:
-        emit([trial_object(snapshot, trial) for trial in snapshot.trials])
+        emit([trial.summary() for trial in snapshot.trials])
     else:
         _print(snapshot)
 
