@@ -72,7 +72,7 @@ def test_a_sweep_in_which_every_trial_fails_ends_with_status_3(folder: Path) -> 
     assert "ValueError: a bad kind" in done.stdout
     assert len(trials()) == 3
     assert trials()[0]["message"] == "ValueError: a bad kind"
-    assert "raise ValueError(\"a bad kind\")" in automl("logs", "toy", "1").stdout
+    assert 'raise ValueError("a bad kind")' in automl("logs", "toy", "1").stdout
 
 
 def test_a_finished_sweep_goes_on_with_a_larger_budget(folder: Path) -> None:
