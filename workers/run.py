@@ -32,13 +32,12 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     Returns:
         The outcome. Every exception but KeyboardInterrupt becomes a failure.
     """
-    from .device.peak_memory import PeakMemory
     from .parallel.mesh import disconnect
 
     begun, a = time.monotonic(), context.assignment
     try:
-        context.memory = PeakMemory(_prepare(context))
-        metrics = _flat(_call(context, objective))
+        with context.warmup:
+            metrics = _flat(_measured(context, objective))
         ending = context.stop.ending if context.stop else Ending.COMPLETED
         failure, message = None, ""
     except KeyboardInterrupt:
@@ -50,7 +49,8 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     finally:
         disconnect()
     peak = context.memory.bytes() if context.memory else None
-    seconds = time.monotonic() - begun
+    seconds = time.monotonic() - begun - context.warmup.seconds
+    context.details |= context.warmup.details()
     return Outcome(
         a.trial, a.attempt, ending, metrics, failure, message, seconds, peak, dict(context.details)
     )
@@ -149,6 +149,16 @@ def _load_libraries(context: Context) -> None:
         or given.get("activation_checkpointing", "none") != "none"
     ):
         import torch._dynamo  # noqa: F401
+
+
+def _measured(context: Context, objective: Objective | None) -> Any:
+    """Call the objective or workload, and measure its memory without that of its imports."""
+    from .device.child_processes import ChildProcesses
+    from .device.peak_memory import PeakMemory
+
+    context.memory = context.warmup.memory = PeakMemory(_prepare(context))
+    with ChildProcesses(context.memory):
+        return _call(context, objective)
 
 
 def _call(context: Context, objective: Objective | None) -> Any:
