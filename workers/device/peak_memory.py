@@ -1,4 +1,9 @@
-"""Measured peak memory of a rank: of the CUDA allocator, or on CPUs of the resident set."""
+"""Measured peak memory of a rank: of the CUDA allocator, or on CPUs of the resident set.
+
+torch is imported only for what needs it, so that a trial without torch starts quickly.
+"""
+
+from __future__ import annotations
 
 import contextlib
 import ctypes
@@ -8,12 +13,11 @@ import resource
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor, nn
-from torch.autograd.graph import saved_tensors_hooks
-from torch.nn.modules import module as hooks
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
 
 _STATUS = Path("/proc/self/status")
 _RESET_HIGH_WATER = Path("/proc/self/clear_refs")
@@ -28,16 +32,22 @@ class PeakMemory:
 
     `pause` and `go_on` leave out what is taken between them, and `add_children` adds a sample of
     child processes; see `Warmup` and `ChildProcesses`.
+
+    Args:
+        device: of the rank, such as "cpu" or "cuda:0".
     """
 
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
+    def __init__(self, device: torch.device | str) -> None:
+        self._device = str(device)
+        self._cuda = self._device.startswith("cuda")
         self.restart()
 
     def restart(self) -> None:
         """Measure from now on: memory in use now becomes the baseline."""
         gc.collect()
-        if self.device.type == "cuda":
+        if self._cuda:
+            import torch
+
             torch.cuda.empty_cache()
         else:
             trim()
@@ -47,8 +57,10 @@ class PeakMemory:
 
     def bytes(self) -> int:
         """Peak so far above the baseline, in bytes."""
-        if self.device.type == "cuda":
-            mark = torch.cuda.max_memory_allocated(self.device)
+        if self._cuda:
+            import torch
+
+            mark = torch.cuda.max_memory_allocated(self._device)
         else:
             mark = high_water_bytes()
         return max(self._highest, mark - self._baseline)
@@ -67,18 +79,22 @@ class PeakMemory:
 
     def add_children(self, num_bytes: int) -> None:
         """Note that child processes hold so many bytes now; not on a GPU, which sees them alone."""
-        if self.device.type != "cuda":
+        if not self._cuda:
             self._highest = max(self._highest, self._now() - self._baseline + num_bytes)
 
     def _now(self) -> int:
-        if self.device.type == "cuda":
-            return torch.cuda.memory_allocated(self.device)
+        if self._cuda:
+            import torch
+
+            return torch.cuda.memory_allocated(self._device)
         return resident_bytes()
 
     def _reset(self) -> None:
         """Let the mark of the highest use begin at the present one."""
-        if self.device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(self.device)
+        if self._cuda:
+            import torch
+
+            torch.cuda.reset_peak_memory_stats(self._device)
         else:
             with contextlib.suppress(OSError):
                 _RESET_HIGH_WATER.write_text("5")
@@ -104,6 +120,9 @@ class Contributions:
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
         """Count the tensors that autograd saves, by module."""
+        from torch.autograd.graph import saved_tensors_hooks
+        from torch.nn.modules import module as hooks
+
         handles = [
             hooks.register_module_forward_pre_hook(lambda module, _: self._enter(module)),
             hooks.register_module_forward_hook(
