@@ -28,7 +28,9 @@ from .common import opened, store_option, sweep_argument
 )
 @store_option
 def command(sweep: str, trial: int, rank: int, attempt: int | None, store: str) -> None:
-    """Show what one rank of a trial has printed.
+    """Show what one rank of a trial has printed, and the traceback if it raised an exception.
+
+    A trial that ran inline has printed to the terminal of its sweep.
 
     \b
     Examples:
@@ -42,11 +44,15 @@ def command(sweep: str, trial: int, rank: int, attempt: int | None, store: str) 
         raise UsageError(
             f"{sweep} has {len(trials)} trials, counted from 0; there is no trial {trial}"
         )
-    name = log_name(attempt or max(trials[trial].attempts, 1), rank)
+    attempts = max(trials[trial].attempts, 1)
+    name = log_name(attempt or attempts, rank)
+    traceback = trials[trial].traceback if attempt is None or attempt == attempts else ""
     try:
         with logs.open(name, "r", encoding="utf-8", errors="replace") as file:
             shutil.copyfileobj(file, sys.stdout)
     except FileNotFoundError as error:
-        names = ", ".join(found for found in logs.names() if found.endswith(".log"))
-        hint = f"there are {names}" if names else "it may have run inline or on another machine"
-        raise UsageError(f"trial {trial} has no log at {logs.path / name}; {hint}") from error
+        if not traceback:
+            names = ", ".join(found for found in logs.names() if found.endswith(".log"))
+            hint = f"there are {names}" if names else "it may have run inline or on another machine"
+            raise UsageError(f"trial {trial} has no log at {logs.path / name}; {hint}") from error
+    click.echo(traceback, nl=False)
