@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from workers.files.disk import flush
+from workers.files.folder import Folder
 
+from .sqlite_files import check_files, connect
 from .store_errors import backup_of
 
 BACKUP_SECONDS: Final = 300.0
@@ -59,7 +61,7 @@ def back_up(file: Path) -> None:
         OSError, sqlite3.Error: the copy fails, or the file is damaged; an earlier backup stays.
     """
     place = backup_of(file)
-    place.parent.mkdir(exist_ok=True)
+    Folder(file.parent, place.parent.name).make()
     draft = place.with_name(f".{place.name}.{uuid.uuid4().hex}")
     try:
         copy(file, draft)
@@ -75,7 +77,8 @@ def copy(file: Path, target: Path) -> None:
     Raises:
         OSError, sqlite3.Error: the copy fails, or the file is damaged.
     """
-    with closing(sqlite3.connect(file.as_uri() + "?mode=rw", uri=True)) as source:
+    check_files(target, written=True)
+    with closing(connect(file)) as source:
         with closing(sqlite3.connect(target)) as connection:
             source.backup(connection)
             connection.execute("PRAGMA journal_mode=DELETE")  # everything in one file

@@ -10,12 +10,20 @@ import sqlalchemy as sa
 
 from automl.errors import AutomlError, StoreError
 
+BACKUP: Final = "backup"  # folder beside a file
 BUSY_SECONDS: Final = 30.0  # how long to wait for a lock of SQLite
 RETRY_SECONDS: Final = 60.0  # how long to wait for a server that restarts
 _PAUSE_SECONDS: Final = 0.25
 # Codes of SQLSTATE, by their beginning: lost connections, a server that restarts, conflicts.
 _TRANSIENT: Final = ("08", "57P", "40001", "40P01", "53300")
-_DAMAGED: Final = ("malformed", "not a database", "decode to UTF-8", "unsupported file format")
+_DAMAGED: Final = (
+    "malformed",
+    "not a database",
+    "decode to UTF-8",
+    "unsupported file format",
+    "interrupted",  # a query takes longer than a sound file of its size can cause
+    "too big",  # a record is larger than any of ours
+)
 # A part of the database's message, and the words for a person.
 _EXPLANATIONS: Final = {
     "locked": "locked by another process for more than {busy:g} s",
@@ -78,7 +86,7 @@ def damaged(name: str, reason: str) -> StoreError:
 
 def backup_of(file: Path) -> Path:
     """The path of a SQLite file's backup. It is in a folder, so that `FILE*` does not match it."""
-    return file.parent / "backup" / file.name
+    return file.parent / BACKUP / file.name
 
 
 def retry(action: Callable[[], T], seconds: float = RETRY_SECONDS) -> T:
