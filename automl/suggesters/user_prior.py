@@ -73,7 +73,8 @@ class ParameterPrior:
             raise UsageError(f"a belief about {name} needs at least one value, got {dict(given)!r}")
         at = given.get("at", ())
         values = tuple(
-            _legal(parameter, value) for value in (at if isinstance(at, list | tuple) else [at])
+            _legal(parameter, value)
+            for value in (at if isinstance(at, list | tuple) and not parameter.legal(at) else [at])
         )
         return cls(parameter, values, float(spread), _weights(parameter, given.get("weights", {})))
 
