@@ -17,6 +17,7 @@ from .validation import (
     When,
     checked_choices,
     checked_flag,
+    is_value,
     plain,
     show,
 )
@@ -55,7 +56,7 @@ class Choice(Parameter):
         name, default, when, affects: see `Parameter`.
 
     Example:
-        >>> Choice("optimizer", ["sgd", "adam"], default="adam").toclipped("adam")
+        >>> Choice("optimizer", ["sgd", "adam"], default="adam").to_unit("adam")
         0.75
     """
 
@@ -86,8 +87,10 @@ class Choice(Parameter):
 
     def index(self, value: Value) -> int:
         """Position of the value in the list; raises SpaceError if it is not a choice."""
-        value = plain(value)
-        found = self._index.get(value) if isinstance(value, _KINDS_OF_VALUES) else None
+        key = plain(value)
+        found = (
+            self._index.get(key) if isinstance(key, _KINDS_OF_VALUES) and is_value(key) else None
+        )
         if found is None or isinstance(value, bool) is not isinstance(self.choices[found], bool):
             listed = ", ".join(map(repr, self.choices[:20]))
             more = ", ..." if len(self.choices) > 20 else ""

@@ -45,8 +45,9 @@ def build(
         low, high = whole(low), whole(high)
     number: type[Float | Int] = Int if kind == "int" else Float
     default = whole(entry.default) if kind == "int" else entry.default
-    if default is None and numeric is not None and numeric.has_default:
-        default = number(name, low, high, **common).nearest(numeric.default)  # type: ignore[arg-type]
+    declared = base.default if base is not None else None
+    if default is None and isinstance(declared, int | float):
+        default = number(name, low, high, **common).nearest(declared)  # type: ignore[arg-type]
     return number(name, low, high, default=default, **common)  # type: ignore[arg-type]
 
 
