@@ -170,7 +170,8 @@ class Parameter(ABC):
     def __repr__(self) -> str:
         extras = [f"default={self.default!r}"] if self.has_default else []
         if self.when:
-            when = {p: v[0] if len(v) == 1 else list(v) for p, v in self.when.items()}
+            alone = {p: len(v) == 1 and not isinstance(v[0], tuple) for p, v in self.when.items()}
+            when = {p: v[0] if alone[p] else list(v) for p, v in self.when.items()}
             extras.append(f"when={when!r}")
         if self.affects != ALL:
             extras.append(f"affects={{{', '.join(map(repr, sorted(self.affects)))}}}")
