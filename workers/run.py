@@ -1,5 +1,9 @@
-"""Runs one rank of one attempt and turns every result or exception into an outcome."""
+"""Runs one rank of one attempt and turns every result or exception into an outcome.
 
+torch is imported only if the attempt needs it: an objective that does not use it starts quickly.
+"""
+
+import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -32,13 +36,15 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     Returns:
         The outcome. Every exception but KeyboardInterrupt becomes a failure.
     """
+    from .device.libraries import prepared_libraries
     from .device.peak_memory import PeakMemory
-    from .parallel.mesh import disconnect
 
     begun, a = time.monotonic(), context.assignment
     try:
-        context.memory = PeakMemory(_prepare(context))
-        metrics = _flat(_call(context, objective))
+        with prepared_libraries(context.seed, context.assignment.threads):
+            _prepare(context)
+            context.memory = PeakMemory(context.device)
+            metrics = _flat(_call(context, objective))
         ending = context.stop.ending if context.stop else Ending.COMPLETED
         failure, message = None, ""
     except KeyboardInterrupt:
@@ -48,7 +54,7 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
         failure, message = failure_of(error)
         context.details["traceback"] = "".join(traceback.format_exception(error))[-20_000:]
     finally:
-        disconnect()
+        _leave_process_group()
     peak = context.memory.bytes() if context.memory else None
     seconds = time.monotonic() - begun
     return Outcome(
@@ -58,15 +64,15 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
 
 def failure_of(error: BaseException) -> tuple[str, str]:
     """The kind of failure of an exception, and one line that describes it."""
-    import torch
-
     text = str(error).strip().splitlines()
     line = f"{type(error).__name__}: {text[0][:300]}" if text else type(error).__name__
     about_memory = any(word in str(error).lower() for word in _MEMORY_WORDS)
     match error:
         case TrialFailure():
             return error.kind, error.message or error.kind
-        case MemoryError() | torch.OutOfMemoryError():
+        case MemoryError():
+            return "out_of_memory", line
+        case RuntimeError() if _is_torch_out_of_memory(error):
             return "out_of_memory", line
         case RuntimeError() | OSError() if about_memory:
             return "out_of_memory", line
@@ -114,28 +120,35 @@ def combine(outcomes: Sequence[Outcome]) -> Outcome:
     )
 
 
-def _prepare(context: Context) -> Any:
-    """Set seeds, threads and device; returns the device."""
-    import random
+def _is_torch_out_of_memory(error: BaseException) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(error, torch.OutOfMemoryError)
 
-    import numpy as np
-    import torch
 
-    random.seed(context.seed)
-    np.random.seed(context.seed % 2**32)
-    torch.manual_seed(context.seed)
-    torch.set_num_threads(max(1, context.assignment.threads))
+def _leave_process_group() -> None:
+    """Leave the process group of the attempt if it has made one."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available():
+        return
+    if "workers.parallel.mesh" in sys.modules or distributed.is_initialized():
+        from .parallel.mesh import disconnect
+
+        disconnect()
+
+
+def _prepare(context: Context) -> None:
+    """Make the folder, and set the device and its limit of memory."""
     context.folder.mkdir(parents=True, exist_ok=True)
     _load_libraries(context)
-    device = torch.device(context.device)
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
+    if context.device.startswith("cuda"):
+        import torch
+
+        torch.cuda.set_device(context.device)
         limit = context.assignment.limits.memory_bytes
-        total = torch.cuda.get_device_properties(device).total_memory
+        total = torch.cuda.get_device_properties(context.device).total_memory
         torch.cuda.set_per_process_memory_fraction(
-            min(1.0, limit / total) if limit else 1.0, device
+            min(1.0, limit / total) if limit else 1.0, context.device
         )
-    return device
 
 
 def _load_libraries(context: Context) -> None:
