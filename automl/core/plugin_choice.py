@@ -33,7 +33,7 @@ class PluginChoice(Generic[T]):
 
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
-    given: type[T] | T | None = None
+    given: Any = None
 
     def kind(self, registry: Registry[T]) -> type[T]:
         """The class of the plugin."""

@@ -8,7 +8,7 @@ from bisect import bisect_left, insort
 from collections.abc import Sequence
 from typing import Any, Final
 
-from automl.core import ReportPoint, Trial, TrialState
+from automl.core import Trial, TrialState
 
 from ._options import check_least, check_positive
 from ._ranking import LossVector, losses_at, progress, ranked
@@ -173,9 +173,7 @@ class AshaStopper(Stopper):
         """The bracket of a trial; lower ones have more trials."""
         if self.brackets == 1:
             return 0
-        shares = [
-            self.factor ** (self.brackets - 1 - s) / (s + 1) for s in range(self.brackets)
-        ]
+        shares = [self.factor ** (self.brackets - 1 - s) / (s + 1) for s in range(self.brackets)]
         position = (number * 0.6180339887498949) % 1.0 * sum(shares)  # a low-discrepancy sequence
         for bracket, share in enumerate(shares):
             position -= share
