@@ -257,7 +257,7 @@ def conduct(
 
         with (
             StopSignals(interrupts=kind.commits_each) as signals,
-            closing(_suggestions(spec, plugins, note, ahead=kind.suggests_ahead)) as suggestions,
+            closing(_suggestions(spec, plugins, kind, note)) as suggestions,
             closing(MemoryGuard(spec, kind.estimates, local)) as guard,
         ):
             journal = Journal(
@@ -293,7 +293,7 @@ def conduct(
 
 
 def _suggestions(
-    spec: SweepSpec, plugins: Plugins, note: Callable[[str], None], *, ahead: bool
+    spec: SweepSpec, plugins: Plugins, kind: type[Dispatcher], note: Callable[[str], None]
 ) -> SuggestionQueue:
     proposer = Proposer(
         partial(plugins.make_suggester, spec),
@@ -301,11 +301,11 @@ def _suggestions(
         Domain(spec.space),
         gains=spec.budget.gain is not None,
     )
-    if ahead:
+    if kind.suggests_ahead:
         return BackgroundSuggestionQueue(
             proposer, spec.space, min(4, _local_slots(spec)), note=note
         )
-    return SuggestionQueue(proposer, spec.workers or 1, note=note)
+    return SuggestionQueue(proposer, 1 if kind.serial else spec.workers or 1, note=note)
 
 
 def _dispatcher(

@@ -1,7 +1,7 @@
 """Loads a configuration file with overrides: checks everything and returns the spec of a sweep."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +115,6 @@ class _Checker:
             workload=workload.name if workload else None,
             data=data,
             fixed=fixed,
-            last_report_counts=bool(workload and workload.last_report_counts),
             beliefs=beliefs,
             metrics=workload.metrics if workload else (),
             **Plugins(suggester, stopper).settings(),
@@ -228,7 +227,9 @@ class _Checker:
             text = "at least one goal is needed, such as 'minimize loss'"
             self.problems.under(self.root, ("goals",), text)
             return ()
-        return tuple(self._parsed(("goals",), parse_goals, goals)) if goals else ()  # type: ignore[arg-type]
+        parsed: Sequence[Goal] = self._parsed(("goals",), parse_goals, goals) if goals else ()  # type: ignore[arg-type]
+        last_report_counts = workload is not None and workload.last_report_counts
+        return tuple(replace(goal, at_end=goal.at_end or last_report_counts) for goal in parsed)
 
     def _check_fixed(self, declaration: Declaration) -> None:
         for name, value in self.document.fixed.items():

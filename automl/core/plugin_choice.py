@@ -39,7 +39,7 @@ class PluginChoice(Generic[T]):
         """The class of the plugin."""
         if self.given is None:
             return registry.get(self.name)
-        return self.given if inspect.isclass(self.given) else type(self.given)
+        return cast(type[T], self.given if inspect.isclass(self.given) else type(self.given))
 
     def make(self, registry: Registry[T], *args: Any, **arguments: Any) -> T:
         """The plugin, made with these arguments and its options; the user's own object as it is."""
