@@ -250,7 +250,7 @@ def conduct(
         stopper = plugins.make_stopper(
             spec, can_pause=spec.workload is not None or spec.resumable or kind.keeps_paused
         )
-        assigner = Assigner(spec, ledger.folder(spec.name))
+        assigner = Assigner(spec, ledger.files(spec.name))
 
         def note(message: str) -> None:
             journal.note("fallback", message)
@@ -273,7 +273,7 @@ def conduct(
             scheduler = Scheduler(
                 journal, suggestions, stopper, assigner, guard, commands, shutdown
             )
-            checkpoints = CheckpointCleanup(spec, assigner.folder)
+            checkpoints = CheckpointCleanup(spec, assigner.files)
 
             def start_dispatcher() -> Dispatcher:
                 dispatcher = start()
