@@ -12,7 +12,7 @@ from typing import IO, Any, Final, Literal
 
 from workers.files.folder import Folder
 
-Value = bool | int | float | str
+Value = bool | int | float | str | tuple[Any, ...] | None
 Params = Mapping[str, Value]
 Metrics = Mapping[str, float]
 LOGS: Final = "logs"  # folder of a trial's logs, in its own

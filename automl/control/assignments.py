@@ -33,7 +33,8 @@ class Assigner:
         spec = self.spec
         within = [goal.within for goal in spec.goals if goal.within is not None]
         resume = trial.attempts > 1
-        trained = trial.reports[-1].seconds if resume and trial.reports and spec.workload else 0.0
+        goes_on = spec.workload is not None or spec.resumable
+        trained = trial.reports[-1].seconds if resume and trial.reports and goes_on else 0.0
         return Assignment(
             sweep=spec.name,
             trial=trial.number,
