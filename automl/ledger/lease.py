@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from automl.errors import StoreError
 
-from .rows import Row, dumps
+from .rows import Row, checked, dumps
 from .schema import HOLDERS
 
 STALE_SECONDS: Final = 60.0
@@ -74,7 +74,7 @@ def find_holder(connection: sa.Connection, sweep: int) -> Mapping[str, Any] | No
     now = sa.literal(moment) if isinstance(moment, float) else moment
     query = sa.select(HOLDERS, now.label("now")).where(HOLDERS.c.sweep == sweep)
     found = connection.execute(query).mappings().first()
-    return dict(found) if found else None
+    return checked(HOLDERS, dict(found)) if found else None
 
 
 def take(connection: sa.Connection, store: str, sweep: int) -> Lease:

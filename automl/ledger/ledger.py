@@ -207,6 +207,7 @@ class Ledger:
             StoreError: another controller holds it; the message names its host and pid.
         """
         row = self._reader.sweep(sweep)
+        self._reader.holder(row["id"])  # raises if its row is damaged
         with translate_errors(self.name):
             lock = lock_of(self.files(sweep)) if self._lockable else None
         try:

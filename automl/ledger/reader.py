@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from automl.core import ReportPoint, Trial
 from automl.core.events import lineage
+from automl.core.names import check_name
 from automl.errors import UsageError
 from search_spaces.plugins import nearest
 
@@ -68,13 +69,17 @@ class Reader:
             known = [str(row["name"]) for row in self.rows(sa.select(SWEEPS.c.name))]
             hint = nearest(name, known) if known else "it has no sweeps yet"
             raise UsageError(f"there is no sweep named {name!r} in {self._name}: {hint}")
+        with translate_decoding_errors(self._name):
+            rows.checked(SWEEPS, found[0])
+            check_name(found[0]["name"])
         return found[0]
 
     def holder(self, sweep_id: int) -> Mapping[str, Any] | None:
         """The row of the controller that holds a sweep, or held it last."""
-        return read_with_retry(
-            self._engine, self._name, lambda connection: find_holder(connection, sweep_id)
-        )
+        with translate_decoding_errors(self._name):
+            return read_with_retry(
+                self._engine, self._name, lambda connection: find_holder(connection, sweep_id)
+            )
 
     def state(self, row: Mapping[str, Any]) -> str:
         """The state of a sweep, from its row. A sweep whose controller is gone is interrupted."""

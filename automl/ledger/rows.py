@@ -8,6 +8,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+import sqlalchemy as sa
+
 from automl.core import (
     Begun,
     Command,
@@ -23,6 +25,8 @@ from automl.core import (
 from automl.core.text import json_data
 from search_spaces.validation import plain_params
 from workers.protocol import Ending, Metrics, Outcome, Params, Report, Started
+
+from .schema import TRIALS
 
 Row = dict[str, Any]
 COMMAND: Final = "Wished"  # stored names stay as they are: old ledgers must open
@@ -63,6 +67,21 @@ def params_of(text: str) -> Params:
     return plain_params(found) if "[" in text else found
 
 
+def checked(table: sa.Table, row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The row if its values have the types of the table's columns: SQLite keeps any type in any.
+
+    Raises:
+        ValueError: one has another type.
+    """
+    for name, value in row.items():
+        if value is None or name not in table.c:
+            continue
+        kind = table.c[name].type.python_type
+        if not isinstance(value, (int, float) if kind is float else kind):
+            raise ValueError(f"{table.name}.{name} is a {type(value).__name__}, no {kind.__name__}")
+    return row
+
+
 def trial_row(sweep: int, trial: Trial) -> Row:
     """The row of `trials` for a trial; its reports have rows of their own."""
     return {
@@ -85,6 +104,7 @@ def trial_row(sweep: int, trial: Trial) -> Row:
 
 def trial_of(row: Mapping[str, Any], reports: tuple[ReportPoint, ...]) -> Trial:
     """The trial of a row of `trials`, with its reports."""
+    checked(TRIALS, row)
     decoded = {
         "state": TrialState(row["state"]),
         "params": params_of(row["params"]),

@@ -22,11 +22,13 @@ from .schema import VERSION
 
 BESIDE: Final = ("-wal", "-shm", "-journal")  # endings of the files that SQLite keeps beside one
 LARGEST: Final = 1 << 25  # bytes of a row
+SCHEMA_WORK: Final = 50_000  # steps to read the schema, which takes hundreds
 FREE_WORK: Final = 2_000_000  # steps of SQLite's machine, whatever the size of the file
 FREE_BYTES: Final = 1 << 25
 WORK_PER_BYTE: Final = 10  # a row takes at least 10 bytes and at most 60 steps
 TIMES_READ: Final = 4  # how often one transaction may read each byte
 _TICK: Final = 10_000  # steps between two looks
+_SCHEMA_TICK: Final = 1_000
 _ENDLESS: Final = "malformed: a query finds more than a file of this size can hold"
 _ALLOWED: Final = {
     sqlite3.SQLITE_SELECT,
@@ -54,7 +56,7 @@ class FileConnection(sqlite3.Connection):
         self.path = path
         self.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST)
         self.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-        self.set_progress_handler(self._tick, _TICK)
+        self.set_progress_handler(self._tick_of_schema, _SCHEMA_TICK)
         self.row_factory = self._count
         if hasattr(self, "setconfig"):  # from Python 3.12 on
             self.setconfig(sqlite3.SQLITE_DBCONFIG_DEFENSIVE, True)
@@ -64,8 +66,14 @@ class FileConnection(sqlite3.Connection):
 
     def begin(self) -> None:
         """Count work and bytes anew."""
+        self.set_progress_handler(self._tick, _TICK)
         self._work = 0
         self._bytes = 0
+
+    def _tick_of_schema(self) -> bool:
+        """Whether to stop reading the schema: it has far more entries than any of ours."""
+        self._work += _SCHEMA_TICK
+        return self._work > SCHEMA_WORK
 
     def _tick(self) -> bool:
         """Whether to end the statement: it works more than a sound file can cause."""
@@ -108,6 +116,7 @@ def connect(file: Path, options: str = "mode=rw", *, timeout: float = 5.0) -> Fi
     try:
         connection.protect(str(file))
         _check_schema(connection, str(file))
+        connection.begin()
     except BaseException:
         connection.close()
         raise

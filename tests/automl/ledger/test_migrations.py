@@ -142,7 +142,7 @@ def test_a_migration_that_fails_leaves_the_file_as_it_was(
         Ledger.open(tmp_path)
     monkeypatch.undo()
     check_content(Ledger.open(tmp_path, readonly=True), released)
-    assert {path.name for path in tmp_path.iterdir()} == {FILE_NAME, ".migration.lock", "backup"}
+    assert {path.name for path in tmp_path.iterdir()} == {FILE_NAME, "backup"}
 
 
 def test_a_sweep_that_an_older_release_still_runs_keeps_its_file(
