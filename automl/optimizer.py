@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from search_spaces import Space
+from search_spaces.validation import plain_params
 from workers.protocol import Ending, Metric, Metrics, Outcome, Params, Report
 
 from .control.outcome_policy import OutcomePolicy
@@ -29,7 +30,7 @@ from .core import (
     parse_goals,
 )
 from .core.environment import describe
-from .core.ranking import best, pareto
+from .core.ranking import best, pareto, valued
 from .errors import FAILURE_KINDS, AutomlError, UsageError
 from .ledger import Ledger
 from .ledger.database import IN_MEMORY
@@ -117,17 +118,21 @@ class Optimizer:
     @property
     def trials(self) -> Sequence[Trial]:
         """Every trial by number."""
-        return tuple(self._recorder.trials)
+        return self._valued(self._recorder.trials)
 
     @property
     def best(self) -> Trial | None:
         """The best trial so far by the first goal, or None."""
-        return best(self.trials, self._spec.goals, self._spec.constraints)
+        found = best(self._recorder.trials, self._spec.goals, self._spec.constraints)
+        return None if found is None else self._valued([found])[0]
 
     @property
     def pareto(self) -> list[Trial]:
         """The trials on the Pareto front of all goals so far, by number."""
-        return pareto(self.trials, self._spec.goals, self._spec.constraints)
+        return self._valued(pareto(self._recorder.trials, self._spec.goals, self._spec.constraints))
+
+    def _valued(self, trials: Iterable[Trial]) -> list[Trial]:
+        return valued(trials, self._spec.goals, self._spec.constraints)
 
     def ask(self) -> Trial:
         """The configuration to try next, different from those that are being tried.
@@ -199,9 +204,7 @@ class Optimizer:
             _check_failure(failure)
         elif metrics is None:
             raise UsageError("an added trial needs metrics or a failure, got neither")
-        plain = {
-            key: value.item() if hasattr(value, "item") else value for key, value in params.items()
-        }
+        plain = plain_params(params)
         self._spec.space.check(plain)
         numbers = _numbers(metrics or {})
         missing = [goal.metric for goal in self._spec.goals if goal.metric not in numbers]

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import automl
-from search_spaces import Choice, Float, Int, Space
+from automl import Choice, Float, Int, Space
 
 SPACE = Space(
     Float("lr", 1e-4, 1e-1, log=True, default=1e-2, affects={"quality"}),
@@ -77,8 +77,7 @@ def main(trials: int = 25, dispatcher: str = "ray") -> automl.Result:
         name="spirals",
         resume=True,
     )
-    assert result.best is not None
-    print(f"error {result.best.metrics['error']:.3f} with {result.best.params}")
+    print(f"error {result.best.value:.3f} with {result.best.params}")
     return result
 
 

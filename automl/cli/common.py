@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
 from automl.core import Trial
 from automl.core.text import goal_value, json_data
-from automl.errors import StoreError
+from automl.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
     from automl.core import Snapshot
@@ -30,6 +31,32 @@ def _complete_sweep(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 
 sweep_argument = click.argument("sweep", shell_complete=_complete_sweep)
+
+
+def newest_sweep(store: str) -> str:
+    """The name of the sweep that was created last; raises UsageError if there is none."""
+    with opened(store) as ledger:
+        found = max(ledger.sweeps(), key=lambda info: info.created, default=None)
+    if found is None:
+        raise UsageError(f"there is no sweep in {store}: start one with automl sweep")
+    return found.name
+
+
+def sweep_or_newest(command: F) -> F:
+    """Argument SWEEP; without it, the newest sweep of the store, which standard error names."""
+
+    @wraps(command)
+    def chosen(*args: Any, sweep: str | None, store: str, **options: Any) -> Any:
+        if sweep is None:
+            sweep = newest_sweep(store)
+            if not options.get("as_json"):
+                click.echo(f"sweep {sweep}, the newest of {store}", err=True)
+        return command(*args, sweep=sweep, store=store, **options)
+
+    argument = click.argument("sweep", required=False, shell_complete=_complete_sweep)
+    return cast(F, argument(chosen))
+
+
 store_option = click.option(
     "--store",
     default=STORE,
@@ -99,8 +126,13 @@ def emit(data: Any) -> None:
     click.echo(json.dumps(json_data(data), indent=2, ensure_ascii=False, allow_nan=False))
 
 
+def trial_object(snapshot: Snapshot, trial: Trial) -> dict[str, Any]:
+    """The JSON object of a trial; `value` is what the first goal compares, null if it has none."""
+    return {**trial.summary(), "value": goal_value(trial, snapshot)}
+
+
 def goal_values(snapshot: Snapshot, trial: Trial) -> dict[str, float | None]:
-    """Value of a trial for each goal: its best report (`metrics` are the last report)."""
+    """Value of a trial for each goal, as trials are ranked (`metrics` are the last report)."""
     return {
         goal.metric: goal_value(trial, snapshot, index) for index, goal in enumerate(snapshot.goals)
     }
@@ -109,7 +141,7 @@ def goal_values(snapshot: Snapshot, trial: Trial) -> dict[str, float | None]:
 def best_object(snapshot: Snapshot, trial: Trial) -> dict[str, Any]:
     """The JSON object of `automl best`."""
     found = {
-        **trial.summary(),
+        **trial_object(snapshot, trial),
         "sweep": snapshot.sweep,
         "goals": [str(goal) for goal in snapshot.goals],
         "goal_values": goal_values(snapshot, trial),

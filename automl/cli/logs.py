@@ -7,12 +7,12 @@ import click
 
 from automl.errors import UsageError
 
-from .common import opened, store_option, sweep_argument
+from .common import newest_sweep, opened, store_option, sweep_or_newest
 
 
 @click.command("logs", short_help="Show the output of a trial.")
-@sweep_argument
-@click.argument("trial", type=click.IntRange(0))
+@sweep_or_newest
+@click.argument("trial", type=click.IntRange(0), required=False)
 @click.option(
     "--rank",
     default=0,
@@ -26,14 +26,22 @@ from .common import opened, store_option, sweep_argument
     help="Attempt of a trial that was retried.  [default: the last]",
 )
 @store_option
-def command(sweep: str, trial: int, rank: int, attempt: int | None, store: str) -> None:
-    """Show what one rank of a trial has printed.
+def command(sweep: str, trial: int | None, rank: int, attempt: int | None, store: str) -> None:
+    """Show what one rank of a trial has printed, and the traceback if it raised an exception.
+
+    A trial that ran inline has printed to the terminal of its sweep.
 
     \b
     Examples:
       automl logs nmt 7
       automl logs nmt 7 --rank 1
+      automl logs 7                 of the newest sweep
     """
+    if trial is None:
+        if not sweep.isdecimal():
+            raise UsageError(f"which trial of {sweep}? such as: automl logs {sweep} 0")
+        trial = int(sweep)
+        sweep = newest_sweep(store)
     with opened(store) as ledger:
         trials = ledger.trials(sweep)
         folder = ledger.folder(sweep) / "trials" / str(trial) / "logs"
@@ -41,10 +49,15 @@ def command(sweep: str, trial: int, rank: int, attempt: int | None, store: str) 
         raise UsageError(
             f"{sweep} has {len(trials)} trials, counted from 0; there is no trial {trial}"
         )
-    log = folder / f"attempt-{attempt or max(trials[trial].attempts, 1)}-rank-{rank}.log"
-    if not log.is_file():
+    attempts = max(trials[trial].attempts, 1)
+    log = folder / f"attempt-{attempt or attempts}-rank-{rank}.log"
+    last = attempt is None or attempt == attempts
+    traceback = trials[trial].traceback if last else ""
+    if not log.is_file() and not traceback:
         names = ", ".join(sorted(path.name for path in folder.glob("*.log")))
         hint = f"there are {names}" if names else "it may have run inline or on another machine"
         raise UsageError(f"trial {trial} has no log at {log}; {hint}")
-    with log.open(encoding="utf-8", errors="replace") as file:
-        shutil.copyfileobj(file, sys.stdout)
+    if log.is_file():
+        with log.open(encoding="utf-8", errors="replace") as file:
+            shutil.copyfileobj(file, sys.stdout)
+    click.echo(traceback, nl=False)
