@@ -32,6 +32,7 @@ from .core import (
 )
 from .core.environment import describe
 from .dispatch import DISPATCHERS
+from .dispatch._make import choose_dispatcher, local_slots, make_dispatcher
 from .dispatch.base import Dispatcher
 from .errors import StoreError, StoreFailure, UsageError
 from .integrations.ray_metrics import with_ray_metrics
@@ -62,7 +63,8 @@ def sweep(
     budget: Budget | Mapping[str, Any] | str | float | None = None,
     suggester: str = "bayes",
     stopper: str = "none",
-    dispatcher: str = "ray",
+    dispatcher: str = "auto",
+    ray_address: str | None = None,
     resources: Resources | Mapping[str, Any] | None = None,
     store: str | None = None,
     name: str | None = None,
@@ -88,7 +90,10 @@ def sweep(
             `gain`.
         suggester: "bayes", "ax", "tpe", "optuna-gp", "sobol" or "random".
         stopper: "none", "asha", "median" or "curve".
-        dispatcher: "ray", or "inline" to run trials in this process.
+        dispatcher: "local" runs trials in processes of this machine, "ray" on Ray, "inline" in this
+            process; "auto" is "ray" if a cluster is named (`ray_address`, the environment variable
+            RAY_ADDRESS) or this process has initialised Ray, else "local".
+        ray_address: of a running Ray cluster, "auto" to find one.
         resources: of a slot: `cpus`, `gpus` and `memory`.
         store: folder or database URL; None for `.automl`.
         name: of the sweep; must be new unless `resume` is set.
@@ -126,6 +131,7 @@ def sweep(
         beliefs=check_prior(beliefs or {}, space, suggester),
         metrics=tuple(metrics),
     )
+    dispatcher, ray_address = choose_dispatcher(dispatcher, ray_address)
     check_spec(spec, dispatcher, objective)
     store = store or ".automl"
     with closing(Ledger.open(store, create=True)) as ledger:
@@ -141,6 +147,7 @@ def sweep(
                 ledger=ledger,
                 objective=objective,
                 dispatcher=dispatcher,
+                ray_address=ray_address,
                 on_change=on_change,
                 resume=resume,
             )
@@ -178,8 +185,7 @@ def run(
         spec: its name is the sweep's in the ledger (as `create_sweep` returned it). If `resume` is
             set, it replaces the spec in the ledger, so that a budget can be raised.
         objective: the user's; None for the workload of the spec.
-        dispatcher: "ray", or "inline" to run trials in this process.
-        ray_address: of a running Ray cluster, "auto" to find one; None to start Ray here.
+        dispatcher, ray_address: see `sweep`.
         on_change: called from this thread with the sweep after each event and at least every 0.5 s.
         resume: the sweep may have run before; unfinished trials go on.
 
@@ -191,12 +197,13 @@ def run(
         StoreError: another controller holds the sweep, or the store cannot be written to.
         AutomlError: the sweep cannot go on, for example because every suggester fails.
     """
+    dispatcher, ray_address = choose_dispatcher(dispatcher, ray_address)
     check_spec(spec, dispatcher, objective)
     return conduct(
         spec,
         ledger,
         DISPATCHERS.get(dispatcher),
-        lambda: _dispatcher(dispatcher, spec, objective, ray_address),
+        lambda: make_dispatcher(dispatcher, spec, objective, ray_address),
         on_change=with_ray_metrics(spec.name, on_change) if dispatcher == "ray" else on_change,
         resume=resume,
         local=ray_address is None,
@@ -283,9 +290,7 @@ def _suggestions(spec: SweepSpec, note: Callable[[str], None], *, ahead: bool) -
         make, spec.suggester, Domain(spec.space), gains=spec.budget.gain is not None
     )
     if ahead:
-        return BackgroundSuggestionQueue(
-            proposer, spec.space, min(4, _local_slots(spec)), note=note
-        )
+        return BackgroundSuggestionQueue(proposer, spec.space, min(4, local_slots(spec)), note=note)
     return SuggestionQueue(proposer, spec.workers or 1, note=note)
 
 
@@ -300,29 +305,6 @@ def _stopper(spec: SweepSpec, *, can_pause: bool) -> Stopper:
     if kind.proposes and SUGGESTERS.get(spec.suggester).guides_stopper:
         options["context"] = _context(spec, Domain(spec.space))
     return kind(spec.goals, spec.constraints, **options)
-
-
-def _dispatcher(
-    name: str, spec: SweepSpec, objective: Objective | None, ray_address: str | None
-) -> Dispatcher:
-    if name == "inline":
-        from .dispatch.inline import InlineDispatcher
-
-        return InlineDispatcher(_local_slots(spec), objective)
-    from .dispatch.ray.dispatcher import RayDispatcher
-
-    return RayDispatcher(
-        spec.name,
-        spec.workers if ray_address else _local_slots(spec),
-        spec.resources,
-        objective=objective,
-        workload=spec.workload,
-        address=ray_address,
-    )
-
-
-def _local_slots(spec: SweepSpec) -> int:
-    return spec.workers if spec.workers is not None else spec.resources.local_slots()
 
 
 def _create_or_resume(
