@@ -154,9 +154,10 @@ class WorkerProcess:
         return f"the worker (process {self._process.pid}) {how}"
 
     def last_words(self) -> str:
-        """The end of what the process has printed before its first attempt."""
+        """The last line that the process has printed before its first attempt."""
         self._output.seek(0)
-        return self._output.read()[-2000:].decode(errors="replace").strip()
+        lines = self._output.read().decode(errors="replace").split("\n")
+        return next((line.strip()[:500] for line in reversed(lines) if line.strip()), "")
 
     def _send(self, *request: object) -> None:
         with contextlib.suppress(OSError):  # it has died, which is noticed by the next poll

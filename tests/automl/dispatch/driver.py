@@ -143,7 +143,7 @@ class Driver:
 
     def rest(self) -> None:
         """Until every slot is free: workers that died are replaced first."""
-        self.until(lambda: self.dispatcher.free_slots == 4)
+        self.until(lambda: self.dispatcher.free_slots == self.dispatcher.num_slots)
 
     def finish(self, number: int) -> Outcome:
         self.until(lambda: number in self.outcomes())
