@@ -101,7 +101,6 @@ def assert_gone(runner, ranks):
         if file.exists():  # else a slow machine had not yet begun
             with pytest.raises(ProcessLookupError):
                 os.kill(int(file.read_text()), 0)
-    assert not list(runner.folder.glob(".rendezvous*"))
 
 
 def test_an_attempt_hangs_when_no_rank_moves():
