@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from . import _packages  # noqa: F401
 from .errors import AutomlError, TrialFailure, UsageError
 
 if TYPE_CHECKING:
