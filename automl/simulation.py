@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from search_spaces import Space
+from search_spaces.plain import read_space
 from workers.protocol import Event, Metric, Report
 
 from .control.preflight import check_spec
@@ -18,6 +19,7 @@ from .core import (
     Noted,
     Snapshot,
     SweepSpec,
+    arguments,
     parse_constraints,
     parse_goals,
     read_budget,
@@ -25,7 +27,6 @@ from .core import (
 from .dispatch.base import Dispatcher
 from .dispatch.simulated.dispatcher import Replay, SimulatedDispatcher
 from .dispatch.simulated.faults import Fault
-from .errors import UsageError
 from .ledger import Ledger, MemoryLedger
 from .result import Result
 from .suggesters.user_prior import check_prior
@@ -82,7 +83,7 @@ class _Trajectory:
 
 def simulate(
     replay: Replay,
-    space: Space,
+    space: Space | Mapping[str, Any],
     goals: str | Goal | Iterable[str | Goal],
     *,
     workers: int = 1,
@@ -134,6 +135,14 @@ def simulate(
         >>> result = simulate(replay, space, "minimize loss", workers=8, seconds=36_000)
         >>> result.trajectory[-1]
     """
+    arguments.function("replay", replay)
+    space = read_space(space)
+    flag = arguments.flag("charge_suggestions", charge_suggestions)
+    workers = arguments.whole("workers", workers, least=1)
+    seed = arguments.whole("seed", seed)
+    max_retries = arguments.whole("max_retries", max_retries, least=0)
+    if max_steps is not None:
+        max_steps = arguments.whole("max_steps", max_steps, least=1)
     spec = SweepSpec(
         name="simulation",
         space=space,
@@ -146,8 +155,8 @@ def simulate(
         seed=seed,
         max_retries=max_retries,
         max_steps=max_steps,
-        beliefs=check_prior(beliefs or {}, space, suggester),
-        metrics=tuple(metrics),
+        beliefs=check_prior({} if beliefs is None else beliefs, space, suggester),
+        metrics=arguments.metrics(metrics),
     )
     check_spec(spec, "simulated", lambda trial: None)
     trajectory = _Trajectory(spec)
@@ -157,13 +166,15 @@ def simulate(
             replay,
             workers,
             max_steps=max_steps,
-            charged=charge_suggestions,
-            faults=faults,
+            charged=flag,
+            faults=arguments.listed("faults", faults, Fault, "a Fault"),
             seed=seed,
             on_event=trajectory.add,
         )
 
-    ledger = Ledger.open(store, create=True) if store else MemoryLedger()
+    ledger = (
+        MemoryLedger() if store is None else Ledger.open(arguments.location(store), create=True)
+    )
     with contextlib.closing(ledger):
         spec = replace(spec, name=ledger.create_sweep(spec))
         with _collect_seldom():
@@ -188,7 +199,10 @@ def _budget(
 ) -> Budget:
     if seconds is None:
         return read_budget(budget, trials)
-    if not (math.isfinite(seconds) and seconds > 0):
-        raise UsageError(f"seconds must be positive and finite, got {seconds}")
-    given = vars(budget) if isinstance(budget, Budget) else dict(budget or {})
-    return read_budget({**given, "time": seconds}, trials)
+    seconds = arguments.finite("seconds", seconds)
+    if isinstance(budget, Mapping):
+        return read_budget({**budget, "time": seconds}, trials)
+    given = Budget() if budget is None else budget
+    if not isinstance(given, Budget):
+        given = read_budget(given, trials)
+    return read_budget(replace(given, time=seconds), trials)

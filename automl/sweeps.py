@@ -1,11 +1,14 @@
 """Runs a sweep: parse the arguments, check them, wire the parts of the controller, run it."""
 
+import os
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
 from search_spaces import Space
+from search_spaces.plain import read_space
 from workers.protocol import Metric
 
 from .control.assignments import Assigner
@@ -25,6 +28,7 @@ from .core import (
     Resources,
     Snapshot,
     SweepSpec,
+    arguments,
     parse_constraints,
     parse_goals,
     read_budget,
@@ -52,7 +56,7 @@ Objective = Callable[[Any], Any]
 
 def sweep(
     objective: Objective,
-    space: Space,
+    space: Space | Mapping[str, Any],
     goals: str | Goal | Iterable[str | Goal],
     *,
     trials: int | None = None,
@@ -64,7 +68,7 @@ def sweep(
     stopper: str = "none",
     dispatcher: str = "ray",
     resources: Resources | Mapping[str, Any] | None = None,
-    store: str | None = None,
+    store: str | os.PathLike[str] | None = None,
     name: str | None = None,
     resume: bool = False,
     beliefs: Mapping[str, Any] | None = None,
@@ -77,7 +81,8 @@ def sweep(
     Args:
         objective: called with a trial (`trial.params`, `trial.report(step=..., **metrics)`, which
             returns False if the trial should end); returns a dict of metrics.
-        space: the parameters to tune.
+        space: the parameters to tune: a `Space`, or a mapping of names to ranges such as
+            `{"lr": (1e-5, 0.1), "layers": (1, 8), "optimizer": ["sgd", "adam"]}`.
         goals: such as "minimize loss"; with several, the result is a Pareto front.
         trials: how many, including trial 0 and failed trials.
         workers: number of slots; None for as many as the machine has room for.
@@ -112,24 +117,34 @@ def sweep(
         StoreError: the store cannot be used.
     """
     check_not_importing()
+    arguments.function("objective", objective)
+    space = read_space(space)
+    resume = arguments.flag("resume", resume)
+    if progress is not None:
+        arguments.flag("progress", progress)
+    if transfer is not None:
+        arguments.text("transfer", transfer)
+    store = ".automl" if store is None else arguments.location(store)
     spec = SweepSpec(
-        name=name or "sweep",
+        name="sweep" if name is None else name,
         space=space,
         goals=parse_goals(goals),
         constraints=parse_constraints(constraints),
         budget=read_budget(budget, trials),
         suggester=suggester,
         stopper=stopper,
-        workers=workers,
+        workers=None if workers is None else arguments.whole("workers", workers, least=1),
         resources=read_resources(resources),
-        seed=seed,
-        beliefs=check_prior(beliefs or {}, space, suggester),
-        metrics=tuple(metrics),
+        seed=arguments.whole("seed", seed),
+        beliefs=check_prior({} if beliefs is None else beliefs, space, suggester),
+        metrics=arguments.metrics(metrics),
     )
     check_spec(spec, dispatcher, objective)
-    store = store or ".automl"
     with closing(Ledger.open(store, create=True)) as ledger:
+        given = spec
         spec = _create_or_resume(ledger, spec, fixed_name=name is not None, resume=resume)
+        if progress is not False:
+            _say_which(given.name, spec.name, len(ledger.trials(spec.name)))
         if transfer is not None and not ledger.trials(spec.name):
             spec = _transfer(ledger, spec, transfer)
             resume = True
@@ -147,7 +162,7 @@ def sweep(
             return Result(snapshot, store)
 
 
-def load(name: str, store: str | None = None) -> Result:
+def load(name: str, store: str | os.PathLike[str] | None = None) -> Result:
     """The present result of a sweep that has ended, or that runs in another process.
 
     Args:
@@ -158,8 +173,10 @@ def load(name: str, store: str | None = None) -> Result:
         UsageError: there is no sweep of that name.
         StoreError: there is no such store, or it is damaged.
     """
-    with closing(Ledger.open(store or ".automl", readonly=True)) as ledger:
-        return Result(ledger.snapshot(name), store or ".automl")
+    name = arguments.text("name", name)
+    store = ".automl" if store is None else arguments.location(store)
+    with closing(Ledger.open(store, readonly=True)) as ledger:
+        return Result(ledger.snapshot(name), store)
 
 
 def run(
@@ -339,6 +356,18 @@ def _create_or_resume(
             )
         return spec
     return replace(spec, name=ledger.create_sweep(spec, describe(), rename=not fixed_name))
+
+
+def _say_which(wanted: str, name: str, num_trials: int) -> None:
+    """Say, on standard error, if a sweep gets another name or goes on with earlier trials."""
+    if name != wanted:
+        line = f"there is a sweep {wanted!r} already: this one is {name!r}; to go on with an "
+        line += "earlier one, give its name= and resume=True"
+    elif num_trials:
+        line = f"going on with the sweep {name!r}, which has {num_trials} trials"
+    else:
+        return
+    print(f"automl: {line}", file=sys.stderr)
 
 
 def _transfer(ledger: Ledger, spec: SweepSpec, earlier: str) -> SweepSpec:

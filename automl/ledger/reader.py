@@ -63,7 +63,7 @@ class Reader:
         Raises:
             UsageError: there is no sweep of that name.
         """
-        found = self.rows(sa.select(SWEEPS).where(SWEEPS.c.name == name))
+        found = self.rows(sa.select(SWEEPS).where(SWEEPS.c.name == rows.storable(name)))
         if not found:
             known = [str(row["name"]) for row in self.rows(sa.select(SWEEPS.c.name))]
             hint = nearest(name, known) if known else "it has no sweeps yet"
