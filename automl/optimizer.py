@@ -159,9 +159,7 @@ class Optimizer:
         """Report metrics at a step; raises UsageError if the trial is not running."""
         with self._lock:
             current = self._running(trial)
-            step = arguments.whole("step", step)
-            if not -(2**63) <= step < 2**63:
-                raise UsageError(f"a step must fit 64 bits, got {step!r:.60}")
+            step = arguments.whole("a step", step)
             numbers = _numbers(metrics)
             seconds = numbers.get("seconds", time.monotonic() - self._begun[current.number])
             sequence = len([p for p in current.reports if p.attempt == current.attempts])

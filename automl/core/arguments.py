@@ -29,7 +29,9 @@ def whole(name: str, value: Any, *, least: int | None = None) -> int:
         number = None if isinstance(value, bool) else operator.index(value)
     except TypeError:
         number = None
-    if number is None or not (-MAX if least is None else least) <= number <= MAX:
+    if number is not None and abs(number) > MAX:
+        raise UsageError(f"{name} must fit 64 bits, got {shown(value)}")
+    if number is None or (least is not None and number < least):
         bound = "" if least is None else f" of at least {least}"
         raise UsageError(f"{name} must be a whole number{bound}, got {shown(value)}")
     return number

@@ -169,16 +169,16 @@ def parse_duration(text: str | float) -> float:
         UsageError: the text has another form, or the duration is not positive and finite.
     """
     if isinstance(text, int | float) and not isinstance(text, bool):
-        seconds = float(min(text, MAX))
+        seconds = float(text) if abs(text) <= MAX else math.inf
     else:
         match = _DURATION.fullmatch(str(text).strip())
         try:
             seconds = float(text)
-        except ValueError:
+        except (TypeError, ValueError):
             parts = match.groups() if match else (None,)
             seconds = sum(
                 float(p) * unit for p, unit in zip(parts, (86400, 3600, 60, 1), strict=False) if p
             )
     if not (math.isfinite(seconds) and seconds > 0):
-        raise UsageError(f"a duration is like 90s, 10m or 1h30m, got {text!r}")
+        raise UsageError(f"a duration is like 90s, 10m or 1h30m, got {text!r:.100}")
     return seconds

@@ -1,4 +1,4 @@
-"""Every argument of a public function: a wrong one ends in one `UsageError` that names the value."""
+"""Each wrong argument of a public function ends in one `UsageError` that names the value."""
 
 from __future__ import annotations
 
@@ -141,7 +141,6 @@ def test_the_methods_of_an_optimizer_refuse_what_is_wrong() -> None:
         lambda value: optimizer.fail(number, value),
         lambda value: optimizer.add(value, 0.5),
         lambda value: automl.load(value),
-        lambda value: automl.Metric(value),
         lambda value: automl.Metric("loss", value),
         lambda value: automl.Metric("loss", None, value),
     ]
