@@ -12,6 +12,7 @@ from typing import Any
 
 from search_spaces import Space
 from search_spaces.plain import read_space
+from search_spaces.validation import plain_params
 from workers.context import number_of
 from workers.protocol import Ending, Metric, Metrics, Outcome, Params, Report
 
@@ -216,9 +217,7 @@ class Optimizer:
             _check_failure(failure)
         elif metrics is None:
             raise UsageError("an added trial needs metrics or a failure, got neither")
-        plain = {
-            key: value.item() if hasattr(value, "item") else value for key, value in params.items()
-        }
+        plain = plain_params(params)
         self._spec.space.check(plain)
         numbers = self._told(metrics)
         missing = [goal.metric for goal in self._spec.goals if goal.metric not in numbers]

@@ -364,7 +364,8 @@ def _say_which(wanted: str, name: str, num_trials: int) -> None:
         line = f"there is a sweep {wanted!r} already: this one is {name!r}; to go on with an "
         line += "earlier one, give its name= and resume=True"
     elif num_trials:
-        line = f"going on with the sweep {name!r}, which has {num_trials} trial{'s' * (num_trials != 1)}"
+        plural = "s" * (num_trials != 1)
+        line = f"going on with the sweep {name!r}, which has {num_trials} trial{plural}"
     else:
         return
     print(f"automl: {line}", file=sys.stderr)

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 from search_spaces.errors import UsageError
 
-Value = bool | int | float | str
+Value = bool | int | float | str | tuple[Any, ...] | None
 Params = Mapping[str, Value]
 Metrics = Mapping[str, float]
 _ASPECTS: Final = ("quality", "speed", "memory", "quality and speed")

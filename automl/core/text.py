@@ -32,6 +32,8 @@ def json_data(value: Any) -> Any:
 
 def number(value: Any, digits: int = 4) -> str:
     """A value with 4 significant digits, or with more."""
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(number(item, digits) for item in value)}]"
     if not isinstance(value, float):
         return str(value)
     if digits > 4:
