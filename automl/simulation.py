@@ -11,6 +11,7 @@ from search_spaces import Space
 from search_spaces.plain import read_space
 from workers.protocol import Event, Metric, Report
 
+from .control.plugins import Plugins, StopperLike, SuggesterLike
 from .control.preflight import check_spec
 from .core import (
     Budget,
@@ -90,10 +91,10 @@ def simulate(
     seconds: float | None = None,
     seed: int = 0,
     trials: int | None = None,
-    budget: Budget | Mapping[str, Any] | None = None,
+    budget: Budget | Mapping[str, Any] | str | float | None = None,
     constraints: str | Constraint | Iterable[str | Constraint] = (),
-    suggester: str = "bayes",
-    stopper: str = "none",
+    suggester: SuggesterLike = "bayes",
+    stopper: StopperLike = "none",
     max_steps: int | None = None,
     charge_suggestions: bool = False,
     faults: Sequence[Fault] = (),
@@ -137,28 +138,24 @@ def simulate(
     """
     arguments.function("replay", replay)
     space = read_space(space)
-    flag = arguments.flag("charge_suggestions", charge_suggestions)
+    arguments.flag("charge_suggestions", charge_suggestions)
     workers = arguments.whole("workers", workers, least=1)
-    seed = arguments.whole("seed", seed)
-    max_retries = arguments.whole("max_retries", max_retries, least=0)
-    if max_steps is not None:
-        max_steps = arguments.whole("max_steps", max_steps, least=1)
+    plugins = Plugins.choose(suggester, stopper)
     spec = SweepSpec(
         name="simulation",
         space=space,
         goals=parse_goals(goals),
         constraints=parse_constraints(constraints),
         budget=_budget(budget, seconds, trials),
-        suggester=suggester,
-        stopper=stopper,
         workers=workers,
-        seed=seed,
-        max_retries=max_retries,
-        max_steps=max_steps,
-        beliefs=check_prior({} if beliefs is None else beliefs, space, suggester),
+        seed=arguments.whole("seed", seed),
+        max_retries=arguments.whole("max_retries", max_retries, least=0),
+        max_steps=arguments.optional(arguments.whole, "max_steps", max_steps, least=1),
+        beliefs=check_prior({} if beliefs is None else beliefs, space, plugins.suggester),
         metrics=arguments.metrics(metrics),
+        **plugins.settings(),
     )
-    check_spec(spec, "simulated", lambda trial: None)
+    check_spec(spec, "simulated", lambda trial: None, plugins)
     trajectory = _Trajectory(spec)
 
     def start() -> Dispatcher:
@@ -166,7 +163,7 @@ def simulate(
             replay,
             workers,
             max_steps=max_steps,
-            charged=flag,
+            charged=charge_suggestions,
             faults=arguments.listed("faults", faults, Fault, "a Fault"),
             seed=seed,
             on_event=trajectory.add,
@@ -178,7 +175,7 @@ def simulate(
     with contextlib.closing(ledger):
         spec = replace(spec, name=ledger.create_sweep(spec))
         with _collect_seldom():
-            snapshot = conduct(spec, ledger, SimulatedDispatcher, start)
+            snapshot = conduct(spec, ledger, SimulatedDispatcher, start, plugins=plugins)
         notes = [event for event in ledger.events(spec.name) if isinstance(event, Noted)]
     return Simulation(snapshot, trajectory.points, notes)
 
@@ -195,14 +192,16 @@ def _collect_seldom() -> Iterator[None]:
 
 
 def _budget(
-    budget: Budget | Mapping[str, Any] | None, seconds: float | None, trials: int | None
+    budget: Budget | Mapping[str, Any] | str | float | None,
+    seconds: float | None,
+    trials: int | None,
 ) -> Budget:
     if seconds is None:
         return read_budget(budget, trials)
     seconds = arguments.finite("seconds", seconds)
     if isinstance(budget, Mapping):
         return read_budget({**budget, "time": seconds}, trials)
-    given = Budget() if budget is None else budget
-    if not isinstance(given, Budget):
-        given = read_budget(given, trials)
+    given = budget if isinstance(budget, Budget) else Budget()
+    if budget is not None and not isinstance(budget, Budget):
+        given = read_budget(budget, trials)
     return read_budget(replace(given, time=seconds), trials)

@@ -10,6 +10,7 @@ from automl.errors import UsageError
 from workers.protocol import Metric
 
 MAX: Final = 2**63 - 1
+T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -62,11 +63,16 @@ def text(name: str, value: Any) -> str:
     return value
 
 
-def location(value: Any) -> str:
-    """The store as a text: a folder or the URL of a database."""
+def location(name: str, value: Any) -> str:
+    """A store as a text: a folder or the URL of a database."""
     if not isinstance(value, str | os.PathLike) or not (found := os.fspath(value)):
-        raise UsageError(f"store must be a folder or the URL of a database, got {shown(value)}")
-    return text("store", found)
+        raise UsageError(f"{name} must be a folder or the URL of a database, got {shown(value)}")
+    return text(name, found)
+
+
+def optional(check: Callable[..., T], name: str, value: Any, **rules: Any) -> T | None:
+    """None, or what the check of a value gives."""
+    return None if value is None else check(name, value, **rules)
 
 
 def function(name: str, value: F) -> F:

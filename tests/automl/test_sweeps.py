@@ -173,7 +173,7 @@ def test_a_rerun_says_what_it_does(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "there is a sweep 'sweep' already: this one is 'sweep-2'" in capsys.readouterr().err
     options |= {"name": "sweep", "resume": True}
     automl.sweep(quick, SPACE, "minimize loss", trials=2, **options)
-    assert "going on with the sweep 'sweep', which has 1 trial" in capsys.readouterr().err
+    assert "going on with the sweep 'sweep', which has trials: 1" in capsys.readouterr().err
 
 
 def test_a_notebook_shows_parameters_and_a_small_figure(ledger: Ledger) -> None:
