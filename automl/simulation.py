@@ -170,7 +170,9 @@ def simulate(
         )
 
     ledger = (
-        MemoryLedger() if store is None else Ledger.open(arguments.location(store), create=True)
+        MemoryLedger()
+        if store is None
+        else Ledger.open(arguments.location("store", store), create=True)
     )
     with contextlib.closing(ledger):
         spec = replace(spec, name=ledger.create_sweep(spec))
