@@ -1,12 +1,13 @@
 """Runs a sweep: parse the arguments, check them, wire the parts of the controller, run it."""
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from search_spaces import Space
+from search_spaces.plain import read_space
 from workers.protocol import Metric
 
 from .control.assignments import Assigner
@@ -27,6 +28,7 @@ from .core import (
     Resources,
     Snapshot,
     SweepSpec,
+    arguments,
     parse_constraints,
     parse_goals,
     read_budget,
@@ -40,9 +42,6 @@ from .errors import StoreError, StoreFailure, UsageError
 from .integrations.ray_metrics import with_ray_metrics
 from .ledger import Ledger, SweepLedger
 from .result import Result
-from .suggesters.domain import Domain
-from .suggesters.proposer import Proposer
-from .suggesters.queue import BackgroundSuggestionQueue, SuggestionQueue
 from .suggesters.user_prior import check_prior
 from .workflows.transfer import begin_with
 
@@ -51,7 +50,7 @@ Objective = Callable[[Any], Any]
 
 def sweep(
     objective: Objective,
-    space: Space,
+    space: Space | Mapping[str, Any],
     goals: str | Goal | Iterable[str | Goal],
     *,
     trials: int | None = None,
@@ -64,7 +63,7 @@ def sweep(
     dispatcher: str = "auto",
     ray_address: str | None = None,
     resources: Resources | Mapping[str, Any] | None = None,
-    store: str | None = None,
+    store: str | os.PathLike[str] | None = None,
     name: str | None = None,
     resume: bool = False,
     beliefs: Mapping[str, Any] | None = None,
@@ -80,7 +79,8 @@ def sweep(
     Args:
         objective: called with a trial (`trial.params`, `trial.report(step=..., **metrics)`, which
             returns False if the trial should end); returns a dict of metrics.
-        space: the parameters to tune.
+        space: the parameters to tune: a `Space`, or a mapping of names to ranges such as
+            `{"lr": (1e-5, 0.1), "layers": (1, 8), "optimizer": ["sgd", "adam"]}`.
         goals: such as "minimize loss"; with several, the result is a Pareto front.
         trials: how many, including trial 0 and failed trials.
         workers: number of slots; None for as many as the machine has room for.
@@ -126,33 +126,43 @@ def sweep(
         StoreError: the store cannot be used.
     """
     check_not_importing()
+    arguments.function("objective", objective)
+    arguments.flag("resume", resume)
+    arguments.flag("resumable", resumable)
+    arguments.optional(arguments.flag, "progress", progress)
+    arguments.optional(arguments.text, "transfer", transfer)
+    space = read_space(space)
     plugins = Plugins.choose(suggester, stopper)
     spec = SweepSpec(
-        name=name or "sweep",
+        name="sweep" if name is None else name,
         space=space,
         goals=parse_goals(goals),
         constraints=parse_constraints(constraints),
         budget=read_budget(budget, trials),
-        workers=workers,
+        workers=arguments.optional(arguments.whole, "workers", workers, least=1),
         resources=read_resources(resources),
-        seed=seed,
-        max_retries=max_retries,
-        max_steps=max_steps,
+        seed=arguments.whole("seed", seed),
+        max_retries=arguments.whole("max_retries", max_retries, least=0),
+        max_steps=arguments.optional(arguments.whole, "max_steps", max_steps, least=1),
         resumable=resumable,
-        beliefs=check_prior(beliefs or {}, space, plugins.suggester),
-        metrics=tuple(metrics),
+        beliefs=check_prior({} if beliefs is None else beliefs, space, plugins.suggester),
+        metrics=arguments.metrics(metrics),
         **plugins.settings(),
     )
     dispatcher, ray_address = choose_dispatcher(dispatcher, ray_address)
     check_spec(spec, dispatcher, objective, plugins)
-    store = store or ".automl"
+    store = ".automl" if store is None else arguments.location("store", store)
     with closing(Ledger.open(store, create=True)) as ledger:
+        wanted = spec.name
         spec = _create_or_resume(ledger, spec, fixed_name=name is not None, resume=resume)
         if transfer is not None and not ledger.trials(spec.name):
             spec = begin_with(ledger, spec.name, transfer)
             resume = True
         from .report.progress import progress as show_progress
+        from .report.progress import say_which
 
+        if progress is not False:
+            say_which(wanted, spec.name, ledger.trials(spec.name))
         with show_progress(progress) as on_change:
             snapshot = run(
                 spec,
@@ -167,7 +177,7 @@ def sweep(
             return Result(snapshot, store)
 
 
-def load(name: str, store: str | None = None) -> Result:
+def load(name: str, store: str | os.PathLike[str] | None = None) -> Result:
     """The present result of a sweep that has ended, or that runs in another process.
 
     Args:
@@ -178,8 +188,10 @@ def load(name: str, store: str | None = None) -> Result:
         UsageError: there is no sweep of that name.
         StoreError: there is no such store, or it is damaged.
     """
-    with closing(Ledger.open(store or ".automl", readonly=True)) as ledger:
-        return Result(ledger.snapshot(name), store or ".automl")
+    name = arguments.text("name", name)
+    store = ".automl" if store is None else arguments.location("store", store)
+    with closing(Ledger.open(store, readonly=True)) as ledger:
+        return Result(ledger.snapshot(name), store)
 
 
 def run(
@@ -264,7 +276,7 @@ def conduct(
 
         with (
             StopSignals(interrupts=kind.commits_each) as signals,
-            closing(_suggestions(spec, plugins, kind, note)) as suggestions,
+            closing(plugins.make_queue(spec, kind, local_slots(spec), note)) as suggestions,
             closing(MemoryGuard(spec, kind.estimates, local)) as guard,
         ):
             journal = Journal(
@@ -297,20 +309,6 @@ def conduct(
         ) from error
     finally:
         ledger.release(spec.name)
-
-
-def _suggestions(
-    spec: SweepSpec, plugins: Plugins, kind: type[Dispatcher], note: Callable[[str], None]
-) -> SuggestionQueue:
-    proposer = Proposer(
-        partial(plugins.make_suggester, spec),
-        spec.suggester,
-        Domain(spec.space),
-        gains=spec.budget.gain is not None,
-    )
-    if kind.suggests_ahead:
-        return BackgroundSuggestionQueue(proposer, spec.space, min(4, local_slots(spec)), note=note)
-    return SuggestionQueue(proposer, 1 if kind.serial else spec.workers or 1, note=note)
 
 
 def _create_or_resume(
