@@ -18,6 +18,7 @@ from .control.preflight import check_not_importing, check_spec
 from .control.scheduler import Scheduler
 from .control.shutdown import Shutdown
 from .control.signals import StopSignals
+from .control.space_change import with_known_space
 from .core import (
     Budget,
     Constraint,
@@ -92,7 +93,9 @@ def sweep(
         resources: of a slot: `cpus`, `gpus` and `memory`.
         store: folder or database URL; None for `.automl`.
         name: of the sweep; must be new unless `resume` is set.
-        resume: continue the sweep of that name and space, or begin it if there is none.
+        resume: continue the sweep of that name, or begin it if there is none. The space may be
+            wider or narrower than before, or have new parameters with a default: what was learned
+            is kept. No parameter may be missing or change its type.
         beliefs: your prior on good values, by parameter: a value, a list of values,
             `{"at": value, "spread": 0.1}` (a part of the range), or
             `{"weights": {choice: weight}}`. Its weight falls with every trial (piBO, Hvarfner et
@@ -226,6 +229,7 @@ def conduct(
                 f"sweep {spec.name!r} has run before: resume it, or choose another name"
             )
         seconds = ledger.snapshot(spec.name).seconds if recorder.trials else 0.0
+        spec = with_known_space(ledger, recorder, spec, seconds)
         ledger.replace_spec(spec.name, spec)
         stopper = _stopper(spec, can_pause=spec.workload is not None or kind.keeps_paused)
         assigner = Assigner(spec, ledger.folder(spec.name))
@@ -279,12 +283,10 @@ def _suggestions(spec: SweepSpec, note: Callable[[str], None], *, ahead: bool) -
         context = _context(spec, domain)
         return make_suggester(name, spec.goals, spec.constraints, context, seed=spec.seed)
 
-    proposer = Proposer(
-        make, spec.suggester, Domain(spec.space), gains=spec.budget.gain is not None
-    )
+    proposer = Proposer(make, spec.suggester, Domain.of(spec), gains=spec.budget.gain is not None)
     if ahead:
         return BackgroundSuggestionQueue(
-            proposer, spec.space, min(4, _local_slots(spec)), note=note
+            proposer, spec.known_space, min(4, _local_slots(spec)), note=note
         )
     return SuggestionQueue(proposer, spec.workers or 1, note=note)
 
@@ -293,12 +295,12 @@ def _stopper(spec: SweepSpec, *, can_pause: bool) -> Stopper:
     kind = STOPPERS.get(spec.stopper)
     options: dict[str, Any] = {
         "seed": spec.seed,
-        "space": spec.space,
+        "space": spec.known_space,
         "max_steps": spec.max_steps,
         "can_pause": can_pause,
     }
     if kind.proposes and SUGGESTERS.get(spec.suggester).guides_stopper:
-        options["context"] = _context(spec, Domain(spec.space))
+        options["context"] = _context(spec, Domain.of(spec))
     return kind(spec.goals, spec.constraints, **options)
 
 
@@ -330,11 +332,6 @@ def _create_or_resume(
 ) -> SweepSpec:
     """The spec under the name of its sweep in the ledger."""
     if resume and spec.name in {info.name for info in ledger.sweeps()}:
-        if ledger.spec(spec.name).space.to_dict() != spec.space.to_dict():
-            raise UsageError(
-                f"sweep {spec.name!r} searches another space: "
-                "choose another name to begin a new sweep"
-            )
         return spec
     return replace(spec, name=ledger.create_sweep(spec, describe(), rename=not fixed_name))
 

@@ -19,7 +19,15 @@ def derived(spec: SweepSpec, kind: str, num_trials: int, **changes: Any) -> Swee
     budget, seed = Budget(trials=num_trials), (spec.seed + ANOTHER_SEED) % 2**32
     name = companion(spec.name, kind)
     return replace(
-        spec, name=name, budget=budget, seed=seed, stopper="none", suggester="sobol", **changes
+        spec,
+        name=name,
+        space=spec.known_space,
+        explored=None,
+        budget=budget,
+        seed=seed,
+        stopper="none",
+        suggester="sobol",
+        **changes,
     )
 
 
@@ -63,6 +71,6 @@ def prepare(
             f"there is another sweep {spec.name!r} with another space: "
             f"delete it with `automl delete {spec.name}`"
         )
-    enqueue(ledger, spec.name, configurations)
+    enqueue(ledger, spec.name, [spec.space.complete(params) for params in configurations])
     total = len(ledger.trials(spec.name))
     return replace(spec, budget=Budget(trials=total))
