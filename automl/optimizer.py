@@ -6,6 +6,7 @@ import math
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -14,6 +15,7 @@ from search_spaces.validation import plain_params
 from workers.protocol import Ending, Metric, Metrics, Outcome, Params, Report
 
 from .control.outcome_policy import OutcomePolicy
+from .control.plugins import Plugins, SuggesterLike
 from .control.space_change import with_known_space
 from .core import (
     Begun,
@@ -31,14 +33,12 @@ from .core import (
     parse_goals,
 )
 from .core.environment import describe
-from .core.ranking import best, pareto
+from .core.ranking import best, pareto, valued
 from .errors import FAILURE_KINDS, AutomlError, UsageError
 from .ledger import Ledger
 from .ledger.database import IN_MEMORY
-from .suggesters import SUGGESTERS
-from .suggesters.base import SearchContext, Suggester
 from .suggesters.domain import Domain
-from .suggesters.proposer import Proposal, Proposer, make_suggester
+from .suggesters.proposer import Proposal, Proposer
 from .suggesters.user_prior import check_prior
 
 
@@ -49,7 +49,8 @@ class Optimizer:
         space: the parameters to tune.
         goals: such as "minimize loss", one or several.
         constraints: such as "peak_memory_bytes <= 8e9".
-        suggester: "bayes", "ax", "tpe", "optuna-gp", "sobol" or "random".
+        suggester: "bayes", "ax", "tpe", "optuna-gp", "sobol" or "random"; or your own, as in
+            `automl.sweep`.
         seed: of everything random; the same seed and the same calls give the same configurations.
         store: folder or database URL for the trials; None to write no file.
         name: of the sweep in the store; if the store has it already, it is continued. The space may
@@ -75,24 +76,24 @@ class Optimizer:
         goals: str | Goal | Iterable[str | Goal],
         constraints: str | Constraint | Iterable[str | Constraint] = (),
         *,
-        suggester: str = "bayes",
+        suggester: SuggesterLike = "bayes",
         seed: int = 0,
         store: str | None = None,
         name: str = "optimizer",
         beliefs: Mapping[str, Any] | None = None,
         metrics: Iterable[Metric] = (),
     ) -> None:
-        SUGGESTERS.require(suggester)
-        prior = check_prior(beliefs or {}, space, suggester)
+        plugins = Plugins.choose(suggester, "none")
+        prior = check_prior(beliefs or {}, space, plugins.suggester)
         spec = SweepSpec(
             name,
             space,
             parse_goals(goals),
             parse_constraints(constraints),
-            suggester=suggester,
             seed=seed,
             beliefs=prior,
             metrics=tuple(metrics),
+            **plugins.settings(),
         )
         self._spec = spec
         self._policy = OutcomePolicy(spec.goals, max_retries=0)
@@ -110,12 +111,8 @@ class Optimizer:
             raise
         self._ledger.replace_spec(name, spec)
         self._index = TrialIndex(self._recorder.trials)
-
-        def make(wanted: str, domain: Domain) -> Suggester:
-            context = SearchContext(domain, prior)
-            return make_suggester(wanted, spec.goals, spec.constraints, context, seed=seed)
-
-        self._proposer = Proposer(make, suggester, Domain.of(spec))
+        make = partial(plugins.make_suggester, spec)
+        self._proposer = Proposer(make, spec.suggester, Domain.of(spec))
         for trial in self._index.running:
             reason = "asked for by a process that has ended"
             self._apply(Moved(trial.number, TrialState.WAITING, reason))
@@ -124,17 +121,21 @@ class Optimizer:
     @property
     def trials(self) -> Sequence[Trial]:
         """Every trial by number."""
-        return tuple(self._recorder.trials)
+        return self._valued(self._recorder.trials)
 
     @property
     def best(self) -> Trial | None:
         """The best trial so far by the first goal, or None."""
-        return best(self.trials, self._spec.goals, self._spec.constraints)
+        found = best(self._recorder.trials, self._spec.goals, self._spec.constraints)
+        return None if found is None else self._valued([found])[0]
 
     @property
     def pareto(self) -> list[Trial]:
         """The trials on the Pareto front of all goals so far, by number."""
-        return pareto(self.trials, self._spec.goals, self._spec.constraints)
+        return self._valued(pareto(self._recorder.trials, self._spec.goals, self._spec.constraints))
+
+    def _valued(self, trials: Iterable[Trial]) -> list[Trial]:
+        return valued(trials, self._spec.goals, self._spec.constraints)
 
     def ask(self) -> Trial:
         """The configuration to try next, different from those that are being tried.

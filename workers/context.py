@@ -10,6 +10,8 @@ from typing import Any
 from search_spaces.errors import TrialFailure
 
 from .device.profiling import profiling
+from .device.warmup import Warmup
+from .files.folder import Folder
 from .protocol import Assignment, Report, StopRequest
 
 
@@ -46,6 +48,7 @@ class Context:
         self._sequence = 0
         self.stop: StopRequest | None = None  # the request that ends this attempt
         self.memory: Any = None  # workers.device.peak_memory.PeakMemory, while `workers.run` runs
+        self.warmup = Warmup()
 
     @property
     def params(self) -> Mapping[str, Any]:
@@ -56,6 +59,11 @@ class Context:
     def folder(self) -> Path:
         """The trial's folder; it exists."""
         return Path(self.assignment.folder)
+
+    @property
+    def files(self) -> Folder:
+        """The same folder, to be opened without following links."""
+        return self.assignment.files
 
     @property
     def number(self) -> int:
@@ -86,7 +94,7 @@ class Context:
             ...         train(step)
             ...         step_ended()
         """
-        return profiling(num_steps, self.folder, self.rank)
+        return profiling(num_steps, self.files, self.rank)
 
     def report(self, step: int, **metrics: float) -> bool:
         """Send metrics at a step; returns False if the trial was asked to stop and should return.
@@ -94,7 +102,7 @@ class Context:
         Raises:
             TrialFailure: a metric is not a number ("missing_metric").
         """
-        return self.emit(step, metrics, time.monotonic() - self._begun)
+        return self.emit(step, metrics, time.monotonic() - self._begun - self.warmup.seconds)
 
     def emit(self, step: int, metrics: Mapping[str, float], seconds: float) -> bool:
         """Like `report`, with the training seconds of this attempt, for a trainer with a clock."""

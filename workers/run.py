@@ -37,14 +37,12 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
         The outcome. Every exception but KeyboardInterrupt becomes a failure.
     """
     from .device.libraries import prepared_libraries
-    from .device.peak_memory import PeakMemory
 
     begun, a = time.monotonic(), context.assignment
     try:
-        with prepared_libraries(context.seed, context.assignment.threads):
+        with context.warmup, prepared_libraries(context.seed, context.assignment.threads):
             _prepare(context)
-            context.memory = PeakMemory(context.device)
-            metrics = _flat(_call(context, objective))
+            metrics = _flat(_measured(context, objective))
         ending = context.stop.ending if context.stop else Ending.COMPLETED
         failure, message = None, ""
     except KeyboardInterrupt:
@@ -52,11 +50,13 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     except BaseException as error:  # SystemExit and some errors of torch are no Exception
         metrics, ending = {}, Ending.FAILED
         failure, message = failure_of(error)
-        context.details["traceback"] = "".join(traceback.format_exception(error))[-20_000:]
+        context.details["exception"] = type(error).__name__
+        context.details["traceback"] = _traceback(error)
     finally:
         _leave_process_group()
     peak = context.memory.bytes() if context.memory else None
-    seconds = time.monotonic() - begun
+    seconds = time.monotonic() - begun - context.warmup.seconds
+    context.details |= context.warmup.details()
     return Outcome(
         a.trial, a.attempt, ending, metrics, failure, message, seconds, peak, dict(context.details)
     )
@@ -81,6 +81,14 @@ def failure_of(error: BaseException) -> tuple[str, str]:
     return "crashed", line
 
 
+def _traceback(error: BaseException) -> str:
+    """The traceback of an exception, from the first frame of the objective or workload on."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
+        frames = frames.tb_next
+    return "".join(traceback.format_exception(type(error), error, frames))[-20_000:]
+
+
 def combine(outcomes: Sequence[Outcome]) -> Outcome:
     """Combine the outcomes of all ranks, in order of rank, into the outcome of the attempt.
 
@@ -103,7 +111,8 @@ def combine(outcomes: Sequence[Outcome]) -> Outcome:
         failed, key=lambda outcome: _CAUSES.index(outcome.failure or "crashed"), default=first
     )
     if worst is not first:
-        details |= {key: value for key, value in worst.details.items() if key == "traceback"}
+        kept = ("exception", "traceback")
+        details |= {key: value for key, value in worst.details.items() if key in kept}
     seconds = max(outcome.seconds for outcome in outcomes)
     peak = max(peaks, default=None)
     metrics: Mapping[str, float] = {} if failed else first.metrics
@@ -137,9 +146,9 @@ def _leave_process_group() -> None:
 
 
 def _prepare(context: Context) -> None:
-    """Make the folder, and set the device and its limit of memory."""
-    context.folder.mkdir(parents=True, exist_ok=True)
-    _load_libraries(context)
+    """Make and check the folder, and set the device and its limit of memory."""
+    context.files.make()
+    context.files.check()
     if context.device.startswith("cuda"):
         import torch
 
@@ -151,17 +160,14 @@ def _prepare(context: Context) -> None:
         )
 
 
-def _load_libraries(context: Context) -> None:
-    """Import the modules of the trial now, so that they do not count as its memory."""
-    given = {**context.assignment.fixed, **context.params}
-    if context.world_size > 1:
-        import torch.distributed.fsdp
-        import torch.distributed.pipelining
-    if (
-        given.get("compile", "off") != "off"
-        or given.get("activation_checkpointing", "none") != "none"
-    ):
-        import torch._dynamo  # noqa: F401
+def _measured(context: Context, objective: Objective | None) -> Any:
+    """Call the objective or workload, and measure its memory without that of its imports."""
+    from .device.child_processes import ChildProcesses
+    from .device.peak_memory import PeakMemory
+
+    context.memory = context.warmup.memory = PeakMemory(context.device)
+    with ChildProcesses(context.memory):
+        return _call(context, objective)
 
 
 def _call(context: Context, objective: Objective | None) -> Any:

@@ -22,6 +22,7 @@ class InlineDispatcher(Dispatcher):
 
     name = "inline"
     commits_each: ClassVar[bool] = True
+    serial: ClassVar[bool] = True
     estimates: ClassVar[bool] = True
 
     def __init__(self, num_slots: int = 1, objective: Callable[[Any], Any] | None = None) -> None:
@@ -83,5 +84,4 @@ class InlineDispatcher(Dispatcher):
 
         device = "cuda:0" if assignment.gpus > 0 else "cpu"
         context = Context(assignment, send, lambda: self._request, device=device)
-        context.folder.mkdir(parents=True, exist_ok=True)
         return run(context, self._objective)

@@ -3,11 +3,11 @@
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from automl.core import Begun, Command, Snapshot, SweepEvent, SweepSpec, Trial
 from automl.core.names import check_name
+from workers.files.folder import Folder
 from workers.protocol import Report
 
 from .pending import PendingEvents
@@ -92,16 +92,15 @@ class MemoryLedger:
             spec.constraints,
             spec.budget,
             recorder.seconds,
-            last_report_counts=spec.last_report_counts,
         )
 
     def events(self, sweep: str) -> Iterator[SweepEvent]:
         """Every committed event except reports, in order."""
         yield from self._recorders[sweep].log
 
-    def folder(self, sweep: str) -> Path:
-        """A path for the sweep; no folder is made."""
-        return Path(tempfile.gettempdir()) / "automl-memory" / sweep
+    def files(self, sweep: str) -> Folder:
+        """A folder for the sweep; it is not made."""
+        return Folder(tempfile.gettempdir(), "automl-memory", sweep)
 
     def acquire(self, sweep: str) -> MemoryRecorder:
         """The recorder of the sweep."""

@@ -6,10 +6,10 @@ from functools import partial
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from automl.core import Snapshot, Trial, TrialState, text
+from automl.core import Snapshot, Trial, text
 from search_spaces import Space
 
-from .caveats import caveats
+from .caveats import caveats, warmed_up
 from .console import table
 
 MAX_METRICS = 12
@@ -86,7 +86,8 @@ def _metrics(
     for name in others[: MAX_METRICS - len(goals)]:
         label = f"{name} (reported)" if name in best.params else name
         values = best.metrics[name], baseline.metrics.get(name)
-        yield label, _cells(*values, show=partial(text.metric, name))
+        cells = _cells(*values, show=partial(text.metric, name))
+        yield label, [*cells[:2], Text("warm-up")] if warmed_up(name, best, baseline) else cells
 
 
 def _cells(
@@ -144,14 +145,7 @@ def headline(snapshot: Snapshot) -> str:
     best, goal = snapshot.best, snapshot.goals[0]
     value = text.goal_value(best, snapshot) if best else None
     if best is None or value is None:
-        succeeded = snapshot.in_state(TrialState.COMPLETED, TrialState.STOPPED)
-        if succeeded and snapshot.constraints:
-            rules = " and ".join(str(constraint) for constraint in snapshot.constraints)
-            return f"No trial satisfies {rules}."
-        missing = f" No trial has reported {goal.metric}." if succeeded else ""
-        return (
-            f"No trial has succeeded.{missing}{text.reasons(snapshot.in_state(TrialState.FAILED))}"
-        )
+        return text.why_no_best(snapshot)
     found = f"Best {goal.metric}: {text.number(value)} in trial {best.number}"
     baseline = text.goal_value(snapshot.trials[0], snapshot)
     default = text.baseline_name(snapshot)

@@ -26,7 +26,9 @@ def derived(spec: SweepSpec, kind: str, num_trials: int, **changes: Any) -> Swee
         budget=budget,
         seed=seed,
         stopper="none",
+        stopper_options={},
         suggester="sobol",
+        suggester_options={},
         **changes,
     )
 
