@@ -21,6 +21,7 @@ from .control.preflight import check_not_importing, check_spec
 from .control.scheduler import Scheduler
 from .control.shutdown import Shutdown
 from .control.signals import StopSignals
+from .control.space_change import with_known_space
 from .core import (
     Budget,
     Constraint,
@@ -101,7 +102,9 @@ def sweep(
         resources: of a slot: `cpus`, `gpus` and `memory`.
         store: folder or database URL; None for `.automl`.
         name: of the sweep; must be new unless `resume` is set.
-        resume: continue the sweep of that name and space, or begin it if there is none.
+        resume: continue the sweep of that name, or begin it if there is none. The space may be
+            wider or narrower than before, or have new parameters with a default: what was learned
+            is kept. No parameter may be missing or change its type.
         beliefs: your prior on good values, by parameter: a value, a list of values,
             `{"at": value, "spread": 0.1}` (a part of the range), or
             `{"weights": {choice: weight}}`. Its weight falls with every trial (piBO, Hvarfner et
@@ -265,6 +268,7 @@ def conduct(
                 f"sweep {spec.name!r} has run before: resume it, or choose another name"
             )
         seconds = ledger.snapshot(spec.name).seconds if recorder.trials else 0.0
+        spec = with_known_space(ledger, recorder, spec, seconds)
         ledger.replace_spec(spec.name, spec)
         stopper = plugins.make_stopper(
             spec, can_pause=spec.workload is not None or spec.resumable or kind.keeps_paused
@@ -316,10 +320,5 @@ def _create_or_resume(
 ) -> SweepSpec:
     """The spec under the name of its sweep in the ledger."""
     if resume and spec.name in {info.name for info in ledger.sweeps()}:
-        if ledger.spec(spec.name).space.to_dict() != spec.space.to_dict():
-            raise UsageError(
-                f"sweep {spec.name!r} searches another space: "
-                "choose another name to begin a new sweep"
-            )
         return spec
     return replace(spec, name=ledger.create_sweep(spec, describe(), rename=not fixed_name))
