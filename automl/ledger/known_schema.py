@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any, Final
 
 from sqlalchemy.dialects import sqlite
-from sqlalchemy.schema import CreateIndex, CreateTable
+from sqlalchemy.schema import CreateIndex, CreateTable, DDLElement
 
 from automl.errors import StoreError
 
@@ -53,7 +53,7 @@ def _ours() -> tuple[Parts, ...]:
     """Everything that a release has made."""
     tables = METADATA.sorted_tables
     dialect = sqlite.dialect()
-    made = [CreateTable(table) for table in tables]
+    made: list[DDLElement] = [CreateTable(table) for table in tables]
     made += [CreateIndex(index) for table in tables for index in table.indexes]
     texts = [str(statement.compile(dialect=dialect)) for statement in made]
     return tuple(_parts(text) for text in (*texts, *_FORMER))

@@ -8,8 +8,6 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-import sqlalchemy as sa
-
 from automl.core import (
     Begun,
     Command,
@@ -26,8 +24,6 @@ from automl.core.text import json_data
 from search_spaces.validation import plain_params
 from workers.protocol import Ending, Metrics, Outcome, Params, Report, Started
 
-from .schema import TRIALS
-
 Row = dict[str, Any]
 COMMAND: Final = "Wished"  # stored names stay as they are: old ledgers must open
 _KINDS: Final[Mapping[str, type]] = {
@@ -40,6 +36,7 @@ _KINDS: Final[Mapping[str, type]] = {
     COMMAND: Command,
 }
 _COMMAND_KEY: Final = "wish"
+_OF_TRIAL: Final = {field.name for field in dataclasses.fields(Trial)}
 _NAMES: Final = {kind: name for name, kind in _KINDS.items()}
 
 
@@ -67,21 +64,6 @@ def params_of(text: str) -> Params:
     return plain_params(found) if "[" in text else found
 
 
-def checked(table: sa.Table, row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The row if its values have the types of the table's columns: SQLite keeps any type in any.
-
-    Raises:
-        ValueError: one has another type.
-    """
-    for name, value in row.items():
-        if value is None or name not in table.c:
-            continue
-        kind = table.c[name].type.python_type
-        if not isinstance(value, (int, float) if kind is float else kind):
-            raise ValueError(f"{table.name}.{name} is a {type(value).__name__}, no {kind.__name__}")
-    return row
-
-
 def trial_row(sweep: int, trial: Trial) -> Row:
     """The row of `trials` for a trial; its reports have rows of their own."""
     return {
@@ -104,7 +86,6 @@ def trial_row(sweep: int, trial: Trial) -> Row:
 
 def trial_of(row: Mapping[str, Any], reports: tuple[ReportPoint, ...]) -> Trial:
     """The trial of a row of `trials`, with its reports."""
-    checked(TRIALS, row)
     decoded = {
         "state": TrialState(row["state"]),
         "params": params_of(row["params"]),
@@ -112,7 +93,7 @@ def trial_of(row: Mapping[str, Any], reports: tuple[ReportPoint, ...]) -> Trial:
         "details": json.loads(row["details"]),
         "reports": reports,
     }
-    return Trial(**{key: value for key, value in row.items() if key != "sweep"} | decoded)
+    return Trial(**{key: value for key, value in row.items() if key in _OF_TRIAL} | decoded)
 
 
 def report_row(sweep: int, report: Report) -> Row:
@@ -129,9 +110,8 @@ def report_row(sweep: int, report: Report) -> Row:
 
 
 def event_row(sweep: int, event: SweepEvent, recorded: float) -> Row:
-    """The row of `events` for an event that is no report. `trials` has a proposal's parameters."""
+    """The row of `events` for an event that is no report."""
     payload = dataclasses.asdict(event)
-    payload.pop("params", None)
     if isinstance(event, Proposed):
         payload[_COMMAND_KEY] = payload.pop("command")
     return {
@@ -143,11 +123,10 @@ def event_row(sweep: int, event: SweepEvent, recorded: float) -> Row:
     }
 
 
-def event_of(kind: str, payload: str, params: Mapping[str, Any]) -> SweepEvent:
-    """The inverse of `event_row`; `params` are those of the event's trial."""
+def event_of(kind: str, payload: str) -> SweepEvent:
+    """The inverse of `event_row`."""
     data = json.loads(payload)
     if kind == "Proposed":
-        data["params"] = params
         data["command"] = data.pop(_COMMAND_KEY, None)
     if kind in ("Ended", "Moved"):
         data["state"] = TrialState(data["state"])

@@ -8,6 +8,7 @@ a small file is endless.) https://sqlite.org/security.html
 
 import os
 import sqlite3
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -58,7 +59,7 @@ class FileConnection(sqlite3.Connection):
         self.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         self.set_progress_handler(self._tick_of_schema, _SCHEMA_TICK)
         self.row_factory = self._count
-        if hasattr(self, "setconfig"):  # from Python 3.12 on
+        if sys.version_info >= (3, 12):
             self.setconfig(sqlite3.SQLITE_DBCONFIG_DEFENSIVE, True)
         self.execute("PRAGMA trusted_schema=OFF")
         self.execute("PRAGMA cell_size_check=ON")
