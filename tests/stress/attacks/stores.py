@@ -42,6 +42,7 @@ WRITE = [
 ]
 HANG_SECONDS = 2.0
 LEDGER = "ledger.sqlite3"
+HARMLESS = "harmless"
 SECRET = "root:secret-of-the-victim"
 Kind = Callable[[Path, Path], None]
 
@@ -258,7 +259,17 @@ KINDS: dict[str, Kind] = {
     "an attempt that leads out": sql("UPDATE trials SET attempts = '/../../../outside'"),
     "a process that leads out": sql("UPDATE holders SET pid = '../tmp', held = 1"),
 }
-QUICK = ("a link: a log", "a link: the backups", "a pipe: a log", "a trigger", "a recursive view")
+QUICK = (
+    "a link: a log",
+    "a link: the backups",
+    "a hard link: a file of the objective",
+    "a pipe: a log",
+    "a trigger",
+    "a recursive view",
+    "endless pages",
+    "a journal that deletes",
+    "a process that leads out",
+)
 
 
 def made(folder: Path) -> Path:
@@ -298,6 +309,7 @@ def try_all(folder: Path, name: str, kind: Kind) -> float:
             raise AssertionError(f"{name}: `{' '.join(verb)}` hangs") from None
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         text = f"{name}: `{' '.join(verb)}`: {said(done)}"
+        assert name != HARMLESS or done.returncode == 0, text
         assert os.listdir(outside) == ["secret"], f"{text}: wrote outside"  # noqa: PTH208
         assert (outside / "secret").read_text() == SECRET, f"{text}: changed a file outside"
         assert SECRET not in done.stdout + done.stderr, f"{text}: read a file outside"
@@ -314,7 +326,7 @@ def conduct(folder: Path, names: list[str]) -> str:
     """Try kinds of stores; none takes `HANG_SECONDS` longer than a harmless one."""
     (folder / "base").mkdir()
     made(folder / "base")
-    harmless = try_all(folder, "harmless", lambda store, outside: None)
+    harmless = try_all(folder, HARMLESS, lambda store, outside: None)
     longest = 0.0
     for name in names:
         seconds = try_all(folder, name, KINDS[name])
