@@ -50,7 +50,8 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     except BaseException as error:  # SystemExit and some errors of torch are no Exception
         metrics, ending = {}, Ending.FAILED
         failure, message = failure_of(error)
-        context.details["traceback"] = "".join(traceback.format_exception(error))[-20_000:]
+        context.details["exception"] = type(error).__name__
+        context.details["traceback"] = _traceback(error)
     finally:
         _leave_process_group()
     peak = context.memory.bytes() if context.memory else None
@@ -80,6 +81,14 @@ def failure_of(error: BaseException) -> tuple[str, str]:
     return "crashed", line
 
 
+def _traceback(error: BaseException) -> str:
+    """The traceback of an exception, from the first frame of the objective or workload on."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
+        frames = frames.tb_next
+    return "".join(traceback.format_exception(type(error), error, frames))[-20_000:]
+
+
 def combine(outcomes: Sequence[Outcome]) -> Outcome:
     """Combine the outcomes of all ranks, in order of rank, into the outcome of the attempt.
 
@@ -102,7 +111,8 @@ def combine(outcomes: Sequence[Outcome]) -> Outcome:
         failed, key=lambda outcome: _CAUSES.index(outcome.failure or "crashed"), default=first
     )
     if worst is not first:
-        details |= {key: value for key, value in worst.details.items() if key == "traceback"}
+        kept = ("exception", "traceback")
+        details |= {key: value for key, value in worst.details.items() if key in kept}
     seconds = max(outcome.seconds for outcome in outcomes)
     peak = max(peaks, default=None)
     metrics: Mapping[str, float] = {} if failed else first.metrics

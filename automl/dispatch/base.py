@@ -19,6 +19,7 @@ class Dispatcher(ABC):
         commits_each: every event is committed and answered inside `handle`, because the attempt
             waits there.
         estimates: attempts run for real, so that their memory is worth estimating first.
+        serial: attempts run one after another, so that one trial is proposed and begun at a time.
         suggests_ahead: attempts run while `poll` waits, so a thread makes suggestions in advance.
         keeps_paused: user objectives can resume after a pause. (Workloads always can.)
         patience: the most seconds, on its clock, that `poll` may wait for an event.
@@ -28,6 +29,7 @@ class Dispatcher(ABC):
 
     name: ClassVar[str]
     commits_each: ClassVar[bool] = False
+    serial: ClassVar[bool] = False
     suggests_ahead: ClassVar[bool] = False
     estimates: ClassVar[bool] = False
     keeps_paused: ClassVar[bool] = False

@@ -22,6 +22,7 @@ class InlineDispatcher(Dispatcher):
 
     name = "inline"
     commits_each: ClassVar[bool] = True
+    serial: ClassVar[bool] = True
     estimates: ClassVar[bool] = True
 
     def __init__(self, num_slots: int = 1, objective: Callable[[Any], Any] | None = None) -> None:
