@@ -1,13 +1,15 @@
 """`automl logs SWEEP TRIAL`: show the output of a trial."""
 
-import shutil
-import sys
+import re
 
 import click
 
+from automl.core.text import printable
 from automl.errors import UsageError
 
 from .common import opened, store_option, sweep_argument
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @click.command("logs", short_help="Show the output of a trial.")
@@ -31,6 +33,8 @@ def command(sweep: str, trial: int, rank: int, attempt: int | None, store: str) 
 
     A trial that ran inline has printed to the terminal of its sweep.
 
+    Colours are left out, and other control characters are escaped.
+
     \b
     Examples:
       automl logs nmt 7
@@ -53,5 +57,6 @@ def command(sweep: str, trial: int, rank: int, attempt: int | None, store: str) 
         raise UsageError(f"trial {trial} has no log at {log}; {hint}")
     if log.is_file():
         with log.open(encoding="utf-8", errors="replace") as file:
-            shutil.copyfileobj(file, sys.stdout)
-    click.echo(traceback, nl=False)
+            for line in file:
+                click.echo(printable(_COLOURS.sub("", line), keep="\n\t"), nl=False)
+    click.echo(printable(traceback, keep="\n\t"), nl=False)

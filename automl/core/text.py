@@ -1,6 +1,7 @@
 """Formats values for the live view, the summary, tables and JSON."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -15,6 +16,24 @@ MISTAKE_HINT = (
     "then goes on and avoids such configurations."
 )
 BLOCKS = "▁▂▃▄▅▆▇█"
+# Controls of a terminal, marks of line and paragraph, marks of direction, and lone surrogates.
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(raw: str, keep: str = "") -> str:
+    """Text that a terminal only shows: control characters are escaped, as in `\\u001b`.
+
+    Every text of a ledger, a configuration or a log passes here before it reaches a terminal.
+
+    Args:
+        keep: control characters to leave as they are; without "\\n" the result is one line.
+    """
+    return _CONTROLS.sub(lambda found: found[0] if found[0] in keep else _escaped(found[0]), raw)
+
+
+def _escaped(control: str) -> str:
+    """The escape of a control character that Python and JSON read alike."""
+    return {"\n": r"\n", "\r": r"\r", "\t": r"\t"}.get(control, f"\\u{ord(control):04x}")
 
 
 def json_data(value: Any) -> Any:
@@ -33,7 +52,7 @@ def json_data(value: Any) -> Any:
 def number(value: Any) -> str:
     """A value with 4 significant digits."""
     if not isinstance(value, float):
-        return str(value)
+        return printable(str(value))
     if value != 0 and (abs(value) < 1e-3 or abs(value) >= 1e7):
         mantissa, _, exponent = f"{value:.3g}".partition("e")
         return f"{mantissa}e{int(exponent)}" if exponent else mantissa
@@ -69,7 +88,7 @@ def metric(name: str, value: float) -> str:
 
 def configuration(params: Mapping[str, Any]) -> str:
     """A configuration in one line."""
-    return "  ".join(f"{name}={number(value)}" for name, value in params.items())
+    return "  ".join(f"{printable(name)}={number(value)}" for name, value in params.items())
 
 
 def goal_value(trial: Trial, snapshot: Snapshot, index: int = 0) -> float | None:

@@ -1,7 +1,7 @@
 """The report of a sweep: one HTML file that works offline."""
 
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator, Sequence
 from importlib import resources
 from pathlib import Path
@@ -34,14 +34,13 @@ def save(sweep: Snapshot | Record, path: str | os.PathLike[str], *, ax: bool = F
     record = sweep if isinstance(sweep, Record) else Record.of(sweep)
     target = Path(path)
     page = render(record, [surfaces(record)] if ax else ())
+    draft = target.with_name(f".{target.name[:200]}.{secrets.token_hex(4)}")
     try:
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=target.parent, delete=False
-        ) as file:
+        with draft.open("x", encoding="utf-8") as file:  # its mode follows the umask
             file.write(page)
-        Path(file.name).chmod(0o644)
-        Path(file.name).replace(target)
+        draft.replace(target)
     except OSError as error:
+        draft.unlink(missing_ok=True)
         raise UsageError(f"{target} cannot be written: {error.strerror}") from error
 
 

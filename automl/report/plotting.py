@@ -78,9 +78,13 @@ def hover(trial: Trial, *lines: str) -> str:
 
 
 def escape(raw: str) -> str:
-    """Escape text for HTML and plotly."""
+    """Escape text for HTML and plotly; control characters are escaped as in a terminal."""
     return (
-        raw.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
+        text.printable(raw, keep="\n\t")
+        .replace("&", "&amp;")
+        .replace("<", "&lt;")
+        .replace(">", "&gt;")
+        .replace('"', "&quot;")
     )
 
 
