@@ -60,7 +60,9 @@ def number(value: Any) -> str:
 
 
 def duration(seconds: float) -> str:
-    """`8s`, `1m 05s`, `2h 03m`, `3d 04h`."""
+    """`20ms`, `8s`, `1m 05s`, `2h 03m`, `3d 04h`."""
+    if 0 < seconds < 0.9995:
+        return f"{max(seconds * 1000, 1):.0f}ms"
     whole = int(max(seconds, 0) + 0.5)
     if whole < 60:
         return f"{whole}s"
@@ -68,7 +70,14 @@ def duration(seconds: float) -> str:
         return f"{whole // 60}m {whole % 60:02d}s"
     if whole < 86400:
         return f"{whole // 3600}h {whole % 3600 // 60:02d}m"
-    return f"{whole // 86400}d {whole % 86400 // 3600:02d}h"
+    days = whole // 86400
+    return f"{days}d {whole % 86400 // 3600:02d}h" if days < 1e5 else f"{seconds / 86400:.3g} days"
+
+
+def change(value: float, baseline: float) -> str:
+    """The change from a baseline as `+17.5%`; "" if that says nothing."""
+    share = (value - baseline) / abs(baseline) if baseline else math.inf
+    return f"{share:+.1%}" if abs(share) < 1e4 else ""
 
 
 def memory(num_bytes: float | None) -> str:
@@ -182,6 +191,7 @@ def sparkline(values: Sequence[float], width: int, *, maximize: bool) -> str:
         return ""
     if len(values) > width:
         values = [values[(i + 1) * len(values) // width - 1] for i in range(width)]
+    values = [min(max(value, -1e307), 1e307) for value in values]  # their differences are finite
     low, high = min(values), max(values)
     heights = [(value - low) / (high - low) if high > low else 0.5 for value in values]
     return "".join(BLOCKS[round((h if maximize else 1 - h) * (len(BLOCKS) - 1))] for h in heights)

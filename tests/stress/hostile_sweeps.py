@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
 from automl.core import Budget, Constraint, Goal, ReportPoint, Snapshot, SweepSpec, Trial
 from automl.core.trial import TrialState
 from automl.errors import UsageError
+from automl.report.console import console
 from automl.report.dashboard import links
 from automl.report.figures import ORDER, draw
 from automl.report.html import as_json
@@ -43,13 +42,17 @@ def record(seed: int, count: int | None = None) -> Record:
     rng = random.Random(seed)
     names = rng.sample(NAMES, 8)
     space = _space(rng, names[:4])
-    goals = tuple(Goal(name, maximize=rng.random() < 0.5) for name in names[4 : rng.choice((5, 5, 6, 7))])
+    goals = tuple(
+        Goal(name, maximize=rng.random() < 0.5) for name in names[4 : rng.choice((5, 5, 6, 7))]
+    )
     constraints = (Constraint(names[7], 1.0),) if rng.random() < 0.2 else ()
     scale = rng.choice(("any", "constant", "nearly", "ordinary", "ordinary", "diverged"))
     size = rng.choice(COUNTS) if count is None else count
     params = space.sample(np.random.default_rng(seed), max(size, 1))[:size]
     fails = rng.choice((0.0, 0.0, 0.3, 1.0))
-    trials = [_trial(rng, number, dict(one), goals, scale, fails) for number, one in enumerate(params)]
+    trials = [
+        _trial(rng, number, dict(one), goals, scale, fails) for number, one in enumerate(params)
+    ]
     budget = Budget(trials=rng.choice((None, 1, 10**9)), time=rng.choice((None, 1e-9, 1e308)))
     spec = SweepSpec("toy", space, goals, constraints, budget=budget, seed=seed)
     state = rng.choice(("running", "finished", "interrupted", "failed"))
@@ -79,7 +82,7 @@ def _space(rng: random.Random, names: list[str]) -> Space:
             found.append(Float(f"p{len(found)}", 0.0, 1.0))
     parent = next((p for p in found if isinstance(p, Choice)), None)
     if parent is not None and found[-1] is not parent:
-        found[-1] = replace(found[-1], when={parent.name: parent.choices[:1]})
+        found[-1] = Float(found[-1].name, 0.0, 1.0, when={parent.name: parent.choices[:1]})
     try:
         return Space(*found)
     except UsageError:
@@ -122,15 +125,23 @@ def _trial(
 
 def shown(found: Record) -> dict[str, str]:
     """All that people see of a sweep, by its place."""
-    snapshot = found.snapshot
-    console = Console(width=100)
-    with console.capture() as terminal:
-        console.print(SweepView(snapshot, 30))
-        PlainLines(console)(snapshot)
-        print_summary(console, snapshot, found.space)
-    page = render(found)
-    live = {"lines": state_lines(snapshot), "links": links(snapshot)}
-    return {"terminal": terminal.get(), "page": page, "card": card(snapshot), "live": as_json(live)}
+    live = {"lines": state_lines(found.snapshot), "links": links(found.snapshot)}
+    return {
+        "terminal": terminal_text(found),
+        "page": render(found),
+        "card": card(found.snapshot),
+        "live": as_json(live),
+    }
+
+
+def terminal_text(found: Record) -> str:
+    """What a terminal shows: both kinds of live view, and the summary."""
+    out = console(width=100)
+    with out.capture() as terminal:
+        out.print(SweepView(found.snapshot, 30))
+        PlainLines(out)(found.snapshot)
+        print_summary(out, found.snapshot, found.space)
+    return terminal.get()
 
 
 def wrong(found: Record) -> list[str]:
@@ -153,7 +164,11 @@ def wrong(found: Record) -> list[str]:
 
 def _bad_ranges(layout: dict[str, Any]) -> list[str]:
     """Axes with a range that is not finite or has no width."""
-    ranges = [axis["range"] for axis in layout.values() if isinstance(axis, dict) and "range" in axis]
+    ranges = [
+        axis["range"] for axis in layout.values() if isinstance(axis, dict) and "range" in axis
+    ]
     return [
-        f"range {low} to {high}" for low, high in ranges if not np.isfinite(high - low) or low == high
+        f"range {low} to {high}"
+        for low, high in ranges
+        if not np.isfinite(high - low) or low == high
     ]
