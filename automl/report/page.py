@@ -1,7 +1,7 @@
 """The report of a sweep: one HTML file that works offline."""
 
 import os
-import secrets
+import uuid
 from collections.abc import Iterator, Sequence
 from importlib import resources
 from pathlib import Path
@@ -34,13 +34,14 @@ def save(sweep: Snapshot | Record, path: str | os.PathLike[str], *, ax: bool = F
     record = sweep if isinstance(sweep, Record) else Record.of(sweep)
     target = Path(path)
     page = render(record, [surfaces(record)] if ax else ())
-    draft = target.with_name(f".{target.name[:200]}.{secrets.token_hex(4)}")
     try:
-        with draft.open("x", encoding="utf-8") as file:  # its mode follows the umask
-            file.write(page)
-        draft.replace(target)
+        draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+        try:
+            draft.write_text(page, encoding="utf-8")
+            draft.replace(target)
+        finally:
+            draft.unlink(missing_ok=True)
     except OSError as error:
-        draft.unlink(missing_ok=True)
         raise UsageError(f"{target} cannot be written: {error.strerror}") from error
 
 

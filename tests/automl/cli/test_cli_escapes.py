@@ -14,7 +14,7 @@ from automl.core.spec import SweepSpec
 from automl.core.trial import TrialState
 from automl.ledger import Ledger
 from search_spaces import Choice, Space
-from workers.protocol import Ending, Outcome
+from workers.protocol import LOGS, Ending, Outcome
 
 HOSTILE = "\x1b]0;owned\x07\x1b[31m\x9b2J\u202e"
 SPACE = Space(Choice("data", ["plain", "b\x1b[2J"]))
@@ -42,7 +42,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     for event in events:
         recorder.apply(event)
     recorder.commit(2.0, state="finished")
-    logs = ledger.folder("toy") / "trials" / "0" / "logs"
+    logs = (ledger.files("toy") / "trials" / "0" / LOGS).path
     ledger.close()
     logs.mkdir(parents=True)
     (logs / "attempt-1-rank-0.log").write_text(f"10%\r20%\r\n\x1b[32mgreen\x1b[0m {HOSTILE}\n")
