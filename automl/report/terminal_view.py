@@ -15,8 +15,8 @@ from rich.text import Text
 
 from automl.core import Snapshot, Trial, TrialState, text
 
+from .console import Escaped, table
 from .console import console as default_console
-from .console import table
 
 REFRESH_SECONDS = 0.25
 STATUS_SECONDS = 60.0
@@ -80,7 +80,7 @@ class _Screen:
         begin = time.monotonic()
         if begin < self.next_time and snapshot.state == "running":
             return
-        self.live.update(SweepView(snapshot, self.console.height - 1), refresh=True)
+        self.live.update(Escaped(SweepView(snapshot, self.console.height - 1)), refresh=True)
         end = time.monotonic()
         self.next_time = end + max(REFRESH_SECONDS, 20 * (end - begin))
 
@@ -138,7 +138,9 @@ class PlainLines:
 
     def _line(self, snapshot: Snapshot, line: str) -> None:
         self.console.print(
-            f"[{text.duration(snapshot.seconds):>7}] {line}", markup=False, soft_wrap=True
+            f"[{text.duration(snapshot.seconds):>7}] {text.printable(line)}",
+            markup=False,
+            soft_wrap=True,
         )
 
 
