@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -33,7 +32,6 @@ from .core import (
     read_budget,
     read_resources,
 )
-from .core.environment import describe
 from .dispatch import DISPATCHERS
 from .dispatch.base import Dispatcher
 from .errors import StoreError, StoreFailure, UsageError
@@ -44,7 +42,8 @@ from .suggesters.domain import Domain
 from .suggesters.proposer import Proposer
 from .suggesters.queue import BackgroundSuggestionQueue, SuggestionQueue
 from .suggesters.user_prior import check_prior
-from .workflows.transfer import begin_with
+from .workflows.beginning import Beginning
+from .workflows.import_trials import Source
 
 Objective = Callable[[Any], Any]
 
@@ -68,6 +67,9 @@ def sweep(
     resume: bool = False,
     beliefs: Mapping[str, Any] | None = None,
     transfer: str | None = None,
+    prior: Source | Iterable[Source] | None = None,
+    enqueue: Mapping[str, Any] | Iterable[Mapping[str, Any]] = (),
+    pin: Mapping[str, Any] | None = None,
     progress: bool | None = None,
     metrics: Iterable[Metric] = (),
     resumable: bool = False,
@@ -106,6 +108,10 @@ def sweep(
             al. 2022).
         transfer: name of an earlier, similar sweep in the same store. A new sweep begins with its
             best configurations and takes them as a prior.
+        prior: finished trials that a new sweep begins with, one source or a list of them: a
+            `FILE.csv`, "optuna:URL#STUDY", "sweep:NAME", an Optuna study, or a `Result`.
+        enqueue: configurations to try after trial 0; what they do not name has its default.
+        pin: limits by parameter: a value, a range (low, high), or a list of choices.
         progress: whether to show the progress; None for yes in a terminal (on standard error) and
             in a notebook.
         metrics: that the objective reports, such as `Metric("latency", "minimize", "speed")`. The
@@ -142,12 +148,10 @@ def sweep(
         **plugins.settings(),
     )
     check_spec(spec, dispatcher, objective, plugins)
+    beginning = Beginning.of(prior, enqueue, pin, transfer)
     store = store or ".automl"
     with closing(Ledger.open(store, create=True)) as ledger:
-        spec = _create_or_resume(ledger, spec, fixed_name=name is not None, resume=resume)
-        if transfer is not None and not ledger.trials(spec.name):
-            spec = begin_with(ledger, spec.name, transfer)
-            resume = True
+        spec = beginning.create(ledger, spec, rename=name is None, resume=resume)
         from .report.progress import progress as show_progress
 
         with show_progress(progress) as on_change:
@@ -157,7 +161,7 @@ def sweep(
                 objective=objective,
                 dispatcher=dispatcher,
                 on_change=on_change,
-                resume=resume,
+                resume=resume or bool(ledger.trials(spec.name)),
                 plugins=plugins,
             )
             return Result(snapshot, store)
@@ -333,12 +337,3 @@ def _dispatcher(
 
 def _local_slots(spec: SweepSpec) -> int:
     return spec.workers if spec.workers is not None else spec.resources.local_slots()
-
-
-def _create_or_resume(
-    ledger: Ledger, spec: SweepSpec, *, fixed_name: bool, resume: bool
-) -> SweepSpec:
-    """The spec under the name of its sweep in the ledger."""
-    if resume and spec.name in {info.name for info in ledger.sweeps()}:
-        return spec
-    return replace(spec, name=ledger.create_sweep(spec, describe(), rename=not fixed_name))
