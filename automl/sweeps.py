@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
-from dataclasses import replace
 from typing import Any
 
 from search_spaces import Space
@@ -35,7 +34,6 @@ from .core import (
     read_budget,
     read_resources,
 )
-from .core.environment import describe
 from .dispatch import DISPATCHERS
 from .dispatch._make import choose_dispatcher, local_slots, make_dispatcher
 from .dispatch.base import Dispatcher
@@ -44,7 +42,8 @@ from .integrations.ray_metrics import with_ray_metrics
 from .ledger import Ledger, SweepLedger
 from .result import Result
 from .suggesters.user_prior import check_prior
-from .workflows.transfer import begin_with
+from .workflows.beginning import Beginning
+from .workflows.import_trials import Source
 
 Objective = Callable[[Any], Any]
 
@@ -69,6 +68,9 @@ def sweep(
     resume: bool = False,
     beliefs: Mapping[str, Any] | None = None,
     transfer: str | None = None,
+    prior: Source | Iterable[Source] | None = None,
+    enqueue: Mapping[str, Any] | Iterable[Mapping[str, Any]] = (),
+    pin: Mapping[str, Any] | None = None,
     progress: bool | None = None,
     metrics: Iterable[Metric] = (),
     resumable: bool = False,
@@ -111,6 +113,10 @@ def sweep(
             al. 2022).
         transfer: name of an earlier, similar sweep in the same store. A new sweep begins with its
             best configurations and takes them as a prior.
+        prior: finished trials that a new sweep begins with, one source or a list of them: a
+            `FILE.csv`, "optuna:URL#STUDY", "sweep:NAME", an Optuna study, or a `Result`.
+        enqueue: configurations to try after trial 0; what they do not name has its default.
+        pin: limits by parameter: a value, a range (low, high), or a list of choices.
         progress: whether to show the progress; None for yes in a terminal (on standard error) and
             in a notebook.
         metrics: that the objective reports, such as `Metric("latency", "minimize", "speed")`. The
@@ -154,13 +160,11 @@ def sweep(
     )
     dispatcher, ray_address = choose_dispatcher(dispatcher, ray_address)
     check_spec(spec, dispatcher, objective, plugins)
+    beginning = Beginning.of(prior, enqueue, pin, transfer)
     store = ".automl" if store is None else arguments.location("store", store)
     with closing(Ledger.open(store, create=True)) as ledger:
         wanted = spec.name
-        spec = _create_or_resume(ledger, spec, fixed_name=name is not None, resume=resume)
-        if transfer is not None and not ledger.trials(spec.name):
-            spec = begin_with(ledger, spec.name, transfer)
-            resume = True
+        spec = beginning.create(ledger, spec, rename=name is None, resume=resume)
         from .report.progress import progress as show_progress
         from .report.progress import say_which
 
@@ -174,7 +178,7 @@ def sweep(
                 dispatcher=dispatcher,
                 ray_address=ray_address,
                 on_change=on_change,
-                resume=resume,
+                resume=resume or bool(ledger.trials(spec.name)),
                 plugins=plugins,
             )
             return Result(snapshot, store)
@@ -313,12 +317,3 @@ def conduct(
         ) from error
     finally:
         ledger.release(spec.name)
-
-
-def _create_or_resume(
-    ledger: Ledger, spec: SweepSpec, *, fixed_name: bool, resume: bool
-) -> SweepSpec:
-    """The spec under the name of its sweep in the ledger."""
-    if resume and spec.name in {info.name for info in ledger.sweeps()}:
-        return spec
-    return replace(spec, name=ledger.create_sweep(spec, describe(), rename=not fixed_name))
