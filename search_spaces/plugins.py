@@ -12,7 +12,7 @@ import pkgutil
 import sys
 from functools import cache
 from importlib import metadata, util
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from .errors import UsageError
 
@@ -102,7 +102,7 @@ def _installed(group: str, path: tuple[str, ...]) -> tuple[metadata.EntryPoint, 
 
 
 @cache
-def _entry_points(_path: tuple[str, ...]) -> metadata.EntryPoints:
+def _entry_points(_path: tuple[str, ...]) -> Any:
     """All entry points; cached by `sys.path`, because the search takes tens of milliseconds."""
     return metadata.entry_points()
 

@@ -56,9 +56,13 @@ def _number(value: Any) -> int | float:
 
 
 def _value(value: Any) -> Value:
-    if isinstance(value, bool | int | float | str):
+    if value is None or isinstance(value, bool | int | float | str):
         return value
-    raise UsageError(f"a number, text, true or false is needed, got {shown(value)}")
+    if isinstance(value, list):
+        return tuple(map(_value, value))
+    raise UsageError(
+        f"a number, text, true, false, null or a list of these is needed, got {shown(value)}"
+    )
 
 
 def _values(value: Any) -> tuple[Value, ...]:
@@ -70,6 +74,12 @@ def _values(value: Any) -> tuple[Value, ...]:
 
 def _listed(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
+
+
+def _plugin(value: Any) -> str | dict[str, Any]:
+    if isinstance(value, str) or (isinstance(value, dict) and isinstance(value.get("name"), str)):
+        return value
+    raise UsageError(f"a name, or a mapping of name and options, is needed, got {shown(value)}")
 
 
 def _section(value: Any) -> Any:
@@ -84,11 +94,12 @@ def _space(value: Any) -> dict[str, Any] | None:
     )
 
 
-Value = bool | int | float | str
+Value = bool | int | float | str | tuple[Any, ...] | None
 Number = Annotated[int | float, PlainValidator(_number)]
 Count = Annotated[int, BeforeValidator(whole), Field(ge=1)]
 Seconds = Annotated[float, PlainValidator(_seconds)]
 Bytes = Annotated[int, PlainValidator(_bytes)]
+Plugin = Annotated[str | dict[str, Any], PlainValidator(_plugin)]
 ParsedGoal = Annotated[Goal, PlainValidator(Goal.parse)]
 
 
@@ -122,6 +133,7 @@ class Entry(Section):
     low: Number | None = None
     high: Number | None = None
     log: bool | None = None
+    step: Number | None = None
     type: Literal["float", "int", "choice"] | None = None
     choices: Annotated[tuple[Value, ...], PlainValidator(_values)] | None = None
     ordered: bool | None = None
@@ -146,8 +158,11 @@ class Document(Section):
     budget: Annotated[BudgetSection, BeforeValidator(_section)] = Field(
         default_factory=BudgetSection
     )
-    suggester: str = "bayes"
-    stopper: str = "none"
+    suggester: Plugin = "bayes"
+    stopper: Plugin = "none"
+    max_steps: Count | None = None
+    max_retries: Annotated[int, BeforeValidator(whole), Field(ge=0)] = 2
+    resumable: bool = False
     workers: Count | None = None
     resources: Annotated[ResourcesSection, BeforeValidator(_section)] = Field(
         default_factory=ResourcesSection
@@ -162,6 +177,9 @@ class Document(Section):
             "budget": Budget(**self.budget.model_dump()),
             "resources": Resources(**self.resources.model_dump()),
             "workers": self.workers,
+            "max_steps": self.max_steps,
+            "max_retries": self.max_retries,
+            "resumable": self.resumable,
             "seed": self.seed,
             "timeout": self.timeout,
         }

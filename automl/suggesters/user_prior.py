@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from automl.core.plugin_choice import PluginChoice, choose
 from automl.core.text import number
 from automl.errors import UsageError
 from search_spaces import Choice, Space
@@ -22,11 +23,14 @@ from search_spaces.plugins import nearest
 
 from . import SUGGESTERS
 
+if TYPE_CHECKING:
+    from .base import Suggester
+
 Array = NDArray[np.float64]
 SPREAD: Final = 0.15  # default standard deviation, as a part of the parameter's range
 FAVOUR: Final = 4.0  # weight of a favoured choice; the others weigh 1
 FLOOR: Final = 0.1  # uniform share of the density, so that a wrong prior rules nothing out
-_KEYS = ("at", "spread", "weights")
+KEYS: Final = ("at", "spread", "weights")
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ class ParameterPrior:
         name = parameter.name
         if not isinstance(given, Mapping):
             given = {"at": given}
-        if unknown := [key for key in given if key not in _KEYS]:
+        if unknown := [key for key in given if key not in KEYS]:
             raise UsageError(
                 f"a belief about {name} has at, spread and weights, got {unknown[0]!r}"
             )
@@ -73,7 +77,8 @@ class ParameterPrior:
             raise UsageError(f"a belief about {name} needs at least one value, got {dict(given)!r}")
         at = given.get("at", ())
         values = tuple(
-            _legal(parameter, value) for value in (at if isinstance(at, list | tuple) else [at])
+            _legal(parameter, value)
+            for value in (at if isinstance(at, list | tuple) and not parameter.legal(at) else [at])
         )
         return cls(parameter, values, float(spread), _weights(parameter, given.get("weights", {})))
 
@@ -192,15 +197,18 @@ class UserPrior:
         return {name: prior.mode for name, prior in self.by_name.items()}
 
 
-def check_prior(given: Mapping[str, Any], space: Space, suggester: str) -> dict[str, Any]:
+def check_prior(
+    given: Mapping[str, Any], space: Space, suggester: str | PluginChoice[Suggester]
+) -> dict[str, Any]:
     """The prior as the ledger keeps it, checked.
 
     Raises:
         UsageError: it does not fit the space, or the suggester would ignore it.
     """
-    if given and not SUGGESTERS.get(suggester).uses_context:
+    choice = choose(SUGGESTERS, suggester)
+    if given and not choice.kind(SUGGESTERS).uses_context:
         raise UsageError(
-            f"the suggester {suggester!r} ignores beliefs: leave them out, or use 'bayes'"
+            f"the suggester {choice.name!r} ignores beliefs: leave them out, or use 'bayes'"
         )
     return UserPrior(space, given).to_dict()
 

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from workers.protocol import Assignment, Event, Heartbeat, StopRequest, log_of
+from workers.protocol import (
+    LOGS,
+    Assignment,
+    Event,
+    Heartbeat,
+    StopRequest,
+    log_name,
+    open_log,
+)
 
 from .worker import Worker
 
@@ -94,10 +102,8 @@ class _Tee:
 @contextmanager
 def _logged(assignment: Assignment, rank: int) -> Iterator[None]:
     """Copy the output of a rank to its log in the trial's folder, besides Ray's own log."""
-    path = log_of(assignment, rank)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", buffering=1, encoding="utf-8", errors="replace") as log:
-        _show_in_dashboard(path, assignment, rank)
+    with open_log(assignment, rank) as log:
+        _show_in_dashboard(assignment, rank)
         output: Any = _Tee(sys.stdout, log)
         errors: Any = _Tee(sys.stderr, log)
         with redirect_stdout(output), redirect_stderr(errors):
@@ -105,7 +111,7 @@ def _logged(assignment: Assignment, rank: int) -> Iterator[None]:
             yield
 
 
-def _show_in_dashboard(path: Path, assignment: Assignment, rank: int) -> None:
+def _show_in_dashboard(assignment: Assignment, rank: int) -> None:
     """Link the log into the folder that Ray's dashboard lists for this node."""
     from ray._private import worker
 
@@ -118,4 +124,4 @@ def _show_in_dashboard(path: Path, assignment: Assignment, rank: int) -> None:
     link = Path(node.get_logs_dir_path(), name)
     with suppress(OSError):  # without links the log is still in the trial's folder
         link.unlink(missing_ok=True)  # left by a sweep of the same name in another store
-        link.symlink_to(path)
+        link.symlink_to(Path(assignment.folder, LOGS, log_name(assignment.attempt, rank)))

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
-from workers.protocol import Assignment, Event, Heartbeat, log_of
+from workers.protocol import Assignment, Event, Heartbeat, open_log
 
 from .gang import TAKE_SECONDS
 from .worker import Worker
@@ -103,11 +103,8 @@ class _ProcessWorker:
 @contextmanager
 def logged(assignment: Assignment, rank: int) -> Iterator[None]:
     """Send the output of this process, and of those that it starts, to the rank's log."""
-    path = log_of(assignment, rank)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    _redirect(log)
-    os.close(log)
+    with open_log(assignment, rank) as log:
+        _redirect(log.fileno())
     print(assignment.label)
     try:
         yield

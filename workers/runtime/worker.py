@@ -25,7 +25,7 @@ from workers.protocol import (
     Heartbeat,
     Started,
     StopRequest,
-    log_of,
+    open_log,
 )
 
 Logged = Callable[[Assignment, int], AbstractContextManager[None]]
@@ -107,7 +107,7 @@ class Worker:
 
     def dump(self, assignment: Assignment, rank: int) -> None:
         """Write the stack of each thread to the rank's log; works while the attempt hangs."""
-        with log_of(assignment, rank).open("a") as log:
+        with open_log(assignment, rank) as log:
             log.write("the attempt hangs; the stacks of its threads are\n")
             log.flush()
             faulthandler.dump_traceback(log)
