@@ -1,7 +1,7 @@
 """Runs a sweep: parse the arguments, check them, wire the parts of the controller, run it."""
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -34,7 +34,7 @@ from .core import (
 )
 from .core.environment import describe
 from .dispatch import DISPATCHERS
-from .dispatch._make import choose_dispatcher, local_slots, make_dispatcher
+from .dispatch._make import choose_dispatcher, local_slots, starting
 from .dispatch.base import Dispatcher
 from .errors import StoreError, StoreFailure, UsageError
 from .integrations.ray_metrics import with_ray_metrics
@@ -146,7 +146,10 @@ def sweep(
     dispatcher, ray_address = choose_dispatcher(dispatcher, ray_address)
     check_spec(spec, dispatcher, objective, plugins)
     store = store or ".automl"
-    with closing(Ledger.open(store, create=True)) as ledger:
+    with (
+        starting(dispatcher, spec, objective, ray_address) as start,
+        closing(Ledger.open(store, create=True)) as ledger,
+    ):
         spec = _create_or_resume(ledger, spec, fixed_name=name is not None, resume=resume)
         if transfer is not None and not ledger.trials(spec.name):
             spec = begin_with(ledger, spec.name, transfer)
@@ -163,6 +166,7 @@ def sweep(
                 on_change=on_change,
                 resume=resume,
                 plugins=plugins,
+                start=start,
             )
             return Result(snapshot, store)
 
@@ -192,6 +196,7 @@ def run(
     on_change: Callable[[Snapshot], None] | None = None,
     resume: bool = False,
     plugins: Plugins | None = None,
+    start: Callable[[], Dispatcher] | None = None,
 ) -> Snapshot:
     """Run a sweep that `ledger.create_sweep` has made, until its budget is reached.
 
@@ -203,6 +208,7 @@ def run(
         on_change: called from this thread with the sweep after each event and at least every 0.5 s.
         resume: the sweep may have run before; unfinished trials go on.
         plugins: the suggester and the stopper; None for those that the spec names.
+        start: makes the dispatcher, if it is starting already.
 
     Returns:
         The sweep. Its state is "finished", or "interrupted" after Ctrl-C or SIGTERM.
@@ -215,16 +221,19 @@ def run(
     dispatcher, ray_address = choose_dispatcher(dispatcher, ray_address)
     plugins = plugins or Plugins.of(spec)
     check_spec(spec, dispatcher, objective, plugins)
-    return conduct(
-        spec,
-        ledger,
-        DISPATCHERS.get(dispatcher),
-        lambda: make_dispatcher(dispatcher, spec, objective, ray_address),
-        on_change=with_ray_metrics(spec.name, on_change) if dispatcher == "ray" else on_change,
-        resume=resume,
-        local=ray_address is None,
-        plugins=plugins,
-    )
+    with (
+        nullcontext(start) if start else starting(dispatcher, spec, objective, ray_address) as begin
+    ):
+        return conduct(
+            spec,
+            ledger,
+            DISPATCHERS.get(dispatcher),
+            begin,
+            on_change=with_ray_metrics(spec.name, on_change) if dispatcher == "ray" else on_change,
+            resume=resume,
+            local=ray_address is None,
+            plugins=plugins,
+        )
 
 
 def conduct(
