@@ -7,15 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from workers.protocol import (
-    LOGS,
-    Assignment,
-    Event,
-    Heartbeat,
-    StopRequest,
-    log_name,
-    open_log,
-)
+from workers.protocol import LOGS, Assignment, Event, Heartbeat, StopRequest, log_name, open_log
 
 from .worker import Worker
 

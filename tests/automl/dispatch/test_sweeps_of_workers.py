@@ -78,7 +78,7 @@ def test_the_dashboard_of_ray_lists_the_log_of_an_attempt(ledger: Ledger, run: R
     from ray._private.worker import _global_node as node
 
     run(make_spec(trials=1), quick)
-    log = (ledger.folder("test") / "trials" / "0" / "logs" / "attempt-1-rank-0.log").read_text()
+    log = (ledger.files("test").path / "trials" / "0" / "logs" / "attempt-1-rank-0.log").read_text()
     listed = Path(node.get_logs_dir_path())
     assert (listed / "test-trial-0-attempt-1-rank-0.log").read_text() == log
 
