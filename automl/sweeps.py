@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
+from contextlib import closing, nullcontext
 from typing import Any
 
 from search_spaces import Space
@@ -35,7 +35,7 @@ from .core import (
     read_resources,
 )
 from .dispatch import DISPATCHERS
-from .dispatch._make import choose_dispatcher, local_slots, make_dispatcher
+from .dispatch._make import choose_dispatcher, local_slots, starting
 from .dispatch.base import Dispatcher
 from .errors import StoreError, StoreFailure, UsageError
 from .integrations.ray_metrics import with_ray_metrics
@@ -162,7 +162,10 @@ def sweep(
     check_spec(spec, dispatcher, objective, plugins)
     beginning = Beginning.of(prior, enqueue, pin, transfer)
     store = ".automl" if store is None else arguments.location("store", store)
-    with closing(Ledger.open(store, create=True)) as ledger:
+    with (
+        starting(dispatcher, spec, objective, ray_address) as start,
+        closing(Ledger.open(store, create=True)) as ledger,
+    ):
         wanted = spec.name
         spec = beginning.create(ledger, spec, rename=name is None, resume=resume)
         from .report.progress import progress as show_progress
@@ -180,6 +183,7 @@ def sweep(
                 on_change=on_change,
                 resume=resume or bool(ledger.trials(spec.name)),
                 plugins=plugins,
+                start=start,
             )
             return Result(snapshot, store)
 
@@ -211,6 +215,7 @@ def run(
     on_change: Callable[[Snapshot], None] | None = None,
     resume: bool = False,
     plugins: Plugins | None = None,
+    start: Callable[[], Dispatcher] | None = None,
 ) -> Snapshot:
     """Run a sweep that `ledger.create_sweep` has made, until its budget is reached.
 
@@ -222,6 +227,7 @@ def run(
         on_change: called from this thread with the sweep after each event and at least every 0.5 s.
         resume: the sweep may have run before; unfinished trials go on.
         plugins: the suggester and the stopper; None for those that the spec names.
+        start: makes the dispatcher, if it is starting already.
 
     Returns:
         The sweep. Its state is "finished", or "interrupted" after Ctrl-C or SIGTERM.
@@ -231,19 +237,22 @@ def run(
         StoreError: another controller holds the sweep, or the store cannot be written to.
         AutomlError: the sweep cannot go on, for example because every suggester fails.
     """
-    plugins = plugins or Plugins.of(spec)
     dispatcher, ray_address = choose_dispatcher(dispatcher, ray_address)
+    plugins = plugins or Plugins.of(spec)
     check_spec(spec, dispatcher, objective, plugins)
-    return conduct(
-        spec,
-        ledger,
-        DISPATCHERS.get(dispatcher),
-        lambda: make_dispatcher(dispatcher, spec, objective, ray_address),
-        on_change=with_ray_metrics(spec.name, on_change) if dispatcher == "ray" else on_change,
-        resume=resume,
-        local=ray_address is None,
-        plugins=plugins,
-    )
+    with (
+        nullcontext(start) if start else starting(dispatcher, spec, objective, ray_address) as begin
+    ):
+        return conduct(
+            spec,
+            ledger,
+            DISPATCHERS.get(dispatcher),
+            begin,
+            on_change=with_ray_metrics(spec.name, on_change) if dispatcher == "ray" else on_change,
+            resume=resume,
+            local=ray_address is None,
+            plugins=plugins,
+        )
 
 
 def conduct(

@@ -148,15 +148,17 @@ def state_lines(snapshot: Snapshot) -> list[str]:
     """The state of the sweep, in two lines of text."""
     words = [snapshot.state, _budget_text(snapshot), *_counts(snapshot)]
     left = _left_text(snapshot)
-    second = (
-        [f"workers {snapshot.busy_slots} of {snapshot.num_slots} busy"]
-        if snapshot.num_slots
-        else []
-    )
     return [
         ", ".join([*words, left] if left else words),
-        ", ".join([*second, f"suggestions {_suggesting(snapshot)}"]),
+        ", ".join([*_workers(snapshot), f"suggestions {_suggesting(snapshot)}"]),
     ]
+
+
+def _workers(snapshot: Snapshot) -> list[str]:
+    """How many workers are busy; none are known while Ray starts, which takes seconds."""
+    if snapshot.num_slots:
+        return [f"workers {snapshot.busy_slots} of {snapshot.num_slots} busy"]
+    return ["workers are starting"] if snapshot.state == "running" else []
 
 
 # The parts of the view, from top to bottom
@@ -273,9 +275,7 @@ def _footer(snapshot: Snapshot) -> list[RenderableType]:
     counts = Text("   ".join(_counts(snapshot)) or "no trial has ended yet")
     if snapshot.state != "running":
         return [counts]
-    words = []
-    if snapshot.num_slots:
-        words.append(f"workers {snapshot.busy_slots} of {snapshot.num_slots} busy")
+    words = _workers(snapshot)
     recent = list(snapshot.suggestion_seconds)[-10:]
     each = f", {sum(recent) / len(recent):.2g} s each" if recent else ""
     words.append(f"suggestions {_suggesting(snapshot)}{each}")
