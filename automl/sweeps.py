@@ -1,5 +1,6 @@
 """Runs a sweep: parse the arguments, check them, wire the parts of the controller, run it."""
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
@@ -35,6 +36,7 @@ from .core import (
 from .core.environment import describe
 from .dispatch import DISPATCHERS
 from .dispatch.base import Dispatcher
+from .dispatch.leases import MachineLeases
 from .errors import StoreError, StoreFailure, UsageError
 from .integrations.ray_metrics import with_ray_metrics
 from .ledger import Ledger, SweepLedger
@@ -259,6 +261,7 @@ def conduct(
             StopSignals(interrupts=kind.commits_each) as signals,
             closing(_suggestions(spec, plugins, kind, note)) as suggestions,
             closing(MemoryGuard(spec, kind.estimates, local)) as guard,
+            closing(_leases(spec, kind, local)) as leases,
         ):
             journal = Journal(
                 spec,
@@ -271,7 +274,7 @@ def conduct(
             commands = SweepCommands(journal, recorder, suggestions, stopper)
             shutdown = Shutdown(journal, assigner, signals)
             scheduler = Scheduler(
-                journal, suggestions, stopper, assigner, guard, commands, shutdown
+                journal, suggestions, stopper, assigner, guard, commands, shutdown, leases
             )
             checkpoints = CheckpointCleanup(spec, assigner.folder)
 
@@ -306,6 +309,12 @@ def _suggestions(
             proposer, spec.space, min(4, _local_slots(spec)), note=note
         )
     return SuggestionQueue(proposer, 1 if kind.serial else spec.workers or 1, note=note)
+
+
+def _leases(spec: SweepSpec, kind: type[Dispatcher], local: bool) -> MachineLeases:
+    ray = sys.modules.get("ray") if kind.name == "ray" else None
+    elsewhere = not local or not kind.estimates or (ray is not None and ray.is_initialized())
+    return MachineLeases(spec.name, spec.resources.cpus, _local_slots(spec), enabled=not elsewhere)
 
 
 def _dispatcher(
