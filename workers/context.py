@@ -10,6 +10,7 @@ from typing import Any
 from search_spaces.errors import TrialFailure
 
 from .device.profiling import profiling
+from .device.warmup import Warmup
 from .protocol import Assignment, Report, StopRequest
 
 
@@ -46,6 +47,7 @@ class Context:
         self._sequence = 0
         self.stop: StopRequest | None = None  # the request that ends this attempt
         self.memory: Any = None  # workers.device.peak_memory.PeakMemory, while `workers.run` runs
+        self.warmup = Warmup()
 
     @property
     def params(self) -> Mapping[str, Any]:
@@ -94,7 +96,7 @@ class Context:
         Raises:
             TrialFailure: a metric is not a number ("missing_metric").
         """
-        return self.emit(step, metrics, time.monotonic() - self._begun)
+        return self.emit(step, metrics, time.monotonic() - self._begun - self.warmup.seconds)
 
     def emit(self, step: int, metrics: Mapping[str, float], seconds: float) -> bool:
         """Like `report`, with the training seconds of this attempt, for a trainer with a clock."""
