@@ -134,7 +134,7 @@ def test_a_killed_sweep_holds_nothing(make: Any, folder: LeaseFolder) -> None:
 
 def test_a_folder_that_cannot_be_used_shares_nothing_and_says_why(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="not a folder of yours|cannot be made"):
+    with pytest.raises(StoreError, match=r"not a folder of yours|cannot be made"):
         LeaseFolder(tmp_path / "file")
     (tmp_path / "link").symlink_to(tmp_path)
     with pytest.raises(StoreError, match="not a folder of yours"):
