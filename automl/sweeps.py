@@ -92,8 +92,7 @@ def sweep(
         suggester: "bayes", "ax", "tpe", "optuna-gp", "sobol" or "random"; or a mapping of `name`
             and its options, or your own class that inherits `Suggester`, or an object of it.
         stopper: "none", "asha", "hyperband", "median" or "curve"; or a mapping such as
-            `{"name": "asha", "grace": 5, "factor": 3}`, a class that inherits `Stopper`, or an
-            object of it.
+            `{"name": "asha", "grace": 5, "factor": 3}`, or a class or object of your own.
         dispatcher: "ray", or "inline" to run trials in this process.
         resources: of a slot: `cpus`, `gpus` and `memory`.
         store: folder or database URL; None for `.automl`.
@@ -237,8 +236,7 @@ def conduct(
 
     Args:
         start: makes the dispatcher, while suggestions are already being made.
-        local: whether trials run on this machine.
-        plugins: the suggester and the stopper; None for those that the spec names.
+        local: whether trials run on this machine; plugins: see `run`.
     """
     plugins = plugins or Plugins.of(spec)
     recorder = ledger.acquire(spec.name)
@@ -252,7 +250,7 @@ def conduct(
         stopper = plugins.make_stopper(
             spec, can_pause=spec.workload is not None or spec.resumable or kind.keeps_paused
         )
-        assigner = Assigner(spec, ledger.folder(spec.name))
+        assigner = Assigner(spec, ledger.files(spec.name))
 
         def note(message: str) -> None:
             journal.note("fallback", message)
@@ -276,7 +274,7 @@ def conduct(
             scheduler = Scheduler(
                 journal, suggestions, stopper, assigner, guard, commands, shutdown, leases
             )
-            checkpoints = CheckpointCleanup(spec, assigner.folder)
+            checkpoints = CheckpointCleanup(spec, assigner.files)
 
             def start_dispatcher() -> Dispatcher:
                 dispatcher = start()

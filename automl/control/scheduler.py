@@ -56,7 +56,7 @@ class Scheduler:
         self._commands = commands
         self._shutdown = shutdown
         self._overtaken: Counter[int] = Counter()  # how many trials began before a waiting one
-        self._gain_noted = False
+        self._end_noted = False
         self._blocked = False  # every core is leased
 
     def prepare(self) -> None:
@@ -109,8 +109,8 @@ class Scheduler:
 
     @property
     def is_done(self) -> bool:
-        """Whether no trial waits and none can be proposed."""
-        return self._journal.index.next_waiting is None and self._new_trials_left() == 0
+        """Whether no trial can begin any more."""
+        return self._next_waiting() is None and self._new_trials_left() == 0
 
     def wants_proposals(self, dispatcher: Dispatcher) -> bool:
         """Whether a free slot waits for a proposal that is being made."""
@@ -141,7 +141,7 @@ class Scheduler:
     def _next_trial(self, free: int, dispatcher: Dispatcher) -> Trial | None:
         """The next waiting trial: one that was tried before, else a paused one, else a new one."""
         journal = self._journal
-        waiting = journal.index.next_waiting
+        waiting = self._next_waiting()
         if waiting is not None:
             return waiting
         left = self._new_trials_left()
@@ -157,7 +157,14 @@ class Scheduler:
             one = journal.spec.workload is not None or self._stopper.one_by_one
             one |= dispatcher.serial
             self._propose(min(left, 1 if one else free), dispatcher)
-        return journal.index.next_waiting
+        return self._next_waiting()
+
+    def _next_waiting(self) -> Trial | None:
+        """The trial at the head of the queue; of those tried before if it is late for a new one."""
+        waiting = self._journal.index.next_waiting
+        if waiting is None or waiting.attempts > 0 or not self._is_late():
+            return waiting
+        return next((trial for trial in self._journal.index.waiting if trial.attempts > 0), None)
 
     def _backfill(self, large: Trial, free: int, dispatcher: Dispatcher) -> Trial | None:
         """A trial that fits the free slots, while `large` waits for more slots.
@@ -236,9 +243,21 @@ class Scheduler:
         journal = self._journal
         gain = journal.spec.budget.gain
         if not self._suggestions.worth(gain):
-            if not self._gain_noted:
-                self._gain_noted = True
-                journal.note("end", f"another trial is expected to gain less than {gain or 0.0:g}")
+            self._note_end(f"another trial is expected to gain less than {gain or 0.0:g}")
+            return 0
+        if self._is_late():
             return 0
         left = journal.budget.trials_left(len(journal.trials))
         return _UNLIMITED if left is None else left
+
+    def _is_late(self) -> bool:
+        """Whether a new trial could not end within the time that is left."""
+        reason = self._journal.budget.reason_to_begin_none(self._journal.now)
+        if reason is not None:
+            self._note_end(f"no further trial begins: {reason}")
+        return reason is not None
+
+    def _note_end(self, reason: str) -> None:
+        if not self._end_noted:
+            self._end_noted = True
+            self._journal.note("end", reason)

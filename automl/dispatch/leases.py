@@ -308,9 +308,12 @@ def current_holders() -> list[Holder]:
     """Who holds what now; makes no folder."""
     if not runtime_folder().is_dir():
         return []
-    folder = LeaseFolder()
-    with folder.locked():
-        return folder.holders()
+    try:
+        folder = LeaseFolder()
+        with folder.locked():
+            return folder.holders()
+    except (OSError, StoreError):
+        return []
 
 
 def _try_lock(file: int) -> bool:
