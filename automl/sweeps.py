@@ -89,10 +89,9 @@ def sweep(
         constraints: such as "peak_memory_bytes <= 8e9".
         budget: a duration ("10m"), or a mapping of `trials`, `time`, `worker_time`, `target` and
             `gain`.
-        suggester: "bayes", "ax", "tpe", "optuna-gp", "sobol" or "random"; or a mapping of `name`
-            and its options, or your own class that inherits `Suggester`, or an object of it.
-        stopper: "none", "asha", "hyperband", "median" or "curve"; or a mapping such as
-            `{"name": "asha", "grace": 5, "factor": 3}`, or a class or object of your own.
+        suggester: "bayes", "ax", "tpe", "optuna-gp", "sobol", "random", or your class or object.
+        stopper: "none", "asha", "hyperband", "median" or "curve"; with options as
+            `{"name": "asha", "grace": 5}`; or a class or object of your own.
         dispatcher: "ray", or "inline" to run trials in this process.
         resources: of a slot: `cpus`, `gpus` and `memory`.
         store: folder or database URL; None for `.automl`.
@@ -108,11 +107,10 @@ def sweep(
             in a notebook.
         metrics: that the objective reports, such as `Metric("latency", "minimize", "speed")`. The
             aspect of a metric that is not declared is guessed from its name; the report says so.
-        resumable: your objective goes on from a checkpoint of its own if it is called again for a
-            trial, so a stopper may pause it. If not, stoppers stop trials for good.
+        resumable: called again for a trial, your objective goes on from a checkpoint of its own, so
+            a stopper may pause it. If not, stoppers stop trials for good.
         max_steps: the last step that your objective reports, if it is known; stoppers use it.
-        max_retries: how often a trial is run again if its configuration did not cause its
-            failure (a lost worker).
+        max_retries: how often a trial runs again if its configuration did not cause its failure.
 
     Returns:
         The result when the budget is reached, or after Ctrl-C; then the sweep can be resumed.
@@ -196,8 +194,8 @@ def run(
         dispatcher: "ray", or "inline" to run trials in this process.
         ray_address: of a running Ray cluster, "auto" to find one; None to start Ray here.
         on_change: called from this thread with the sweep after each event and at least every 0.5 s.
-        resume: the sweep may have run before; unfinished trials go on.
-        plugins: the suggester and the stopper; None for those that the spec names.
+        resume: the sweep may have run before; its trials go on.
+        plugins: the suggester and the stopper; None for those of the spec.
 
     Returns:
         The sweep. Its state is "finished", or "interrupted" after Ctrl-C or SIGTERM.
@@ -236,7 +234,7 @@ def conduct(
 
     Args:
         start: makes the dispatcher, while suggestions are already being made.
-        local: whether trials run on this machine; plugins: see `run`.
+        local: whether trials run on this machine.
     """
     plugins = plugins or Plugins.of(spec)
     recorder = ledger.acquire(spec.name)

@@ -42,5 +42,4 @@ def status_object(snapshot: Snapshot) -> dict[str, object]:
         "best": trial_object(snapshot, best) if best else None,
         "seconds": snapshot.seconds,
         "workers": snapshot.num_slots,
-        "waits_for": snapshot.waits_for,
     }
