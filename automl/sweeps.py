@@ -36,6 +36,7 @@ from .core import (
 )
 from .core.environment import describe
 from .dispatch import DISPATCHERS
+from .dispatch._make import choose_dispatcher, local_slots, make_dispatcher
 from .dispatch.base import Dispatcher
 from .errors import StoreError, StoreFailure, UsageError
 from .integrations.ray_metrics import with_ray_metrics
@@ -59,7 +60,8 @@ def sweep(
     budget: Budget | Mapping[str, Any] | str | float | None = None,
     suggester: SuggesterLike = "bayes",
     stopper: StopperLike = "none",
-    dispatcher: str = "ray",
+    dispatcher: str = "auto",
+    ray_address: str | None = None,
     resources: Resources | Mapping[str, Any] | None = None,
     store: str | os.PathLike[str] | None = None,
     name: str | None = None,
@@ -92,7 +94,10 @@ def sweep(
         stopper: "none", "asha", "hyperband", "median" or "curve"; or a mapping such as
             `{"name": "asha", "grace": 5, "factor": 3}`, a class that inherits `Stopper`, or an
             object of it.
-        dispatcher: "ray", or "inline" to run trials in this process.
+        dispatcher: "local" runs trials in processes of this machine, "ray" on Ray, "inline" in this
+            process; "auto" is "ray" if a cluster is named (`ray_address`, the environment variable
+            RAY_ADDRESS) or this process has initialised Ray, else "local".
+        ray_address: of a running Ray cluster, "auto" to find one.
         resources: of a slot: `cpus`, `gpus` and `memory`.
         store: folder or database URL; None for `.automl`.
         name: of the sweep; must be new unless `resume` is set.
@@ -126,6 +131,7 @@ def sweep(
     arguments.flag("resumable", resumable)
     arguments.optional(arguments.flag, "progress", progress)
     arguments.optional(arguments.text, "transfer", transfer)
+    arguments.optional(arguments.text, "ray_address", ray_address)
     space = read_space(space)
     plugins = Plugins.choose(suggester, stopper)
     spec = SweepSpec(
@@ -144,6 +150,7 @@ def sweep(
         metrics=arguments.metrics(metrics),
         **plugins.settings(),
     )
+    dispatcher, ray_address = choose_dispatcher(dispatcher, ray_address)
     check_spec(spec, dispatcher, objective, plugins)
     store = ".automl" if store is None else arguments.location("store", store)
     with closing(Ledger.open(store, create=True)) as ledger:
@@ -163,6 +170,7 @@ def sweep(
                 ledger=ledger,
                 objective=objective,
                 dispatcher=dispatcher,
+                ray_address=ray_address,
                 on_change=on_change,
                 resume=resume,
                 plugins=plugins,
@@ -204,8 +212,7 @@ def run(
         spec: its name is the sweep's in the ledger (as `create_sweep` returned it). If `resume` is
             set, it replaces the spec in the ledger, so that a budget can be raised.
         objective: the user's; None for the workload of the spec.
-        dispatcher: "ray", or "inline" to run trials in this process.
-        ray_address: of a running Ray cluster, "auto" to find one; None to start Ray here.
+        dispatcher, ray_address: see `sweep`.
         on_change: called from this thread with the sweep after each event and at least every 0.5 s.
         resume: the sweep may have run before; unfinished trials go on.
         plugins: the suggester and the stopper; None for those that the spec names.
@@ -219,12 +226,13 @@ def run(
         AutomlError: the sweep cannot go on, for example because every suggester fails.
     """
     plugins = plugins or Plugins.of(spec)
+    dispatcher, ray_address = choose_dispatcher(dispatcher, ray_address)
     check_spec(spec, dispatcher, objective, plugins)
     return conduct(
         spec,
         ledger,
         DISPATCHERS.get(dispatcher),
-        lambda: _dispatcher(dispatcher, spec, objective, ray_address),
+        lambda: make_dispatcher(dispatcher, spec, objective, ray_address),
         on_change=with_ray_metrics(spec.name, on_change) if dispatcher == "ray" else on_change,
         resume=resume,
         local=ray_address is None,
@@ -269,7 +277,7 @@ def conduct(
 
         with (
             StopSignals(interrupts=kind.commits_each) as signals,
-            closing(plugins.make_queue(spec, kind, _local_slots(spec), note)) as suggestions,
+            closing(plugins.make_queue(spec, kind, local_slots(spec), note)) as suggestions,
             closing(MemoryGuard(spec, kind.estimates, local)) as guard,
         ):
             journal = Journal(
@@ -302,29 +310,6 @@ def conduct(
         ) from error
     finally:
         ledger.release(spec.name)
-
-
-def _dispatcher(
-    name: str, spec: SweepSpec, objective: Objective | None, ray_address: str | None
-) -> Dispatcher:
-    if name == "inline":
-        from .dispatch.inline import InlineDispatcher
-
-        return InlineDispatcher(_local_slots(spec), objective)
-    from .dispatch.ray.dispatcher import RayDispatcher
-
-    return RayDispatcher(
-        spec.name,
-        spec.workers if ray_address else _local_slots(spec),
-        spec.resources,
-        objective=objective,
-        workload=spec.workload,
-        address=ray_address,
-    )
-
-
-def _local_slots(spec: SweepSpec) -> int:
-    return spec.workers if spec.workers is not None else spec.resources.local_slots()
 
 
 def _create_or_resume(
