@@ -141,6 +141,7 @@ def sweep(
     arguments.flag("resumable", resumable)
     arguments.optional(arguments.flag, "progress", progress)
     arguments.optional(arguments.text, "transfer", transfer)
+    arguments.optional(arguments.text, "ray_address", ray_address)
     space = read_space(space)
     plugins = Plugins.choose(suggester, stopper)
     spec = SweepSpec(
