@@ -19,6 +19,7 @@ from workers.protocol import Ending, Metric, Metrics, Outcome, Params, Report
 
 from .control.outcome_policy import OutcomePolicy
 from .control.plugins import Plugins, SuggesterLike
+from .control.space_change import with_known_space
 from .core import (
     Begun,
     Constraint,
@@ -57,7 +58,8 @@ class Optimizer:
             `automl.sweep`.
         seed: of everything random; the same seed and the same calls give the same configurations.
         store: folder or database URL for the trials; None to write no file.
-        name: of the sweep in the store; if the store has it already, it is continued.
+        name: of the sweep in the store; if the store has it already, it is continued. The space may
+            have changed since then, see `resume` of `automl.sweep`.
         beliefs: your prior on good values; metrics: that you report; see `automl.sweep`.
 
     Raises:
@@ -108,12 +110,16 @@ class Optimizer:
         self._clock = time.monotonic()
         if name not in {info.name for info in self._ledger.sweeps()}:
             self._ledger.create_sweep(spec, describe() if location else {})
-        elif self._ledger.spec(name).space.to_dict() != space.to_dict():
-            raise UsageError(f"sweep {name!r} searches another space: choose another name")
         self._recorder = self._ledger.acquire(name)
+        try:
+            self._spec = spec = with_known_space(self._ledger, self._recorder, spec)
+        except UsageError:
+            self._ledger.close()
+            raise
+        self._ledger.replace_spec(name, spec)
         self._index = TrialIndex(self._recorder.trials)
         make = partial(plugins.make_suggester, spec)
-        self._proposer = Proposer(make, spec.suggester, Domain(space))
+        self._proposer = Proposer(make, spec.suggester, Domain.of(spec))
         for trial in self._index.running:
             reason = "asked for by a process that has ended"
             self._apply(Moved(trial.number, TrialState.WAITING, reason))

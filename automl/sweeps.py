@@ -2,8 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
-from dataclasses import replace
+from contextlib import closing, nullcontext
 from typing import Any
 
 from search_spaces import Space
@@ -21,6 +20,7 @@ from .control.preflight import check_not_importing, check_spec
 from .control.scheduler import Scheduler
 from .control.shutdown import Shutdown
 from .control.signals import StopSignals
+from .control.space_change import with_known_space
 from .core import (
     Budget,
     Constraint,
@@ -34,16 +34,16 @@ from .core import (
     read_budget,
     read_resources,
 )
-from .core.environment import describe
 from .dispatch import DISPATCHERS
-from .dispatch._make import choose_dispatcher, local_slots, make_dispatcher
+from .dispatch._make import choose_dispatcher, local_slots, starting
 from .dispatch.base import Dispatcher
 from .errors import StoreError, StoreFailure, UsageError
 from .integrations.ray_metrics import with_ray_metrics
 from .ledger import Ledger, SweepLedger
 from .result import Result
 from .suggesters.user_prior import check_prior
-from .workflows.transfer import begin_with
+from .workflows.beginning import Beginning
+from .workflows.import_trials import Source
 
 Objective = Callable[[Any], Any]
 
@@ -68,6 +68,9 @@ def sweep(
     resume: bool = False,
     beliefs: Mapping[str, Any] | None = None,
     transfer: str | None = None,
+    prior: Source | Iterable[Source] | None = None,
+    enqueue: Mapping[str, Any] | Iterable[Mapping[str, Any]] = (),
+    pin: Mapping[str, Any] | None = None,
     progress: bool | None = None,
     metrics: Iterable[Metric] = (),
     resumable: bool = False,
@@ -101,13 +104,19 @@ def sweep(
         resources: of a slot: `cpus`, `gpus` and `memory`.
         store: folder or database URL; None for `.automl`.
         name: of the sweep; must be new unless `resume` is set.
-        resume: continue the sweep of that name and space, or begin it if there is none.
+        resume: continue the sweep of that name, or begin it if there is none. The space may be
+            wider or narrower than before, or have new parameters with a default: what was learned
+            is kept. No parameter may be missing or change its type.
         beliefs: your prior on good values, by parameter: a value, a list of values,
             `{"at": value, "spread": 0.1}` (a part of the range), or
             `{"weights": {choice: weight}}`. Its weight falls with every trial (piBO, Hvarfner et
             al. 2022).
         transfer: name of an earlier, similar sweep in the same store. A new sweep begins with its
             best configurations and takes them as a prior.
+        prior: finished trials that a new sweep begins with, one source or a list of them: a
+            `FILE.csv`, "optuna:URL#STUDY", "sweep:NAME", an Optuna study, or a `Result`.
+        enqueue: configurations to try after trial 0; what they do not name has its default.
+        pin: limits by parameter: a value, a range (low, high), or a list of choices.
         progress: whether to show the progress; None for yes in a terminal (on standard error) and
             in a notebook.
         metrics: that the objective reports, such as `Metric("latency", "minimize", "speed")`. The
@@ -152,13 +161,14 @@ def sweep(
     )
     dispatcher, ray_address = choose_dispatcher(dispatcher, ray_address)
     check_spec(spec, dispatcher, objective, plugins)
+    beginning = Beginning.of(prior, enqueue, pin, transfer)
     store = ".automl" if store is None else arguments.location("store", store)
-    with closing(Ledger.open(store, create=True)) as ledger:
+    with (
+        starting(dispatcher, spec, objective, ray_address) as start,
+        closing(Ledger.open(store, create=True)) as ledger,
+    ):
         wanted = spec.name
-        spec = _create_or_resume(ledger, spec, fixed_name=name is not None, resume=resume)
-        if transfer is not None and not ledger.trials(spec.name):
-            spec = begin_with(ledger, spec.name, transfer)
-            resume = True
+        spec = beginning.create(ledger, spec, rename=name is None, resume=resume)
         from .report.progress import progress as show_progress
         from .report.progress import say_which
 
@@ -172,8 +182,9 @@ def sweep(
                 dispatcher=dispatcher,
                 ray_address=ray_address,
                 on_change=on_change,
-                resume=resume,
+                resume=resume or bool(ledger.trials(spec.name)),
                 plugins=plugins,
+                start=start,
             )
             return Result(snapshot, store)
 
@@ -205,6 +216,7 @@ def run(
     on_change: Callable[[Snapshot], None] | None = None,
     resume: bool = False,
     plugins: Plugins | None = None,
+    start: Callable[[], Dispatcher] | None = None,
 ) -> Snapshot:
     """Run a sweep that `ledger.create_sweep` has made, until its budget is reached.
 
@@ -216,6 +228,7 @@ def run(
         on_change: called from this thread with the sweep after each event and at least every 0.5 s.
         resume: the sweep may have run before; unfinished trials go on.
         plugins: the suggester and the stopper; None for those that the spec names.
+        start: makes the dispatcher, if it is starting already.
 
     Returns:
         The sweep. Its state is "finished", or "interrupted" after Ctrl-C or SIGTERM.
@@ -225,19 +238,22 @@ def run(
         StoreError: another controller holds the sweep, or the store cannot be written to.
         AutomlError: the sweep cannot go on, for example because every suggester fails.
     """
-    plugins = plugins or Plugins.of(spec)
     dispatcher, ray_address = choose_dispatcher(dispatcher, ray_address)
+    plugins = plugins or Plugins.of(spec)
     check_spec(spec, dispatcher, objective, plugins)
-    return conduct(
-        spec,
-        ledger,
-        DISPATCHERS.get(dispatcher),
-        lambda: make_dispatcher(dispatcher, spec, objective, ray_address),
-        on_change=with_ray_metrics(spec.name, on_change) if dispatcher == "ray" else on_change,
-        resume=resume,
-        local=ray_address is None,
-        plugins=plugins,
-    )
+    with (
+        nullcontext(start) if start else starting(dispatcher, spec, objective, ray_address) as begin
+    ):
+        return conduct(
+            spec,
+            ledger,
+            DISPATCHERS.get(dispatcher),
+            begin,
+            on_change=with_ray_metrics(spec.name, on_change) if dispatcher == "ray" else on_change,
+            resume=resume,
+            local=ray_address is None,
+            plugins=plugins,
+        )
 
 
 def conduct(
@@ -266,6 +282,7 @@ def conduct(
                 f"sweep {spec.name!r} has run before: resume it, or choose another name"
             )
         seconds = ledger.snapshot(spec.name).seconds if recorder.trials else 0.0
+        spec = with_known_space(ledger, recorder, spec, seconds)
         ledger.replace_spec(spec.name, spec)
         stopper = plugins.make_stopper(
             spec, can_pause=spec.workload is not None or spec.resumable or kind.keeps_paused
@@ -310,17 +327,3 @@ def conduct(
         ) from error
     finally:
         ledger.release(spec.name)
-
-
-def _create_or_resume(
-    ledger: Ledger, spec: SweepSpec, *, fixed_name: bool, resume: bool
-) -> SweepSpec:
-    """The spec under the name of its sweep in the ledger."""
-    if resume and spec.name in {info.name for info in ledger.sweeps()}:
-        if ledger.spec(spec.name).space.to_dict() != spec.space.to_dict():
-            raise UsageError(
-                f"sweep {spec.name!r} searches another space: "
-                "choose another name to begin a new sweep"
-            )
-        return spec
-    return replace(spec, name=ledger.create_sweep(spec, describe(), rename=not fixed_name))

@@ -69,24 +69,24 @@ class Plugins:
         proposer = Proposer(
             partial(self.make_suggester, spec),
             spec.suggester,
-            Domain(spec.space),
+            Domain.of(spec),
             gains=spec.budget.gain is not None,
         )
         if kind.suggests_ahead:
-            return BackgroundSuggestionQueue(proposer, spec.space, min(4, slots), note=note)
+            return BackgroundSuggestionQueue(proposer, spec.known_space, min(4, slots), note=note)
         return SuggestionQueue(proposer, 1 if kind.serial else spec.workers or 1, note=note)
 
     def make_stopper(self, spec: SweepSpec, *, can_pause: bool) -> Stopper:
         """The stopper of the sweep; raises UsageError if an option is out of its range."""
         arguments: dict[str, Any] = {
             "seed": spec.seed,
-            "space": spec.space,
+            "space": spec.known_space,
             "max_steps": spec.max_steps,
             "can_pause": can_pause,
         }
         proposes = self.stopper.kind(STOPPERS).proposes
         if proposes and self.suggester.kind(SUGGESTERS).guides_stopper:
-            arguments["context"] = _context(spec, Domain(spec.space))
+            arguments["context"] = _context(spec, Domain.of(spec))
         return self.stopper.make(STOPPERS, spec.goals, spec.constraints, **arguments)
 
 
