@@ -15,8 +15,8 @@ from rich.text import Text
 
 from automl.core import Snapshot, Trial, TrialState, text
 
+from .console import Escaped, table
 from .console import console as default_console
-from .console import table
 
 REFRESH_SECONDS = 0.25
 STATUS_SECONDS = 60.0
@@ -80,7 +80,7 @@ class _Screen:
         begin = time.monotonic()
         if begin < self.next_time and snapshot.state == "running":
             return
-        self.live.update(SweepView(snapshot, self.console.height - 1), refresh=True)
+        self.live.update(Escaped(SweepView(snapshot, self.console.height - 1)), refresh=True)
         end = time.monotonic()
         self.next_time = end + max(REFRESH_SECONDS, 20 * (end - begin))
 
@@ -142,7 +142,9 @@ class PlainLines:
 
     def _line(self, snapshot: Snapshot, line: str) -> None:
         self.console.print(
-            f"[{text.duration(snapshot.seconds):>7}] {line}", markup=False, soft_wrap=True
+            f"[{text.duration(snapshot.seconds):>7}] {text.printable(line)}",
+            markup=False,
+            soft_wrap=True,
         )
 
 
@@ -150,15 +152,18 @@ def state_lines(snapshot: Snapshot) -> list[str]:
     """The state of the sweep, in two lines of text."""
     words = [snapshot.state, _budget_text(snapshot), *_counts(snapshot)]
     left = _left_text(snapshot)
-    second = (
-        [f"workers {snapshot.busy_slots} of {snapshot.num_slots} busy"]
-        if snapshot.num_slots
-        else []
-    )
     return [
         ", ".join([*words, left] if left else words),
-        ", ".join([*second, *_waits(snapshot), f"suggestions {_suggesting(snapshot)}"]),
+        ", ".join([*_workers(snapshot), f"suggestions {_suggesting(snapshot)}"]),
     ]
+
+
+def _workers(snapshot: Snapshot) -> list[str]:
+    """How many workers are busy; none are known while Ray starts, which takes seconds."""
+    waits = [snapshot.waits_for] if snapshot.waits_for and snapshot.state == "running" else []
+    if snapshot.num_slots:
+        return [f"workers {snapshot.busy_slots} of {snapshot.num_slots} busy", *waits]
+    return ["workers are starting"] if snapshot.state == "running" else []
 
 
 # The parts of the view, from top to bottom
@@ -275,20 +280,13 @@ def _footer(snapshot: Snapshot) -> list[RenderableType]:
     counts = Text("   ".join(_counts(snapshot)) or "no trial has ended yet")
     if snapshot.state != "running":
         return [counts]
-    words = []
-    if snapshot.num_slots:
-        words.append(f"workers {snapshot.busy_slots} of {snapshot.num_slots} busy")
-    words += _waits(snapshot)
+    words = _workers(snapshot)
     recent = list(snapshot.suggestion_seconds)[-10:]
     each = f", {sum(recent) / len(recent):.2g} s each" if recent else ""
     words.append(f"suggestions {_suggesting(snapshot)}{each}")
     if snapshot.dashboard:
         words.append(snapshot.dashboard)
     return [counts, Text("   ".join(words), style="dim", no_wrap=True, overflow="ellipsis")]
-
-
-def _waits(snapshot: Snapshot) -> list[str]:
-    return [snapshot.waits_for] if snapshot.waits_for and snapshot.state == "running" else []
 
 
 def _suggesting(snapshot: Snapshot) -> str:
