@@ -1,6 +1,7 @@
 """Runs a sweep: parse the arguments, check them, wire the parts of the controller, run it."""
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing, nullcontext
 from typing import Any
@@ -37,6 +38,7 @@ from .core import (
 from .dispatch import DISPATCHERS
 from .dispatch._make import choose_dispatcher, local_slots, starting
 from .dispatch.base import Dispatcher
+from .dispatch.leases import MachineLeases
 from .errors import StoreError, StoreFailure, UsageError
 from .integrations.ray_metrics import with_ray_metrics
 from .ledger import Ledger, SweepLedger
@@ -121,11 +123,10 @@ def sweep(
             in a notebook.
         metrics: that the objective reports, such as `Metric("latency", "minimize", "speed")`. The
             aspect of a metric that is not declared is guessed from its name; the report says so.
-        resumable: your objective goes on from a checkpoint of its own if it is called again for a
-            trial, so a stopper may pause it. If not, stoppers stop trials for good.
+        resumable: called again for a trial, your objective goes on from a checkpoint of its own, so
+            a stopper may pause it. If not, stoppers stop trials for good.
         max_steps: the last step that your objective reports, if it is known; stoppers use it.
-        max_retries: how often a trial is run again if its configuration did not cause its
-            failure (a lost worker).
+        max_retries: how often a trial runs again if its configuration did not cause its failure.
 
     Returns:
         The result when the budget is reached, or after Ctrl-C; then the sweep can be resumed.
@@ -272,7 +273,6 @@ def conduct(
     Args:
         start: makes the dispatcher, while suggestions are already being made.
         local: whether trials run on this machine.
-        plugins: the suggester and the stopper; None for those that the spec names.
     """
     plugins = plugins or Plugins.of(spec)
     recorder = ledger.acquire(spec.name)
@@ -296,6 +296,7 @@ def conduct(
             StopSignals(interrupts=kind.commits_each) as signals,
             closing(plugins.make_queue(spec, kind, local_slots(spec), note)) as suggestions,
             closing(MemoryGuard(spec, kind.estimates, local)) as guard,
+            closing(_leases(spec, kind, local)) as leases,
         ):
             journal = Journal(
                 spec,
@@ -308,7 +309,7 @@ def conduct(
             commands = SweepCommands(journal, recorder, suggestions, stopper)
             shutdown = Shutdown(journal, assigner, signals)
             scheduler = Scheduler(
-                journal, suggestions, stopper, assigner, guard, commands, shutdown
+                journal, suggestions, stopper, assigner, guard, commands, shutdown, leases
             )
             checkpoints = CheckpointCleanup(spec, assigner.files)
 
@@ -327,3 +328,9 @@ def conduct(
         ) from error
     finally:
         ledger.release(spec.name)
+
+
+def _leases(spec: SweepSpec, kind: type[Dispatcher], local: bool) -> MachineLeases:
+    ray = sys.modules.get("ray") if kind.name == "ray" else None
+    elsewhere = not local or not kind.estimates or (ray is not None and ray.is_initialized())
+    return MachineLeases(spec.name, spec.resources.cpus, local_slots(spec), enabled=not elsewhere)

@@ -94,6 +94,7 @@ class PlainLines:
         self.best: float | None = None
         self.next_status = STATUS_SECONDS
         self.dashboard = ""
+        self.waited = False  # for another sweep
         self.errors: set[str] = set()  # of which the traceback was printed
 
     def __call__(self, snapshot: Snapshot) -> None:
@@ -101,6 +102,9 @@ class PlainLines:
         if snapshot.dashboard and not self.dashboard:
             self._line(snapshot, f"Ray dashboard: {snapshot.dashboard}")
         self.dashboard = snapshot.dashboard
+        if snapshot.waits_for and not self.waited:
+            self.waited = True
+            self._line(snapshot, snapshot.waits_for)
         for trial in snapshot.trials:
             if self.seen.get(trial.number) is not trial.state:
                 self.seen[trial.number] = trial.state
@@ -150,7 +154,7 @@ def state_lines(snapshot: Snapshot) -> list[str]:
     left = _left_text(snapshot)
     return [
         ", ".join([*words, left] if left else words),
-        ", ".join([*_workers(snapshot), f"suggestions {_suggesting(snapshot)}"]),
+        ", ".join([*_workers(snapshot), *_waits(snapshot), f"suggestions {_suggesting(snapshot)}"]),
     ]
 
 
@@ -275,13 +279,17 @@ def _footer(snapshot: Snapshot) -> list[RenderableType]:
     counts = Text("   ".join(_counts(snapshot)) or "no trial has ended yet")
     if snapshot.state != "running":
         return [counts]
-    words = _workers(snapshot)
+    words = [*_workers(snapshot), *_waits(snapshot)]
     recent = list(snapshot.suggestion_seconds)[-10:]
     each = f", {sum(recent) / len(recent):.2g} s each" if recent else ""
     words.append(f"suggestions {_suggesting(snapshot)}{each}")
     if snapshot.dashboard:
         words.append(snapshot.dashboard)
     return [counts, Text("   ".join(words), style="dim", no_wrap=True, overflow="ellipsis")]
+
+
+def _waits(snapshot: Snapshot) -> list[str]:
+    return [snapshot.waits_for] if snapshot.waits_for and snapshot.state == "running" else []
 
 
 def _suggesting(snapshot: Snapshot) -> str:

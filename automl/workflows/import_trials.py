@@ -43,7 +43,7 @@ class ImportedTrials:
         return f"{len(self.trials)} trials added" + (f", left out: {reasons}" if reasons else "")
 
 
-class Swept(Protocol):
+class SweptTrials(Protocol):
     """A result of `automl.sweep` or `automl.load`."""
 
     @property
@@ -51,7 +51,7 @@ class Swept(Protocol):
         """Every trial."""
 
 
-Source = str | PathLike[str] | Swept | Any  # Any stands for an Optuna study
+Source = str | PathLike[str] | SweptTrials | Any  # Any stands for an Optuna study
 
 
 def read(source: Source, space: Space, goals: Sequence[Goal], ledger: Ledger) -> ImportedTrials:
