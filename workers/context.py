@@ -11,6 +11,7 @@ from search_spaces.errors import TrialFailure
 
 from .device.profiling import profiling
 from .device.warmup import Warmup
+from .files.folder import Folder
 from .protocol import Assignment, Report, StopRequest
 
 
@@ -60,6 +61,11 @@ class Context:
         return Path(self.assignment.folder)
 
     @property
+    def files(self) -> Folder:
+        """The same folder, to be opened without following links."""
+        return self.assignment.files
+
+    @property
     def number(self) -> int:
         """The trial's number in its sweep."""
         return self.assignment.trial
@@ -88,7 +94,7 @@ class Context:
             ...         train(step)
             ...         step_ended()
         """
-        return profiling(num_steps, self.folder, self.rank)
+        return profiling(num_steps, self.files, self.rank)
 
     def report(self, step: int, **metrics: float) -> bool:
         """Send metrics at a step; returns False if the trial was asked to stop and should return.

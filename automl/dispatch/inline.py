@@ -84,5 +84,4 @@ class InlineDispatcher(Dispatcher):
 
         device = "cuda:0" if assignment.gpus > 0 else "cpu"
         context = Context(assignment, send, lambda: self._request, device=device)
-        context.folder.mkdir(parents=True, exist_ok=True)
         return run(context, self._objective)
