@@ -20,7 +20,7 @@ from sqlalchemy.pool import NullPool, StaticPool
 from automl.errors import StoreError
 from workers.files.disk import flush
 
-from . import migrations, store_errors
+from . import migrations, store_errors, wal
 from .schema import META, METADATA, VERSION
 from .sealing import seal_all
 from .store_errors import damaged, translate_errors
@@ -167,6 +167,8 @@ def _open_file(file: Path, *, create: bool, readonly: bool) -> sa.Engine:
         _create_file(file)
     if file.stat().st_size == 0:
         raise damaged(str(file), "it is empty, it holds no ledger")
+    if reason := wal.find_damage(file):
+        raise damaged(str(file), reason)
     engine = _sqlite_engine(
         f"sqlite:///file:{quote(str(file))}?{_mode(file, readonly)}uri=true", NullPool
     )
@@ -203,6 +205,7 @@ def _create_file(file: Path) -> None:
         _create_tables(engine)
         engine.dispose()
         flush(draft)
+        file.with_name(f"{file.name}-newest").unlink(missing_ok=True)  # of a deleted ledger
         os.link(draft, file)
         flush(file.parent)
     except sqlite3.Error as error:
