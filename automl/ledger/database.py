@@ -164,7 +164,7 @@ def _open_file(file: Path, *, create: bool, readonly: bool) -> sa.Engine:
     if not file.exists():
         if not create:
             raise StoreError(f"there is no store at {file}")
-        _create_file(file)
+        create_file(file)
     if file.stat().st_size == 0:
         raise damaged(str(file), "it is empty, it holds no ledger")
     if reason := wal.find_damage(file):
@@ -195,7 +195,8 @@ def _mode(file: Path, readonly: bool) -> str:
     return "mode=ro&" if Path(f"{file}-wal").exists() else "mode=ro&immutable=1&"
 
 
-def _create_file(file: Path) -> None:
+def create_file(file: Path) -> None:
+    """Make an empty ledger, unless there is one."""
     file.parent.mkdir(parents=True, exist_ok=True)
     draft = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
     try:

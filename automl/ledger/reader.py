@@ -63,7 +63,7 @@ class Reader:
         newest: of a SQLite file; None for a server.
     """
 
-    def __init__(self, engine: sa.Engine, name: str, newest: NewestCommits | None) -> None:
+    def __init__(self, engine: sa.Engine, name: str, newest: NewestCommits | None = None) -> None:
         # A method makes several queries, which must see one state of the database.
         is_server = engine.dialect.name == "postgresql"
         level: dict[str, Any] = {"isolation_level": "REPEATABLE READ"} if is_server else {}

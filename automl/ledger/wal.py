@@ -21,7 +21,7 @@ _HEADER: Final = struct.Struct(">8I")  # magic, version, page size, count, salts
 _FRAME: Final = struct.Struct(">6I")  # page, pages after a commit or 0, salts, checksums
 _MAGIC: Final = {0x377F0682: "<", 0x377F0683: ">"}  # byte order of the checksums' words
 _LOOKS: Final = 3
-_PAUSE_SECONDS: Final = 0.1
+_PAUSE_SECONDS: Final = 0.02
 
 
 def find_damage(ledger: Path) -> str | None:
@@ -62,6 +62,33 @@ def _damage_of(data: bytes) -> str | None:
             return f"frame {bad + 1} of its log (-wal) has another checksum"
         is_over |= bad is not None and is_current and commit != 0
     return None
+
+
+def committed_pages(data: bytes) -> list[tuple[int, int, bytes]]:
+    """Number, number of pages of the file, and content of the pages in a log that may be damaged.
+
+    A frame is sound if its checksum continues the one that the frame before it states. Frames after
+    the last commit are left out.
+    """
+    if len(data) < _HEADER.size + _FRAME.size:
+        return []
+    magic, _, page_size, _, *salts, one, two = _HEADER.unpack_from(data)
+    if not 512 <= page_size <= 65536:
+        return []
+    frames = [(frame, *_FRAME.unpack_from(frame)) for frame in _frames(data, page_size)]
+    if _checksum(data[:24], _MAGIC.get(magic, "<"), (0, 0)) != (one, two) and frames:
+        salts = list(frames[0][3:5])  # the header is damaged
+    found: list[tuple[int, int, bytes]] = []
+    num_committed = 0
+    for frame, page, commit, *rest in frames:
+        content = frame[:8] + frame[_FRAME.size :]
+        sound = [_checksum(content, order, (one, two)) for order in _MAGIC.values()]
+        one, two = rest[2:]
+        if rest[:2] == salts and (one, two) in sound and page:
+            found.append((page, commit, frame[_FRAME.size :]))
+            num_committed = len(found) if commit else num_committed
+    size = max((commit for _, commit, _ in found), default=0)
+    return [(page, size, content) for page, _, content in found[:num_committed]]
 
 
 def _frames(data: bytes, page_size: int) -> Iterator[bytes]:
