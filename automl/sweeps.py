@@ -1,12 +1,13 @@
 """Runs a sweep: parse the arguments, check them, wire the parts of the controller, run it."""
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from search_spaces import Space
+from search_spaces.plain import read_space
 from workers.protocol import Metric
 
 from .control.assignments import Assigner
@@ -20,6 +21,7 @@ from .control.preflight import check_not_importing, check_spec
 from .control.scheduler import Scheduler
 from .control.shutdown import Shutdown
 from .control.signals import StopSignals
+from .control.space_change import with_known_space
 from .core import (
     Budget,
     Constraint,
@@ -27,6 +29,7 @@ from .core import (
     Resources,
     Snapshot,
     SweepSpec,
+    arguments,
     parse_constraints,
     parse_goals,
     read_budget,
@@ -34,14 +37,12 @@ from .core import (
 )
 from .core.environment import describe
 from .dispatch import DISPATCHERS
+from .dispatch._make import choose_dispatcher, local_slots, make_dispatcher
 from .dispatch.base import Dispatcher
 from .errors import StoreError, StoreFailure, UsageError
 from .integrations.ray_metrics import with_ray_metrics
 from .ledger import Ledger, SweepLedger
 from .result import Result
-from .suggesters.domain import Domain
-from .suggesters.proposer import Proposer
-from .suggesters.queue import BackgroundSuggestionQueue, SuggestionQueue
 from .suggesters.user_prior import check_prior
 from .workflows.transfer import begin_with
 
@@ -50,7 +51,7 @@ Objective = Callable[[Any], Any]
 
 def sweep(
     objective: Objective,
-    space: Space,
+    space: Space | Mapping[str, Any],
     goals: str | Goal | Iterable[str | Goal],
     *,
     trials: int | None = None,
@@ -60,9 +61,10 @@ def sweep(
     budget: Budget | Mapping[str, Any] | str | float | None = None,
     suggester: SuggesterLike = "bayes",
     stopper: StopperLike = "none",
-    dispatcher: str = "ray",
+    dispatcher: str = "auto",
+    ray_address: str | None = None,
     resources: Resources | Mapping[str, Any] | None = None,
-    store: str | None = None,
+    store: str | os.PathLike[str] | None = None,
     name: str | None = None,
     resume: bool = False,
     beliefs: Mapping[str, Any] | None = None,
@@ -78,7 +80,8 @@ def sweep(
     Args:
         objective: called with a trial (`trial.params`, `trial.report(step=..., **metrics)`, which
             returns False if the trial should end); returns a dict of metrics.
-        space: the parameters to tune.
+        space: the parameters to tune: a `Space`, or a mapping of names to ranges such as
+            `{"lr": (1e-5, 0.1), "layers": (1, 8), "optimizer": ["sgd", "adam"]}`.
         goals: such as "minimize loss"; with several, the result is a Pareto front.
         trials: how many, including trial 0 and failed trials.
         workers: number of slots; None for as many as the machine has room for.
@@ -92,11 +95,16 @@ def sweep(
         stopper: "none", "asha", "hyperband", "median" or "curve"; or a mapping such as
             `{"name": "asha", "grace": 5, "factor": 3}`, a class that inherits `Stopper`, or an
             object of it.
-        dispatcher: "ray", or "inline" to run trials in this process.
+        dispatcher: "local" runs trials in processes of this machine, "ray" on Ray, "inline" in this
+            process; "auto" is "ray" if a cluster is named (`ray_address`, the environment variable
+            RAY_ADDRESS) or this process has initialised Ray, else "local".
+        ray_address: of a running Ray cluster, "auto" to find one.
         resources: of a slot: `cpus`, `gpus` and `memory`.
         store: folder or database URL; None for `.automl`.
         name: of the sweep; must be new unless `resume` is set.
-        resume: continue the sweep of that name and space, or begin it if there is none.
+        resume: continue the sweep of that name, or begin it if there is none. The space may be
+            wider or narrower than before, or have new parameters with a default: what was learned
+            is kept. No parameter may be missing or change its type.
         beliefs: your prior on good values, by parameter: a value, a list of values,
             `{"at": value, "spread": 0.1}` (a part of the range), or
             `{"weights": {choice: weight}}`. Its weight falls with every trial (piBO, Hvarfner et
@@ -121,38 +129,50 @@ def sweep(
         StoreError: the store cannot be used.
     """
     check_not_importing()
+    arguments.function("objective", objective)
+    arguments.flag("resume", resume)
+    arguments.flag("resumable", resumable)
+    arguments.optional(arguments.flag, "progress", progress)
+    arguments.optional(arguments.text, "transfer", transfer)
+    space = read_space(space)
     plugins = Plugins.choose(suggester, stopper)
     spec = SweepSpec(
-        name=name or "sweep",
+        name="sweep" if name is None else name,
         space=space,
         goals=parse_goals(goals),
         constraints=parse_constraints(constraints),
         budget=read_budget(budget, trials),
-        workers=workers,
+        workers=arguments.optional(arguments.whole, "workers", workers, least=1),
         resources=read_resources(resources),
-        seed=seed,
-        max_retries=max_retries,
-        max_steps=max_steps,
+        seed=arguments.whole("seed", seed),
+        max_retries=arguments.whole("max_retries", max_retries, least=0),
+        max_steps=arguments.optional(arguments.whole, "max_steps", max_steps, least=1),
         resumable=resumable,
-        beliefs=check_prior(beliefs or {}, space, plugins.suggester),
-        metrics=tuple(metrics),
+        beliefs=check_prior({} if beliefs is None else beliefs, space, plugins.suggester),
+        metrics=arguments.metrics(metrics),
         **plugins.settings(),
     )
+    dispatcher, ray_address = choose_dispatcher(dispatcher, ray_address)
     check_spec(spec, dispatcher, objective, plugins)
-    store = store or ".automl"
+    store = ".automl" if store is None else arguments.location("store", store)
     with closing(Ledger.open(store, create=True)) as ledger:
+        wanted = spec.name
         spec = _create_or_resume(ledger, spec, fixed_name=name is not None, resume=resume)
         if transfer is not None and not ledger.trials(spec.name):
             spec = begin_with(ledger, spec.name, transfer)
             resume = True
         from .report.progress import progress as show_progress
+        from .report.progress import say_which
 
+        if progress is not False:
+            say_which(wanted, spec.name, ledger.trials(spec.name))
         with show_progress(progress) as on_change:
             snapshot = run(
                 spec,
                 ledger=ledger,
                 objective=objective,
                 dispatcher=dispatcher,
+                ray_address=ray_address,
                 on_change=on_change,
                 resume=resume,
                 plugins=plugins,
@@ -160,7 +180,7 @@ def sweep(
             return Result(snapshot, store)
 
 
-def load(name: str, store: str | None = None) -> Result:
+def load(name: str, store: str | os.PathLike[str] | None = None) -> Result:
     """The present result of a sweep that has ended, or that runs in another process.
 
     Args:
@@ -171,8 +191,10 @@ def load(name: str, store: str | None = None) -> Result:
         UsageError: there is no sweep of that name.
         StoreError: there is no such store, or it is damaged.
     """
-    with closing(Ledger.open(store or ".automl", readonly=True)) as ledger:
-        return Result(ledger.snapshot(name), store or ".automl")
+    name = arguments.text("name", name)
+    store = ".automl" if store is None else arguments.location("store", store)
+    with closing(Ledger.open(store, readonly=True)) as ledger:
+        return Result(ledger.snapshot(name), store)
 
 
 def run(
@@ -192,8 +214,7 @@ def run(
         spec: its name is the sweep's in the ledger (as `create_sweep` returned it). If `resume` is
             set, it replaces the spec in the ledger, so that a budget can be raised.
         objective: the user's; None for the workload of the spec.
-        dispatcher: "ray", or "inline" to run trials in this process.
-        ray_address: of a running Ray cluster, "auto" to find one; None to start Ray here.
+        dispatcher, ray_address: see `sweep`.
         on_change: called from this thread with the sweep after each event and at least every 0.5 s.
         resume: the sweep may have run before; unfinished trials go on.
         plugins: the suggester and the stopper; None for those that the spec names.
@@ -207,12 +228,13 @@ def run(
         AutomlError: the sweep cannot go on, for example because every suggester fails.
     """
     plugins = plugins or Plugins.of(spec)
+    dispatcher, ray_address = choose_dispatcher(dispatcher, ray_address)
     check_spec(spec, dispatcher, objective, plugins)
     return conduct(
         spec,
         ledger,
         DISPATCHERS.get(dispatcher),
-        lambda: _dispatcher(dispatcher, spec, objective, ray_address),
+        lambda: make_dispatcher(dispatcher, spec, objective, ray_address),
         on_change=with_ray_metrics(spec.name, on_change) if dispatcher == "ray" else on_change,
         resume=resume,
         local=ray_address is None,
@@ -246,6 +268,7 @@ def conduct(
                 f"sweep {spec.name!r} has run before: resume it, or choose another name"
             )
         seconds = ledger.snapshot(spec.name).seconds if recorder.trials else 0.0
+        spec = with_known_space(ledger, recorder, spec, seconds)
         ledger.replace_spec(spec.name, spec)
         stopper = plugins.make_stopper(
             spec, can_pause=spec.workload is not None or spec.resumable or kind.keeps_paused
@@ -257,7 +280,7 @@ def conduct(
 
         with (
             StopSignals(interrupts=kind.commits_each) as signals,
-            closing(_suggestions(spec, plugins, kind, note)) as suggestions,
+            closing(plugins.make_queue(spec, kind, local_slots(spec), note)) as suggestions,
             closing(MemoryGuard(spec, kind.estimates, local)) as guard,
         ):
             journal = Journal(
@@ -292,54 +315,10 @@ def conduct(
         ledger.release(spec.name)
 
 
-def _suggestions(
-    spec: SweepSpec, plugins: Plugins, kind: type[Dispatcher], note: Callable[[str], None]
-) -> SuggestionQueue:
-    proposer = Proposer(
-        partial(plugins.make_suggester, spec),
-        spec.suggester,
-        Domain(spec.space),
-        gains=spec.budget.gain is not None,
-    )
-    if kind.suggests_ahead:
-        return BackgroundSuggestionQueue(
-            proposer, spec.space, min(4, _local_slots(spec)), note=note
-        )
-    return SuggestionQueue(proposer, 1 if kind.serial else spec.workers or 1, note=note)
-
-
-def _dispatcher(
-    name: str, spec: SweepSpec, objective: Objective | None, ray_address: str | None
-) -> Dispatcher:
-    if name == "inline":
-        from .dispatch.inline import InlineDispatcher
-
-        return InlineDispatcher(_local_slots(spec), objective)
-    from .dispatch.ray.dispatcher import RayDispatcher
-
-    return RayDispatcher(
-        spec.name,
-        spec.workers if ray_address else _local_slots(spec),
-        spec.resources,
-        objective=objective,
-        workload=spec.workload,
-        address=ray_address,
-    )
-
-
-def _local_slots(spec: SweepSpec) -> int:
-    return spec.workers if spec.workers is not None else spec.resources.local_slots()
-
-
 def _create_or_resume(
     ledger: Ledger, spec: SweepSpec, *, fixed_name: bool, resume: bool
 ) -> SweepSpec:
     """The spec under the name of its sweep in the ledger."""
     if resume and spec.name in {info.name for info in ledger.sweeps()}:
-        if ledger.spec(spec.name).space.to_dict() != spec.space.to_dict():
-            raise UsageError(
-                f"sweep {spec.name!r} searches another space: "
-                "choose another name to begin a new sweep"
-            )
         return spec
     return replace(spec, name=ledger.create_sweep(spec, describe(), rename=not fixed_name))

@@ -64,6 +64,8 @@ class Registry(Generic[T]):
             UsageError: there is no extension of that name.
         """
         names = self.names()
+        if not isinstance(name, str):
+            raise UsageError(f"a {self.noun} is named by a text, got {name!r:.100}")
         if name not in names:
             name = name.replace("-", self.separator).replace("_", self.separator)
         if name not in names:
@@ -104,5 +106,5 @@ def _installed(group: str, _path: tuple[str, ...]) -> tuple[metadata.EntryPoint,
 
 def nearest(name: str, known: list[str]) -> str:
     """A hint for a misspelt name: "did you mean 'x'?", or the list of known names."""
-    close = difflib.get_close_matches(name, known, n=1)
+    close = difflib.get_close_matches(str(name), known, n=1)
     return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"

@@ -28,7 +28,7 @@ def command(ctx: click.Context, sweep: str, store: str, as_json: bool) -> None:
     """
     with opened(store) as ledger:
         snapshot = ledger.snapshot(sweep)
-        space = ledger.spec(sweep).space
+        space = ledger.spec(sweep).known_space
         confirmation = read(ledger, sweep)
     best = snapshot.best
     if best is None:

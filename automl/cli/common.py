@@ -68,10 +68,19 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON a
 trial_option = click.option(
     "--trial", type=int, metavar="N", help="Number of a trial.  [default: the best one]"
 )
+
+
+def _with_function(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """FILE:NAME; the function of a FILE alone is `objective`."""
+    return f"{value}:objective" if value and ":" not in value else value
+
+
 objective_option = click.option(
     "--objective",
-    metavar="FILE:NAME",
-    help="Function of your own to tune instead of a workload, such as train.py:objective.",
+    metavar="FILE[:NAME]",
+    callback=_with_function,
+    help="Function of your own to tune instead of a workload, such as train.py:objective. "
+    "Without NAME, it is 'objective'.",
 )
 
 
@@ -104,10 +113,10 @@ def ray_options(command: F) -> F:
     )
     dispatcher = click.option(
         "--dispatcher",
-        type=click.Choice(["ray", "inline"]),
+        type=click.Choice(["auto", "ray", "local", "inline"]),
         default="ray",
         show_default=True,
-        help="Run trials on Ray workers, or in this process for debugging.",
+        help="Run trials on Ray, in processes of this machine, or in this process for debugging.",
     )
     return address(dispatcher(command))
 

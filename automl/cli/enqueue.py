@@ -1,7 +1,5 @@
 """`automl enqueue SWEEP KEY=VALUE ...`: give the sweep a configuration to try next."""
 
-from typing import Any
-
 import click
 
 from automl.core import Command
@@ -28,7 +26,8 @@ def command(sweep: str, settings: tuple[str, ...], store: str) -> None:
 
     with opened(store, write=True) as ledger:
         spec, snapshot = ledger.spec(sweep), ledger.snapshot(sweep)
-        best: dict[str, Any] = dict(snapshot.best.params) if snapshot.best else {}
+        known, best = spec.space.parameters, dict(snapshot.best.params) if snapshot.best else {}
+        best = {name: value for name, value in best.items() if known[name].legal(value)}
         params = spec.space.complete(
             {**best, **dict(_setting(text, spec.space) for text in settings)}
         )

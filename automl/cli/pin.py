@@ -52,7 +52,7 @@ def command(
             content: dict[str, Any] = {name: limit.to_dict() for name, limit in given.items()}
             command = Command("limits", {**dict.fromkeys(release), **content}, at=snapshot.seconds)
             limits = updated_limits([command.content], limits)
-            Domain(spec.space, limits)  # raises if no configuration is left
+            Domain.of(spec).within(limits)  # raises if no configuration is left
             ledger.send(sweep, command)
     if as_json:
         emit({"sweep": sweep, "limits": {name: limit.to_dict() for name, limit in limits.items()}})

@@ -75,7 +75,7 @@ def run_sweep(
         )
         show(snapshot)
     if summary:
-        print_summary(console(), snapshot, spec.space, options)
+        print_summary(console(), snapshot, spec.known_space, options)
     elif snapshot.state == "interrupted":
         command = f"automl resume {spec.name} {options}".strip()
         click.echo(f"interrupted; continue with: {command}", err=True)

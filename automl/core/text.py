@@ -30,12 +30,14 @@ def json_data(value: Any) -> Any:
     return str(value)
 
 
-def number(value: Any) -> str:
-    """A value with 4 significant digits."""
+def number(value: Any, digits: int = 4) -> str:
+    """A value with 4 significant digits, or with more."""
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(number, value))}]"
+        return f"[{', '.join(number(item, digits) for item in value)}]"
     if not isinstance(value, float):
         return str(value)
+    if digits > 4:
+        return f"{value:.{digits}g}"
     if value != 0 and (abs(value) < 1e-3 or abs(value) >= 1e7):
         mantissa, _, exponent = f"{value:.3g}".partition("e")
         return f"{mantissa}e{int(exponent)}" if exponent else mantissa
@@ -69,9 +71,53 @@ def metric(name: str, value: float) -> str:
     return memory(value) if name.endswith("_bytes") else number(value)
 
 
-def configuration(params: Mapping[str, Any]) -> str:
+def configuration(params: Mapping[str, Any], digits: int = 4) -> str:
     """A configuration in one line."""
-    return "  ".join(f"{name}={number(value)}" for name, value in params.items())
+    return "  ".join(f"{name}={number(value, digits)}" for name, value in params.items())
+
+
+def configurations(many: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Configurations in one line each, with more digits if different ones would look the same."""
+    found = [configuration(params) for params in many]
+    for digits in (6, 9, 17):
+        first: dict[str, Mapping[str, Any]] = {}
+        alike = {
+            line
+            for line, params in zip(found, many, strict=True)
+            if dict(first.setdefault(line, params)) != dict(params)
+        }
+        if not alike:
+            break
+        found = [
+            configuration(params, digits) if line in alike else line
+            for line, params in zip(found, many, strict=True)
+        ]
+    return found
+
+
+def state_of(trial: Trial, snapshot: Snapshot) -> str:
+    """The kind of failure, or the constraint that the trial violates, or its state."""
+    if trial.failure:
+        return trial.failure.replace("_", " ")
+    return violation(trial, snapshot) or str(trial.state)
+
+
+def violation(trial: Trial, snapshot: Snapshot) -> str:
+    """`infeasible: size 12 > 10`; "" unless a trial has ended without a feasible value."""
+    ended = trial.state in (TrialState.COMPLETED, TrialState.STOPPED)
+    if not ended or goal_value(trial, snapshot) is not None:
+        return ""
+    for constraint in snapshot.constraints:
+        if constraint.holds(trial.metrics):
+            continue
+        name, bound = constraint.metric, constraint.bound
+        if name not in trial.metrics:
+            return f"infeasible: no {name}"
+        sign = ">" if constraint.upper else "<"
+        return (
+            f"infeasible: {name} {metric(name, trial.metrics[name])} {sign} {metric(name, bound)}"
+        )
+    return ""
 
 
 def goal_value(trial: Trial, snapshot: Snapshot, index: int = 0) -> float | None:

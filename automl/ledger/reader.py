@@ -152,7 +152,7 @@ class Reader:
         acknowledged = self._newest.read() if self._newest else {}
 
         def both(connection: sa.Connection, damage: audit.Damage) -> list[T]:
-            query = sa.select(SWEEPS).where(SWEEPS.c.name == name)
+            query = sa.select(SWEEPS).where(SWEEPS.c.name == rows.storable(name))
             found = audit.read(connection, query)
             results = []
             for row in found:

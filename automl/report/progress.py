@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -32,6 +32,18 @@ def progress(wanted: bool | None = None) -> Iterator[Show | None]:
             yield show
     else:
         yield None
+
+
+def say_which(wanted: str, name: str, trials: Sized) -> None:
+    """Say, on standard error, if a sweep gets another name or goes on with earlier trials."""
+    if name != wanted:
+        line = f"there is a sweep {wanted!r} already: this one is {name!r}; to go on with an "
+        line += "earlier one, give its name= and resume=True"
+    elif trials:
+        line = f"going on with the sweep {name!r}, which has trials: {len(trials)}"
+    else:
+        return
+    print(f"automl: {line}", file=sys.stderr)
 
 
 def in_notebook() -> bool:

@@ -129,9 +129,7 @@ class PlainLines:
             return [trial.failure.replace("_", " ")]
         goal, value = snapshot.goals[0], text.goal_value(trial, snapshot)
         if value is None:
-            return [
-                f"no {goal.metric}{' that satisfies constraints' if snapshot.constraints else ''}"
-            ]
+            return [text.violation(trial, snapshot) or f"no {goal.metric}"]
         found = [f"{goal.metric} {text.number(value)}", f"in {text.duration(trial.seconds)}"]
         if self.best is None or goal.better(value, self.best):
             self.best = value
@@ -224,7 +222,7 @@ def _row(
     snapshot: Snapshot, trial: Trial, default: Mapping[str, Any], best: Trial | None
 ) -> tuple[RenderableType, ...]:
     value = text.goal_value(trial, snapshot)
-    state = trial.failure.replace("_", " ") if trial.failure else str(trial.state)
+    state = text.state_of(trial, snapshot)
     if trial.state is TrialState.RUNNING:
         state = f"step {trial.reports[-1].step}" if trial.reports else "running"
     is_best = best is not None and best.number == trial.number

@@ -76,7 +76,7 @@ def test_a_malformed_configuration_is_refused(folder: Path, text: str, message: 
         (["--store", "/proc/automl/runs"], "cannot be made in /proc"),
         (["--store", "postgresql://me:secret@host/db"], "PGPASSWORD"),
         (["--store", "nosuch://host/db"], "nosuch"),
-        (["--objective", "mine.py"], "--objective is FILE:NAME"),
+        (["--objective", "mine.py:"], "--objective is FILE:NAME"),
         (["--objective", "absent.py:f"], "there is no file 'absent.py'"),
         (["--objective", "mine.py:objectiv"], "did you mean 'objective'?"),
         (["--objective", "mine.py:not_callable"], "is no function, it is of type int"),

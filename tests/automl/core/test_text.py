@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from automl.core import text
-from automl.core.goals import Goal
+from automl.core.goals import Goal, parse_constraints
 from automl.core.snapshot import Snapshot
 from automl.core.trial import Trial, TrialState
 
@@ -56,3 +58,18 @@ def test_the_best_so_far_follows_the_order_of_ends() -> None:
     trials = [ended(0, 20.0, 99.0), ended(1, 10.0, 60.0), ended(2, 15.0, 90.0)]
     shown = Snapshot("s", "running", trials, (Goal("bleu", maximize=True),))
     assert text.best_so_far(shown) == [10.0, 15.0, 20.0]
+
+
+def test_different_configurations_look_different() -> None:
+    many = [{"lr": 0.12345, "n": 1}, {"lr": 0.12346, "n": 1}, {"lr": 0.5, "n": 1}]
+    shown = text.configurations([*many, many[0]])
+    assert shown == ["lr=0.12345  n=1", "lr=0.12346  n=1", "lr=0.5  n=1", "lr=0.12345  n=1"]
+
+
+def test_an_infeasible_trial_says_why() -> None:
+    snapshot = Snapshot("toy", "finished", [], (Goal("loss"),), parse_constraints("size <= 10"))
+    done = Trial(0, {}, TrialState.COMPLETED, {"loss": 1.0, "size": 12.0})
+    assert text.state_of(done, snapshot) == "infeasible: size 12 > 10"
+    assert text.state_of(replace(done, metrics={"loss": 1.0}), snapshot) == "infeasible: no size"
+    fits = replace(done, metrics={"loss": 1.0, "size": 9.0})
+    assert text.state_of(fits, snapshot) == "completed"
