@@ -3,6 +3,7 @@
 Every row of a new backup is verified before it takes its place, so damage replaces none.
 """
 
+import contextlib
 import logging
 import sqlite3
 import threading
@@ -77,6 +78,8 @@ def back_up(file: Path) -> None:
     acknowledged = NewestCommits(file).read()
     try:
         copy(file, draft)
+        with contextlib.suppress(FileNotFoundError):
+            flush(file.with_name(f"{file.name}-newest"))
         if damage := damage_of(draft, acknowledged):
             raise sqlite3.DatabaseError(f"it is damaged: {damage[0]}")
         for old, new in ((older, oldest), (newest, older), (draft, newest)):
