@@ -1,9 +1,9 @@
 """Runs a sweep: parse the arguments, check them, wire the parts of the controller, run it."""
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
-from dataclasses import replace
+from contextlib import closing, nullcontext
 from typing import Any
 
 from search_spaces import Space
@@ -35,16 +35,17 @@ from .core import (
     read_budget,
     read_resources,
 )
-from .core.environment import describe
 from .dispatch import DISPATCHERS
-from .dispatch._make import choose_dispatcher, local_slots, make_dispatcher
+from .dispatch._make import choose_dispatcher, local_slots, starting
 from .dispatch.base import Dispatcher
+from .dispatch.leases import MachineLeases
 from .errors import StoreError, StoreFailure, UsageError
 from .integrations.ray_metrics import with_ray_metrics
 from .ledger import Ledger, SweepLedger
 from .result import Result
 from .suggesters.user_prior import check_prior
-from .workflows.transfer import begin_with
+from .workflows.beginning import Beginning
+from .workflows.import_trials import Source
 
 Objective = Callable[[Any], Any]
 
@@ -69,6 +70,9 @@ def sweep(
     resume: bool = False,
     beliefs: Mapping[str, Any] | None = None,
     transfer: str | None = None,
+    prior: Source | Iterable[Source] | None = None,
+    enqueue: Mapping[str, Any] | Iterable[Mapping[str, Any]] = (),
+    pin: Mapping[str, Any] | None = None,
     progress: bool | None = None,
     metrics: Iterable[Metric] = (),
     resumable: bool = False,
@@ -111,15 +115,18 @@ def sweep(
             al. 2022).
         transfer: name of an earlier, similar sweep in the same store. A new sweep begins with its
             best configurations and takes them as a prior.
+        prior: finished trials that a new sweep begins with, one source or a list of them: a
+            `FILE.csv`, "optuna:URL#STUDY", "sweep:NAME", an Optuna study, or a `Result`.
+        enqueue: configurations to try after trial 0; what they do not name has its default.
+        pin: limits by parameter: a value, a range (low, high), or a list of choices.
         progress: whether to show the progress; None for yes in a terminal (on standard error) and
             in a notebook.
         metrics: that the objective reports, such as `Metric("latency", "minimize", "speed")`. The
             aspect of a metric that is not declared is guessed from its name; the report says so.
-        resumable: your objective goes on from a checkpoint of its own if it is called again for a
-            trial, so a stopper may pause it. If not, stoppers stop trials for good.
+        resumable: called again for a trial, your objective goes on from a checkpoint of its own, so
+            a stopper may pause it. If not, stoppers stop trials for good.
         max_steps: the last step that your objective reports, if it is known; stoppers use it.
-        max_retries: how often a trial is run again if its configuration did not cause its
-            failure (a lost worker).
+        max_retries: how often a trial runs again if its configuration did not cause its failure.
 
     Returns:
         The result when the budget is reached, or after Ctrl-C; then the sweep can be resumed.
@@ -134,6 +141,7 @@ def sweep(
     arguments.flag("resumable", resumable)
     arguments.optional(arguments.flag, "progress", progress)
     arguments.optional(arguments.text, "transfer", transfer)
+    arguments.optional(arguments.text, "ray_address", ray_address)
     space = read_space(space)
     plugins = Plugins.choose(suggester, stopper)
     spec = SweepSpec(
@@ -154,13 +162,14 @@ def sweep(
     )
     dispatcher, ray_address = choose_dispatcher(dispatcher, ray_address)
     check_spec(spec, dispatcher, objective, plugins)
+    beginning = Beginning.of(prior, enqueue, pin, transfer)
     store = ".automl" if store is None else arguments.location("store", store)
-    with closing(Ledger.open(store, create=True)) as ledger:
+    with (
+        starting(dispatcher, spec, objective, ray_address) as start,
+        closing(Ledger.open(store, create=True)) as ledger,
+    ):
         wanted = spec.name
-        spec = _create_or_resume(ledger, spec, fixed_name=name is not None, resume=resume)
-        if transfer is not None and not ledger.trials(spec.name):
-            spec = begin_with(ledger, spec.name, transfer)
-            resume = True
+        spec = beginning.create(ledger, spec, rename=name is None, resume=resume)
         from .report.progress import progress as show_progress
         from .report.progress import say_which
 
@@ -174,8 +183,9 @@ def sweep(
                 dispatcher=dispatcher,
                 ray_address=ray_address,
                 on_change=on_change,
-                resume=resume,
+                resume=resume or bool(ledger.trials(spec.name)),
                 plugins=plugins,
+                start=start,
             )
             return Result(snapshot, store)
 
@@ -207,6 +217,7 @@ def run(
     on_change: Callable[[Snapshot], None] | None = None,
     resume: bool = False,
     plugins: Plugins | None = None,
+    start: Callable[[], Dispatcher] | None = None,
 ) -> Snapshot:
     """Run a sweep that `ledger.create_sweep` has made, until its budget is reached.
 
@@ -218,6 +229,7 @@ def run(
         on_change: called from this thread with the sweep after each event and at least every 0.5 s.
         resume: the sweep may have run before; unfinished trials go on.
         plugins: the suggester and the stopper; None for those that the spec names.
+        start: makes the dispatcher, if it is starting already.
 
     Returns:
         The sweep. Its state is "finished", or "interrupted" after Ctrl-C or SIGTERM.
@@ -227,19 +239,22 @@ def run(
         StoreError: another controller holds the sweep, or the store cannot be written to.
         AutomlError: the sweep cannot go on, for example because every suggester fails.
     """
-    plugins = plugins or Plugins.of(spec)
     dispatcher, ray_address = choose_dispatcher(dispatcher, ray_address)
+    plugins = plugins or Plugins.of(spec)
     check_spec(spec, dispatcher, objective, plugins)
-    return conduct(
-        spec,
-        ledger,
-        DISPATCHERS.get(dispatcher),
-        lambda: make_dispatcher(dispatcher, spec, objective, ray_address),
-        on_change=with_ray_metrics(spec.name, on_change) if dispatcher == "ray" else on_change,
-        resume=resume,
-        local=ray_address is None,
-        plugins=plugins,
-    )
+    with (
+        nullcontext(start) if start else starting(dispatcher, spec, objective, ray_address) as begin
+    ):
+        return conduct(
+            spec,
+            ledger,
+            DISPATCHERS.get(dispatcher),
+            begin,
+            on_change=with_ray_metrics(spec.name, on_change) if dispatcher == "ray" else on_change,
+            resume=resume,
+            local=ray_address is None,
+            plugins=plugins,
+        )
 
 
 def conduct(
@@ -258,7 +273,6 @@ def conduct(
     Args:
         start: makes the dispatcher, while suggestions are already being made.
         local: whether trials run on this machine.
-        plugins: the suggester and the stopper; None for those that the spec names.
     """
     plugins = plugins or Plugins.of(spec)
     recorder = ledger.acquire(spec.name)
@@ -282,6 +296,7 @@ def conduct(
             StopSignals(interrupts=kind.commits_each) as signals,
             closing(plugins.make_queue(spec, kind, local_slots(spec), note)) as suggestions,
             closing(MemoryGuard(spec, kind.estimates, local)) as guard,
+            closing(_leases(spec, kind, local)) as leases,
         ):
             journal = Journal(
                 spec,
@@ -294,7 +309,7 @@ def conduct(
             commands = SweepCommands(journal, recorder, suggestions, stopper)
             shutdown = Shutdown(journal, assigner, signals)
             scheduler = Scheduler(
-                journal, suggestions, stopper, assigner, guard, commands, shutdown
+                journal, suggestions, stopper, assigner, guard, commands, shutdown, leases
             )
             checkpoints = CheckpointCleanup(spec, assigner.files)
 
@@ -315,10 +330,7 @@ def conduct(
         ledger.release(spec.name)
 
 
-def _create_or_resume(
-    ledger: Ledger, spec: SweepSpec, *, fixed_name: bool, resume: bool
-) -> SweepSpec:
-    """The spec under the name of its sweep in the ledger."""
-    if resume and spec.name in {info.name for info in ledger.sweeps()}:
-        return spec
-    return replace(spec, name=ledger.create_sweep(spec, describe(), rename=not fixed_name))
+def _leases(spec: SweepSpec, kind: type[Dispatcher], local: bool) -> MachineLeases:
+    ray = sys.modules.get("ray") if kind.name == "ray" else None
+    elsewhere = not local or not kind.estimates or (ray is not None and ray.is_initialized())
+    return MachineLeases(spec.name, spec.resources.cpus, local_slots(spec), enabled=not elsewhere)

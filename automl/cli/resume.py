@@ -14,6 +14,7 @@ from .common import (
     objective_option,
     opened,
     ray_options,
+    say,
     store_option,
     sweep_argument,
 )
@@ -67,7 +68,7 @@ def command(
         spec = _with_budget(ledger.spec(sweep), trials, budget)
         spec = _with_space(spec, config, overrides)
         if ledger.snapshot(sweep).state == "finished" and spec.budget == ledger.spec(sweep).budget:
-            click.echo(f"{sweep} is finished; to continue, raise --trials or --budget", err=True)
+            say(f"{sweep} is finished; to continue, raise --trials or --budget", err=True)
             return
         check_runnable(spec, objective)
         function = load_objective(objective)

@@ -116,7 +116,9 @@ def surfaces(record: Record) -> Panel:
 
 def _panel(panel: Panel) -> Iterator[str]:
     """A panel as HTML: a place for each figure, and its data."""
-    yield f'<section id="{panel.key}"><h2>{escape(panel.title)}</h2><p>{escape(panel.caption)}</p>'
+    kind = "" if panel.figures else ' class="empty"'
+    yield f'<section id="{panel.key}"{kind}><h2>{escape(panel.title)}</h2>'
+    yield f"<p>{escape(panel.caption)}</p>"
     for i, figure in enumerate(panel.figures):
         key, height = f"{panel.key}-{i}", figure["layout"]["height"]
         yield f'<div class="figure" id="{key}" data-spec="{key}-spec" '

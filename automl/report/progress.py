@@ -1,14 +1,17 @@
 """The progress of a sweep that Python runs: a terminal view, or the output of a notebook cell."""
 
+from __future__ import annotations
+
 import sys
 import time
 from collections.abc import Iterator, Sized
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from automl.core import Snapshot, TrialState
 
-from .terminal_view import Show, state_lines, view
+if TYPE_CHECKING:
+    from .terminal_view import Show
 
 EVERY_SECONDS: Final = 1.0
 
@@ -27,6 +30,8 @@ def progress(wanted: bool | None = None) -> Iterator[Show | None]:
         yield NotebookOutput()
     elif wanted or sys.stderr.isatty():
         from rich.console import Console
+
+        from .terminal_view import view
 
         with view(Console(stderr=True, highlight=False)) as show:
             yield show
@@ -77,6 +82,7 @@ def html(snapshot: Snapshot) -> str:
     """The state of the sweep and its best trials, as a few lines of HTML."""
     from .page import card
     from .plotting import escape
+    from .terminal_view import state_lines
 
     lines = "<br>".join(escape(line) for line in state_lines(snapshot))
     if snapshot.best:

@@ -113,7 +113,7 @@ def test_automl_sweep_returns_what_it_found(
         quick, SPACE, goals="minimize loss", trials=4, name="mine", resume=True, **options
     )
     assert list(more.trials[:3]) == list(result.trials)
-    with pytest.raises(UsageError, match="searches another space"):
+    with pytest.raises(UsageError, match="has run with another space"):
         automl.sweep(
             quick,
             Space(Float("x", 0, 1)),

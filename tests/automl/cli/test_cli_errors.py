@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -120,3 +122,16 @@ def test_the_program_itself_ends_with_status_2_and_no_traceback(
     assert err.startswith("Error: ")
     assert "Traceback" not in err
     assert sorted(path.name for path in folder.iterdir()) == ["mine.py", "toy.yaml"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [CONFIG + "sead: 1", CONFIG.replace("high: 1.0", "high: -1.0"), "workload: translation\nx: 1"],
+)
+def test_a_malformed_configuration_is_refused_without_torch(folder: Path, text: str) -> None:
+    (folder / "toy.yaml").write_text(text)
+    arguments = ["sweep", "toy.yaml"] + ["--objective", "mine.py:objective"] * ("space" in text)
+    program = f"import sys; sys.argv = ['automl', *{arguments}]\nfrom automl.cli import main\n"
+    program += "try: main()\nexcept SystemExit as end: print(end.code, 'torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "2 False\n", done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -20,6 +21,10 @@ def ended(number: int, bleu: float, at: float) -> Trial:
     ("seconds", "expected"),
     [
         (0, "0s"),
+        (1e-9, "1ms"),
+        (0.0204, "20ms"),
+        (0.9996, "1s"),
+        (1e300, "1.16e+295 days"),
         (59.4, "59s"),
         (59.6, "1m 00s"),
         (3599, "59m 59s"),
@@ -73,3 +78,21 @@ def test_an_infeasible_trial_says_why() -> None:
     assert text.state_of(replace(done, metrics={"loss": 1.0}), snapshot) == "infeasible: no size"
     fits = replace(done, metrics={"loss": 1.0, "size": 9.0})
     assert text.state_of(fits, snapshot) == "completed"
+
+
+def test_control_characters_are_escaped_as_in_python_and_json() -> None:
+    raw = "a\x1b]0;x\x07\n\t\r\x7f\x9b\u202e\ud800é<>"
+    assert text.printable(raw) == r"a\u001b]0;x\u0007\n\t\r\u007f\u009b\u202e\ud800é<>"
+    assert json.loads(f'"{text.printable(raw)}"') == raw
+    assert text.printable("a\tb\nc", keep="\n") == "a\\tb\nc"
+    assert text.configuration({"a\n": "b\x1b"}) == r"a\n=b\u001b"
+
+
+def test_a_change_that_says_nothing_is_not_shown() -> None:
+    assert text.change(23.5, 20.0) == "+17.5%"
+    assert text.change(1.0, -2.0) == "+150.0%"
+    assert {text.change(1.0, 0.0), text.change(1e308, 5e-324), text.change(1e308, -1e308)} == {""}
+
+
+def test_a_sparkline_of_the_largest_numbers() -> None:
+    assert text.sparkline([-1.7e308, 0.0, 1.7e308], 3, maximize=True) == "▁▅█"
