@@ -32,4 +32,4 @@ def command(store: str, as_json: bool) -> None:
     if damage and not as_json:
         click.echo("\n".join(damage))
     if damage:
-        raise AutomlError(f"{name} is damaged in {len(damage)} places: see `automl repair --help`")
+        raise AutomlError(f"{name} is damaged: see `automl repair --help`")
