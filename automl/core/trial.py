@@ -7,13 +7,15 @@
 `Trial` is an immutable value. The ledger stores events; a trial is the fold of its events.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
 from automl.errors import AutomlError
 from workers.protocol import Metrics, Params
+
+from .reports import ReportLog, ReportPoint
 
 
 class TrialState(StrEnum):
@@ -48,22 +50,6 @@ TRANSITIONS: Final[Mapping[TrialState, frozenset[TrialState]]] = {
 
 
 @dataclass(frozen=True)
-class ReportPoint:
-    """One report: metrics at a step.
-
-    Args:
-        seconds: training seconds of the trial until then.
-        attempt, sequence: identify the report: its attempt, and its number from 0 in there.
-    """
-
-    step: int
-    metrics: Metrics
-    seconds: float
-    attempt: int = 1
-    sequence: int = 0
-
-
-@dataclass(frozen=True)
 class Trial:
     """One configuration in a sweep, and its results.
 
@@ -94,11 +80,15 @@ class Trial:
     attempts: int = 0
     seconds: float = 0.0
     peak_memory_bytes: int | None = None
-    reports: tuple[ReportPoint, ...] = ()
+    reports: ReportLog = field(default_factory=ReportLog)
     source: str = ""
     started: float | None = None
     ended: float | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.reports, ReportLog):  # any sequence is accepted
+            object.__setattr__(self, "reports", ReportLog(self.reports))
 
     def summary(self) -> dict[str, Any]:
         """The object that `automl trials --json` prints."""

@@ -90,9 +90,7 @@ class AshaStopper(Stopper):
         """Add the trial to the rungs that it newly reached."""
         self.warmup.observe(trial)
         number, bracket = trial.number, self.bracket(trial.number)
-        first = next(
-            (point for point in trial.reports if self.goals[0].metric in point.metrics), None
-        )
+        first = trial.reports.first(self.goals[0].metric)
         if first is not None:
             if self._first is None:
                 self._first = self._first_level(first)
