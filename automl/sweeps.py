@@ -234,7 +234,7 @@ def conduct(
             journal.note("fallback", message)
 
         with (
-            StopSignals(interrupts=kind.commits_each) as signals,
+            StopSignals(interrupts=kind.runs_in_poll) as signals,
             closing(_suggestions(spec, note, ahead=kind.suggests_ahead)) as suggestions,
             closing(MemoryGuard(spec, kind.estimates, local)) as guard,
         ):

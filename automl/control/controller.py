@@ -95,15 +95,19 @@ class Controller:
         left = self._journal.budget.seconds_left(self._journal.now)
         return min(dispatcher.patience, max(left, MIN_POLL_SECONDS))
 
-    def _handle(self, event: Event, dispatcher: Dispatcher) -> None:
+    def _handle(self, event: Event | None, dispatcher: Dispatcher) -> None:
+        """Take in an event; None if only time has passed while an attempt runs inside `poll`."""
+        if event is None:
+            self._journal.keep_up()
+            return
         self._shutdown.check(dispatcher)  # it changes the meaning of an outcome
         if isinstance(event, Outcome):
             self._on_outcome(event)
         elif (trial := self._journal.apply(event)) is not None and isinstance(event, Report):
             self._on_report(trial, dispatcher)
-        if dispatcher.commits_each:
+        if dispatcher.runs_in_poll:
             self._shutdown.check(dispatcher)
-            self._journal.flush()
+            self._journal.settle(at_once=isinstance(event, Outcome))
 
     def _on_outcome(self, outcome: Outcome) -> None:
         journal = self._journal

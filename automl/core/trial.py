@@ -7,7 +7,7 @@
 `Trial` is an immutable value. The ledger stores events; a trial is the fold of its events.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
@@ -15,7 +15,7 @@ from typing import Any, Final
 from automl.errors import AutomlError
 from workers.protocol import Metrics, Params
 
-from .reports import ReportLog, ReportPoint
+from .reports import ReportLog
 
 
 class TrialState(StrEnum):

@@ -16,8 +16,8 @@ class Dispatcher(ABC):
     Exactly one `Outcome` follows each submitted assignment, even if its worker is lost.
 
     Attributes:
-        commits_each: every event is committed and answered inside `handle`, because the attempt
-            waits there.
+        runs_in_poll: `poll` runs a whole attempt, which waits while `handle` runs. A decision has
+            taken effect when `handle` returns.
         estimates: attempts run for real, so that their memory is worth estimating first.
         suggests_ahead: attempts run while `poll` waits, so a thread makes suggestions in advance.
         keeps_paused: user objectives can resume after a pause. (Workloads always can.)
@@ -27,7 +27,7 @@ class Dispatcher(ABC):
     """
 
     name: ClassVar[str]
-    commits_each: ClassVar[bool] = False
+    runs_in_poll: ClassVar[bool] = False
     suggests_ahead: ClassVar[bool] = False
     estimates: ClassVar[bool] = False
     keeps_paused: ClassVar[bool] = False
@@ -49,11 +49,12 @@ class Dispatcher(ABC):
         """End a running attempt by force; its `Outcome` is FAILED with this failure."""
 
     @abstractmethod
-    def poll(self, handle: Callable[[Event], None], timeout: float) -> None:
+    def poll(self, handle: Callable[[Event | None], None], timeout: float) -> None:
         """Wait up to `timeout` seconds for events and pass each to `handle`, in order.
 
         `handle` may call `submit`, `stop` and `kill`. The inline dispatcher runs a whole attempt
-        in here and calls `handle` at each report.
+        in here: it calls `handle` at each report, in the thread that reports, and with None now
+        and then while the objective computes. Calls of `handle` never overlap.
         """
 
     @abstractmethod

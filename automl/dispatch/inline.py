@@ -2,18 +2,24 @@
 
 import os
 import socket
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
-from workers.protocol import Assignment, Event, Outcome, Started, StopRequest, lost
+from workers.protocol import Assignment, Event, Outcome, Report, Started, StopRequest, lost
 
 from .base import Dispatcher
+
+PULSE_SECONDS: Final = 0.1  # how often the controller may commit while an objective computes
 
 
 class InlineDispatcher(Dispatcher):
     """Runs a trial of one rank in the calling thread, and one of several ranks as local processes.
+
+    An objective may report from its own threads. A thread of the dispatcher lets the controller
+    commit while the objective computes. A lock keeps the calls of `handle` apart.
 
     Args:
         num_slots: how many ranks a trial may have.
@@ -21,7 +27,7 @@ class InlineDispatcher(Dispatcher):
     """
 
     name = "inline"
-    commits_each: ClassVar[bool] = True
+    runs_in_poll: ClassVar[bool] = True
     estimates: ClassVar[bool] = True
 
     def __init__(self, num_slots: int = 1, objective: Callable[[Any], Any] | None = None) -> None:
@@ -31,6 +37,11 @@ class InlineDispatcher(Dispatcher):
         self._queue: deque[Assignment] = deque()
         self._current: Assignment | None = None
         self._request: StopRequest | None = None
+        self._handle: Callable[[Event | None], None] = lambda event: None
+        self._lock = threading.Lock()
+        self._error: Exception | None = None  # of the controller, while an objective reported
+        self._closed = threading.Event()
+        self._pulse = threading.Thread(target=self._beat, name="automl-inline", daemon=True)
 
     def submit(self, assignment: Assignment) -> None:
         """Queue an attempt for the next `poll`."""
@@ -47,23 +58,31 @@ class InlineDispatcher(Dispatcher):
         """Ask the attempt to stop: a thread cannot be killed by itself."""
         self.stop(trial, attempt, StopRequest.INTERRUPT)
 
-    def poll(self, handle: Callable[[Event], None], timeout: float) -> None:
+    def poll(self, handle: Callable[[Event | None], None], timeout: float) -> None:
         """Run the next attempt to its end."""
         if not self._queue:
             return
-        self._current = assignment = self._queue.popleft()
-        self._request = None
+        if not self._pulse.ident:
+            self._pulse.start()
+        assignment = self._queue.popleft()
         worker = f"{socket.gethostname()}:{os.getpid()}"
-        handle(Started(assignment.trial, assignment.attempt, worker))
+        with self._lock:
+            self._handle = handle
+            self._current = assignment
+            self._request = None
+            handle(Started(assignment.trial, assignment.attempt, worker))
         begun = time.monotonic()
         try:
-            outcome = self._run(assignment, handle)
+            outcome = self._run(assignment)
         except KeyboardInterrupt:  # the second Ctrl-C: see `automl.control.signals`
             seconds = time.monotonic() - begun
             outcome = lost(assignment, "ended by force", failure="preempted", seconds=seconds)
-        self._current = None
-        self.free_slots = self.num_slots
-        handle(outcome)
+        with self._lock:
+            self._current = None
+            self.free_slots = self.num_slots
+            if self._error is not None:
+                raise self._error
+            handle(outcome)
 
     def now(self) -> float:
         """Seconds since the dispatcher was made."""
@@ -72,8 +91,12 @@ class InlineDispatcher(Dispatcher):
     def close(self) -> None:
         """Drop the attempts that have not begun."""
         self._queue.clear()
+        self._closed.set()
 
-    def _run(self, assignment: Assignment, send: Callable[[Event], None]) -> Outcome:
+    def _run(self, assignment: Assignment) -> Outcome:
+        def send(report: Report) -> None:
+            self._deliver(assignment, report)
+
         if assignment.num_ranks > 1:
             from workers.runtime.processes import run_gang
 
@@ -85,3 +108,22 @@ class InlineDispatcher(Dispatcher):
         context = Context(assignment, send, lambda: self._request, device=device)
         context.folder.mkdir(parents=True, exist_ok=True)
         return run(context, self._objective)
+
+    def _deliver(self, assignment: Assignment | None, event: Event | None) -> None:
+        """Give an event of the running attempt to the controller; others are dropped.
+
+        If the controller fails, the attempt is asked to end, and then `poll` raises the error: it
+        is not the objective's.
+        """
+        with self._lock:
+            if assignment is None or assignment is not self._current or self._error is not None:
+                return
+            try:
+                self._handle(event)
+            except Exception as error:
+                self._error = error
+                self._request = StopRequest.INTERRUPT
+
+    def _beat(self) -> None:
+        while not self._closed.wait(PULSE_SECONDS):
+            self._deliver(self._current, None)

@@ -94,7 +94,7 @@ class RayDispatcher(Dispatcher):
         if gang := self._gangs.get((trial, attempt)):
             self._outcomes += self._release_ended(gang, gang.kill(failure, message))
 
-    def poll(self, handle: Callable[[Event], None], timeout: float) -> None:
+    def poll(self, handle: Callable[[Event | None], None], timeout: float) -> None:
         """Wait for events of the workers.
 
         Raises:
