@@ -29,7 +29,7 @@ from .core import (
     parse_goals,
 )
 from .core.environment import describe
-from .core.ranking import best, pareto
+from .core.ranking import best, pareto, valued
 from .errors import FAILURE_KINDS, AutomlError, UsageError
 from .ledger import Ledger
 from .ledger.database import IN_MEMORY
@@ -117,17 +117,21 @@ class Optimizer:
     @property
     def trials(self) -> Sequence[Trial]:
         """Every trial by number."""
-        return tuple(self._recorder.trials)
+        return self._valued(self._recorder.trials)
 
     @property
     def best(self) -> Trial | None:
         """The best trial so far by the first goal, or None."""
-        return best(self.trials, self._spec.goals, self._spec.constraints)
+        found = best(self._recorder.trials, self._spec.goals, self._spec.constraints)
+        return None if found is None else self._valued([found])[0]
 
     @property
     def pareto(self) -> list[Trial]:
         """The trials on the Pareto front of all goals so far, by number."""
-        return pareto(self.trials, self._spec.goals, self._spec.constraints)
+        return self._valued(pareto(self._recorder.trials, self._spec.goals, self._spec.constraints))
+
+    def _valued(self, trials: Iterable[Trial]) -> list[Trial]:
+        return valued(trials, self._spec.goals, self._spec.constraints)
 
     def ask(self) -> Trial:
         """The configuration to try next, different from those that are being tried.

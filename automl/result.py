@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .core import Snapshot, Trial
-from .errors import UsageError
+from .core import Snapshot, Trial, TrialState, ranking, text
+from .errors import AutomlError, UsageError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,23 +37,35 @@ class Result:
         """Either "finished", "interrupted" (it can be resumed), "failed" or "running"."""
         return self.snapshot.state
 
-    @property
+    @cached_property
     def trials(self) -> Sequence[Trial]:
         """Every trial by number."""
-        return self.snapshot.trials
+        return ranking.valued(self.snapshot.trials, self.snapshot.goals, self.snapshot.constraints)
 
     @property
-    def best(self) -> Trial | None:
-        """The best trial by the first goal; None if none has succeeded."""
-        return self.snapshot.best
+    def best(self) -> Trial:
+        """The best trial by the first goal: its `value` is what the goal compares.
+
+        Its `metrics` are those of its last report, updated by what the objective returned.
+
+        Raises:
+            AutomlError: no trial has succeeded; the message quotes the commonest cause.
+        """
+        best = self.snapshot.best
+        if best is None:
+            raise AutomlError(self._why_no_best())
+        return ranking.valued([best], self.snapshot.goals, self.snapshot.constraints)[0]
 
     @property
     def pareto(self) -> list[Trial]:
         """The trials on the Pareto front of all goals, by number."""
-        return self.snapshot.pareto
+        return ranking.valued(self.snapshot.pareto, self.snapshot.goals, self.snapshot.constraints)
 
     def to_pandas(self) -> pd.DataFrame:
         """One row per trial: its fields, `params.*` and `metrics.*`.
+
+        `value` is what the goal compares; with several goals, `value.METRIC` is so for each. A
+        metric that repeats one of these, `seconds` or `peak_memory_bytes` in every row is left out.
 
         Raises:
             UsageError: pandas is not installed.
@@ -61,13 +74,29 @@ class Result:
             import pandas as pd
         except ModuleNotFoundError as error:
             raise UsageError("to_pandas needs pandas: install automl[report]") from error
+        goals, several = self.snapshot.goals, len(self.snapshot.goals) > 1
+        columns = {g.metric: f"value.{g.metric}" if several else "value" for g in goals}
         rows = [
             {k: v for k, v in trial.summary().items() if k not in ("params", "metrics")}
+            | {
+                columns[goal.metric]: text.goal_value(trial, self.snapshot, index)
+                for index, goal in enumerate(goals)
+            }
             | {f"params.{key}": value for key, value in trial.params.items()}
             | {f"metrics.{key}": value for key, value in trial.metrics.items()}
             for trial in self.trials
         ]
-        return pd.DataFrame(rows)
+        frame = pd.DataFrame(rows)
+        repeated = {**columns, "seconds": "seconds", "peak_memory_bytes": "peak_memory_bytes"}
+        known = {f"metrics.{metric}": column for metric, column in repeated.items()}
+        return frame.drop(
+            columns=[
+                metric
+                for metric, column in known.items()
+                if metric in frame
+                and frame[metric].astype(float).equals(frame[column].astype(float))
+            ]
+        )
 
     def save_report(self, path: str | os.PathLike[str]) -> None:
         """Write the report of the sweep as one HTML file."""
@@ -97,6 +126,15 @@ class Result:
         return found
 
     def __repr__(self) -> str:
-        best = self.best
-        found = f"best trial {best.number}" if best else "no successful trial"
+        best = self.snapshot.best
+        found = "no successful trial"
+        if best is not None:
+            value = text.goal_value(best, self.snapshot)
+            found = f"best trial {best.number} with {self.snapshot.goals[0].metric} {value:.6g}"
         return f"Result({self.name!r}, {self.state}, {len(self.trials)} trials, {found})"
+
+    def _why_no_best(self) -> str:
+        failed = self.snapshot.in_state(TrialState.FAILED)
+        traceback = text.commonest_failure(failed)[1].traceback if failed else ""
+        found = f"sweep {self.name!r}: {text.why_no_best(self.snapshot)}"
+        return f"{found}\n\n{traceback.rstrip()}" if traceback else found

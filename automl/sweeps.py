@@ -234,8 +234,8 @@ def conduct(
             journal.note("fallback", message)
 
         with (
-            StopSignals(interrupts=kind.runs_in_poll) as signals,
-            closing(_suggestions(spec, note, ahead=kind.suggests_ahead)) as suggestions,
+            StopSignals(interrupts=kind.serial) as signals,
+            closing(_suggestions(spec, kind, note)) as suggestions,
             closing(MemoryGuard(spec, kind.estimates, local)) as guard,
         ):
             journal = Journal(
@@ -274,7 +274,9 @@ def _context(spec: SweepSpec, domain: Domain) -> SearchContext:
     return SearchContext(domain, spec.beliefs, spec.budget)
 
 
-def _suggestions(spec: SweepSpec, note: Callable[[str], None], *, ahead: bool) -> SuggestionQueue:
+def _suggestions(
+    spec: SweepSpec, kind: type[Dispatcher], note: Callable[[str], None]
+) -> SuggestionQueue:
     def make(name: str, domain: Domain) -> Suggester:
         context = _context(spec, domain)
         return make_suggester(name, spec.goals, spec.constraints, context, seed=spec.seed)
@@ -282,11 +284,11 @@ def _suggestions(spec: SweepSpec, note: Callable[[str], None], *, ahead: bool) -
     proposer = Proposer(
         make, spec.suggester, Domain(spec.space), gains=spec.budget.gain is not None
     )
-    if ahead:
+    if kind.suggests_ahead:
         return BackgroundSuggestionQueue(
             proposer, spec.space, min(4, _local_slots(spec)), note=note
         )
-    return SuggestionQueue(proposer, spec.workers or 1, note=note)
+    return SuggestionQueue(proposer, 1 if kind.serial else spec.workers or 1, note=note)
 
 
 def _stopper(spec: SweepSpec, *, can_pause: bool) -> Stopper:

@@ -48,7 +48,7 @@ def main(
         name="himmelblau",
         resume=True,
     )
-    print(f"value {result.best.metrics['value']:.4f}" if result.best else "nothing succeeded")
+    print(f"value {result.best.value:.4f}")
     return result
 
 

@@ -77,8 +77,7 @@ def main(trials: int = 25, dispatcher: str = "ray") -> automl.Result:
         name="spirals",
         resume=True,
     )
-    assert result.best is not None
-    print(f"error {result.best.metrics['error']:.3f} with {result.best.params}")
+    print(f"error {result.best.value:.3f} with {result.best.params}")
     return result
 
 

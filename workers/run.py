@@ -1,4 +1,7 @@
-"""Runs one rank of one attempt and turns every result or exception into an outcome."""
+"""Runs one rank of one attempt and turns every result or exception into an outcome.
+
+torch is imported only if the attempt needs it: an objective that does not use it starts quickly.
+"""
 
 import os
 import sys
@@ -36,13 +39,15 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     Returns:
         The outcome. Every exception but KeyboardInterrupt becomes a failure.
     """
+    from .device.libraries import prepared_libraries
     from .device.peak_memory import PeakMemory
-    from .parallel.mesh import disconnect
 
     begun, a = time.monotonic(), context.assignment
     try:
-        context.memory = PeakMemory(_prepare(context))
-        metrics = _flat(_call(context, objective))
+        with prepared_libraries(context.seed, context.assignment.threads):
+            _prepare(context)
+            context.memory = PeakMemory(context.device)
+            metrics = _flat(_call(context, objective))
         ending = context.stop.ending if context.stop else Ending.COMPLETED
         failure, message = None, ""
     except KeyboardInterrupt:
@@ -50,10 +55,11 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     except BaseException as error:  # SystemExit and some errors of torch are no Exception
         metrics, ending = {}, Ending.FAILED
         failure, message = failure_of(error)
-        context.details["traceback"] = "".join(traceback.format_exception(error))[-20_000:]
+        context.details["exception"] = type(error).__name__
+        context.details["traceback"] = _traceback(error)
     finally:
         context.close()
-        disconnect()
+        _leave_process_group()
     peak = context.memory.bytes() if context.memory else None
     seconds = time.monotonic() - begun
     return Outcome(
@@ -63,8 +69,6 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
 
 def failure_of(error: BaseException) -> tuple[str, str]:
     """The kind of failure of an exception, and one line that describes it."""
-    import torch
-
     whole = text_of(error)
     text = whole.strip().splitlines()
     line = f"{type(error).__name__}: {text[0][:300]}" if text else type(error).__name__
@@ -72,7 +76,9 @@ def failure_of(error: BaseException) -> tuple[str, str]:
     match error:
         case TrialFailure():
             return error.kind, bounded(str(error.message or error.kind))
-        case MemoryError() | torch.OutOfMemoryError():
+        case MemoryError():
+            return "out_of_memory", line
+        case RuntimeError() if _is_torch_out_of_memory(error):
             return "out_of_memory", line
         case RuntimeError() | OSError() if about_memory:
             return "out_of_memory", line
@@ -94,6 +100,14 @@ def bounded(text: str) -> str:
     if len(text) <= MAX_MESSAGE:
         return text
     return f"{text[:MAX_MESSAGE]}... ({len(text):,} characters in all)"
+
+
+def _traceback(error: BaseException) -> str:
+    """The traceback of an exception, from the first frame of the objective or workload on."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
+        frames = frames.tb_next
+    return "".join(traceback.format_exception(type(error), error, frames))[-20_000:]
 
 
 def combine(outcomes: Sequence[Outcome]) -> Outcome:
@@ -118,7 +132,8 @@ def combine(outcomes: Sequence[Outcome]) -> Outcome:
         failed, key=lambda outcome: _CAUSES.index(outcome.failure or "crashed"), default=first
     )
     if worst is not first:
-        details |= {key: value for key, value in worst.details.items() if key == "traceback"}
+        kept = ("exception", "traceback")
+        details |= {key: value for key, value in worst.details.items() if key in kept}
     seconds = max(outcome.seconds for outcome in outcomes)
     peak = max(peaks, default=None)
     metrics: Mapping[str, float] = {} if failed else first.metrics
@@ -135,28 +150,35 @@ def combine(outcomes: Sequence[Outcome]) -> Outcome:
     )
 
 
-def _prepare(context: Context) -> Any:
-    """Set seeds, threads and device; returns the device."""
-    import random
+def _is_torch_out_of_memory(error: BaseException) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(error, torch.OutOfMemoryError)
 
-    import numpy as np
-    import torch
 
-    random.seed(context.seed)
-    np.random.seed(context.seed % 2**32)
-    torch.manual_seed(context.seed)
-    torch.set_num_threads(max(1, context.assignment.threads))
+def _leave_process_group() -> None:
+    """Leave the process group of the attempt if it has made one."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available():
+        return
+    if "workers.parallel.mesh" in sys.modules or distributed.is_initialized():
+        from .parallel.mesh import disconnect
+
+        disconnect()
+
+
+def _prepare(context: Context) -> None:
+    """Make the folder, and set the device and its limit of memory."""
     context.folder.mkdir(parents=True, exist_ok=True)
     _load_libraries(context)
-    device = torch.device(context.device)
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
+    if context.device.startswith("cuda"):
+        import torch
+
+        torch.cuda.set_device(context.device)
         limit = context.assignment.limits.memory_bytes
-        total = torch.cuda.get_device_properties(device).total_memory
+        total = torch.cuda.get_device_properties(context.device).total_memory
         torch.cuda.set_per_process_memory_fraction(
-            min(1.0, limit / total) if limit else 1.0, device
+            min(1.0, limit / total) if limit else 1.0, context.device
         )
-    return device
 
 
 def _load_libraries(context: Context) -> None:

@@ -2,6 +2,7 @@
 
 import click
 
+from automl.core.text import why_no_best
 from automl.errors import AutomlError
 from automl.report.confirmations import read
 
@@ -17,8 +18,8 @@ from .common import best_object, emit, json_option, opened, store_option, sweep_
 def command(ctx: click.Context, sweep: str, store: str, as_json: bool) -> None:
     """Show the best configuration beside the default one.
 
-    A goal takes the best report of a trial (`goal_values` in the JSON). `metrics` are those of its
-    last report.
+    A goal compares the best report of a trial, or its last value if it ends in "at the end"
+    (`value` in the JSON). `metrics` are those of its last report and of what it returned.
 
     \b
     Examples:
@@ -31,10 +32,10 @@ def command(ctx: click.Context, sweep: str, store: str, as_json: bool) -> None:
         confirmation = read(ledger, sweep)
     best = snapshot.best
     if best is None:
-        message = f"no trial of {sweep} has succeeded"
+        message = f"{sweep}: {why_no_best(snapshot)}"
         if snapshot.state == "running":
-            raise AutomlError(f"{message} yet")
-        click.echo(f"{message}; see automl trials {sweep}", err=True)
+            raise AutomlError(f"{message}\nThe sweep still runs.")
+        click.echo(f"{message}\nSee automl trials {sweep}", err=True)
         ctx.exit(NO_SUCCESS)
     if as_json:
         found = best_object(snapshot, best)

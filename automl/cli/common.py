@@ -99,8 +99,13 @@ def emit(data: Any) -> None:
     click.echo(json.dumps(json_data(data), indent=2, ensure_ascii=False, allow_nan=False))
 
 
+def trial_object(snapshot: Snapshot, trial: Trial) -> dict[str, Any]:
+    """The JSON object of a trial; `value` is what the first goal compares, null if it has none."""
+    return {**trial.summary(), "value": goal_value(trial, snapshot)}
+
+
 def goal_values(snapshot: Snapshot, trial: Trial) -> dict[str, float | None]:
-    """Value of a trial for each goal: its best report (`metrics` are the last report)."""
+    """Value of a trial for each goal, as trials are ranked (`metrics` are the last report)."""
     return {
         goal.metric: goal_value(trial, snapshot, index) for index, goal in enumerate(snapshot.goals)
     }
@@ -109,7 +114,7 @@ def goal_values(snapshot: Snapshot, trial: Trial) -> dict[str, float | None]:
 def best_object(snapshot: Snapshot, trial: Trial) -> dict[str, Any]:
     """The JSON object of `automl best`."""
     found = {
-        **trial.summary(),
+        **trial_object(snapshot, trial),
         "sweep": snapshot.sweep,
         "goals": [str(goal) for goal in snapshot.goals],
         "goal_values": goal_values(snapshot, trial),

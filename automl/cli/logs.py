@@ -27,7 +27,9 @@ from .common import opened, store_option, sweep_argument
 )
 @store_option
 def command(sweep: str, trial: int, rank: int, attempt: int | None, store: str) -> None:
-    """Show what one rank of a trial has printed.
+    """Show what one rank of a trial has printed, and the traceback if it raised an exception.
+
+    A trial that ran inline has printed to the terminal of its sweep.
 
     \b
     Examples:
@@ -41,10 +43,15 @@ def command(sweep: str, trial: int, rank: int, attempt: int | None, store: str) 
         raise UsageError(
             f"{sweep} has {len(trials)} trials, counted from 0; there is no trial {trial}"
         )
-    log = folder / f"attempt-{attempt or max(trials[trial].attempts, 1)}-rank-{rank}.log"
-    if not log.is_file():
+    attempts = max(trials[trial].attempts, 1)
+    log = folder / f"attempt-{attempt or attempts}-rank-{rank}.log"
+    last = attempt is None or attempt == attempts
+    traceback = trials[trial].traceback if last else ""
+    if not log.is_file() and not traceback:
         names = ", ".join(sorted(path.name for path in folder.glob("*.log")))
         hint = f"there are {names}" if names else "it may have run inline or on another machine"
         raise UsageError(f"trial {trial} has no log at {log}; {hint}")
-    with log.open(encoding="utf-8", errors="replace") as file:
-        shutil.copyfileobj(file, sys.stdout)
+    if log.is_file():
+        with log.open(encoding="utf-8", errors="replace") as file:
+            shutil.copyfileobj(file, sys.stdout)
+    click.echo(traceback, nl=False)

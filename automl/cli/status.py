@@ -4,7 +4,7 @@ import click
 
 from automl.core import Snapshot, TrialState
 
-from .common import emit, json_option, opened, store_option, sweep_argument
+from .common import emit, json_option, opened, store_option, sweep_argument, trial_object
 
 
 @click.command("status", short_help="Show the progress of a sweep.")
@@ -39,7 +39,7 @@ def status_object(snapshot: Snapshot) -> dict[str, object]:
         "num_trials": len(snapshot.trials),
         "num_completed": len(snapshot.in_state(TrialState.COMPLETED)),
         "num_failed": len(snapshot.in_state(TrialState.FAILED)),
-        "best": best.summary() if best else None,
+        "best": trial_object(snapshot, best) if best else None,
         "seconds": snapshot.seconds,
         "workers": snapshot.num_slots,
     }

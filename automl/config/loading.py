@@ -1,7 +1,7 @@
 """Loads a configuration file with overrides: checks everything and returns the spec of a sweep."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +114,6 @@ class _Checker:
             stopper=stopper,
             data=data,
             fixed=fixed,
-            last_report_counts=bool(workload and workload.last_report_counts),
             beliefs=beliefs,
             metrics=workload.metrics if workload else (),
             **document.settings(),
@@ -204,7 +203,9 @@ class _Checker:
             text = "at least one goal is needed, such as 'minimize loss'"
             self.problems.under(self.root, ("goals",), text)
             return ()
-        return tuple(self._parsed(("goals",), parse_goals, goals)) if goals else ()  # type: ignore[arg-type]
+        parsed: Sequence[Goal] = self._parsed(("goals",), parse_goals, goals) if goals else ()  # type: ignore[arg-type]
+        last_report_counts = workload is not None and workload.last_report_counts
+        return tuple(replace(goal, at_end=goal.at_end or last_report_counts) for goal in parsed)
 
     def _check_fixed(self, declaration: Declaration) -> None:
         for name, value in self.document.fixed.items():

@@ -55,8 +55,7 @@ class BudgetTracker:
         if target is None or self._reached is not None:
             return
         goal = self._spec.goals[0]
-        last = self._spec.last_report_counts
-        value = ranking.value(trial, goal, self._spec.constraints, last_report_counts=last)
+        value = ranking.value(trial, goal, self._spec.constraints)
         if value is not None and not goal.better(target, value):
             self._reached = trial
 

@@ -66,12 +66,7 @@ class CheckpointCleanup:
 
     def _best(self, trials: Sequence[Trial]) -> set[int]:
         spec = self._spec
-        return {
-            trial.number
-            for trial in ranking.pareto(
-                trials, spec.goals, spec.constraints, last_report_counts=spec.last_report_counts
-            )
-        }
+        return {trial.number for trial in ranking.pareto(trials, spec.goals, spec.constraints)}
 
     def _worst_first(self, numbers: Sequence[int], trials: Sequence[Trial]) -> list[int]:
         goal = self._spec.goals[0]

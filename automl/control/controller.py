@@ -13,6 +13,7 @@ from .checkpoint_cleanup import CheckpointCleanup
 from .journal import Journal
 from .memory_guard import MemoryGuard
 from .outcome_policy import OutcomePolicy
+from .repeated_error import RepeatedError
 from .scheduler import Scheduler
 from .shutdown import Shutdown
 
@@ -47,6 +48,7 @@ class Controller:
         self._guard = guard
         self._checkpoints = checkpoints
         self._policy = OutcomePolicy(journal.spec.goals, journal.spec.max_retries)
+        self._repeated_error = RepeatedError(journal.trials)
         self._probes = Probes(journal.spec.goals, journal.spec.constraints)
 
     def run(self, start: Callable[[], Dispatcher]) -> Snapshot:
@@ -102,14 +104,14 @@ class Controller:
             return
         self._shutdown.check(dispatcher)  # it changes the meaning of an outcome
         if isinstance(event, Outcome):
-            self._on_outcome(event)
+            self._on_outcome(event, dispatcher)
         elif (trial := self._journal.apply(event)) is not None and isinstance(event, Report):
             self._on_report(trial, dispatcher)
-        if dispatcher.runs_in_poll:
+        if dispatcher.serial:
             self._shutdown.check(dispatcher)
             self._journal.settle(at_once=isinstance(event, Outcome))
 
-    def _on_outcome(self, outcome: Outcome) -> None:
+    def _on_outcome(self, outcome: Outcome, dispatcher: Dispatcher) -> None:
         journal = self._journal
         trial = journal.trials[outcome.trial]
         if trial.state is not TrialState.RUNNING or trial.attempts != outcome.attempt:
@@ -118,7 +120,11 @@ class Controller:
         ended = self._policy.decide(trial, outcome, journal.now, sweep_stop=self._shutdown.request)
         after = journal.apply(ended)
         journal.budget.end(after or trial, outcome.seconds)
-        if journal.spec.workload is not None and after is not None:
+        if after is None:
+            return
+        if reason := self._repeated_error.reason_to_end(after, journal.index.running):
+            self._shutdown.end(reason, dispatcher)
+        if journal.spec.workload is not None:
             journal.then(lambda: self._clean_checkpoints(after))
 
     def _clean_checkpoints(self, trial: Trial) -> None:

@@ -144,7 +144,6 @@ class Journal:
             spec.constraints,
             spec.budget,
             self.now,
-            last_report_counts=spec.last_report_counts,
             spec=spec,
             **self._status(len(self._suggestions.seconds)),
         )

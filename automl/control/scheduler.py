@@ -90,7 +90,7 @@ class Scheduler:
             if trial is not first:
                 self._overtaken[first.number] += 1
             self._begin(trial, dispatcher)
-            free -= slots
+            free = 0 if dispatcher.serial else free - slots
         seconds = self._journal.budget.trial_seconds
         self._suggestions.prepare(
             self._journal.index,
@@ -135,7 +135,9 @@ class Scheduler:
                 raise AutomlError(f"the stopper resumes trial {number}, which is not paused")
             return journal.apply(Moved(number, TrialState.WAITING, reason, journal.now))
         if left > 0:
+            # A later proposal knows more, so only as many are made as begin now.
             one = journal.spec.workload is not None or self._stopper.one_by_one
+            one |= dispatcher.serial
             self._propose(min(left, 1 if one else free), dispatcher)
         return journal.index.next_waiting
 

@@ -1,7 +1,7 @@
 """How a sweep ends: by its budget, a stop request, a signal or an error.
 
-- If the budget is reached or `automl stop` was called, running trials are asked to stop. Trials
-  that are left over become stopped, and the sweep is finished.
+- If the budget is reached, `automl stop` was called, or the objective cannot work, running trials
+  are asked to stop. Trials that are left over become stopped, and the sweep is finished.
 - At the first signal, or if the suggester fails, running trials are asked to interrupt. The sweep
   can be resumed.
 - At the second signal, or after 30 s, running trials are killed.
@@ -52,12 +52,17 @@ class Shutdown:
             self._begin(StopRequest.INTERRUPT, "interrupted", dispatcher)
         asked = "it was asked to stop" if journal.stop_requested else None
         reason = asked or journal.budget.reason_to_end(journal.now)
-        if reason and self.request is None:
-            self._begin(StopRequest.STOP, reason, dispatcher)
+        if reason:
+            self.end(reason, dispatcher)
         if self._signals.count > 1 or time.monotonic() > self._deadline:
             message = "ended by force, together with the sweep"
             for trial in journal.index.running:
                 dispatcher.kill(trial.number, trial.attempts, "preempted", message)
+
+    def end(self, reason: str, dispatcher: Dispatcher) -> None:
+        """Finish the sweep, unless it is ending already."""
+        if self.request is None:
+            self._begin(StopRequest.STOP, reason, dispatcher)
 
     def fail(self, error: AutomlError, dispatcher: Dispatcher) -> None:
         """End the sweep by this error, which `finish` raises."""

@@ -13,7 +13,7 @@ from workers.protocol import Metric
 from .metrics import guessed_aspects
 
 _METRIC = r"[A-Za-z_][A-Za-z0-9_./@-]*"
-_GOAL = re.compile(rf"(minimize|maximize)\s+({_METRIC})(?:\s+within\s+(\S+))?")
+_GOAL = re.compile(rf"(minimize|maximize)\s+({_METRIC})(\s+at\s+the\s+end)?(?:\s+within\s+(\S+))?")
 _CONSTRAINT = re.compile(rf"({_METRIC})\s*(<=|>=)\s*(\S+)")
 _DURATION = re.compile(
     r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?"
@@ -26,17 +26,20 @@ class Goal:
 
     Args:
         within: seconds of training that a trial may take for it; None for no limit.
+        at_end: a trial's value is its final one (the last report, or what it returned); otherwise
+            the best of all reports.
         declared: what the workload says of the metric; None if nobody has declared it.
     """
 
     metric: str
     maximize: bool = False
     within: float | None = None
+    at_end: bool = False
     declared: Metric | None = field(default=None, compare=False)
 
     @classmethod
     def parse(cls, text: str) -> Goal:
-        """Parse `minimize METRIC`, `maximize METRIC` or `maximize METRIC within DURATION`.
+        """Parse `minimize METRIC` or `maximize METRIC`, with `at the end`, `within DURATION`.
 
         Raises:
             UsageError: the text has another form.
@@ -44,13 +47,15 @@ class Goal:
         match = _GOAL.fullmatch(text.strip()) if isinstance(text, str) else None
         if match is None:
             raise UsageError(
-                "a goal is 'minimize METRIC', 'maximize METRIC' or either with 'within 10m', "
+                "a goal is 'minimize METRIC' or 'maximize METRIC', "
+                "then 'at the end', 'within 10m' or nothing; "
                 f"got {text!r}"
             )
         return cls(
             metric=match[2],
             maximize=match[1] == "maximize",
-            within=parse_duration(match[3]) if match[3] else None,
+            within=parse_duration(match[4]) if match[4] else None,
+            at_end=match[3] is not None,
         )
 
     @property
@@ -69,6 +74,7 @@ class Goal:
 
     def __str__(self) -> str:
         text = f"{'maximize' if self.maximize else 'minimize'} {self.metric}"
+        text += " at the end" if self.at_end else ""
         return text if self.within is None else f"{text} within {self.within:g}s"
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from workers.protocol import Metrics
 
@@ -9,26 +10,19 @@ from .goals import Constraint, Goal
 from .trial import Trial, TrialState
 
 
-def value(
-    trial: Trial,
-    goal: Goal,
-    constraints: Sequence[Constraint] = (),
-    *,
-    last_report_counts: bool = False,
-) -> float | None:
+def value(trial: Trial, goal: Goal, constraints: Sequence[Constraint] = ()) -> float | None:
     """The value of a trial for a goal: the best report or final metric within the constraints.
 
-    Args:
-        last_report_counts: use the final metrics only, of a trial that has ended.
+    A goal `at_end` takes the final metrics only, of a trial that has ended.
 
     Returns:
         None if the trial failed, or if it has no finite value that satisfies the constraints.
     """
     if trial.state is TrialState.FAILED:
         return None
-    if last_report_counts and trial.state not in (TrialState.COMPLETED, TrialState.STOPPED):
+    if goal.at_end and trial.state not in (TrialState.COMPLETED, TrialState.STOPPED):
         return None
-    points = [trial.metrics] if last_report_counts else _points(trial, goal, constraints)
+    points = [trial.metrics] if goal.at_end else _points(trial, goal, constraints)
     found = [
         point[goal.metric]
         for point in points
@@ -42,16 +36,13 @@ def best(
     trials: Iterable[Trial],
     goals: Sequence[Goal],
     constraints: Sequence[Constraint] = (),
-    *,
-    last_report_counts: bool = False,
 ) -> Trial | None:
     """The best trial by the first goal, the earlier of equals; None if no trial has a value."""
     goal = goals[0]
     scored = [
         (goal.loss(worth), trial)
         for trial in trials
-        if (worth := value(trial, goal, constraints, last_report_counts=last_report_counts))
-        is not None
+        if (worth := value(trial, goal, constraints)) is not None
     ]
     return min(scored, key=lambda item: item[0])[1] if scored else None
 
@@ -60,8 +51,6 @@ def pareto(
     trials: Iterable[Trial],
     goals: Sequence[Goal],
     constraints: Sequence[Constraint] = (),
-    *,
-    last_report_counts: bool = False,
 ) -> list[Trial]:
     """The trials that no other trial dominates, by number. O(n m) for a front of m of n trials."""
     scored = []
@@ -69,8 +58,7 @@ def pareto(
         losses = tuple(
             goal.loss(worth)
             for goal in goals
-            if (worth := value(trial, goal, constraints, last_report_counts=last_report_counts))
-            is not None
+            if (worth := value(trial, goal, constraints)) is not None
         )
         if len(losses) == len(goals):
             scored.append((losses, trial))
@@ -79,6 +67,13 @@ def pareto(
         if not any(dominates(other, losses) for other, _ in front):
             front.append((losses, trial))
     return sorted((trial for _, trial in front), key=lambda trial: trial.number)
+
+
+def valued(
+    trials: Iterable[Trial], goals: Sequence[Goal], constraints: Sequence[Constraint] = ()
+) -> list[Trial]:
+    """The trials with their `value` for the first goal."""
+    return [replace(trial, value=value(trial, goals[0], constraints)) for trial in trials]
 
 
 def dominates(one: Sequence[float], other: Sequence[float]) -> bool:

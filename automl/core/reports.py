@@ -38,31 +38,30 @@ class ReportLog(Sequence[ReportPoint]):
     __slots__ = ("_count", "_first", "_points")
 
     def __init__(self, points: Iterable[ReportPoint] = ()) -> None:
-        self._points: list[ReportPoint] = []
+        self._points = list(points)
+        self._count = len(self._points)
         self._first: dict[str, int] = {}  # of each metric: the first report that has it
-        self._count = 0
-        for point in points:
-            self._append(point)
+        for place, point in enumerate(self._points):
+            for metric in point.metrics:
+                self._first.setdefault(metric, place)
 
     def with_added(self, point: ReportPoint) -> "ReportLog":
         """A log with one more report at its end."""
         if len(self._points) != self._count:
             return ReportLog((*self, point))
         made = ReportLog()
-        made._points, made._first, made._count = self._points, self._first, self._count
-        made._append(point)
+        made._points = self._points
+        made._first = self._first
+        made._count = self._count + 1
+        for metric in point.metrics:
+            self._first.setdefault(metric, self._count)
+        self._points.append(point)
         return made
 
     def first(self, metric: str) -> ReportPoint | None:
         """The first report that has a metric; None if there is none."""
         place = self._first.get(metric, self._count)
         return self._points[place] if place < self._count else None
-
-    def _append(self, point: ReportPoint) -> None:
-        for metric in point.metrics:
-            self._first.setdefault(metric, self._count)
-        self._points.append(point)
-        self._count += 1
 
     @overload
     def __getitem__(self, index: int) -> ReportPoint: ...

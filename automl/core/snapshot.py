@@ -22,7 +22,6 @@ class Snapshot:
         suggesting: activity of the suggester ("idle", "suggesting", "2 ready").
         suggestion_seconds: how long each suggestion took.
         dashboard: address of the Ray dashboard, "" if there is none.
-        last_report_counts: a goal takes a trial's final metrics instead of its best report.
         spec: of the sweep; None if it is not known.
     """
 
@@ -38,22 +37,17 @@ class Snapshot:
     suggesting: str = "idle"
     suggestion_seconds: Sequence[float] = ()
     dashboard: str = ""
-    last_report_counts: bool = False
     spec: SweepSpec | None = None
 
     @property
     def best(self) -> Trial | None:
         """The best trial so far by the first goal; None if none has succeeded."""
-        return ranking.best(
-            self.trials, self.goals, self.constraints, last_report_counts=self.last_report_counts
-        )
+        return ranking.best(self.trials, self.goals, self.constraints)
 
     @property
     def pareto(self) -> list[Trial]:
         """The trials on the Pareto front of all goals, by number."""
-        return ranking.pareto(
-            self.trials, self.goals, self.constraints, last_report_counts=self.last_report_counts
-        )
+        return ranking.pareto(self.trials, self.goals, self.constraints)
 
     def in_state(self, *states: TrialState) -> list[Trial]:
         """The trials that are in one of these states."""

@@ -32,7 +32,6 @@ class SweepSpec:
         timeout: an attempt without a step or report for so many seconds counts as hung; None for
             the default of a workload (15 minutes), and for no limit with the user's objective.
         disk_bytes: limit on all checkpoints of the sweep together; None for half of the free disk.
-        last_report_counts: a goal takes a trial's final metrics instead of its best report.
         beliefs: the user's prior on good values, by parameter
             (`suggesters.user_prior`).
         metrics: declared by the workload, or by the user for their objective.
@@ -55,7 +54,6 @@ class SweepSpec:
     max_steps: int | None = None
     timeout: float | None = None
     disk_bytes: int | None = None
-    last_report_counts: bool = False
     beliefs: Mapping[str, Any] = field(default_factory=dict)
     metrics: tuple[Metric, ...] = ()
 
@@ -87,7 +85,6 @@ class SweepSpec:
             "timeout": self.timeout,
             "max_steps": self.max_steps,
             "disk_bytes": self.disk_bytes,
-            "last_report_counts": self.last_report_counts,
             "beliefs": dict(self.beliefs),
             "metrics": [vars(metric) for metric in self.metrics],
         }
@@ -95,9 +92,13 @@ class SweepSpec:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> SweepSpec:
         """The inverse of `to_dict`."""
+        data = dict(data)
+        goals = [Goal.parse(text) for text in data["goals"]]
+        if data.pop("last_report_counts", False):  # as ledgers said it before goals could
+            goals = [replace(goal, at_end=True) for goal in goals]
         parsed = {
             "space": Space.from_dict(data["space"]),
-            "goals": tuple(Goal.parse(text) for text in data["goals"]),
+            "goals": tuple(goals),
             "constraints": tuple(Constraint.parse(text) for text in data["constraints"]),
             "budget": Budget(**data["budget"]),
             "resources": Resources(**data["resources"]),

@@ -7,8 +7,13 @@ from typing import Any
 
 from . import ranking
 from .snapshot import Snapshot
-from .trial import Trial, TrialState
+from .trial import Trial, TrialState, is_mistake
 
+MISTAKE_HINT = (
+    "After three exceptions that are alike and no success a sweep ends: mend the objective and "
+    "begin again. If the configuration is at fault, raise automl.TrialFailure instead: the sweep "
+    "then goes on and avoids such configurations."
+)
 BLOCKS = "▁▂▃▄▅▆▇█"
 
 
@@ -69,12 +74,35 @@ def configuration(params: Mapping[str, Any]) -> str:
 
 def goal_value(trial: Trial, snapshot: Snapshot, index: int = 0) -> float | None:
     """Value of the trial for a goal of the sweep; None if it has none."""
-    return ranking.value(
-        trial,
-        snapshot.goals[index],
-        snapshot.constraints,
-        last_report_counts=snapshot.last_report_counts,
-    )
+    return ranking.value(trial, snapshot.goals[index], snapshot.constraints)
+
+
+def why_no_best(snapshot: Snapshot) -> str:
+    """Why no trial of a sweep is the best: nothing ran, constraints, or the commonest failure."""
+    goal = snapshot.goals[0]
+    failed = snapshot.in_state(TrialState.FAILED)
+    succeeded = snapshot.in_state(TrialState.COMPLETED, TrialState.STOPPED)
+    if succeeded and any(goal.metric in trial.metrics for trial in succeeded):
+        rules = " and ".join(str(constraint) for constraint in snapshot.constraints)
+        return f"No trial satisfies {rules}."
+    if succeeded:
+        return f"No trial has succeeded. No trial has reported {goal.metric}.{reasons(failed)}"
+    if not failed:
+        return "No trial has ended yet." if snapshot.trials else "No trial has begun yet."
+    count, first = commonest_failure(failed)
+    alike = f", {count} of them alike" if count > 1 else ""
+    share = f"{len(failed)} of {len(snapshot.trials)} trials failed{alike}"
+    found = f"No trial has succeeded. {share}:{reasons([first])}"
+    return f"{found}\n{MISTAKE_HINT}" if is_mistake(first) else found
+
+
+def commonest_failure(failed: Sequence[Trial]) -> tuple[int, Trial]:
+    """How many trials failed by the commonest failure and message, and the first of them."""
+    alike: dict[tuple[str | None, str], list[Trial]] = {}
+    for trial in failed:
+        alike.setdefault((trial.failure, trial.message), []).append(trial)
+    most = max(alike.values(), key=len)
+    return len(most), most[0]
 
 
 def has_default(snapshot: Snapshot) -> bool:

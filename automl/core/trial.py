@@ -47,9 +47,10 @@ TRANSITIONS: Final[Mapping[TrialState, frozenset[TrialState]]] = {
     _S.STOPPED: frozenset(),
     _S.FAILED: frozenset(),
 }
+_NOT_MISTAKES: Final = ("out_of_memory", "timeout", "preempted")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Trial:
     """One configuration in a sweep, and its results.
 
@@ -59,6 +60,9 @@ class Trial:
         state: see `TrialState`.
         metrics: the newest reported values, updated by the returned metrics. The controller adds
             `seconds` and `peak_memory_bytes` if the trial does not report them itself.
+        value: what the first goal compares: the best report that satisfies the constraints, or
+            the final value if the goal is at the end. None if the trial has none, and outside of a
+            `Result` or an `Optimizer`, where no goal is known.
         failure: one of `FAILURE_KINDS`, or None.
         message: describes the failure or ending to a person.
         attempts: how many attempts were begun.
@@ -68,7 +72,7 @@ class Trial:
         source: of the configuration: a suggester's name, "default", "enqueued", "added" or
             "transferred".
         started, ended: seconds since the sweep began, on the dispatcher's clock; None before.
-        details: further facts (memory by module, why it was stopped).
+        details: further facts (memory by module, why it was stopped, `traceback` of an exception).
     """
 
     number: int
@@ -85,10 +89,16 @@ class Trial:
     started: float | None = None
     ended: float | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
+    value: float | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.reports, ReportLog):  # any sequence is accepted
             object.__setattr__(self, "reports", ReportLog(self.reports))
+
+    @property
+    def traceback(self) -> str:
+        """The traceback of the objective's exception; "" if it raised none."""
+        return str(self.details.get("traceback", ""))
 
     def summary(self) -> dict[str, Any]:
         """The object that `automl trials --json` prints."""
@@ -98,10 +108,29 @@ class Trial:
             "state": str(self.state),
             "metrics": dict(self.metrics),
             "failure": self.failure,
+            "message": self.message,
             "attempts": self.attempts,
             "seconds": self.seconds,
             "peak_memory_bytes": self.peak_memory_bytes,
         }
+
+    def __repr__(self) -> str:
+        """The trial in a line, without its reports."""
+        value = "" if self.value is None else f", value={self.value:.6g}"
+        failure = f" ({self.failure}: {self.message:.100})" if self.failure else ""
+        return f"Trial({self.number}, {self.state}{failure}{value}, params={dict(self.params)!r})"
+
+
+def is_mistake(trial: Trial) -> bool:
+    """Whether a trial failed by an exception that is probably a mistake in the objective.
+
+    A `TrialFailure` is none: whoever raises it says that the configuration is at fault. Nor are
+    failures that depend on the configuration or on the machine.
+    """
+    if trial.state is not TrialState.FAILED or trial.failure in _NOT_MISTAKES:
+        return False
+    raised = trial.details.get("exception")
+    return raised != "TrialFailure" if raised else trial.failure == "missing_metric"
 
 
 def check_transition(before: TrialState, after: TrialState) -> None:

@@ -16,9 +16,9 @@ class Dispatcher(ABC):
     Exactly one `Outcome` follows each submitted assignment, even if its worker is lost.
 
     Attributes:
-        runs_in_poll: `poll` runs a whole attempt, which waits while `handle` runs. A decision has
-            taken effect when `handle` returns.
         estimates: attempts run for real, so that their memory is worth estimating first.
+        serial: `poll` runs one whole attempt, which waits while `handle` runs. So one trial is
+            proposed and begun at a time, and a decision has taken effect when `handle` returns.
         suggests_ahead: attempts run while `poll` waits, so a thread makes suggestions in advance.
         keeps_paused: user objectives can resume after a pause. (Workloads always can.)
         patience: the most seconds, on its clock, that `poll` may wait for an event.
@@ -27,7 +27,7 @@ class Dispatcher(ABC):
     """
 
     name: ClassVar[str]
-    runs_in_poll: ClassVar[bool] = False
+    serial: ClassVar[bool] = False
     suggests_ahead: ClassVar[bool] = False
     estimates: ClassVar[bool] = False
     keeps_paused: ClassVar[bool] = False

@@ -27,7 +27,7 @@ class InlineDispatcher(Dispatcher):
     """
 
     name = "inline"
-    runs_in_poll: ClassVar[bool] = True
+    serial: ClassVar[bool] = True
     estimates: ClassVar[bool] = True
 
     def __init__(self, num_slots: int = 1, objective: Callable[[Any], Any] | None = None) -> None:

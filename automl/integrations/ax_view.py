@@ -86,8 +86,7 @@ def _attach(client: Any, snapshot: Snapshot, space: Space, trial: Trial) -> None
     index = client.attach_trial(_flattened(space, trial.params), arm_name=f"trial_{trial.number}")
     if trial.state is TrialState.RUNNING:
         return
-    last = snapshot.last_report_counts
-    values = {g.metric: ranking.value(trial, g, last_report_counts=last) for g in snapshot.goals}
+    values = {g.metric: ranking.value(trial, g) for g in snapshot.goals}
     data: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
     data |= {
         c.metric: trial.metrics[c.metric] for c in snapshot.constraints if c.metric in trial.metrics

@@ -187,11 +187,11 @@ def _frozen(
     created: float,
     study_id: int,
 ) -> FrozenTrial:
-    limits, last = snapshot.constraints, snapshot.last_report_counts
+    limits = snapshot.constraints
     worths = [
         value
-        if (value := ranking.value(trial, goal, limits, last_report_counts=last)) is not None
-        else ranking.value(trial, goal, last_report_counts=last)
+        if (value := ranking.value(trial, goal, limits)) is not None
+        else ranking.value(trial, goal)
         for goal in snapshot.goals
     ]
     values = [worth for worth in worths if worth is not None]

@@ -153,7 +153,6 @@ class Ledger:
                 spec.constraints,
                 spec.budget,
                 row["seconds"],
-                last_report_counts=spec.last_report_counts,
                 spec=spec,
                 **(json.loads(holder["status"]) if holder else {}),
             )

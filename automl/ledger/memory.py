@@ -88,7 +88,6 @@ class MemoryLedger:
             spec.constraints,
             spec.budget,
             recorder.seconds,
-            last_report_counts=spec.last_report_counts,
         )
 
     def events(self, sweep: str) -> Iterator[SweepEvent]:

@@ -6,8 +6,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from automl.core import ReportLog, ReportPoint, Trial
-from automl.core.events import lineage
+from automl.core import ReportPoint, Trial
+from automl.core.events import lineage_of
 from automl.errors import UsageError
 from search_spaces.plugins import nearest
 
@@ -102,9 +102,9 @@ def _trials(connection: sa.Connection, sweep_id: int) -> list[Trial]:
     )
     reports = sa.select(*columns).where(REPORTS.c.sweep == sweep_id).order_by(*columns[:3])
     trials = sa.select(TRIALS).where(TRIALS.c.sweep == sweep_id).order_by(TRIALS.c.number)
-    points: dict[int, ReportLog] = {}
+    points: dict[int, list[ReportPoint]] = {}
     found = [dict(row) for row in connection.execute(trials).mappings()]
     for trial, attempt, sequence, step, seconds, metrics in connection.execute(reports):
         point = ReportPoint(step, rows.metrics_of(metrics), seconds, attempt, sequence)
-        points[trial] = lineage(points.get(trial) or ReportLog(), point)
-    return [rows.trial_of(row, points.get(row["number"]) or ReportLog()) for row in found]
+        points.setdefault(trial, []).append(point)
+    return [rows.trial_of(row, lineage_of(points.get(row["number"], ()))) for row in found]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from automl.core import Snapshot
+from automl.core import Snapshot, TrialState
 
 from .terminal_view import Show, state_lines, view
 
@@ -67,4 +67,8 @@ def html(snapshot: Snapshot) -> str:
     from .plotting import escape
 
     lines = "<br>".join(escape(line) for line in state_lines(snapshot))
-    return f"<p>{lines}</p>{card(snapshot)}" if snapshot.best else f"<p>{lines}</p>"
+    if snapshot.best:
+        return f"<p>{lines}</p>{card(snapshot)}"
+    failed = snapshot.in_state(TrialState.FAILED)
+    error = f"<pre>{escape(failed[0].traceback or failed[0].message)}</pre>" if failed else ""
+    return f"<p>{lines}</p>{error}"

@@ -6,7 +6,7 @@ from functools import partial
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from automl.core import Snapshot, Trial, TrialState, text
+from automl.core import Snapshot, Trial, text
 from search_spaces import Space
 
 from .caveats import caveats
@@ -144,14 +144,7 @@ def headline(snapshot: Snapshot) -> str:
     best, goal = snapshot.best, snapshot.goals[0]
     value = text.goal_value(best, snapshot) if best else None
     if best is None or value is None:
-        succeeded = snapshot.in_state(TrialState.COMPLETED, TrialState.STOPPED)
-        if succeeded and snapshot.constraints:
-            rules = " and ".join(str(constraint) for constraint in snapshot.constraints)
-            return f"No trial satisfies {rules}."
-        missing = f" No trial has reported {goal.metric}." if succeeded else ""
-        return (
-            f"No trial has succeeded.{missing}{text.reasons(snapshot.in_state(TrialState.FAILED))}"
-        )
+        return text.why_no_best(snapshot)
     found = f"Best {goal.metric}: {text.number(value)} in trial {best.number}"
     baseline = text.goal_value(snapshot.trials[0], snapshot)
     default = text.baseline_name(snapshot)

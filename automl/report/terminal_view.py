@@ -50,7 +50,7 @@ class SweepView:
         yield Text()
         yield from _best(self.snapshot, width)
         yield Text()
-        footer = _footer(self.snapshot)
+        footer = [*_error(self.snapshot, self.height), *_footer(self.snapshot)]
         num_rows = max(self.height - 8 - len(footer), 3)
         yield _trials(self.snapshot, num_rows)
         yield Text()
@@ -94,6 +94,7 @@ class PlainLines:
         self.best: float | None = None
         self.next_status = STATUS_SECONDS
         self.dashboard = ""
+        self.errors: set[str] = set()  # of which the traceback was printed
 
     def __call__(self, snapshot: Snapshot) -> None:
         """Print what is new."""
@@ -119,6 +120,9 @@ class PlainLines:
         elif trial.message:
             words.append(f"({trial.message.splitlines()[0]})")
         self._line(snapshot, "  ".join(words))
+        if trial.traceback and trial.message not in self.errors:
+            self.errors.add(trial.message)
+            self.console.print(trial.traceback, markup=False, soft_wrap=True, end="")
 
     def _result(self, snapshot: Snapshot, trial: Trial) -> list[str]:
         if trial.failure:
@@ -249,6 +253,20 @@ def _seconds(snapshot: Snapshot, trial: Trial) -> float:
     if trial.state is TrialState.RUNNING and trial.started is not None and trial.attempts <= 1:
         return max(snapshot.seconds - trial.started, 0.0)
     return trial.seconds
+
+
+def _error(snapshot: Snapshot, height: int) -> list[RenderableType]:
+    """The first exception of the objective, until a trial succeeds; then only its message."""
+    raised = [trial for trial in snapshot.trials if trial.failure and trial.traceback]
+    if not raised:
+        return []
+    first = raised[0]
+    head = Text(f"trial {first.number}: {first.message}", style="red", no_wrap=True)
+    head.overflow = "ellipsis"
+    if snapshot.best is not None:
+        return [head]
+    frames = first.traceback.rstrip().splitlines()[1:-1][-max(height // 3, 2) :]
+    return [head, *(Text(line, style="dim", no_wrap=True, overflow="ellipsis") for line in frames)]
 
 
 def _footer(snapshot: Snapshot) -> list[RenderableType]:

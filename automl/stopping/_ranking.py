@@ -19,6 +19,8 @@ def best_losses(
 ) -> LossVector | None:
     """The best loss of each goal over some reports, and the newest constraint violation.
 
+    Of a goal at the end, it is the newest loss.
+
     Returns:
         None if a goal has no finite value.
     """
@@ -47,8 +49,9 @@ def losses_at(
 
 
 def _least(metrics: Sequence[Metrics], goal: Goal) -> float:
-    found = (goal.loss(item[goal.metric]) for item in metrics if goal.metric in item)
-    return min((loss for loss in found if math.isfinite(loss)), default=math.inf)
+    losses = (goal.loss(item[goal.metric]) for item in metrics if goal.metric in item)
+    found = [loss for loss in losses if math.isfinite(loss)]
+    return min(found[-1:] if goal.at_end else found, default=math.inf)
 
 
 def dominates(one: LossVector, other: LossVector) -> bool:

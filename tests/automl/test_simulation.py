@@ -85,7 +85,8 @@ def test_a_trial_that_fails_fails_as_it_says() -> None:
     result = simulate(failing, trials=20, seconds=None)
     kinds = {trial.failure for trial in result.trials}
     assert kinds == {"out_of_memory", "crashed", "non_finite"}
-    assert result.best is None
+    with pytest.raises(automl.AutomlError, match="No trial has succeeded"):
+        result.best  # noqa: B018
 
 
 def test_a_lost_worker_costs_time_but_no_report() -> None:

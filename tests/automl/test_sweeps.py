@@ -10,6 +10,7 @@ from objectives import SPACE, make_spec, quick, run_inline, states
 
 import automl
 from automl import sweeps
+from automl.core.events import Ended, Proposed
 from automl.core.snapshot import Snapshot
 from automl.core.trial import TrialState
 from automl.errors import UsageError
@@ -93,11 +94,12 @@ def test_automl_sweep_returns_what_it_found(
     options: dict[str, Any] = {"suggester": "random", "dispatcher": "inline", "workers": 1}
     result = automl.sweep(quick, SPACE, goals="minimize loss", trials=3, name="mine", **options)
     assert (result.name, result.state, len(result.trials)) == ("mine", "finished", 3)
-    assert result.best is not None
+    assert result.best.value == result.snapshot.best.metrics["loss"]  # type: ignore[union-attr]
     assert result.pareto == [result.best]
     frame = result.to_pandas()
     assert list(frame["number"]) == [0, 1, 2]
-    assert frame["metrics.loss"].min() == result.best.metrics["loss"]
+    assert frame["value"].min() == result.best.value
+    assert not {"metrics.loss", "metrics.seconds", "metrics.peak_memory_bytes"} & {*frame.columns}
     assert frame["params.optimizer"][0] == "adam"
     assert repr(list(automl.load("mine").trials)) == repr(list(result.trials))
     assert (tmp_path / ".automl" / "ledger.sqlite3").exists()
@@ -151,3 +153,11 @@ def test_a_wrong_argument_is_refused_before_anything_is_made(
     with pytest.raises(UsageError, match=message):
         automl.sweep(quick, SPACE, **{**arguments, **changes})
     assert not list(tmp_path.iterdir())
+
+
+def test_inline_proposes_each_trial_with_the_results_of_all_before(ledger: Ledger) -> None:
+    run_inline(ledger, make_spec(workers=4, trials=5))
+    events = list(ledger.events("test"))
+    proposed = [n for n, event in enumerate(events) if isinstance(event, Proposed)]
+    ended = [n for n, event in enumerate(events) if isinstance(event, Ended)]
+    assert all(end < begin for end, begin in zip(ended, proposed[1:], strict=False))

@@ -1,4 +1,9 @@
-"""Measured peak memory of a rank: of the CUDA allocator, or on CPUs of the resident set."""
+"""Measured peak memory of a rank: of the CUDA allocator, or on CPUs of the resident set.
+
+torch is imported only for what needs it, so that a trial without torch starts quickly.
+"""
+
+from __future__ import annotations
 
 import contextlib
 import ctypes
@@ -8,12 +13,11 @@ import resource
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor, nn
-from torch.autograd.graph import saved_tensors_hooks
-from torch.nn.modules import module as hooks
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
 
 _STATUS = Path("/proc/self/status")
 _RESET_HIGH_WATER = Path("/proc/self/clear_refs")
@@ -25,19 +29,25 @@ class PeakMemory:
     On CPUs, memory of earlier trials is first returned to the system and the kernel's high-water
     mark is reset, so that a reused worker measures the same as a new one. If the kernel refuses the
     reset, only growth beyond the highest mark of the process is measured.
+
+    Args:
+        device: of the rank, such as "cpu" or "cuda:0".
     """
 
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
+    def __init__(self, device: torch.device | str) -> None:
+        self._device = str(device)
+        self._cuda = self._device.startswith("cuda")
         self.restart()
 
     def restart(self) -> None:
         """Measure from now on: memory in use now becomes the baseline."""
         gc.collect()
-        if self.device.type == "cuda":
+        if self._cuda:
+            import torch
+
             torch.cuda.empty_cache()
-            torch.cuda.reset_peak_memory_stats(self.device)
-            self._baseline = torch.cuda.memory_allocated(self.device)
+            torch.cuda.reset_peak_memory_stats(self._device)
+            self._baseline = torch.cuda.memory_allocated(self._device)
         else:
             trim()
             with contextlib.suppress(OSError):
@@ -46,8 +56,10 @@ class PeakMemory:
 
     def bytes(self) -> int:
         """Peak so far above the baseline, in bytes."""
-        if self.device.type == "cuda":
-            return max(0, torch.cuda.max_memory_allocated(self.device) - self._baseline)
+        if self._cuda:
+            import torch
+
+            return max(0, torch.cuda.max_memory_allocated(self._device) - self._baseline)
         return max(0, high_water_bytes() - self._baseline)
 
 
@@ -71,6 +83,9 @@ class Contributions:
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
         """Count the tensors that autograd saves, by module."""
+        from torch.autograd.graph import saved_tensors_hooks
+        from torch.nn.modules import module as hooks
+
         handles = [
             hooks.register_module_forward_pre_hook(lambda module, _: self._enter(module)),
             hooks.register_module_forward_hook(

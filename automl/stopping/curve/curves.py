@@ -79,7 +79,8 @@ class Curves:
         before = curve.best or (math.inf,) * len(self.goals)
         now = [goal.loss(metrics.get(goal.metric, math.nan)) for goal in self.goals]
         curve.best = tuple(
-            min(b, n) if math.isfinite(n) else b for b, n in zip(before, now, strict=True)
+            (n if goal.at_end else min(b, n)) if math.isfinite(n) else b
+            for goal, b, n in zip(self.goals, before, now, strict=True)
         )
         if all(map(math.isfinite, curve.best)):
             if not curve.losses:

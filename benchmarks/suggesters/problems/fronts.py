@@ -49,6 +49,36 @@ def front_compression() -> Problem:
     )
 
 
+def front_widths() -> Problem:
+    """Error against size of a network; a bound on its memory excludes most of the wide ones.
+
+    The front extends to a width of 100, and only the smallest batches reach it.
+    """
+    space = Space(
+        Int("width", 4, 512), Int("batch", 8, 512, log=True), Float("rate", 1e-5, 1e-1, log=True)
+    )
+
+    def value(params: Params) -> Metrics:
+        width = float(params["width"])
+        rate = math.log10(float(params["rate"])) + 3
+        return {
+            "error": width**-0.5 + 0.05 * rate**2,
+            "size": width,
+            "memory": width * float(params["batch"]),
+        }
+
+    goals = ["minimize error", "minimize size"]
+    return problem(
+        "front_widths",
+        "synthetic",
+        space,
+        goals,
+        value,
+        constraints=["memory <= 800"],
+        tags="multi",
+    )
+
+
 def front_curved() -> Problem:
     """A concave front without a disc, with mixed parameters.
 
@@ -138,4 +168,4 @@ def _retrieval(params: Params) -> Metrics:
 
 
 def problems() -> list[Problem]:
-    return [front_compression(), front_curved(), front_retrieval()]
+    return [front_compression(), front_widths(), front_curved(), front_retrieval()]

@@ -87,6 +87,7 @@ def test_trials_as_json_has_the_contracts_fields(runs: str) -> None:
         "params",
         "metrics",
         "failure",
+        "message",
         "attempts",
         "seconds",
         "peak_memory_bytes",
@@ -120,6 +121,7 @@ def test_best_says_what_counts_where_the_last_report_was_worse(tmp_path: Path) -
         {"loss": 2.0},
     )
     shown = automl("best", "toy", "--store", runs).stdout
+    assert best["value"] == 1.2
     assert "loss (best report)" in shown
     assert "loss (last report)" in shown
 
@@ -190,7 +192,7 @@ def test_people_get_tables(runs: str) -> None:
 def test_a_sweep_without_success_has_no_best(tmp_path: Path) -> None:
     done = automl("best", "toy", "--store", store(tmp_path, failed(0)), "--json")
     assert (done.exit_code, done.stdout) == (3, "")
-    assert "no trial of toy has succeeded" in done.stderr
+    assert "No trial has succeeded. 1 of 1 trials failed" in done.stderr
 
 
 def test_reports_of_a_trial_that_ran_longer_count_by_their_best(tmp_path: Path) -> None:

@@ -66,10 +66,13 @@ def test_names_that_are_in_use(folder: Path) -> None:
 
 
 def test_a_sweep_in_which_every_trial_fails_ends_with_status_3(folder: Path) -> None:
-    done = sweep("space.kind=[bad]", "--trials", "2")
+    done = sweep("space.kind=[bad]", "--trials", "9")
     assert done.exit_code == 3
     assert "No trial has succeeded." in done.stdout
     assert "ValueError: a bad kind" in done.stdout
+    assert len(trials()) == 3
+    assert trials()[0]["message"] == "ValueError: a bad kind"
+    assert 'raise ValueError("a bad kind")' in automl("logs", "toy", "1").stdout
 
 
 def test_a_finished_sweep_goes_on_with_a_larger_budget(folder: Path) -> None:

@@ -66,14 +66,12 @@ def test_a_target_needs_the_constraints(ledger: Ledger) -> None:
     assert len(run_inline(ledger, spec, objective).trials) == 4
 
 
-def test_the_target_of_a_workload_whose_last_report_counts_is_not_a_passing_one(
-    ledger: Ledger,
-) -> None:
+def test_the_target_of_a_goal_at_the_end_is_not_a_passing_one(ledger: Ledger) -> None:
     def objective(trial: Context) -> Any:
         trial.report(step=0, loss=0.0)
         return {"loss": 1.0}
 
-    spec = make_spec(budget=Budget(trials=3, target=0.5), last_report_counts=True)
+    spec = make_spec(goals="minimize loss at the end", budget=Budget(trials=3, target=0.5))
     assert states(run_inline(ledger, spec, objective)) == ["completed"] * 3
 
 

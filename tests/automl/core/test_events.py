@@ -277,6 +277,7 @@ def test_the_object_that_is_printed() -> None:
         "state": "running",
         "metrics": {"loss": 1.0},
         "failure": "crashed",
+        "message": "",
         "attempts": 1,
         "seconds": 2.0,
         "peak_memory_bytes": 7,

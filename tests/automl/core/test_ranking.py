@@ -17,16 +17,12 @@ def trial(
     return Trial(number, {"lr": 0.1}, state, metrics, reports=points)
 
 
-def test_a_goal_takes_the_best_report_unless_only_the_last_counts() -> None:
-    (goal,) = parse_goals("minimize loss")
+def test_a_goal_takes_the_best_report_unless_the_end_counts() -> None:
+    best, end = parse_goals("minimize loss")[0], parse_goals("minimize loss at the end")[0]
     overfitted = trial(0, reports=(3.0, 1.0, 2.0), loss=2.0)
-    assert ranking.value(overfitted, goal) == 1.0
-    assert ranking.value(overfitted, goal, last_report_counts=True) == 2.0
-    assert ranking.value(trial(1, TrialState.RUNNING, (3.0,), loss=3.0), goal) == 3.0
-    assert (
-        ranking.value(trial(1, TrialState.RUNNING, (3.0,), loss=3.0), goal, last_report_counts=True)
-        is None
-    )
+    assert (ranking.value(overfitted, best), ranking.value(overfitted, end)) == (1.0, 2.0)
+    running = trial(1, TrialState.RUNNING, (3.0,), loss=3.0)
+    assert (ranking.value(running, best), ranking.value(running, end)) == (3.0, None)
 
 
 def test_failed_trials_and_values_that_are_not_finite_do_not_rank() -> None:

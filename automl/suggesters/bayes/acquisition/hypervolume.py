@@ -22,10 +22,11 @@ def reference_point(losses: Array, rows: NDArray[np.intp], distant: bool = True)
     """The reference point of the hypervolume, `g`: beyond the front in every goal.
 
     With a point close to the front, extending the ends of the front would gain nothing (see
-    Ishibuchi et al., "How to specify a reference point in hypervolume calculation", 2018).
+    Ishibuchi et al., "How to specify a reference point in hypervolume calculation", 2018). Trials
+    that break a constraint count too: they show how far the front may extend.
 
     Args:
-        losses: `n x g`, transformed, so that outliers are not far.
+        losses: `n x g` of all trials, transformed, so that outliers are not far.
         rows: of the front.
         distant: whether it is at least the worst of all trials.
     """
@@ -74,7 +75,8 @@ def log_hypervolume_improvement(
         unit: `m x d`, candidates.
         distant: see `reference_point`.
     """
-    losses = predicted_losses(goals, feasible)
+    losses, trials = predicted_losses(goals)
+    allowed = feasible[trials]
     moments = []
     for goal in goals:
         mean, variance = goal.model.predict(goal.encoder(unit))
@@ -82,7 +84,7 @@ def log_hypervolume_improvement(
     total = torch.zeros(len(unit), dtype=torch.float64)
     for i, j in itertools.combinations(range(len(goals)), 2):
         pair = losses[:, [i, j]]
-        rows = front(pair)
+        rows = np.flatnonzero(allowed)[front(pair[allowed])]
         reference = torch.from_numpy(reference_point(pair, rows, distant))
         total += expected_hypervolume(
             torch.from_numpy(pair[rows]), reference, [moments[i], moments[j]]
@@ -90,13 +92,13 @@ def log_hypervolume_improvement(
     return total.clamp(min=1e-300).log()
 
 
-def predicted_losses(goals: Sequence[MetricPosterior], feasible: NDArray[np.bool_]) -> Array:
-    """Posterior means `n x g` (transformed) at the feasible trials that have every goal."""
-    common = goals[0].rows[feasible[goals[0].rows]]
+def predicted_losses(goals: Sequence[MetricPosterior]) -> tuple[Array, NDArray[np.intp]]:
+    """Posterior means `n x g` (transformed) at the trials that have every goal, and their rows."""
+    common = goals[0].rows
     for goal in goals[1:]:
         common = common[np.isin(common, goal.rows)]
     columns = []
     for goal in goals:
         features = goal.model.features[torch.from_numpy(np.searchsorted(goal.rows, common))]
         columns.append(goal.model.predict(features)[0].mean(0).numpy())
-    return np.stack(columns, 1)
+    return np.stack(columns, 1), common

@@ -28,7 +28,8 @@ class TrialData:
         failed: `n`, whether the configuration made the trial fail.
         kinds: `n`, the kind of failure, or "".
         memory: `n`, peak bytes; estimated for a trial that ran out of memory, NaN if unknown.
-        curves: for each trial `k x 3`, steps, seconds and the first goal's smallest loss so far.
+        curves: for each trial `k x 3`, steps, seconds and the first goal's smallest loss so far
+            (the newest loss of a goal at the end).
     """
 
     unit: Array
@@ -161,14 +162,15 @@ def _memory(trial: Trial) -> float:
 def curve_of(trial: Trial, goal: Goal) -> Array:
     """Steps, seconds and smallest loss so far at each report of the goal's metric, `k x 3`.
 
-    If no report has the metric, it is one row with the last report's steps and seconds.
+    Of a goal at the end, it is the newest loss. If no report has the metric, it is one row with the
+    last report's steps and seconds.
     """
     best = math.inf
     points = []
     for report in trial.reports:
         value = report.metrics.get(goal.metric, math.nan)
         if math.isfinite(value) and report.step > 0 and report.seconds > 0:
-            best = min(best, goal.loss(value))
+            best = goal.loss(value) if goal.at_end else min(best, goal.loss(value))
             points.append((report.step, report.seconds, best))
     if (
         not points

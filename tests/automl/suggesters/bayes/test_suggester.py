@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import automl
 from automl.core.goals import Goal
 from automl.core.trial import Trial, TrialState
 from automl.suggesters import SUGGESTERS
@@ -72,3 +73,19 @@ def test_a_stalled_search_looks_beside_what_was_observed_and_what_is_believed_to
     history = [completed(i, p, loss=v) for i, (p, v) in enumerate(zip(points, losses, strict=True))]
     (found,) = BayesSuggester(space, [Goal("loss")], seed=0).suggest(history, [])
     assert (found["x"] < 0.4) == near_lucky
+
+
+def test_a_constrained_front_extends_to_its_feasible_end():
+    """A reference point from feasible trials alone would end the front at a width of about 30."""
+    space = Space(
+        Int("width", 4, 512), Int("batch", 8, 512, log=True), Float("rate", 1e-5, 1e-1, log=True)
+    )
+    optimizer = automl.Optimizer(
+        space, ["minimize error", "minimize size"], constraints=["memory <= 800"], seed=0
+    )
+    for _ in range(32):
+        trial = optimizer.ask()
+        width, batch = trial.params["width"], trial.params["batch"]
+        error = width**-0.5 + 0.05 * (np.log10(trial.params["rate"]) + 3) ** 2
+        optimizer.tell(trial, {"error": error, "size": width, "memory": width * batch})
+    assert max(trial.params["width"] for trial in optimizer.pareto) > 80

@@ -1,0 +1,44 @@
+"""Notices an objective that cannot work: the same exception again and again, and no success."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+from automl.core import Trial, TrialState
+from automl.core.text import MISTAKE_HINT
+from automl.core.trial import is_mistake
+
+NUM_ALIKE: Final = 3
+_SUCCESSES: Final = (TrialState.COMPLETED, TrialState.STOPPED, TrialState.PAUSED)
+
+
+class RepeatedError:
+    """Counts the exceptions of a run of a sweep, until a trial succeeds.
+
+    Args:
+        trials: of the sweep's earlier runs.
+    """
+
+    def __init__(self, trials: Iterable[Trial] = ()) -> None:
+        self._succeeded = any(trial.state in _SUCCESSES for trial in trials)
+        self._counts: Counter[tuple[str, str]] = Counter()
+
+    def reason_to_end(self, ended: Trial, running: Iterable[Trial]) -> str | None:
+        """Why the sweep should end now that an attempt has ended; None if it should go on.
+
+        Args:
+            ended: the trial after its attempt.
+            running: the other trials that run. One that has reported, or that has lasted longer
+                than a later one, may still succeed.
+        """
+        self._succeeded |= ended.state in _SUCCESSES
+        if self._succeeded or not is_mistake(ended):
+            return None
+        error = ended.failure or "", ended.message
+        self._counts[error] += 1
+        if self._counts[error] < NUM_ALIKE:
+            return None
+        if any(trial.reports or trial.number < ended.number for trial in running):
+            return None
+        count = self._counts[error]
+        return f"{count} trials failed alike and none succeeded: {ended.message}. {MISTAKE_HINT}"

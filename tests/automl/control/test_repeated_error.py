@@ -1,0 +1,90 @@
+"""A mistake in the objective is shown, and ends the sweep after three exceptions that are alike."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from objectives import make_spec, quick, run_inline, states
+from rich.console import Console
+
+import automl
+from automl.core import Noted, Trial, TrialState
+from automl.ledger import Ledger
+from automl.report.terminal_view import PlainLines, SweepView
+from automl.result import Result
+from workers.context import Context
+
+FAILED, RUNNING = TrialState.FAILED, TrialState.RUNNING
+
+
+def mistaken(trial: Context) -> Any:
+    return {"loss": trial.params["lerning_rate"]}
+
+
+def test_three_exceptions_that_are_alike_end_a_sweep_with_a_note(ledger: Ledger) -> None:
+    snapshot = run_inline(ledger, make_spec(trials=12), mistaken)
+    assert (snapshot.state, states(snapshot)) == ("finished", ["failed"] * 3)
+    notes = [event for event in ledger.events("test") if isinstance(event, Noted)]
+    assert "KeyError: 'lerning_rate'. After three exceptions" in notes[-1].message
+    with pytest.raises(automl.AutomlError, match="lerning_rate") as caught:
+        Result(snapshot).best  # noqa: B018
+    lines = str(caught.value).splitlines()
+    assert lines[-1] == "KeyError: 'lerning_rate'"
+    assert 'return {"loss": trial.params["lerning_rate"]}' in lines[-3]
+    begin = next(i for i, line in enumerate(lines) if line.startswith("Traceback"))
+    assert "test_repeated_error.py" in lines[begin + 1]  # the objective's first frame, not ours
+
+
+def test_a_missing_metric_ends_it_too(ledger: Ledger) -> None:
+    snapshot = run_inline(ledger, make_spec(trials=12), lambda trial: {"los": 1.0})
+    assert states(snapshot) == ["failed"] * 3
+
+
+@pytest.mark.parametrize(
+    "errors",
+    [
+        pytest.param([ValueError("a"), ValueError("b"), ValueError("c")] * 2, id="other texts"),
+        pytest.param([MemoryError()] * 6, id="memory"),
+        pytest.param([automl.TrialFailure("crashed", "bad")] * 6, id="said by the user"),
+        pytest.param([ValueError("a"), None, *[ValueError("a")] * 4], id="a success"),
+    ],
+)
+def test_other_failures_do_not_end_it(ledger: Ledger, errors: list[Exception | None]) -> None:
+    def objective(trial: Context) -> Any:
+        if (error := errors[trial.number]) is not None:
+            raise error
+        return quick(trial)
+
+    assert len(run_inline(ledger, make_spec(trials=6), objective).trials) == 6
+
+
+def test_a_trial_that_may_still_succeed_keeps_the_sweep_alive() -> None:
+    from automl.control.repeated_error import RepeatedError
+
+    def reason(running: Trial) -> str | None:
+        rule = RepeatedError()
+        details = {"exception": "ValueError"}
+        reasons = [
+            rule.reason_to_end(
+                Trial(number, {}, FAILED, failure="crashed", details=details), [running]
+            )
+            for number in (1, 2, 3)
+        ]
+        return reasons[-1]
+
+    assert reason(Trial(0, {}, RUNNING)) is None  # it has outlived them
+    assert reason(Trial(4, {}, RUNNING)) is not None
+
+
+def test_the_views_show_the_first_traceback(ledger: Ledger) -> None:
+    snapshot = run_inline(ledger, make_spec(trials=3), mistaken)
+    out = io.StringIO()
+    console = Console(file=out, width=100)
+    console.print(SweepView(snapshot))
+    assert out.getvalue().count('trial.params["lerning_rate"]') == 1
+    assert len(out.getvalue().splitlines()) <= 24
+    out.truncate(0)
+    PlainLines(console)(snapshot)
+    assert out.getvalue().count('trial.params["lerning_rate"]') == 1  # not once a trial
