@@ -23,7 +23,7 @@ def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
 
 
 def finished(ledger: Ledger) -> dict[int, str]:
-    return {trial.number: repr(trial) for trial in ledger.trials("test") if trial.state.finished}
+    return {trial.number: repr(vars(trial)) for trial in ledger.trials("test") if trial.state.finished}
 
 
 def running(ledger: Ledger) -> list[Trial]:

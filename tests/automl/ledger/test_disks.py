@@ -183,7 +183,7 @@ def store(tmp_path: Path) -> Path:
 def test_the_backup_of_a_finished_sweep_is_complete_and_the_message_says_how_to_use_it(
     store: Path,
 ) -> None:
-    trials = [repr(trial) for trial in Ledger.open(store).trials("test")]
+    trials = [repr(vars(trial)) for trial in Ledger.open(store).trials("test")]
     file = store / FILE_NAME
     file.write_bytes(file.read_bytes()[:5000])
     broken = file.read_bytes()
@@ -198,7 +198,7 @@ def test_the_backup_of_a_finished_sweep_is_complete_and_the_message_says_how_to_
         path.rename(store / "away" / path.name)
     shutil.copy(store / "backup" / FILE_NAME, file)
     ledger = Ledger.open(store)
-    assert [repr(trial) for trial in ledger.trials("test")] == trials
+    assert [repr(vars(trial)) for trial in ledger.trials("test")] == trials
     assert ledger.acquire("test").commit() is False
 
 
