@@ -13,6 +13,7 @@ from typing import Any, Final
 from search_spaces.errors import TrialFailure
 
 from .device.profiling import profiling
+from .device.warmup import Warmup
 from .protocol import Assignment, Report, StopRequest
 
 MAX_METRICS: Final = 10_000  # of a report or result
@@ -55,6 +56,7 @@ class Context:
         self._over = False
         self.stop: StopRequest | None = None  # the request that ends this attempt
         self.memory: Any = None  # workers.device.peak_memory.PeakMemory, while `workers.run` runs
+        self.warmup = Warmup()
 
     @property
     def params(self) -> Mapping[str, Any]:
@@ -103,7 +105,7 @@ class Context:
         Raises:
             TrialFailure: a metric is not a number ("missing_metric").
         """
-        return self.emit(step, metrics, time.monotonic() - self._begun)
+        return self.emit(step, metrics, time.monotonic() - self._begun - self.warmup.seconds)
 
     def close(self) -> None:
         """The attempt is over: reports of threads that it has left behind are ignored."""

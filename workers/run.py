@@ -40,14 +40,12 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
         The outcome. Every exception but KeyboardInterrupt becomes a failure.
     """
     from .device.libraries import prepared_libraries
-    from .device.peak_memory import PeakMemory
 
     begun, a = time.monotonic(), context.assignment
     try:
-        with prepared_libraries(context.seed, context.assignment.threads):
+        with context.warmup, prepared_libraries(context.seed, context.assignment.threads):
             _prepare(context)
-            context.memory = PeakMemory(context.device)
-            metrics = _flat(_call(context, objective))
+            metrics = _flat(_measured(context, objective))
         ending = context.stop.ending if context.stop else Ending.COMPLETED
         failure, message = None, ""
     except KeyboardInterrupt:
@@ -61,7 +59,8 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
         context.close()
         _leave_process_group()
     peak = context.memory.bytes() if context.memory else None
-    seconds = time.monotonic() - begun
+    seconds = time.monotonic() - begun - context.warmup.seconds
+    context.details |= context.warmup.details()
     return Outcome(
         a.trial, a.attempt, ending, metrics, failure, message, seconds, peak, dict(context.details)
     )
@@ -169,7 +168,6 @@ def _leave_process_group() -> None:
 def _prepare(context: Context) -> None:
     """Make the folder, and set the device and its limit of memory."""
     context.folder.mkdir(parents=True, exist_ok=True)
-    _load_libraries(context)
     if context.device.startswith("cuda"):
         import torch
 
@@ -181,17 +179,14 @@ def _prepare(context: Context) -> None:
         )
 
 
-def _load_libraries(context: Context) -> None:
-    """Import the modules of the trial now, so that they do not count as its memory."""
-    given = {**context.assignment.fixed, **context.params}
-    if context.world_size > 1:
-        import torch.distributed.fsdp
-        import torch.distributed.pipelining
-    if (
-        given.get("compile", "off") != "off"
-        or given.get("activation_checkpointing", "none") != "none"
-    ):
-        import torch._dynamo  # noqa: F401
+def _measured(context: Context, objective: Objective | None) -> Any:
+    """Call the objective or workload, and measure its memory without that of its imports."""
+    from .device.child_processes import ChildProcesses
+    from .device.peak_memory import PeakMemory
+
+    context.memory = context.warmup.memory = PeakMemory(context.device)
+    with ChildProcesses(context.memory):
+        return _call(context, objective)
 
 
 def _call(context: Context, objective: Objective | None) -> Any:

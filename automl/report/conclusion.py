@@ -15,19 +15,17 @@ from .record import Record
 def certainty(record: Record, insights: Sequence[Insight]) -> str:
     """The expected result of another run of the best configuration, and the source of that."""
     best = record.snapshot.best
-    model = _of_goal(record, insights)
+    insight = _of_goal(record, insights)
     if record.confirmation is not None:
         return str(record.confirmation)
-    if best is None or model is None:
+    if best is None or insight is None:
         return ""
-    from automl.suggesters.bayes.model.calibration import calibrate
-
-    if not calibrate(model.metric, model.ensemble).reliable:
+    if insight.doubt:
         return (
             f"The result of another run of trial {best.number} cannot be predicted. "
             f"To train it again: automl confirm {record.snapshot.sweep}"
         )
-    low, middle, high = (text.number(value) for value in predicted(record, model, best))
+    low, middle, high = (text.number(value) for value in predicted(record, insight.model, best))
     return (
         f"The model of all trials predicts {middle} for another run of trial {best.number}; "
         f"with 90% probability it is between {low} and {high}."
@@ -54,14 +52,8 @@ def warnings(record: Record, insights: Sequence[Insight]) -> Iterator[str]:
     if record.confirmation is not None and not record.confirmation.exceeds_noise:
         yield f"repeated trainings show no clear difference: {record.confirmation}"
     for insight in insights:
-        from automl.suggesters.bayes.model.calibration import calibrate
-
-        found = calibrate(insight.model.metric, insight.model.ensemble)
-        if not found.reliable:
-            yield (
-                f"the model of {found.metric} predicts poorly: "
-                "its importances and dependence plots may be wrong"
-            )
+        if insight.doubt:
+            yield f"{insight.doubt}: which parameters matter for it is not known"
     fallbacks = [note for note in record.notes if note.kind == "fallback"]
     if fallbacks:
         times = "once" if len(fallbacks) == 1 else f"{len(fallbacks)} times"
@@ -70,9 +62,10 @@ def warnings(record: Record, insights: Sequence[Insight]) -> Iterator[str]:
 
 def _noise(record: Record, insights: Sequence[Insight]) -> Iterator[str]:
     """Whether the best leads the second best by less than the noise of repeated runs."""
-    model, scored = _of_goal(record, insights), record.scored()
-    if model is None or len(scored) < 2 or record.confirmation is not None:
+    insight, scored = _of_goal(record, insights), record.scored()
+    if insight is None or len(scored) < 2 or record.confirmation is not None:
         return
+    model = insight.model
     (best, value), (second, other) = scored[:2]
     noise = float(model.ensemble.hyper.noise.sqrt().median())
     losses = [model.sign * (np.log(v) if model.log else v) for v in (value, other)]
@@ -85,5 +78,5 @@ def _noise(record: Record, insights: Sequence[Insight]) -> Iterator[str]:
         )
 
 
-def _of_goal(record: Record, insights: Sequence[Insight]) -> MetricModel | None:
-    return next((i.model for i in insights if i.model.metric == record.goal.metric), None)
+def _of_goal(record: Record, insights: Sequence[Insight]) -> Insight | None:
+    return next((one for one in insights if one.model.metric == record.goal.metric), None)

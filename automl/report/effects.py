@@ -6,9 +6,11 @@ normal in closed form. Curves are drawn from this posterior, for each member of 
 band shows the uncertainty of the mean, not how configurations differ.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +19,9 @@ from search_spaces import Choice, Parameter, Space
 
 from .metric_models import MetricModel, fit_models
 from .record import Record
+
+if TYPE_CHECKING:
+    from automl.suggesters.bayes.model.calibration import Calibration
 
 Array = NDArray[np.float64]
 NUM_POINTS: Final = 11
@@ -50,15 +55,39 @@ class Effect:
 
 @dataclass(frozen=True)
 class Insight:
-    """The model of one metric, and the effect of each parameter, the strongest first."""
+    """The model of one metric, and what it says.
+
+    Args:
+        calibration: how well the model predicts trials that it has not seen.
+        effects: of each parameter, the strongest first; none if the model is not believable.
+    """
 
     model: MetricModel
+    calibration: Calibration
     effects: Sequence[Effect]
+
+    @property
+    def doubt(self) -> str:
+        """Why there are no effects; "" if the model is believable."""
+        found = self.calibration
+        if found.believable:
+            return ""
+        return (
+            f"the model of {found.metric} does not predict the trials that it has not seen (rank "
+            f"correlation {found.rank_correlation:.2f} over {found.count} trials)"
+        )
 
 
 def insights_of(record: Record) -> list[Insight]:
     """The models and effects of each metric; empty if too few trials have succeeded."""
-    return [Insight(model, effects(record, model)) for model in fit_models(record)]
+    from automl.suggesters.bayes.model.calibration import calibrate
+
+    found = []
+    for model in fit_models(record):
+        calibration = calibrate(model.metric, model.ensemble)
+        believed = effects(record, model) if calibration.believable else []
+        found.append(Insight(model, calibration, believed))
+    return found
 
 
 def effects(record: Record, model: MetricModel) -> list[Effect]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from automl.core import Trial, TrialState
-from automl.core.metrics import PEAK_MEMORY
+from automl.core.metrics import PEAK_MEMORY, warmup
 from workers.protocol import Metric
 
 from .plotting import escape
@@ -65,7 +65,10 @@ class MetricModel:
 
 
 def fit_models(record: Record) -> list[MetricModel]:
-    """Models of every goal, of speed and of memory, of those with at least six values."""
+    """Models of every goal, of speed and of memory, of those with at least six values.
+
+    Trials whose imports cost more than the trial itself are left out of the seconds and the memory.
+    """
     ended = [trial for trial in record.trials if trial.state.finished]
     found = []
     for index, goal in enumerate(record.snapshot.goals):
@@ -104,7 +107,12 @@ def _fit(
     space, aspect = record.space, _main_aspect(aspects)
     sign = -1.0 if maximize else 1.0
     known = [
-        (t, v) for t, v in values if v is not None and math.isfinite(v) and space.legal(t.params)
+        (t, v)
+        for t, v in values
+        if v is not None
+        and math.isfinite(v)
+        and space.legal(t.params)
+        and warmup(metric, t.details) <= v
     ]
     if len(known) < MIN_TRIALS or len({value for _, value in known}) < 2:
         return None

@@ -9,7 +9,7 @@ from rich.text import Text
 from automl.core import Snapshot, Trial, text
 from search_spaces import Space
 
-from .caveats import caveats
+from .caveats import caveats, warmed_up
 from .console import table
 
 MAX_METRICS = 12
@@ -86,7 +86,8 @@ def _metrics(
     for name in others[: MAX_METRICS - len(goals)]:
         label = f"{name} (reported)" if name in best.params else name
         values = best.metrics[name], baseline.metrics.get(name)
-        yield label, _cells(*values, show=partial(text.metric, name))
+        cells = _cells(*values, show=partial(text.metric, name))
+        yield label, [*cells[:2], Text("warm-up")] if warmed_up(name, best, baseline) else cells
 
 
 def _cells(

@@ -30,6 +30,9 @@ class PeakMemory:
     mark is reset, so that a reused worker measures the same as a new one. If the kernel refuses the
     reset, only growth beyond the highest mark of the process is measured.
 
+    `pause` and `go_on` leave out what is taken between them, and `add_children` adds a sample of
+    child processes; see `Warmup` and `ChildProcesses`.
+
     Args:
         device: of the rank, such as "cpu" or "cuda:0".
     """
@@ -46,21 +49,55 @@ class PeakMemory:
             import torch
 
             torch.cuda.empty_cache()
-            torch.cuda.reset_peak_memory_stats(self._device)
-            self._baseline = torch.cuda.memory_allocated(self._device)
         else:
             trim()
-            with contextlib.suppress(OSError):
-                _RESET_HIGH_WATER.write_text("5")
-            self._baseline = resident_bytes()
+        self._highest = 0  # of what the marks of the system do not show any more
+        self._reset()
+        self._baseline = self._now()
 
     def bytes(self) -> int:
         """Peak so far above the baseline, in bytes."""
         if self._cuda:
             import torch
 
-            return max(0, torch.cuda.max_memory_allocated(self._device) - self._baseline)
-        return max(0, high_water_bytes() - self._baseline)
+            mark = torch.cuda.max_memory_allocated(self._device)
+        else:
+            mark = high_water_bytes()
+        return max(self._highest, mark - self._baseline)
+
+    def pause(self) -> int:
+        """Stop measuring until `go_on`; returns the bytes in use, for it."""
+        self._highest = self.bytes()
+        return self._now()
+
+    def go_on(self, before: int) -> int:
+        """Measure again; returns the bytes that were taken since `pause` and are kept."""
+        kept = max(0, self._now() - before)
+        self._baseline += kept
+        self._reset()
+        return kept
+
+    def add_children(self, num_bytes: int) -> None:
+        """Note that child processes hold so many bytes now; not on a GPU, which sees them alone."""
+        if not self._cuda:
+            self._highest = max(self._highest, self._now() - self._baseline + num_bytes)
+
+    def _now(self) -> int:
+        if self._cuda:
+            import torch
+
+            return torch.cuda.memory_allocated(self._device)
+        return resident_bytes()
+
+    def _reset(self) -> None:
+        """Let the mark of the highest use begin at the present one."""
+        if self._cuda:
+            import torch
+
+            torch.cuda.reset_peak_memory_stats(self._device)
+        else:
+            with contextlib.suppress(OSError):
+                _RESET_HIGH_WATER.write_text("5")
 
 
 class Contributions:

@@ -20,10 +20,8 @@ def panel(record: Record, insights: Sequence[Insight]) -> Panel:
     """The value of each trial against its prediction from all other trials."""
     if not insights:
         return Panel("calibration", TITLE, "Too few trials have succeeded to fit a model.")
-    from automl.suggesters.bayes.model.calibration import calibrate
-
     models = [insight.model for insight in insights]
-    scores = [str(calibrate(one.metric, one.ensemble)) for one in models]
+    scores = [str(insight.calibration) for insight in insights]
     caption = (
         "Each point is a trial: the value that it reached, and the model's prediction from all "
         "other trials with its 90% interval. The hyperparameters are fitted to all trials. "

@@ -20,7 +20,7 @@ from automl.report.plotting import (
 )
 from automl.report.record import Record
 
-from .importance import COLOURS
+from .importance import COLOURS, doubts
 
 MOST = 6
 ACROSS = 3
@@ -40,9 +40,10 @@ def panel(record: Record, insights: Sequence[Insight]) -> Panel:
         "The metric that the model expects if one parameter changes, averaged over the tried "
         "values of the others, with its 90% band. If the band is as wide as the curve is high, "
         "the effect is not known yet. Dots are trials, which differ in other parameters too. "
-        f"The {MOST} most important parameters of each metric are shown."
+        f"The {MOST} most important parameters of each metric are shown." + doubts(insights)
     )
-    return Panel("dependence", title, caption, tuple(_grid(record, one) for one in insights))
+    figures = tuple(_grid(record, one) for one in insights if one.effects)
+    return Panel("dependence", title, caption, figures)
 
 
 def _grid(record: Record, insight: Insight) -> Figure:

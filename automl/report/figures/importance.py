@@ -22,14 +22,20 @@ def panel(record: Record, insights: Sequence[Insight]) -> Panel:
     caption = (
         "How much the metric changes with one parameter alone, averaged over the tried values of "
         "the others; 1 is the standard deviation of all trials. Lines are 90% intervals. "
-        + "".join(_unaffected(record, one.model) for one in insights)
+        + "".join(_unaffected(record, one.model) for one in insights if not one.doubt)
+        + doubts(insights)
     )
     return Panel(
         "importance",
         title,
         caption.strip(),
-        tuple(_bars(one.model, one.effects) for one in insights),
+        tuple(_bars(one.model, one.effects) for one in insights if one.effects),
     )
+
+
+def doubts(insights: Sequence[Insight]) -> str:
+    """A line for each model that is not believable, whose figures are not drawn."""
+    return "".join(f"\nNot drawn: {one.doubt}." for one in insights if one.doubt)
 
 
 def _unaffected(record: Record, model: MetricModel) -> str:

@@ -49,9 +49,10 @@ def trial_events(
     speed = {
         "seconds_per_update": 1e-3 * float(params["batch_size"]) ** 0.8 * (1 + 0.01 * rng.random())
     }
+    peak = 2**20 * int(params["batch_size"])  # type: ignore[arg-type]
     for i in range(6):
         if i == 3 and number % 5 == 1:
-            paused = Outcome(number, 1, Ending.PAUSED, {}, seconds=3.0, peak_memory_bytes=2**28)
+            paused = Outcome(number, 1, Ending.PAUSED, {}, seconds=3.0, peak_memory_bytes=peak)
             events += [
                 Ended(paused, TrialState.PAUSED, at=at),
                 Moved(number, TrialState.WAITING, "promoted", at + 5),
@@ -61,7 +62,6 @@ def trial_events(
         at += 1
         metrics = {"loss": final + 1.0 / (i + 1), "size": 10 * float(params["batch_size"]), **speed}
         events.append(Report(number, attempt, i, (i + 1) * 10, metrics, float(i + 1)))
-    peak = 2**20 * int(params["batch_size"])  # type: ignore[arg-type]
     stopped = number % 7 == 3
     outcome = Outcome(
         number, attempt, Ending.STOPPED if stopped else Ending.COMPLETED, {"loss": final},

@@ -10,6 +10,7 @@ from .external import ExternalSurrogate
 from .gp import Ensemble
 
 LEAST = 8  # of fewer trials, calibration says nothing
+SIGNIFICANCE = 0.05
 
 
 @dataclass(frozen=True)
@@ -42,9 +43,26 @@ class Calibration:
             return True
         return self.log_density > self.constant_log_density - 0.1 and self.coverage_90 >= 0.6
 
+    @property
+    def believable(self) -> bool:
+        """Whether it is reliable, and its rank correlation is significantly above 0, at 5%.
+
+        With n trials and a correlation of r, t = r sqrt((n - 2) / (1 - r^2)) has a Student
+        distribution with n - 2 degrees of freedom if the true correlation is 0 (Kendall and Stuart,
+        "The Advanced Theory of Statistics", volume 2, section 31.18, 1973).
+        """
+        if math.isnan(self.rank_correlation) or not self.reliable:
+            return False
+        from scipy.stats import t
+
+        r = min(self.rank_correlation, 1 - 1e-12)
+        degrees = self.count - 2
+        return bool(t.sf(r * math.sqrt(degrees / (1 - r * r)), degrees) < SIGNIFICANCE)
+
     def __str__(self) -> str:
+        word = "believable" if self.believable else "not believable"
         return (
-            f"{self.metric}: {'reliable' if self.reliable else 'unreliable'}; {self.count} trials, "
+            f"{self.metric}: {word}; {self.count} trials, "
             f"intervals of 50% and 90% hold {self.coverage_50:.0%} and {self.coverage_90:.0%}, "
             f"log density {self.log_density:.2f} against {self.constant_log_density:.2f} of a "
             f"constant, rank correlation {self.rank_correlation:.2f}"

@@ -1,0 +1,59 @@
+"""The memory of the processes that a trial starts."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+import psutil
+
+if TYPE_CHECKING:
+    from .peak_memory import PeakMemory
+
+LEAST_SECONDS: Final = 0.1  # between two samples
+SHARE: Final = 0.01  # of a core that sampling may take
+
+
+class ChildProcesses:
+    """Adds the memory of new child processes, at all depths, to a measurement while it is entered.
+
+    A thread takes samples, so a process that lives for less than a tenth of a second may be missed.
+    Pages that a child shares with this process after a fork do not count (unique set size).
+    """
+
+    def __init__(self, memory: PeakMemory) -> None:
+        self._memory = memory
+        self._process = psutil.Process()
+        self._ended = threading.Event()
+        self._others = set(self._children())  # started before the trial
+        self._thread = threading.Thread(target=self._sample, name="child-memory", daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _sample(self) -> None:
+        wait = LEAST_SECONDS
+        while not self._ended.wait(wait):
+            began = time.monotonic()
+            found = [child for child in self._children() if child not in self._others]
+            if found:
+                self._memory.add_children(sum(map(_unique_bytes, found)))
+            wait = max(LEAST_SECONDS, (time.monotonic() - began) / SHARE)
+
+    def _children(self) -> list[psutil.Process]:
+        try:
+            return self._process.children(recursive=True)
+        except (psutil.Error, OSError):
+            return []
+
+
+def _unique_bytes(process: psutil.Process) -> int:
+    try:
+        return int(process.memory_full_info().uss)
+    except (psutil.Error, OSError):  # it has ended, or it belongs to another user
+        return 0
