@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from search_spaces import Space
+from workers.context import numbers_of
 from workers.protocol import Ending, Metric, Metrics, Outcome, Params, Report
 
 from .control.outcome_policy import OutcomePolicy
@@ -30,7 +31,7 @@ from .core import (
 )
 from .core.environment import describe
 from .core.ranking import best, pareto, valued
-from .errors import FAILURE_KINDS, AutomlError, UsageError
+from .errors import FAILURE_KINDS, AutomlError, TrialFailure, UsageError
 from .ledger import Ledger
 from .ledger.database import IN_MEMORY
 from .suggesters import SUGGESTERS
@@ -154,7 +155,9 @@ class Optimizer:
                 raise UsageError(f"a step must fit 64 bits, got {step!r:.60}")
             numbers = _numbers(metrics)
             seconds = numbers.get("seconds", time.monotonic() - self._begun[current.number])
-            sequence = len([p for p in current.reports if p.attempt == current.attempts])
+            last = current.reports[-1] if current.reports else None
+            again = last is not None and last.attempt == current.attempts
+            sequence = last.sequence + 1 if last is not None and again else 0
             self._apply(
                 Report(current.number, current.attempts, sequence, int(step), numbers, seconds)
             )
@@ -304,9 +307,9 @@ class Optimizer:
 
 def _numbers(metrics: Mapping[str, float]) -> dict[str, float]:
     try:
-        return {str(key): float(value) for key, value in metrics.items()}
-    except (TypeError, ValueError) as error:
-        raise UsageError(f"every metric must be a number, got {dict(metrics)!r}") from error
+        return numbers_of(metrics)
+    except TrialFailure as error:
+        raise UsageError(error.message) from error
 
 
 def _check_failure(failure: str) -> None:

@@ -19,6 +19,7 @@ from pydantic_core import ErrorDetails
 
 from automl.core import Budget, Goal, Resources, parse_duration
 from automl.core.names import check_name
+from automl.core.resources import MAX_SLOTS
 from automl.errors import UsageError
 from search_spaces.plugins import nearest
 
@@ -87,6 +88,7 @@ def _space(value: Any) -> dict[str, Any] | None:
 Value = bool | int | float | str
 Number = Annotated[int | float, PlainValidator(_number)]
 Count = Annotated[int, BeforeValidator(whole), Field(ge=1)]
+Slots = Annotated[int, BeforeValidator(whole), Field(ge=1, le=MAX_SLOTS)]
 Seconds = Annotated[float, PlainValidator(_seconds)]
 Bytes = Annotated[int, PlainValidator(_bytes)]
 ParsedGoal = Annotated[Goal, PlainValidator(Goal.parse)]
@@ -111,7 +113,7 @@ class BudgetSection(Section):
 class ResourcesSection(Section):
     """`resources:`, see `automl.core.spec.Resources`."""
 
-    cpus: Count = 1
+    cpus: Slots = 1
     gpus: Annotated[float, Field(ge=0)] = 0.0
     memory: Bytes | None = None
 
@@ -148,7 +150,7 @@ class Document(Section):
     )
     suggester: str = "bayes"
     stopper: str = "none"
-    workers: Count | None = None
+    workers: Slots | None = None
     resources: Annotated[ResourcesSection, BeforeValidator(_section)] = Field(
         default_factory=ResourcesSection
     )
@@ -240,6 +242,7 @@ _RULES = {
     "too_short": "at least one item",
     "greater_than": "more than {gt:g}",
     "greater_than_equal": "{ge:g} or more",
+    "less_than_equal": "{le:g} or less",
     "less_than": "less than {lt:g}",
     "literal_error": "one of {expected}",
 }

@@ -10,7 +10,7 @@ from automl.stopping.base import Decision, Stopper
 from workers.protocol import Event, Outcome, Report, StopRequest
 
 from .checkpoint_cleanup import CheckpointCleanup
-from .journal import Journal
+from .journal import COMMIT_SECONDS, Journal
 from .memory_guard import MemoryGuard
 from .outcome_policy import OutcomePolicy
 from .repeated_error import RepeatedError
@@ -109,7 +109,10 @@ class Controller:
             self._on_report(trial, dispatcher)
         if dispatcher.serial:
             self._shutdown.check(dispatcher)
-            self._journal.settle(at_once=isinstance(event, Outcome))
+            # The outcome of a short attempt is committed together with the next trial.
+            self._journal.settle(
+                at_once=isinstance(event, Outcome) and event.seconds > COMMIT_SECONDS
+            )
 
     def _on_outcome(self, outcome: Outcome, dispatcher: Dispatcher) -> None:
         journal = self._journal

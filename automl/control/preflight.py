@@ -9,6 +9,7 @@ from typing import Any
 
 from automl.core import SweepSpec
 from automl.core.names import check_name
+from automl.core.resources import MAX_SLOTS
 from automl.dispatch import DISPATCHERS
 from automl.errors import StoreError, UsageError
 from automl.ledger import Ledger
@@ -51,8 +52,8 @@ def check_spec(spec: SweepSpec, dispatcher: str, objective: Callable[[Any], Any]
         raise UsageError(
             f"sweep {spec.name!r} runs the workload {spec.workload!r}: it takes no objective"
         )
-    if spec.workers is not None and spec.workers < 1:
-        raise UsageError(f"workers must be at least 1, got {spec.workers}")
+    if spec.workers is not None and not 1 <= spec.workers <= MAX_SLOTS:
+        raise UsageError(f"workers must be from 1 to {MAX_SLOTS}, got {spec.workers}")
     if spec.budget.gain is not None and (
         len(spec.goals) > 1 or not SUGGESTERS.get(spec.suggester).predicts_gain
     ):

@@ -88,9 +88,6 @@ class ReportLog(Sequence[ReportPoint]):
             return NotImplemented
         return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
 
-    def __hash__(self) -> int:
-        return hash(tuple(self))
-
     def __repr__(self) -> str:
         return repr(tuple(self))
 

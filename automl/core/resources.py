@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from automl.errors import UsageError
 from search_spaces.hardware import count_cpus, detect
+
+MAX_SLOTS: Final = 10_000  # of a sweep, and cores of a slot: more is a slip of the keyboard
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,8 @@ def read_resources(resources: Resources | Mapping[str, Any] | None) -> Resources
         raise UsageError(
             f"resources are cpus, gpus and memory, got {dict(resources or {})!r}"
         ) from error
+    if parsed.cpus > MAX_SLOTS:
+        raise UsageError(f"a slot has at most {MAX_SLOTS} CPUs, got {parsed.cpus}")
     if parsed.cpus < 1 or parsed.gpus < 0:
         raise UsageError(f"a slot has at least 1 CPU and no negative number of GPUs, got {parsed}")
     return parsed
