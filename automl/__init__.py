@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from search_spaces import Choice, Float, Int, Space
+
 from .errors import AutomlError, TrialFailure, UsageError
 
 if TYPE_CHECKING:
@@ -16,9 +18,13 @@ if TYPE_CHECKING:
 __all__ = [
     "AutomlError",
     "BayesSampler",
+    "Choice",
+    "Float",
+    "Int",
     "Metric",
     "Optimizer",
     "Result",
+    "Space",
     "TrialFailure",
     "UsageError",
     "load",

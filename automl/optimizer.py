@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from search_spaces import Space
+from search_spaces.validation import plain_params
 from workers.context import numbers_of
 from workers.protocol import Ending, Metric, Metrics, Outcome, Params, Report
 
@@ -206,9 +207,7 @@ class Optimizer:
             _check_failure(failure)
         elif metrics is None:
             raise UsageError("an added trial needs metrics or a failure, got neither")
-        plain = {
-            key: value.item() if hasattr(value, "item") else value for key, value in params.items()
-        }
+        plain = plain_params(params)
         self._spec.space.check(plain)
         numbers = _numbers(metrics or {})
         missing = [goal.metric for goal in self._spec.goals if goal.metric not in numbers]

@@ -6,7 +6,7 @@ import argparse
 import math
 
 import automl
-from search_spaces import Float, Space
+from automl import Float, Space
 
 SPACE = Space(Float("temperature", 20.0, 120.0), Float("minutes", 1.0, 60.0, log=True))
 

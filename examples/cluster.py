@@ -14,7 +14,7 @@ import socket
 from typing import Any
 
 import automl
-from search_spaces import Float, Space
+from automl import Float, Space
 
 SPACE = Space(Float("x", -5.0, 5.0, default=4.0), Float("y", -5.0, 5.0, default=4.0))
 

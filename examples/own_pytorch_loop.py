@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import automl
-from search_spaces import Choice, Float, Int, Space
+from automl import Choice, Float, Int, Space
 
 SPACE = Space(
     Float("lr", 1e-4, 1e-1, log=True, default=1e-2, affects={"quality"}),

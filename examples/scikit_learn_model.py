@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 import automl
-from search_spaces import Choice, Float, Int, Space
+from automl import Choice, Float, Int, Space
 
 # What belongs to one kind of model exists only where that kind is chosen.
 SPACE = Space(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import automl
-from search_spaces import Float, Int, Space
+from automl import Float, Int, Space
 
 SPACE = Space(
     Int("degree", 1, 25, default=3),

@@ -3,6 +3,7 @@
 import ast
 import functools
 import itertools
+import math
 import operator
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
@@ -100,16 +101,14 @@ class ConstraintDistance:
         return _compared(op, first, self._number(right))
 
     def _textual(self, node: ast.expr) -> bool:
-        """Whether the result can be a string."""
+        """Whether the result can be no number: a string, None or a list."""
         match node:
             case ast.Name():
                 parameter = self._parameters[node.id]
-                return isinstance(parameter, Choice) and any(
-                    isinstance(choice, str) for choice in parameter.choices
-                )
+                return isinstance(parameter, Choice) and not all(map(_is_number, parameter.choices))
             case ast.Tuple() | ast.List() | ast.Set():
                 return any(map(self._textual, node.elts))
-        return isinstance(node, ast.Constant) and isinstance(node.value, str)
+        return isinstance(node, ast.Constant) and not _is_number(node.value)
 
     def _by_object(self, left: ast.expr, op: type[ast.cmpop], right: ast.expr) -> Compute:
         """1 or 0: from a table if a choice is compared with constants, else value by value."""
@@ -141,7 +140,7 @@ class ConstraintDistance:
             return lambda columns: value
         parameter = self._parameters.get(node.id) if isinstance(node, ast.Name) else None
         if isinstance(node, ast.Name) and isinstance(parameter, Choice):
-            table = np.array(parameter.choices, dtype=object)
+            table = np.fromiter(parameter.choices, dtype=object)
             name = node.id
             return lambda columns: table[columns[name]]
         return self._number(node)
@@ -151,7 +150,7 @@ class ConstraintDistance:
             case ast.Name():
                 return self._name(node.id)
             case ast.Constant():
-                value = float("nan") if isinstance(node.value, str) else float(node.value)  # type: ignore[arg-type]
+                value = float(node.value) if _is_number(node.value) else math.nan  # type: ignore[arg-type]
                 return lambda columns: value
             case ast.BinOp():
                 apply = _BINARY[type(node.op)]
@@ -173,9 +172,13 @@ class ConstraintDistance:
         if not isinstance(parameter, Choice):
             return lambda columns: columns[name]
         table = np.array(
-            [np.nan if isinstance(choice, str) else float(choice) for choice in parameter.choices]
+            [float(choice) if _is_number(choice) else math.nan for choice in parameter.choices]  # type: ignore[arg-type]
         )
         return lambda columns: table[columns[name]]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, bool | int | float)
 
 
 def _is_constant(node: ast.expr) -> bool:

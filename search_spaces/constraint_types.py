@@ -13,7 +13,6 @@ from .validation import show
 Kinds = frozenset[str]
 
 NUMBER: Final[Kinds] = frozenset({"number"})
-STRING: Final[Kinds] = frozenset({"string"})
 
 
 def check_types(constraint: Expression, parameters: Mapping[str, Parameter]) -> None:
@@ -41,17 +40,23 @@ def check_types(constraint: Expression, parameters: Mapping[str, Parameter]) -> 
 def _kinds_of(parameter: Parameter) -> Kinds:
     if not isinstance(parameter, Choice):
         return NUMBER
-    return frozenset(
-        "string" if isinstance(choice, str) else "number" for choice in parameter.choices
-    )
+    return frozenset(map(_kind, parameter.choices))
+
+
+def _kind(value: object) -> str:
+    if value is None:
+        return "None"
+    if isinstance(value, str):
+        return "string"
+    return "list" if isinstance(value, tuple) else "number"
 
 
 def _infer(node: ast.expr, kinds: Mapping[str, Kinds]) -> Kinds:
     match node:
         case ast.Name():
             return kinds[node.id]
-        case ast.Constant(value=str()):
-            return STRING
+        case ast.Constant(value=str() | None):
+            return frozenset({_kind(node.value)})
         case ast.Tuple() | ast.List() | ast.Set():
             return frozenset().union(*(_infer(item, kinds) for item in node.elts))
     return NUMBER
@@ -64,8 +69,7 @@ def _need_numbers(
         if not _infer(node, kinds) & NUMBER:
             part = ast.unparse(node)
             raise SpaceError(
-                f"constraint {show(str(constraint))} needs a number at {show(part)}, "
-                "which is a string"
+                f"constraint {show(str(constraint))} needs a number at {show(part)}, which is none"
             )
 
 

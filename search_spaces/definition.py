@@ -19,6 +19,8 @@ from .validation import show
 
 Config = dict[str, Value]
 
+_MISSING = object()  # a parameter without a value, as None may be one
+
 
 class SpaceDefinition:
     """Legality of configurations, and their map to the unit cube. `Space` adds sampling."""
@@ -61,7 +63,8 @@ class SpaceDefinition:
         off: set[str] = set()
         for name, conditions in self._conditional.items():
             if any(
-                parent in off or params.get(parent) not in allowed for parent, allowed in conditions
+                parent in off or params.get(parent, _MISSING) not in allowed
+                for parent, allowed in conditions
             ):
                 off.add(name)
         return tuple(name for name in self._names if name not in off)
@@ -132,7 +135,7 @@ class SpaceDefinition:
 
     def default(self) -> Config | None:
         """The configuration of defaults; None if it is incomplete or not legal."""
-        found = {name: p.default for name, p in self.parameters.items() if p.default is not None}
+        found = {name: p.default for name, p in self.parameters.items() if p.has_default}
         active = self.active(found)
         if any(name not in found for name in active):
             return None
@@ -152,9 +155,10 @@ class SpaceDefinition:
         """
         units = np.full((len(configurations), len(self._names)), np.nan)
         for j, (name, parameter) in enumerate(self.parameters.items()):
-            column = [params.get(name) for params in configurations]
-            if None in column:
-                rows = [i for i, value in enumerate(column) if value is not None]
+            missing = _MISSING if parameter.takes_none else None
+            column = [params.get(name, missing) for params in configurations]
+            if missing in column:
+                rows = [i for i, value in enumerate(column) if value is not missing]
                 if rows:
                     units[rows, j] = parameter.to_units([column[i] for i in rows])  # type: ignore[misc]
             elif column:

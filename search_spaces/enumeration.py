@@ -38,7 +38,10 @@ def _longer(
     weighted = list(zip(values, parameter.weights(values).tolist(), strict=True))
     longer: Weighted = []
     for params, weight in found:
-        if any(params.get(parent) not in allowed for parent, allowed in parameter.when.items()):
+        if any(
+            parent not in params or params[parent] not in allowed
+            for parent, allowed in parameter.when.items()
+        ):
             longer.append((params, weight))
             continue
         for value, width in weighted:

@@ -112,7 +112,7 @@ class _Bind(ast.NodeTransformer):
         value = self.values[node.id]
         if isinstance(value, int | float) and not isinstance(value, bool) and value < 0:
             return ast.UnaryOp(ast.USub(), ast.Constant(-value))  # keeps its parentheses under `**`
-        return ast.Constant(value)
+        return ast.Constant(value)  # type: ignore[arg-type]
 
 
 def _checked_text(text: object) -> str:
@@ -157,7 +157,17 @@ def _parse(text: str) -> ast.expr:
             for child in ast.iter_child_nodes(node)
             if isinstance(child, ast.expr)
         ]
-    return tree
+    return cast(ast.expr, _DottedNames().visit(tree))
+
+
+class _DottedNames(ast.NodeTransformer):
+    """Makes one name of `model.lr`."""
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        base = self.visit(node.value)
+        if not isinstance(base, ast.Name):
+            return node
+        return ast.copy_location(ast.Name(f"{base.id}.{node.attr}", ast.Load()), node)
 
 
 def _check_condition(node: ast.expr, text: str) -> None:
@@ -266,7 +276,7 @@ class Compiler:
         value = node.value
         big = isinstance(value, int) and value.bit_length() > MAX_BITS
         if (
-            not isinstance(value, bool | int | float | str)
+            not isinstance(value, bool | int | float | str | None)
             or big
             or (isinstance(value, float) and math.isinf(value))
         ):

@@ -23,6 +23,8 @@ from .validation import (
 FloatArray = npt.NDArray[np.float64]
 RawArray = npt.NDArray[Any]
 
+TOLERANCE = 1e-8  # of a step: how far rounding may move a value from its grid
+
 
 class Parameter(ABC):
     """One parameter: its name, its legal values, and the condition under which it is active.
@@ -30,17 +32,24 @@ class Parameter(ABC):
     Immutable by convention.
 
     Args:
-        name: an identifier, so that constraints can use it.
+        name: an identifier, or several joined by dots, so that constraints can use it.
         default: the value of trial 0; None if there is no default.
+        has_default: whether there is one, for a parameter that can be None.
         when: maps each parent to the value, or the list of values, that activates this parameter.
             If there are several parents, all must match. None if it is always active.
         affects: which of "quality", "speed" and "memory" the parameter can change.
 
     Raises:
         SpaceError: an argument is malformed.
+
+    Attributes:
+        gap: difference of neighbouring values of a discrete parameter in `raw`.
+        takes_none: whether None is one of the values.
     """
 
     kind: ClassVar[str]
+    gap: float = 1
+    takes_none: bool = False
 
     def __init__(
         self,
@@ -49,11 +58,13 @@ class Parameter(ABC):
         default: Value | None,
         when: When | None,
         affects: str | Iterable[str] = ALL,
+        has_default: bool = False,
     ) -> None:
         self.name = checked_name(name)
         self.when = checked_when(self.name, when)
         self.affects = checked_affects(self.name, affects)
-        self.default = None if default is None else self._canonical_default(plain(default))
+        self.has_default = has_default or default is not None
+        self.default = self._canonical_default(plain(default)) if self.has_default else None
 
     def _canonical_default(self, default: Value) -> Value:
         try:
@@ -115,7 +126,7 @@ class Parameter(ABC):
         low, high = self.raw(np.array([0.0, 1.0]))
         step = np.where(rng.random(len(units)) < 0.5, -1, 1)
         step = np.where(before == low, 1, np.where(before == high, -1, step))
-        return self.centres(np.where(after == before, before + step, after))
+        return self.centres(np.where(after == before, before + step * self.gap, after))
 
     def weights(self, values: Sequence[Value]) -> FloatArray:
         """Widths of the cells of discrete values in the unit interval, shape (n,)."""
@@ -135,7 +146,7 @@ class Parameter(ABC):
 
     def middle(self) -> Value:
         """The default if there is one, else the value at coordinate 0.5."""
-        return self.from_unit(0.5) if self.default is None else self.default
+        return self.default if self.has_default else self.from_unit(0.5)
 
     def legal(self, value: Any) -> bool:
         """Whether the value is legal."""
@@ -148,7 +159,7 @@ class Parameter(ABC):
     def to_dict(self) -> dict[str, Any]:
         """As JSON data; the inverse is `parameter_from_dict`."""
         data: dict[str, Any] = {"type": self.kind, "name": self.name, **self.domain()}
-        if self.default is not None:
+        if self.has_default:
             data["default"] = self.default
         if self.when:
             data["when"] = {parent: list(values) for parent, values in self.when.items()}
@@ -157,9 +168,10 @@ class Parameter(ABC):
         return data
 
     def __repr__(self) -> str:
-        extras = [f"default={self.default!r}"] if self.default is not None else []
+        extras = [f"default={self.default!r}"] if self.has_default else []
         if self.when:
-            when = {p: v[0] if len(v) == 1 else list(v) for p, v in self.when.items()}
+            alone = {p: len(v) == 1 and not isinstance(v[0], tuple) for p, v in self.when.items()}
+            when = {p: v[0] if alone[p] else list(v) for p, v in self.when.items()}
             extras.append(f"when={when!r}")
         if self.affects != ALL:
             extras.append(f"affects={{{', '.join(map(repr, sorted(self.affects)))}}}")
@@ -179,11 +191,18 @@ class Parameter(ABC):
 
 
 class NumberParameter(Parameter):
-    """A number between two bounds, on a linear or a logarithmic scale."""
+    """A number between two bounds, on a linear or a logarithmic scale, perhaps in steps from low.
+
+    Attributes:
+        low, high: the smallest and the largest value. With a step, `high` is the last value that
+            steps from `low` reach, as Optuna has it.
+        step: the difference of neighbouring values; None if every number between is a value.
+    """
 
     low: float
     high: float
     log: bool
+    step: float | None
     _types: ClassVar[Any]  # accepted by `isinstance`
     _noun: ClassVar[str]
 
@@ -193,11 +212,50 @@ class NumberParameter(Parameter):
             raise SpaceError(
                 f"{self.name} must be {self._noun}, got {show(value)} ({type(value).__name__})"
             )
+        nearest = self.nearest(value)
+        if nearest == value or (self.step and abs(nearest - value) <= TOLERANCE * self.step):
+            return
         if not self.low <= value <= self.high:
             raise SpaceError(
                 f"{self.name} must lie in [{self.low!r}, {self.high!r}], got {show(value)}"
             )
+        raise SpaceError(
+            f"{self.name} goes from {self.low!r} in steps of {self.step!r}, got {show(value)}; "
+            f"the nearest value is {nearest!r}"
+        )
+
+    @abstractmethod
+    def nearest(self, value: float) -> float:
+        """The value of this parameter that is nearest to a number."""
+
+    def canonical(self, value: Value) -> float:
+        """The value as a number of this kind, exactly on its grid."""
+        return self.nearest(cast(float, value))
 
     def domain(self) -> dict[str, Any]:
-        """Bounds and scale."""
-        return {"low": self.low, "high": self.high, **({"log": True} if self.log else {})}
+        """Bounds, scale and step."""
+        found: dict[str, Any] = {"low": self.low, "high": self.high}
+        if self.log:
+            found["log"] = True
+        if self.step not in (None, 1) or (self.step and self.kind == "float"):
+            found["step"] = self.step
+        return found
+
+    def _arguments(self) -> list[str]:
+        extras = {key: value for key, value in self.domain().items() if key in ("log", "step")}
+        bounds = [_short(self.low), _short(self.high)]
+        return [*bounds, *(f"{key}={value!r}" for key, value in extras.items())]
+
+
+def clipped(units: FloatArray) -> FloatArray:
+    """Coordinates clipped to [0, 1]; NaN becomes 0.5."""
+    inside: FloatArray = np.minimum(np.maximum(units, 0.0), 1.0)
+    return np.where(np.isnan(inside), 0.5, inside)
+
+
+def _short(number: float) -> str:
+    """The number without a trailing .0, in full if six digits do not reproduce it."""
+    if isinstance(number, int):
+        return str(number)
+    text = f"{number:g}"
+    return text if float(text) == number else repr(number)

@@ -10,7 +10,7 @@ import numpy as np
 
 from .errors import SpaceError
 
-Value = bool | int | float | str
+Value = bool | int | float | str | tuple[Any, ...] | None
 Params = Mapping[str, Value]
 When = Mapping[str, Value | Sequence[Value]]
 
@@ -20,9 +20,14 @@ MAX_NAME: Final = 100
 
 
 def plain(value: Any) -> Any:
-    """The plain Python value of a NumPy scalar or an enumeration member; -0.0 becomes 0.0."""
+    """The plain Python value of a NumPy scalar or an enumeration member; -0.0 becomes 0.0.
+
+    A list becomes a tuple, so that it can be compared and looked up; JSON gives it back as a list.
+    """
     if isinstance(value, np.generic):
         value = value.item()
+    if isinstance(value, list | tuple):
+        return tuple(map(plain, value))
     if isinstance(value, bool):
         return value
     if isinstance(value, float):
@@ -32,8 +37,15 @@ def plain(value: Any) -> Any:
     return str.__str__(value) if isinstance(value, str) else value
 
 
+def plain_params(params: Params) -> dict[str, Value]:
+    """A configuration with plain values, such as one that JSON has changed."""
+    return {name: plain(value) for name, value in params.items()}
+
+
 def is_value(value: object) -> bool:
-    """Whether it is a bool, an int, a finite float, or a string that UTF-8 can encode."""
+    """Whether it is None, a bool, an int, a finite float, UTF-8 text, or a tuple of these."""
+    if value is None or isinstance(value, tuple):
+        return value is None or all(map(is_value, value))
     if isinstance(value, str):
         return value.isprintable() or not any("\ud800" <= c <= "\udfff" for c in value)
     if isinstance(value, float):
@@ -48,16 +60,17 @@ def show(value: object) -> str:
 
 
 def checked_name(name: object) -> str:
-    """The name; raises SpaceError unless it is an identifier, so that constraints can use it."""
+    """The name; raises SpaceError unless it is identifiers joined by dots, as constraints need."""
     fits = (
         isinstance(name, str)
-        and name.isidentifier()
+        and all(part.isidentifier() for part in name.split("."))
         and unicodedata.normalize("NFKC", name) == name
     )
     if not isinstance(name, str) or not fits or len(name) > MAX_NAME:
         raise SpaceError(
             "a parameter's name is made of letters, digits and underscores, does not begin with a "
-            f"digit and has at most {MAX_NAME} characters; got {show(name)}"
+            "digit, may join such parts by dots (model.lr), "
+            f"and has at most {MAX_NAME} characters; got {show(name)}"
         )
     return name
 
@@ -95,6 +108,20 @@ def checked_int_bound(name: object, which: str, value: object) -> int:
     return int(value)
 
 
+def checked_step(name: object, step: object, *, log: bool, whole: bool) -> float | int | None:
+    """The step; raises SpaceError unless it is None or above 0, and not on a logarithmic scale."""
+    if step is None:
+        return None
+    checked = checked_int_bound(name, "step", step) if whole else checked_bound(name, "step", step)
+    if checked <= 0:
+        raise SpaceError(f"step of {show(name)} must be above 0, got {step!r}")
+    if log and not (whole and checked == 1):
+        raise SpaceError(
+            f"{show(name)} has a step of {step!r}, which a log scale cannot have; drop one of them"
+        )
+    return checked
+
+
 def check_bounds(name: object, low: float, high: float, log: bool) -> None:
     """Raise SpaceError if the bounds are reversed, or not positive on a logarithmic scale."""
     if low > high:
@@ -120,8 +147,8 @@ def checked_choices(name: object, choices: object) -> tuple[Value, ...]:
     for choice in found:
         if not is_value(choice):
             raise SpaceError(
-                f"each choice of {show(name)} must be a bool, an int, a finite float or a string; "
-                f"got {show(choice)} ({type(choice).__name__})"
+                f"each choice of {show(name)} must be a bool, an int, a finite float, a string, "
+                f"None, or a list of these; got {show(choice)} ({type(choice).__name__})"
             )
     seen: dict[Value, Value] = {}
     for choice in found:
@@ -145,7 +172,7 @@ def checked_when(name: str, when: object) -> dict[str, tuple[Value, ...]]:
     conditions: dict[str, tuple[Value, ...]] = {}
     for parent, values in when.items():
         checked_name(parent)
-        listed = values if isinstance(values, list | tuple) else [values]
+        listed = list(values) if isinstance(values, list | tuple) else [values]
         allowed = [plain(value) for value in listed]
         if not allowed or not all(map(is_value, allowed)):
             raise SpaceError(

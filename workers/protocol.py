@@ -11,7 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
 
-Value = bool | int | float | str
+Value = bool | int | float | str | tuple[Any, ...] | None
 Params = Mapping[str, Value]
 Metrics = Mapping[str, float]
 WORKER_SPENT = "worker_leaves"  # key in an outcome's details: its worker takes no further attempt

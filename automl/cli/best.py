@@ -7,11 +7,11 @@ from automl.errors import AutomlError
 from automl.report.confirmations import read
 
 from . import NO_SUCCESS
-from .common import best_object, emit, json_option, opened, store_option, sweep_argument
+from .common import best_object, emit, json_option, opened, store_option, sweep_or_newest
 
 
 @click.command("best", short_help="Show the best configuration.")
-@sweep_argument
+@sweep_or_newest
 @store_option
 @json_option
 @click.pass_context

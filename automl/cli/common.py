@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
 from automl.core import Trial
 from automl.core.text import goal_value, json_data
-from automl.errors import StoreError
+from automl.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
     from automl.core import Snapshot
@@ -30,6 +31,32 @@ def _complete_sweep(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 
 sweep_argument = click.argument("sweep", shell_complete=_complete_sweep)
+
+
+def newest_sweep(store: str) -> str:
+    """The name of the sweep that was created last; raises UsageError if there is none."""
+    with opened(store) as ledger:
+        found = max(ledger.sweeps(), key=lambda info: info.created, default=None)
+    if found is None:
+        raise UsageError(f"there is no sweep in {store}: start one with automl sweep")
+    return found.name
+
+
+def sweep_or_newest(command: F) -> F:
+    """Argument SWEEP; without it, the newest sweep of the store, which standard error names."""
+
+    @wraps(command)
+    def chosen(*args: Any, sweep: str | None, store: str, **options: Any) -> Any:
+        if sweep is None:
+            sweep = newest_sweep(store)
+            if not options.get("as_json"):
+                click.echo(f"sweep {sweep}, the newest of {store}", err=True)
+        return command(*args, sweep=sweep, store=store, **options)
+
+    argument = click.argument("sweep", required=False, shell_complete=_complete_sweep)
+    return cast(F, argument(chosen))
+
+
 store_option = click.option(
     "--store",
     default=STORE,

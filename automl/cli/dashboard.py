@@ -5,11 +5,11 @@ import webbrowser
 
 import click
 
-from .common import opened, store_option, sweep_argument
+from .common import opened, store_option, sweep_or_newest
 
 
 @click.command("dashboard", short_help="Serve the report's figures as a live page.")
-@sweep_argument
+@sweep_or_newest
 @store_option
 @click.option(
     "--port", default=0, type=click.IntRange(0, 65535), help="Port of this machine.  [default: any]"

@@ -10,13 +10,13 @@ from .common import (
     opened,
     output_option,
     store_option,
-    sweep_argument,
+    sweep_or_newest,
     trial_option,
 )
 
 
 @click.command("export", short_help="Write the best model, its configuration and a model card.")
-@sweep_argument
+@sweep_or_newest
 @store_option
 @output_option("SWEEP-model")
 @trial_option

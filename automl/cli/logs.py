@@ -7,12 +7,12 @@ import click
 
 from automl.errors import UsageError
 
-from .common import opened, store_option, sweep_argument
+from .common import newest_sweep, opened, store_option, sweep_or_newest
 
 
 @click.command("logs", short_help="Show the output of a trial.")
-@sweep_argument
-@click.argument("trial", type=click.IntRange(0))
+@sweep_or_newest
+@click.argument("trial", type=click.IntRange(0), required=False)
 @click.option(
     "--rank",
     default=0,
@@ -26,7 +26,7 @@ from .common import opened, store_option, sweep_argument
     help="Attempt of a trial that was retried.  [default: the last]",
 )
 @store_option
-def command(sweep: str, trial: int, rank: int, attempt: int | None, store: str) -> None:
+def command(sweep: str, trial: int | None, rank: int, attempt: int | None, store: str) -> None:
     """Show what one rank of a trial has printed, and the traceback if it raised an exception.
 
     A trial that ran inline has printed to the terminal of its sweep.
@@ -35,7 +35,13 @@ def command(sweep: str, trial: int, rank: int, attempt: int | None, store: str) 
     Examples:
       automl logs nmt 7
       automl logs nmt 7 --rank 1
+      automl logs 7                 of the newest sweep
     """
+    if trial is None:
+        if not sweep.isdecimal():
+            raise UsageError(f"which trial of {sweep}? such as: automl logs {sweep} 0")
+        trial = int(sweep)
+        sweep = newest_sweep(store)
     with opened(store) as ledger:
         trials = ledger.trials(sweep)
         folder = ledger.folder(sweep) / "trials" / str(trial) / "logs"

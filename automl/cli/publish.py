@@ -4,11 +4,11 @@ from pathlib import Path
 
 import click
 
-from .common import opened, store_option, sweep_argument
+from .common import opened, store_option, sweep_or_newest
 
 
 @click.command("publish", short_help="Write a sweep for TensorBoard or MLflow.")
-@sweep_argument
+@sweep_or_newest
 @click.argument("target", type=click.Choice(["tensorboard", "mlflow"]))
 @store_option
 @click.option("--to", metavar="TARGET", help="Folder for TensorBoard, tracking URI for MLflow.")

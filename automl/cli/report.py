@@ -4,11 +4,11 @@ from pathlib import Path
 
 import click
 
-from .common import opened, output_option, store_option, sweep_argument
+from .common import opened, output_option, store_option, sweep_or_newest
 
 
 @click.command("report", short_help="Write the report of a sweep as an HTML file.")
-@sweep_argument
+@sweep_or_newest
 @store_option
 @output_option("SWEEP.html", "FILE", "File to write.")
 @click.option(

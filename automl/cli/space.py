@@ -52,8 +52,8 @@ def show_space(config: Config) -> None:
     space, out = config.spec.space, console()
     rows = []
     for p in space.parameters.values():
-        when = " and ".join(f"{k} is {' or '.join(map(str, v))}" for k, v in p.when.items())
-        default = "-" if p.default is None else number(p.default)
+        when = " and ".join(f"{k} is {' or '.join(map(number, v))}" for k, v in p.when.items())
+        default = number(p.default) if p.has_default else "-"
         affects = ", ".join(sorted(p.affects)) if len(p.affects) < 3 else "everything"
         rows.append([p.name, default, affects, _domain(p) + (f"  when {when}" if when else "")])
     out.print(table(["parameter", "default", "affects", "values"], rows))
@@ -79,4 +79,5 @@ def _domain(parameter: Parameter) -> str:
     assert isinstance(parameter, Float | Int)
     kind = "whole numbers " if isinstance(parameter, Int) else ""
     scale = " on a log scale" if parameter.log else ""
-    return f"{kind}{number(parameter.low)} to {number(parameter.high)}{scale}"
+    steps = f" in steps of {number(parameter.step)}" if "step" in parameter.domain() else ""
+    return f"{kind}{number(parameter.low)} to {number(parameter.high)}{steps}{scale}"

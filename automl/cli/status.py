@@ -4,11 +4,11 @@ import click
 
 from automl.core import Snapshot, TrialState
 
-from .common import emit, json_option, opened, store_option, sweep_argument, trial_object
+from .common import emit, json_option, opened, store_option, sweep_or_newest, trial_object
 
 
 @click.command("status", short_help="Show the progress of a sweep.")
-@sweep_argument
+@sweep_or_newest
 @store_option
 @json_option
 def command(sweep: str, store: str, as_json: bool) -> None:

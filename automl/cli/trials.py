@@ -4,11 +4,11 @@ import click
 
 from automl.core import Snapshot
 
-from .common import emit, json_option, opened, store_option, sweep_argument
+from .common import emit, json_option, opened, store_option, sweep_or_newest
 
 
 @click.command("trials", short_help="List the trials of a sweep.")
-@sweep_argument
+@sweep_or_newest
 @store_option
 @json_option
 def command(sweep: str, store: str, as_json: bool) -> None:

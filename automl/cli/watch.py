@@ -4,11 +4,11 @@ import time
 
 import click
 
-from .common import opened, store_option, sweep_argument
+from .common import opened, store_option, sweep_or_newest
 
 
 @click.command("watch", short_help="Watch a running sweep live.")
-@sweep_argument
+@sweep_or_newest
 @store_option
 @click.option(
     "--interval",

@@ -1,7 +1,7 @@
 """Builds a parameter from an entry under `space:` and the workload's declaration of it."""
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from automl.errors import SpaceError
@@ -38,13 +38,17 @@ def build(
     numeric = base if isinstance(base, Float | Int) else None
     low, high = _bound(name, "low", entry, numeric), _bound(name, "high", entry, numeric)
     log = entry.log if entry.log is not None else bool(numeric and numeric.log)
-    default = entry.default
-    if default is None and base is not None and isinstance(base.default, int | float):
-        default = min(max(base.default, low), high) if low <= high else None
-    common: dict[str, Any] = {"log": log, **_common(entry, base)}
+    step = entry.step if entry.step is not None else numeric and numeric.step
+    common: dict[str, Any] = {"log": log, "step": step, **_common(entry, base)}
     if kind == "int":
-        return Int(name, whole(low), whole(high), default=whole(default), **common)
-    return Float(name, low, high, default=default, **common)  # type: ignore[arg-type]
+        common["step"] = 1 if step is None else whole(step)
+        low, high = whole(low), whole(high)
+    number: type[Float | Int] = Int if kind == "int" else Float
+    default = whole(entry.default) if kind == "int" else entry.default
+    declared = base.default if base is not None else None
+    if default is None and isinstance(declared, int | float):
+        default = number(name, low, high, **common).nearest(declared)  # type: ignore[arg-type]
+    return number(name, low, high, default=default, **common)  # type: ignore[arg-type]
 
 
 def _kind(name: str, entry: Entry, base: Parameter | None) -> str:
@@ -76,7 +80,8 @@ def _choice(
     unavailable: dict[Value, str],
     slow: Sequence[Value],
 ) -> Choice:
-    _refuse(name, "choice", {"low": entry.low, "high": entry.high, "log": entry.log})
+    given = {"low": entry.low, "high": entry.high, "log": entry.log, "step": entry.step}
+    _refuse(name, "choice", given)
     declared = base.choices if isinstance(base, Choice) else ()
     choices = entry.choices if entry.choices is not None else declared
     if base is not None:
@@ -90,10 +95,12 @@ def _choice(
     ordered = base.ordered if isinstance(base, Choice) else numbers
     if entry.ordered is not None:
         ordered = entry.ordered
-    default = entry.default
-    if default is None and base is not None and base.default is not None:
-        default = _nearest_choice(base.default, left)
-    return Choice(name, left, ordered=ordered, default=default, **_common(entry, base))
+    common = _common(entry, base)
+    if "default" in entry.model_fields_set:
+        common["default"] = entry.default
+    elif base is not None and base.has_default:
+        common["default"] = _nearest_choice(base.default, left)
+    return Choice(name, left, ordered=ordered, **common)
 
 
 def _check_kind(name: str, value: Value, base: Parameter, known: list[Value]) -> None:
@@ -116,7 +123,7 @@ def _check_kind(name: str, value: Value, base: Parameter, known: list[Value]) ->
 
 def _nearest_choice(default: Value, choices: list[Value]) -> Value:
     """The default if it is a choice, else the number nearest to it, else the first choice."""
-    if default in choices or isinstance(default, bool | str):
+    if default in choices or isinstance(default, bool) or not isinstance(default, int | float):
         return default if default in choices else choices[0]
     numbers = [value for value in choices if isinstance(value, int | float)]
     return min(numbers, key=lambda value: abs(value - default)) if numbers else choices[0]
@@ -128,7 +135,7 @@ def _common(entry: Entry, base: Parameter | None) -> dict[str, Any]:
     return inherited | {key: value for key, value in given.items() if value is not None}
 
 
-def _refuse(name: str, kind: str, given: dict[str, object]) -> None:
+def _refuse(name: str, kind: str, given: Mapping[str, object]) -> None:
     wrong = [key for key, value in given.items() if value is not None]
     if wrong:
         raise SpaceError(f"{name} is of type {kind}, which has no {wrong[0]!r}")

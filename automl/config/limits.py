@@ -1,6 +1,7 @@
 """Values and limits as people type them: `KEY=VALUE`, `KEY=LOW..HIGH`, `KEY=[VALUE,VALUE]`."""
 
-from typing import Any
+import re
+from typing import Any, Final
 
 from automl.errors import UsageError
 from automl.suggesters.domain import Limit
@@ -10,6 +11,8 @@ from search_spaces.plugins import nearest
 
 from .scalars import plain_scalar
 
+_SEPARATOR: Final = re.compile(r",(?![^\[]*\])")  # a comma outside of brackets
+
 
 def read_limit(text: str, space: Space) -> tuple[str, Limit]:
     """The parameter and its limit that `KEY=VALUE`, `KEY=LOW..HIGH` or `KEY=[VALUE,...]` name.
@@ -18,7 +21,10 @@ def read_limit(text: str, space: Space) -> tuple[str, Limit]:
         UsageError: the text is malformed, the parameter is unknown, or it cannot have a value.
     """
     parameter, raw = _split(text, space, "a limit is KEY=VALUE, KEY=LOW..HIGH or KEY=[VALUE,VALUE]")
-    parts = raw[1:-1].split(",") if raw.startswith("[") and raw.endswith("]") else raw.split("..")
+    if raw.startswith("[") and raw.endswith("]") and _named(parameter, raw) is None:
+        parts = _SEPARATOR.split(raw[1:-1])
+    else:
+        parts = raw.split("..")
     values = [_value(parameter, part.strip()) for part in parts]
     return parameter.name, _limit(parameter, values, text)
 
@@ -43,10 +49,8 @@ def _split(text: str, space: Space, rule: str) -> tuple[Parameter, str]:
 
 
 def _value(parameter: Parameter, raw: str) -> Value:
-    if isinstance(parameter, Choice):
-        named = {str(choice): choice for choice in parameter.choices}
-        if raw in named:
-            return named[raw]
+    if (index := _named(parameter, raw)) is not None:
+        return parameter.values()[index]  # type: ignore[no-any-return]
     try:
         value: Any = plain_scalar(raw)
     except ValueError as error:
@@ -55,6 +59,23 @@ def _value(parameter: Parameter, raw: str) -> Value:
         value = int(value)
     parameter.check(value)
     return parameter.canonical(value)
+
+
+def _named(parameter: Parameter, raw: str) -> int | None:
+    """The index of the choice that a text names: by its Python or its YAML form."""
+    if not isinstance(parameter, Choice):
+        return None
+    named = {str(choice): i for i, choice in enumerate(parameter.choices)}
+    named |= {
+        _form(c): i for i, c in enumerate(parameter.choices) if c is None or isinstance(c, tuple)
+    }
+    return named.get(raw, named.get(raw.replace(" ", "").replace("'", "").replace('"', "")))
+
+
+def _form(value: Value) -> str:
+    if isinstance(value, tuple):
+        return f"[{','.join(map(_form, value))}]"
+    return "null" if value is None else str(value)
 
 
 def _limit(parameter: Parameter, values: list[Any], text: str) -> Limit:

@@ -113,5 +113,5 @@ def shown(value: object, limit: int = 60) -> str:
         return words[value]
     if isinstance(value, Mapping):
         return "a mapping"
-    text = repr(value)
+    text = repr(list(value) if isinstance(value, tuple) else value)
     return text if len(text) <= limit else f"{text[: limit - 3]}..."

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
+
+from automl.suggesters.user_prior import KEYS
 
 from .nodes import ConfigProblem, ConfigProblems, Node, dotted, shown
 from .scalars import plain_scalar
+from .schema import Entry
 from .strict_yaml import MAX_BYTES, MAX_DEPTH, read_text
+
+# The sections whose keys are parameters, with the fields that an entry can have.
+FIELDS: Final[Mapping[str, Collection[str]]] = {
+    "space": tuple(Entry.model_fields),
+    "beliefs": KEYS,
+    "fixed": (),
+}
 
 
 @dataclass(frozen=True)
@@ -45,7 +56,7 @@ def apply(root: Node, overrides: Iterable[str | Override], problems: ConfigProbl
 
 def _set(root: Node, override: Override, problems: ConfigProblems) -> None:
     value = _value(override, problems)
-    parts = override.key.split(".")
+    parts = _parts(root, override.key)
     if value is None:
         return
     if len(parts) > MAX_DEPTH:
@@ -67,6 +78,27 @@ def _set(root: Node, override: Override, problems: ConfigProblems) -> None:
         following = value if last else node.value.setdefault(part, Node({}, override.label))
         node.value[part] = following
         node = following
+
+
+def _parts(root: Node, key: str) -> list[str]:
+    """The path of a key. Names of parameters may have dots themselves: `space.model.lr.low`.
+
+    A name ends where it is one of the file's, else before the first field of an entry.
+    """
+    section, *rest = key.split(".")
+    if section not in FIELDS or not rest:
+        return [section, *rest]
+    node = root.child(section)
+    known = node.value if node is not None and isinstance(node.value, dict) else {}
+    names = (".".join(rest[:length]) for length in range(len(rest), 0, -1))
+    name = next((name for name in names if name in known), None)
+    if name is None:
+        fields = (i for i, part in enumerate(rest) if i and part in FIELDS[section])
+        name = ".".join(rest[: next(fields, len(rest))])
+    inner = rest[name.count(".") + 1 :]
+    if inner[:1] == ["when"] and len(inner) > 1:  # a parent's name
+        inner = ["when", ".".join(inner[1:])]
+    return [section, name, *inner]
 
 
 def _value(override: Override, problems: ConfigProblems) -> Node | None:

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from automl.errors import SpaceError, UsageError
-from search_spaces import Choice, Int, Space
+from search_spaces import Choice, Space
 from search_spaces.expressions import Expression
 from search_spaces.parameters import Parameter, Value, parameter_from_dict
 from search_spaces.plugins import nearest
@@ -92,7 +92,7 @@ class Resolution:
             name: parameter.default
             for name, parameter in self.declaration.parameters.items()
             if name not in self.tuned
-            and parameter.default is not None
+            and parameter.has_default
             and self._conditions(parameter) is not None
         }
         return {**defaults, **self.fixed}
@@ -262,7 +262,7 @@ class Resolution:
             parameter = self.tuned[names[0]] if len(names) == 1 else None
             if not isinstance(parameter, Choice) or not others or None in others.values():
                 continue
-            bound = constraint.bind(others)  # type: ignore[arg-type]
+            bound = constraint.bind(others)
             kept = [value for value in parameter.choices if bound.evaluate({parameter.name: value})]
             if kept and len(kept) < len(parameter.choices):
                 default = parameter.default if parameter.default in kept else kept[0]
@@ -319,10 +319,9 @@ def _always_holds(constraint: Expression, parameters: Mapping[str, Parameter]) -
 
 
 def _values(parameter: Parameter) -> Sequence[Value]:
-    """Every value of a discrete parameter; empty for a continuous one."""
-    if isinstance(parameter, Choice):
-        return parameter.choices
-    return range(parameter.low, parameter.high + 1) if isinstance(parameter, Int) else ()
+    """Every value of a discrete parameter; empty if there are infinitely many, or very many."""
+    few = parameter.size is not None and parameter.size <= MAX_TRIED
+    return parameter.values() if few else ()
 
 
 def _among(value: Any, values: Iterable[Value]) -> bool:

@@ -57,9 +57,13 @@ def _number(value: Any) -> int | float:
 
 
 def _value(value: Any) -> Value:
-    if isinstance(value, bool | int | float | str):
+    if value is None or isinstance(value, bool | int | float | str):
         return value
-    raise UsageError(f"a number, text, true or false is needed, got {shown(value)}")
+    if isinstance(value, list):
+        return tuple(map(_value, value))
+    raise UsageError(
+        f"a number, text, true, false, null or a list of these is needed, got {shown(value)}"
+    )
 
 
 def _values(value: Any) -> tuple[Value, ...]:
@@ -85,7 +89,7 @@ def _space(value: Any) -> dict[str, Any] | None:
     )
 
 
-Value = bool | int | float | str
+Value = bool | int | float | str | tuple[Any, ...] | None
 Number = Annotated[int | float, PlainValidator(_number)]
 Count = Annotated[int, BeforeValidator(whole), Field(ge=1)]
 Slots = Annotated[int, BeforeValidator(whole), Field(ge=1, le=MAX_SLOTS)]
@@ -124,6 +128,7 @@ class Entry(Section):
     low: Number | None = None
     high: Number | None = None
     log: bool | None = None
+    step: Number | None = None
     type: Literal["float", "int", "choice"] | None = None
     choices: Annotated[tuple[Value, ...], PlainValidator(_values)] | None = None
     ordered: bool | None = None

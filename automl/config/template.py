@@ -119,7 +119,8 @@ def _parameters(function: ast.FunctionDef) -> list[str]:
     ]
     read.sort(key=lambda node: (node.lineno, node.col_offset))
     keys = [node.slice.value for node in read if isinstance(node.slice, ast.Constant)]
-    return [key for key in dict.fromkeys(keys) if isinstance(key, str) and key.isidentifier()]
+    found = [key for key in dict.fromkeys(keys) if isinstance(key, str)]
+    return [key for key in found if all(part.isidentifier() for part in key.split("."))]
 
 
 def _metrics(function: ast.FunctionDef) -> list[str]:
@@ -137,12 +138,13 @@ def _entry(parameter: Parameter) -> str:
         text = f"[{', '.join(map(_scalar, parameter.choices))}]"
     else:
         assert isinstance(parameter, Float | Int)
-        log = ", log: true" if parameter.log else ""
-        text = f"{{low: {_scalar(parameter.low)}, high: {_scalar(parameter.high)}{log}}}"
+        fields = {"log": "true" if parameter.log else "", "step": _step(parameter)}
+        more = "".join(f", {key}: {value}" for key, value in fields.items() if value)
+        text = f"{{low: {_scalar(parameter.low)}, high: {_scalar(parameter.high)}{more}}}"
     notes = (
         [f"affects {', '.join(sorted(parameter.affects))}"] if len(parameter.affects) < 3 else []
     )
-    if parameter.default is not None:
+    if parameter.has_default:
         notes.insert(0, f"default {_scalar(parameter.default)}")
     if parameter.when:
         notes.append(
@@ -152,8 +154,16 @@ def _entry(parameter: Parameter) -> str:
     return f"{parameter.name}: {text}  # {'; '.join(notes)}"
 
 
+def _step(parameter: Float | Int) -> str:
+    return _scalar(parameter.step) if "step" in parameter.domain() else ""
+
+
 def _scalar(value: Value) -> str:
     """A value as YAML that reads back as the same value."""
+    if value is None:
+        return "null"
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_scalar, value))}]"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):

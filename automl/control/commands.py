@@ -6,6 +6,7 @@ from automl.ledger import SweepRecorder
 from automl.stopping.base import Stopper
 from automl.suggesters.domain import Domain, updated_limits
 from automl.suggesters.queue import SuggestionQueue
+from search_spaces.validation import plain_params
 from workers.protocol import Params
 
 from .journal import Journal
@@ -47,7 +48,7 @@ class SweepCommands:
             self._limit(limits)
         for identity, command in commands:
             if command.kind == "enqueue":
-                self._enqueue(identity, dict(command.content))
+                self._enqueue(identity, plain_params(command.content))
 
     def _limit(self, commands: list[Command]) -> None:
         limits = updated_limits([command.content for command in commands], self._domain.limits)

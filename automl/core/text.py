@@ -32,6 +32,8 @@ def json_data(value: Any) -> Any:
 
 def number(value: Any) -> str:
     """A value with 4 significant digits."""
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(number, value))}]"
     if not isinstance(value, float):
         return str(value)
     if value != 0 and (abs(value) < 1e-3 or abs(value) >= 1e7):

@@ -29,7 +29,7 @@ from optuna.trial import TrialState as OptunaState
 
 from automl.core import Snapshot, SweepSpec, Trial, TrialState, ranking
 from automl.ledger import Ledger
-from search_spaces import Choice, Int, Parameter, Space
+from search_spaces import Choice, Float, Int, Parameter, Space
 
 TRIALS_A_STUDY = 10**7  # a trial's id is its study's id times this, plus its number
 FRESH_SECONDS = 1.0  # how long a cached study is used
@@ -174,10 +174,9 @@ def distribution(parameter: Parameter) -> BaseDistribution:
     """A parameter as Optuna's distribution."""
     if isinstance(parameter, Choice):
         return CategoricalDistribution(parameter.choices)
-    if isinstance(parameter, Int):
-        return IntDistribution(parameter.low, parameter.high, log=parameter.log)
-    low, high, log = parameter.low, parameter.high, parameter.log  # type: ignore[attr-defined]
-    return FloatDistribution(low, high, log=log)
+    assert isinstance(parameter, Float | Int), "there are three kinds of parameters"
+    kind = IntDistribution if isinstance(parameter, Int) else FloatDistribution
+    return kind(parameter.low, parameter.high, log=parameter.log, step=parameter.step)
 
 
 def _frozen(

@@ -21,7 +21,8 @@ from automl.core import (
     TrialState,
 )
 from automl.core.text import json_data
-from workers.protocol import Ending, Metrics, Outcome, Report, Started
+from search_spaces.validation import plain_params
+from workers.protocol import Ending, Metrics, Outcome, Params, Report, Started
 
 Row = dict[str, Any]
 COMMAND: Final = "Wished"  # stored names stay as they are: old ledgers must open
@@ -56,6 +57,12 @@ def metrics_of(text: str) -> Metrics:
     return {key: float(value) for key, value in json.loads(text).items()}
 
 
+def params_of(text: str) -> Params:
+    """The inverse of `dumps` for a configuration: a list is a tuple."""
+    found: Params = json.loads(text)
+    return plain_params(found) if "[" in text else found
+
+
 def trial_row(sweep: int, trial: Trial) -> Row:
     """The row of `trials` for a trial; its reports have rows of their own."""
     return {
@@ -80,7 +87,7 @@ def trial_of(row: Mapping[str, Any], reports: ReportLog) -> Trial:
     """The trial of a row of `trials`, with its reports."""
     decoded = {
         "state": TrialState(row["state"]),
-        "params": json.loads(row["params"]),
+        "params": params_of(row["params"]),
         "metrics": metrics_of(row["metrics"]),
         "details": json.loads(row["details"]),
         "reports": reports,

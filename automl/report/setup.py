@@ -53,7 +53,7 @@ def search_space(record: Record) -> Rows:
     """A row for each parameter: name, values, default, what it affects, its condition."""
     rows: Rows = []
     for name, parameter in record.space.parameters.items():
-        default = "" if parameter.default is None else text.number(parameter.default)
+        default = text.number(parameter.default) if parameter.has_default else ""
         affects = ", ".join(
             aspect for aspect in ("quality", "speed", "memory") if aspect in parameter.affects
         )
@@ -92,7 +92,8 @@ def _values(parameter: Parameter) -> str:
         return ", ".join(map(text.number, parameter.choices))
     assert isinstance(parameter, Float | Int), "there are three kinds of parameters"
     scale = ", logarithmic" if parameter.log else ""
-    return f"{text.number(parameter.low)} to {text.number(parameter.high)}{scale}"
+    steps = f", in steps of {text.number(parameter.step)}" if "step" in parameter.domain() else ""
+    return f"{text.number(parameter.low)} to {text.number(parameter.high)}{steps}{scale}"
 
 
 def _flat(section: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from automl.core import Constraint, Goal, Trial
-from search_spaces import Choice, Int, Parameter, Space
+from search_spaces import Choice, Float, Int, Parameter, Space
 from workers.protocol import Params, Value
 
 from ._new_points import new_points, repair
@@ -152,10 +152,9 @@ def _distribution(parameter: Parameter) -> Any:
             if parameter.ordered
             else CategoricalDistribution(list(range(count)))
         )
-    low, high, log = parameter.low, parameter.high, parameter.log  # type: ignore[attr-defined]
-    return (IntDistribution if isinstance(parameter, Int) else FloatDistribution)(
-        low, high, log=log
-    )
+    assert isinstance(parameter, Float | Int)
+    kind = IntDistribution if isinstance(parameter, Int) else FloatDistribution
+    return kind(parameter.low, parameter.high, log=parameter.log, step=parameter.step)
 
 
 def _to_optuna(parameter: Parameter, value: Value) -> Any:

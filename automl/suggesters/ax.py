@@ -2,12 +2,12 @@
 
 import logging
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from automl.core import Trial
-from search_spaces import Choice, Int, Parameter
+from search_spaces import Choice, Float, Int, Parameter
 from workers.protocol import Params, Value
 
 from ._new_points import new_points, repair
@@ -152,6 +152,8 @@ def _config(parameter: Parameter) -> Any:
                 parameter.name, list(range(len(indices))), "int", is_ordered=True
             )
         return ChoiceParameterConfig(parameter.name, indices, "str", is_ordered=False)
+    if _stepped(parameter):
+        return RangeParameterConfig(parameter.name, (0, cast(int, parameter.size) - 1), "int")
     if isinstance(parameter, Int):
         return RangeParameterConfig(
             parameter.name,
@@ -162,17 +164,27 @@ def _config(parameter: Parameter) -> Any:
     return RangeParameterConfig(parameter.name, (0.0, 1.0), "float")
 
 
+def _stepped(parameter: Parameter) -> bool:
+    """Whether values are given by their index, in steps from the lowest."""
+    return isinstance(parameter, Float | Int) and parameter.step not in (None, 1)
+
+
 def _value_to_ax(parameter: Parameter, value: Value) -> Any:
     if isinstance(parameter, Choice):
         index = parameter.index(value)
         return index if parameter.ordered else str(index)
-    return int(value) if isinstance(parameter, Int) else float(parameter.to_unit(value))
+    if _stepped(parameter):
+        return int(parameter.to_unit(value) * cast(int, parameter.size))
+    return int(cast(int, value)) if isinstance(parameter, Int) else float(parameter.to_unit(value))
 
 
 def _value_from_ax(parameter: Parameter, value: Any) -> Value:
     if isinstance(parameter, Choice):
-        return parameter.choices[int(value)]
-    return int(value) if isinstance(parameter, Int) else parameter.from_unit(float(value))
+        return parameter.choices[int(cast(int, value))]
+    if _stepped(parameter):
+        return parameter.from_unit((int(cast(int, value)) + 0.5) / cast(int, parameter.size))
+    number = cast(float, value)
+    return int(number) if isinstance(parameter, Int) else parameter.from_unit(number)
 
 
 def _data(observed: PeerObservation) -> dict[str, float]:

@@ -11,6 +11,7 @@ import numpy as np
 from automl.errors import SpaceError, UsageError
 from search_spaces import Float, Space
 from search_spaces.parameters import Parameter, Value, parameter_from_dict
+from search_spaces.validation import plain
 from workers.protocol import Params
 
 from ._new_points import new_points
@@ -39,7 +40,7 @@ class Limit:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Limit:
         """The inverse of `to_dict`."""
-        return cls(tuple(data.get("choices", ())), data.get("low"), data.get("high"))
+        return cls(plain(data.get("choices", ())), data.get("low"), data.get("high"))
 
     def __str__(self) -> str:
         if self.choices:
@@ -183,4 +184,6 @@ def _limited(
 
 
 def _short(value: Any) -> str:
+    if isinstance(value, tuple):
+        return str(list(value))
     return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)

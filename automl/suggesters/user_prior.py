@@ -26,7 +26,7 @@ Array = NDArray[np.float64]
 SPREAD: Final = 0.15  # default standard deviation, as a part of the parameter's range
 FAVOUR: Final = 4.0  # weight of a favoured choice; the others weigh 1
 FLOOR: Final = 0.1  # uniform share of the density, so that a wrong prior rules nothing out
-_KEYS = ("at", "spread", "weights")
+KEYS: Final = ("at", "spread", "weights")
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class ParameterPrior:
         name = parameter.name
         if not isinstance(given, Mapping):
             given = {"at": given}
-        if unknown := [key for key in given if key not in _KEYS]:
+        if unknown := [key for key in given if key not in KEYS]:
             raise UsageError(
                 f"a belief about {name} has at, spread and weights, got {unknown[0]!r}"
             )
@@ -73,7 +73,8 @@ class ParameterPrior:
             raise UsageError(f"a belief about {name} needs at least one value, got {dict(given)!r}")
         at = given.get("at", ())
         values = tuple(
-            _legal(parameter, value) for value in (at if isinstance(at, list | tuple) else [at])
+            _legal(parameter, value)
+            for value in (at if isinstance(at, list | tuple) and not parameter.legal(at) else [at])
         )
         return cls(parameter, values, float(spread), _weights(parameter, given.get("weights", {})))
 

@@ -127,9 +127,11 @@ def _row(path: Path, line: int, row: Mapping[str | None, Any], space: Space) -> 
             f"{path}, line {line}: a failure is one of {', '.join(FAILURE_KINDS)}, got {failure!r}"
         )
     for key, text in row.items():
-        if key is None or text in (None, "") or key == "failure":
+        if key is None or text is None or key == "failure":
             continue
         name = key.removeprefix("params.").removeprefix("metrics.")
+        if text == "" and not (name in space.parameters and space.parameters[name].takes_none):
+            continue
         if name in space.parameters and not key.startswith("metrics."):
             params[name] = _value(path, line, space.parameters[name], str(text))
         else:
@@ -143,6 +145,8 @@ def _row(path: Path, line: int, row: Mapping[str | None, Any], space: Space) -> 
 def _value(path: Path, line: int, parameter: Parameter, text: str) -> Value:
     if isinstance(parameter, Choice):
         known = {str(choice): choice for choice in parameter.choices}
+        known |= {str(list(c)): c for c in parameter.choices if isinstance(c, tuple)}
+        known |= {"": None} if parameter.takes_none else {}
         known |= {f"{float(c):g}": c for c in parameter.choices if isinstance(c, int | float)}
         return known.get(text, text)
     try:

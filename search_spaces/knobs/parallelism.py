@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, is_dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from search_spaces.errors import SpaceError
 from search_spaces.expressions import Expression
@@ -197,7 +197,7 @@ def _machine(
     ranks, dropped = RANKS.split(counts, reasons)
     plan = _declared(adjustments.get("plan", ()))
     values = adjustments.get("values", {})
-    return _Machine(hardware, slots, tuple(map(int, ranks)), plan, values), dropped
+    return _Machine(hardware, slots, tuple(cast(list[int], ranks)), plan, values), dropped
 
 
 def _powers_of_two(slots: int) -> list[int]:
@@ -214,7 +214,7 @@ def _declared(plan: Any) -> frozenset[str]:
 
 
 def _ranks(adjustments: Mapping[str, Any], usable: list[_Strategy]) -> list[Parameter]:
-    counts: list[Value] = sorted({n for strategy in usable for n in strategy.ranks})
+    counts: list[Any] = sorted({n for strategy in usable for n in strategy.ranks})
     if not counts:
         return []
     when = {PARALLELISM.name: [strategy.name for strategy in usable if strategy.ranks]}

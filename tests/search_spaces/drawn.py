@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from search_spaces import Choice, Float, Int, Parameter, Space
 
 AFFECTS = st.sets(st.sampled_from(["quality", "speed", "memory"]), min_size=1)
-LITERALS = st.one_of(
-    st.booleans(), st.integers(-3, 3), st.floats(-2, 2), st.text("abc", max_size=2)
+SCALARS = st.one_of(
+    st.none(), st.booleans(), st.integers(-3, 3), st.floats(-2, 2), st.text("abc", max_size=2)
 )
+LITERALS = SCALARS | st.lists(SCALARS, max_size=2).map(tuple)
 
 
 @st.composite
@@ -17,6 +18,12 @@ def floats(draw: st.DrawFn, name: str, **common: object) -> Float:
     log = draw(st.booleans())
     numbers = st.floats(1e-300, 1e300) if log else st.floats(-1e308, 1e308)
     low, high = sorted(number + 0.0 for number in draw(st.tuples(numbers, numbers)))  # no -0.0
+    if not log and draw(st.booleans()):
+        whole = draw(st.integers(-1000, 1000)) / draw(st.sampled_from([1, 10, 64]))
+        step = draw(st.sampled_from([0.1, 0.25, 0.3, 1.0, 7.0]))
+        wide = Float(name, whole, whole + draw(st.floats(0, 100)), step=step)
+        default = draw(st.none() | st.sampled_from(wide.values()))
+        return Float(name, wide.low, wide.high, step=step, default=default, **common)  # type: ignore[arg-type]
     default = draw(st.none() | st.floats(low, high))
     return Float(name, low, high, log=log, default=default, **common)  # type: ignore[arg-type]
 
@@ -28,8 +35,10 @@ def ints(draw: st.DrawFn, name: str, **common: object) -> Int:
         st.integers(1 if log else -20, 20), st.integers(1 if log else -(2**63) + 1, 2**63 - 1)
     )
     low, high = sorted(draw(st.tuples(numbers, numbers)))
-    default = draw(st.none() | st.integers(low, high))
-    return Int(name, low, high, log=log, default=default, **common)  # type: ignore[arg-type]
+    step = 1 if log else draw(st.sampled_from([1, 1, 2, 5, 2**40]))
+    cells = st.integers(0, (high - low) // step)
+    default = draw(st.none() | cells.map(lambda cell: low + step * cell))
+    return Int(name, low, high, log=log, step=step, default=default, **common)  # type: ignore[arg-type]
 
 
 @st.composite

@@ -202,7 +202,7 @@ def constrained(draw: st.DrawFn) -> Space:
     numeric = [
         n
         for n, p in plain.parameters.items()
-        if not (isinstance(p, Choice) and any(isinstance(c, str) for c in p.choices))
+        if not isinstance(p, Choice) or all(isinstance(c, bool | int | float) for c in p.choices)
     ]
     texts = []
     for _ in range(draw(st.integers(1, 3)) if numeric else 0):

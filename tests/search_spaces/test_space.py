@@ -308,3 +308,35 @@ def test_the_readable_form() -> None:
         "    constraints=['lr < 0.05'],",
         ")",
     ]
+
+
+def dotted() -> Space:
+    return Space(
+        Choice("model.kind", ["a", None, [1, 2]]),
+        Float("model.lr", 0.0, 1.0, step=0.1, when={"model.kind": [None, [1, 2]]}),
+        Int("heads", 1, 8),
+        constraints=["model.lr * heads <= 2", "model.kind != None or heads > 1"],
+    )
+
+
+def test_dotted_names_none_and_lists_in_conditions_and_constraints() -> None:
+    space = dotted()
+    assert space.constraints[0].names == ("model.lr", "heads")
+    assert Space.from_dict(json.loads(json.dumps(space.to_dict()))) == space
+    assert pickle.loads(pickle.dumps(space)) == space
+    assert space.active({"model.kind": "a", "heads": 1}) == ("model.kind", "heads")
+    assert space.active({"model.kind": (1, 2)}) == ("model.kind", "model.lr", "heads")
+    assert not space.legal({"model.kind": None, "model.lr": 0.1, "heads": 1})
+    drawn = space.sample(np.random.default_rng(0), 300)
+    units = space.encode(drawn)
+    assert {params["model.kind"] for params in drawn} == {"a", None, (1, 2)}
+    for params, row in zip(drawn, space.decode(units), strict=True):
+        space.check(params)
+        assert row == params
+    assert space.feasible(units).all()
+    assert Space(*space.parameters.values()).feasible(units).all()
+
+
+def test_a_dotted_name_that_is_no_parameter_is_refused() -> None:
+    with pytest.raises(SpaceError, match=r"names the unknown parameter 'model\.rate'"):
+        Space(Float("model.lr", 0, 1), constraints=["model.rate < 1"])

@@ -184,19 +184,18 @@ def _cells(whole: Parameter, part: Parameter) -> Array | None:
     """Unit values of everything that a part of a parameter can be; None if it is continuous."""
     if isinstance(part, Choice):
         return _units(whole, part.choices)
-    if isinstance(part, Int) and isinstance(whole, Int) and whole.high - whole.low < MAX_CELLS:
-        return _units(whole, range(part.low, part.high + 1))
-    if isinstance(part, Float | Int) and part.low == part.high:
-        return _units(whole, [part.low])
+    if part.size == 1 or (part.size and max(part.size, whole.size or 0) <= MAX_CELLS):
+        return _units(whole, part.values())
     return None
 
 
 def _range(whole: Parameter, part: Parameter) -> tuple[float, float]:
     """The unit interval of a number within limits."""
-    if isinstance(part, Int) and isinstance(whole, Int):
-        inner = _units(whole, (part.low, part.high))
-        below = whole.to_unit(part.low - 1) if part.low > whole.low else -inner[0]
-        above = whole.to_unit(part.high + 1) if part.high < whole.high else 2 - inner[1]
+    assert isinstance(whole, Float | Int)
+    assert isinstance(part, Float | Int)
+    inner = _units(whole, (part.low, part.high))
+    if whole.step is not None:
+        below = whole.to_unit(part.low - whole.step) if part.low > whole.low else -inner[0]
+        above = whole.to_unit(part.high + whole.step) if part.high < whole.high else 2 - inner[1]
         return (inner[0] + below) / 2, (inner[1] + above) / 2
-    low, high = _units(whole, (part.low, part.high))  # type: ignore[attr-defined]
-    return low, high
+    return inner[0], inner[1]

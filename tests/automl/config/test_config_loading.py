@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from automl.config import Config, Override, load
 from automl.core.budget import Budget
 from automl.core.goals import Constraint, Goal
 from automl.core.resources import Resources
+from automl.core.spec import SweepSpec
 from automl.errors import ConfigError
 from search_spaces import Choice, Float, Int
 from search_spaces.hardware import Hardware
@@ -214,3 +216,45 @@ def test_without_workload_and_objective_the_message_says_what_is_needed(tmp_path
     )
     found = message(tmp_path, TEXT + "workload: translatoin\n", objective=False)
     assert "toy.yaml:14: workload: unknown workload 'translatoin'" in found
+
+
+DOTTED = """\
+space:
+  model.lr: {low: 0.0, high: 1.0, step: 0.25}
+  model.opt: [sgd, null, [adam, 0.9]]
+  model.beta: {low: 0.8, high: 1.0, when: {model.opt: [[adam, 0.9]]}}
+goals: minimize val.loss
+constraints: [model.lr <= 0.5, val.loss <= 3]
+beliefs: {model.lr: 0.25}
+"""
+
+
+def test_dotted_names_steps_null_and_lists(tmp_path: Path) -> None:
+    config = loaded(
+        tmp_path,
+        DOTTED,
+        "space.model.lr.high=0.9",
+        "space.model.beta.when.model.opt=null",
+        "space.net.depth=[1, 2]",
+        "space.net.width.low=16",
+        "space.net.width.high=70",
+        "space.net.width.step=16",
+        "beliefs.model.lr=0.5",
+    )
+    assert list(config.spec.space.parameters.values()) == [
+        Float("model.lr", 0.0, 0.75, step=0.25),
+        Choice("model.opt", ["sgd", None, ("adam", 0.9)]),
+        Float("model.beta", 0.8, 1.0, when={"model.opt": [None]}),
+        Choice("net.depth", [1, 2], ordered=True),
+        Int("net.width", 16, 64, step=16),
+    ]
+    assert [str(c) for c in config.spec.space.constraints] == ["model.lr <= 0.5"]
+    assert [c.metric for c in config.spec.constraints] == ["val.loss"]
+    assert config.spec.beliefs["model.lr"]["at"] == [0.5]
+    restored = SweepSpec.from_dict(json.loads(json.dumps(config.spec.to_dict())))
+    assert restored.space == config.spec.space
+
+
+def test_a_default_of_null_is_a_default(tmp_path: Path) -> None:
+    text = "space: {w: {choices: [1, null], default: null}}\ngoals: minimize loss\n"
+    assert loaded(tmp_path, text).spec.space.default() == {"w": None}

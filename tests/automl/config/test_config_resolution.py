@@ -208,7 +208,7 @@ def test_an_override_narrows_an_entry() -> None:
         ("space: {width: {affects: sped}}", "did you mean 'speed'?"),
         ("space: {width: {choices: [1], low: 3}}", "is of type choice, which has no 'low'"),
         ("space: {width: []}", "at least one value is needed"),
-        ("space: {width: [[1]]}", "a number, text, true or false is needed, got [1]"),
+        ("space: {width: [[1]]}", "each choice of width must be a whole number, got [1]"),
         ("space: {precision: [fp17]}", "must be one of fp32, bf16, fp16, got 'fp17'"),
         (
             "space: {precision: [fp16]}",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from automl.config.limits import read_limit, read_setting
@@ -43,3 +45,24 @@ def test_a_setting_is_a_value_of_its_parameter() -> None:
     assert read_setting("optimizer=adam", SPACE) == ("optimizer", "adam")
     with pytest.raises(UsageError, match="a setting is KEY=VALUE"):
         read_setting("width", SPACE)
+
+
+ODD = Space(
+    Choice("model.widths", [None, [64, 32], [64]]),
+    Float("model.rate", 0.0, 1.0, step=0.25),
+    Choice("words", ["none", "a"]),
+)
+
+
+def test_none_lists_and_dotted_names_are_typed_as_in_yaml() -> None:
+    for text in ("[64,32]", "[64, 32]", "(64, 32)"):
+        assert read_setting(f"model.widths={text}", ODD) == ("model.widths", (64, 32))
+    assert read_setting("model.widths=null", ODD)[1] is None
+    assert read_setting("model.widths=None", ODD)[1] is None
+    assert read_setting("words=none", ODD)[1] == "none"
+    assert read_limit("model.widths=[64,32]", ODD)[1] == Limit(choices=((64, 32),))
+    limit = read_limit("model.widths=[null,[64]]", ODD)[1]
+    assert (limit, str(limit)) == (Limit(choices=(None, (64,))), "None, [64]")
+    assert Limit.from_dict(json.loads(json.dumps(limit.to_dict()))) == limit
+    with pytest.raises(UsageError, match=r"0\.3; the nearest value is 0\.25"):
+        read_setting("model.rate=0.3", ODD)

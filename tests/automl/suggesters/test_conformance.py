@@ -37,8 +37,17 @@ CONSTRAINED = Space(
     Int("tensor", 1, 16),
     constraints=["batch >= 8 * microbatches", "data * tensor == 16"],
 )
+STEPS = Space(
+    Float("model.rate", 0.0, 1.0, step=0.25),
+    Float("fine", -1.0, 1.0, step=0.001),
+    Int("model.width", 16, 96, step=16),
+    Choice("loss.weight", [None, 0.5, 2.0]),
+    Choice("widths", [[64], [64, 32], None]),
+    Float("model.dropout", 0.0, 0.5, step=0.1, when={"loss.weight": None}),
+    constraints=["model.width >= 32 or model.rate < 0.6"],
+)
 SMALL = Space(Choice("a", [1, 2, 3]), Choice("b", ["x", "y"], when={"a": 2}))
-SPACES = {"mixed": MIXED, "tree": TREE, "constrained": CONSTRAINED}
+SPACES = {"mixed": MIXED, "tree": TREE, "constrained": CONSTRAINED, "steps": STEPS}
 SLOW = {"ax", "optuna-gp"}  # seconds a suggestion: fewer calls, and not every case
 
 
@@ -90,7 +99,7 @@ def only_if_cheap(name: str, case: str, kept: set[str]) -> None:
 
 @pytest.mark.parametrize("kind", list(SPACES))
 def test_legal_and_new(name: str, kind: str) -> None:
-    only_if_cheap(name, kind, {"constrained"})
+    only_if_cheap(name, kind, {"constrained", "steps"})
     space = SPACES[kind]
     known = history(space, 12)
     found = run(make(name, space), space, known, 1 if name in SLOW else 12)
