@@ -92,8 +92,9 @@ class Trial:
     value: float | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.reports, ReportLog):  # any sequence is accepted
-            object.__setattr__(self, "reports", ReportLog(self.reports))
+        reports: Any = self.reports
+        if not isinstance(reports, ReportLog):  # any sequence is accepted
+            object.__setattr__(self, "reports", ReportLog(reports))
 
     @property
     def traceback(self) -> str:
