@@ -6,6 +6,7 @@ import math
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -15,6 +16,7 @@ from workers.context import numbers_of
 from workers.protocol import Ending, Metric, Metrics, Outcome, Params, Report
 
 from .control.outcome_policy import OutcomePolicy
+from .control.plugins import Plugins, SuggesterLike
 from .core import (
     Begun,
     Constraint,
@@ -35,10 +37,8 @@ from .core.ranking import best, pareto, valued
 from .errors import FAILURE_KINDS, AutomlError, TrialFailure, UsageError
 from .ledger import Ledger
 from .ledger.database import IN_MEMORY
-from .suggesters import SUGGESTERS
-from .suggesters.base import SearchContext, Suggester
 from .suggesters.domain import Domain
-from .suggesters.proposer import Proposal, Proposer, make_suggester
+from .suggesters.proposer import Proposal, Proposer
 from .suggesters.user_prior import check_prior
 
 
@@ -49,7 +49,8 @@ class Optimizer:
         space: the parameters to tune.
         goals: such as "minimize loss", one or several.
         constraints: such as "peak_memory_bytes <= 8e9".
-        suggester: "bayes", "ax", "tpe", "optuna-gp", "sobol" or "random".
+        suggester: "bayes", "ax", "tpe", "optuna-gp", "sobol" or "random"; or your own, as in
+            `automl.sweep`.
         seed: of everything random; the same seed and the same calls give the same configurations.
         store: folder or database URL for the trials; None to write no file.
         name: of the sweep in the store; if the store has it already, it is continued.
@@ -74,24 +75,24 @@ class Optimizer:
         goals: str | Goal | Iterable[str | Goal],
         constraints: str | Constraint | Iterable[str | Constraint] = (),
         *,
-        suggester: str = "bayes",
+        suggester: SuggesterLike = "bayes",
         seed: int = 0,
         store: str | None = None,
         name: str = "optimizer",
         beliefs: Mapping[str, Any] | None = None,
         metrics: Iterable[Metric] = (),
     ) -> None:
-        SUGGESTERS.require(suggester)
-        prior = check_prior(beliefs or {}, space, suggester)
+        plugins = Plugins.choose(suggester, "none")
+        prior = check_prior(beliefs or {}, space, plugins.suggester)
         spec = SweepSpec(
             name,
             space,
             parse_goals(goals),
             parse_constraints(constraints),
-            suggester=suggester,
             seed=seed,
             beliefs=prior,
             metrics=tuple(metrics),
+            **plugins.settings(),
         )
         self._spec = spec
         self._policy = OutcomePolicy(spec.goals, max_retries=0)
@@ -105,12 +106,8 @@ class Optimizer:
             raise UsageError(f"sweep {name!r} searches another space: choose another name")
         self._recorder = self._ledger.acquire(name)
         self._index = TrialIndex(self._recorder.trials)
-
-        def make(wanted: str, domain: Domain) -> Suggester:
-            context = SearchContext(domain, prior)
-            return make_suggester(wanted, spec.goals, spec.constraints, context, seed=seed)
-
-        self._proposer = Proposer(make, suggester, Domain(space))
+        make = partial(plugins.make_suggester, spec)
+        self._proposer = Proposer(make, spec.suggester, Domain(space))
         for trial in self._index.running:
             reason = "asked for by a process that has ended"
             self._apply(Moved(trial.number, TrialState.WAITING, reason))

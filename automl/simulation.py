@@ -10,6 +10,7 @@ from typing import Any, Final
 from search_spaces import Space
 from workers.protocol import Event, Metric, Report
 
+from .control.plugins import Plugins, StopperLike, SuggesterLike
 from .control.preflight import check_spec
 from .core import (
     Budget,
@@ -91,8 +92,8 @@ def simulate(
     trials: int | None = None,
     budget: Budget | Mapping[str, Any] | None = None,
     constraints: str | Constraint | Iterable[str | Constraint] = (),
-    suggester: str = "bayes",
-    stopper: str = "none",
+    suggester: SuggesterLike = "bayes",
+    stopper: StopperLike = "none",
     max_steps: int | None = None,
     charge_suggestions: bool = False,
     faults: Sequence[Fault] = (),
@@ -134,22 +135,22 @@ def simulate(
         >>> result = simulate(replay, space, "minimize loss", workers=8, seconds=36_000)
         >>> result.trajectory[-1]
     """
+    plugins = Plugins.choose(suggester, stopper)
     spec = SweepSpec(
         name="simulation",
         space=space,
         goals=parse_goals(goals),
         constraints=parse_constraints(constraints),
         budget=_budget(budget, seconds, trials),
-        suggester=suggester,
-        stopper=stopper,
         workers=workers,
         seed=seed,
         max_retries=max_retries,
         max_steps=max_steps,
-        beliefs=check_prior(beliefs or {}, space, suggester),
+        beliefs=check_prior(beliefs or {}, space, plugins.suggester),
         metrics=tuple(metrics),
+        **plugins.settings(),
     )
-    check_spec(spec, "simulated", lambda trial: None)
+    check_spec(spec, "simulated", lambda trial: None, plugins)
     trajectory = _Trajectory(spec)
 
     def start() -> Dispatcher:
@@ -167,7 +168,7 @@ def simulate(
     with contextlib.closing(ledger):
         spec = replace(spec, name=ledger.create_sweep(spec))
         with _collect_seldom():
-            snapshot = conduct(spec, ledger, SimulatedDispatcher, start)
+            snapshot = conduct(spec, ledger, SimulatedDispatcher, start, plugins=plugins)
         notes = [event for event in ledger.events(spec.name) if isinstance(event, Noted)]
     return Simulation(snapshot, trajectory.points, notes)
 

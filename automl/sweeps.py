@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from search_spaces import Space
@@ -14,6 +15,7 @@ from .control.commands import SweepCommands
 from .control.controller import Controller
 from .control.journal import Journal
 from .control.memory_guard import MemoryGuard
+from .control.plugins import Plugins, StopperLike, SuggesterLike
 from .control.preflight import check_not_importing, check_spec
 from .control.scheduler import Scheduler
 from .control.shutdown import Shutdown
@@ -37,15 +39,11 @@ from .errors import StoreError, StoreFailure, UsageError
 from .integrations.ray_metrics import with_ray_metrics
 from .ledger import Ledger, SweepLedger
 from .result import Result
-from .stopping import STOPPERS
-from .stopping.base import Stopper
-from .suggesters import SUGGESTERS
-from .suggesters.base import SearchContext, Suggester
 from .suggesters.domain import Domain
-from .suggesters.proposer import Proposer, make_suggester
+from .suggesters.proposer import Proposer
 from .suggesters.queue import BackgroundSuggestionQueue, SuggestionQueue
 from .suggesters.user_prior import check_prior
-from .workflows.transfer import transfer as begin_with
+from .workflows.transfer import begin_with
 
 Objective = Callable[[Any], Any]
 
@@ -60,8 +58,8 @@ def sweep(
     seed: int = 0,
     constraints: str | Constraint | Iterable[str | Constraint] = (),
     budget: Budget | Mapping[str, Any] | str | float | None = None,
-    suggester: str = "bayes",
-    stopper: str = "none",
+    suggester: SuggesterLike = "bayes",
+    stopper: StopperLike = "none",
     dispatcher: str = "ray",
     resources: Resources | Mapping[str, Any] | None = None,
     store: str | None = None,
@@ -71,6 +69,9 @@ def sweep(
     transfer: str | None = None,
     progress: bool | None = None,
     metrics: Iterable[Metric] = (),
+    resumable: bool = False,
+    max_steps: int | None = None,
+    max_retries: int = 2,
 ) -> Result:
     """Search a space with your own objective.
 
@@ -86,8 +87,11 @@ def sweep(
         constraints: such as "peak_memory_bytes <= 8e9".
         budget: a duration ("10m"), or a mapping of `trials`, `time`, `worker_time`, `target` and
             `gain`.
-        suggester: "bayes", "ax", "tpe", "optuna-gp", "sobol" or "random".
-        stopper: "none", "asha", "median" or "curve".
+        suggester: "bayes", "ax", "tpe", "optuna-gp", "sobol" or "random"; or a mapping of `name`
+            and its options, or your own class that inherits `Suggester`, or an object of it.
+        stopper: "none", "asha", "hyperband", "median" or "curve"; or a mapping such as
+            `{"name": "asha", "grace": 5, "factor": 3}`, a class that inherits `Stopper`, or an
+            object of it.
         dispatcher: "ray", or "inline" to run trials in this process.
         resources: of a slot: `cpus`, `gpus` and `memory`.
         store: folder or database URL; None for `.automl`.
@@ -103,6 +107,11 @@ def sweep(
             in a notebook.
         metrics: that the objective reports, such as `Metric("latency", "minimize", "speed")`. The
             aspect of a metric that is not declared is guessed from its name; the report says so.
+        resumable: your objective goes on from a checkpoint of its own if it is called again for a
+            trial, so a stopper may pause it. If not, stoppers stop trials for good.
+        max_steps: the last step that your objective reports, if it is known; stoppers use it.
+        max_retries: how often a trial is run again if its configuration did not cause its
+            failure (a lost worker).
 
     Returns:
         The result when the budget is reached, or after Ctrl-C; then the sweep can be resumed.
@@ -112,26 +121,29 @@ def sweep(
         StoreError: the store cannot be used.
     """
     check_not_importing()
+    plugins = Plugins.choose(suggester, stopper)
     spec = SweepSpec(
         name=name or "sweep",
         space=space,
         goals=parse_goals(goals),
         constraints=parse_constraints(constraints),
         budget=read_budget(budget, trials),
-        suggester=suggester,
-        stopper=stopper,
         workers=workers,
         resources=read_resources(resources),
         seed=seed,
-        beliefs=check_prior(beliefs or {}, space, suggester),
+        max_retries=max_retries,
+        max_steps=max_steps,
+        resumable=resumable,
+        beliefs=check_prior(beliefs or {}, space, plugins.suggester),
         metrics=tuple(metrics),
+        **plugins.settings(),
     )
-    check_spec(spec, dispatcher, objective)
+    check_spec(spec, dispatcher, objective, plugins)
     store = store or ".automl"
     with closing(Ledger.open(store, create=True)) as ledger:
         spec = _create_or_resume(ledger, spec, fixed_name=name is not None, resume=resume)
         if transfer is not None and not ledger.trials(spec.name):
-            spec = _transfer(ledger, spec, transfer)
+            spec = begin_with(ledger, spec.name, transfer)
             resume = True
         from .report.progress import progress as show_progress
 
@@ -143,6 +155,7 @@ def sweep(
                 dispatcher=dispatcher,
                 on_change=on_change,
                 resume=resume,
+                plugins=plugins,
             )
             return Result(snapshot, store)
 
@@ -171,6 +184,7 @@ def run(
     ray_address: str | None = None,
     on_change: Callable[[Snapshot], None] | None = None,
     resume: bool = False,
+    plugins: Plugins | None = None,
 ) -> Snapshot:
     """Run a sweep that `ledger.create_sweep` has made, until its budget is reached.
 
@@ -182,6 +196,7 @@ def run(
         ray_address: of a running Ray cluster, "auto" to find one; None to start Ray here.
         on_change: called from this thread with the sweep after each event and at least every 0.5 s.
         resume: the sweep may have run before; unfinished trials go on.
+        plugins: the suggester and the stopper; None for those that the spec names.
 
     Returns:
         The sweep. Its state is "finished", or "interrupted" after Ctrl-C or SIGTERM.
@@ -191,7 +206,8 @@ def run(
         StoreError: another controller holds the sweep, or the store cannot be written to.
         AutomlError: the sweep cannot go on, for example because every suggester fails.
     """
-    check_spec(spec, dispatcher, objective)
+    plugins = plugins or Plugins.of(spec)
+    check_spec(spec, dispatcher, objective, plugins)
     return conduct(
         spec,
         ledger,
@@ -200,6 +216,7 @@ def run(
         on_change=with_ray_metrics(spec.name, on_change) if dispatcher == "ray" else on_change,
         resume=resume,
         local=ray_address is None,
+        plugins=plugins,
     )
 
 
@@ -212,13 +229,16 @@ def conduct(
     on_change: Callable[[Snapshot], None] | None = None,
     resume: bool = False,
     local: bool = True,
+    plugins: Plugins | None = None,
 ) -> Snapshot:
     """Like `run`, on a dispatcher of this kind; wires the controller.
 
     Args:
         start: makes the dispatcher, while suggestions are already being made.
         local: whether trials run on this machine.
+        plugins: the suggester and the stopper; None for those that the spec names.
     """
+    plugins = plugins or Plugins.of(spec)
     recorder = ledger.acquire(spec.name)
     try:
         if recorder.trials and not resume:
@@ -227,15 +247,17 @@ def conduct(
             )
         seconds = ledger.snapshot(spec.name).seconds if recorder.trials else 0.0
         ledger.replace_spec(spec.name, spec)
-        stopper = _stopper(spec, can_pause=spec.workload is not None or kind.keeps_paused)
-        assigner = Assigner(spec, ledger.folder(spec.name))
+        stopper = plugins.make_stopper(
+            spec, can_pause=spec.workload is not None or spec.resumable or kind.keeps_paused
+        )
+        assigner = Assigner(spec, ledger.files(spec.name))
 
         def note(message: str) -> None:
             journal.note("fallback", message)
 
         with (
             StopSignals(interrupts=kind.serial) as signals,
-            closing(_suggestions(spec, kind, note)) as suggestions,
+            closing(_suggestions(spec, plugins, kind, note)) as suggestions,
             closing(MemoryGuard(spec, kind.estimates, local)) as guard,
         ):
             journal = Journal(
@@ -251,7 +273,7 @@ def conduct(
             scheduler = Scheduler(
                 journal, suggestions, stopper, assigner, guard, commands, shutdown
             )
-            checkpoints = CheckpointCleanup(spec, assigner.folder)
+            checkpoints = CheckpointCleanup(spec, assigner.files)
 
             def start_dispatcher() -> Dispatcher:
                 dispatcher = start()
@@ -270,38 +292,20 @@ def conduct(
         ledger.release(spec.name)
 
 
-def _context(spec: SweepSpec, domain: Domain) -> SearchContext:
-    return SearchContext(domain, spec.beliefs, spec.budget)
-
-
 def _suggestions(
-    spec: SweepSpec, kind: type[Dispatcher], note: Callable[[str], None]
+    spec: SweepSpec, plugins: Plugins, kind: type[Dispatcher], note: Callable[[str], None]
 ) -> SuggestionQueue:
-    def make(name: str, domain: Domain) -> Suggester:
-        context = _context(spec, domain)
-        return make_suggester(name, spec.goals, spec.constraints, context, seed=spec.seed)
-
     proposer = Proposer(
-        make, spec.suggester, Domain(spec.space), gains=spec.budget.gain is not None
+        partial(plugins.make_suggester, spec),
+        spec.suggester,
+        Domain(spec.space),
+        gains=spec.budget.gain is not None,
     )
     if kind.suggests_ahead:
         return BackgroundSuggestionQueue(
             proposer, spec.space, min(4, _local_slots(spec)), note=note
         )
     return SuggestionQueue(proposer, 1 if kind.serial else spec.workers or 1, note=note)
-
-
-def _stopper(spec: SweepSpec, *, can_pause: bool) -> Stopper:
-    kind = STOPPERS.get(spec.stopper)
-    options: dict[str, Any] = {
-        "seed": spec.seed,
-        "space": spec.space,
-        "max_steps": spec.max_steps,
-        "can_pause": can_pause,
-    }
-    if kind.proposes and SUGGESTERS.get(spec.suggester).guides_stopper:
-        options["context"] = _context(spec, Domain(spec.space))
-    return kind(spec.goals, spec.constraints, **options)
 
 
 def _dispatcher(
@@ -339,12 +343,3 @@ def _create_or_resume(
             )
         return spec
     return replace(spec, name=ledger.create_sweep(spec, describe(), rename=not fixed_name))
-
-
-def _transfer(ledger: Ledger, spec: SweepSpec, earlier: str) -> SweepSpec:
-    """The spec with the knowledge of an earlier sweep; deletes the new sweep if that fails."""
-    try:
-        return begin_with(ledger, spec.name, earlier)
-    except UsageError:
-        ledger.delete(spec.name)
-        raise

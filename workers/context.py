@@ -14,6 +14,7 @@ from search_spaces.errors import TrialFailure
 
 from .device.profiling import profiling
 from .device.warmup import Warmup
+from .files.folder import Folder
 from .protocol import Assignment, Report, StopRequest
 
 MAX_METRICS: Final = 10_000  # of a report or result
@@ -69,6 +70,11 @@ class Context:
         return Path(self.assignment.folder)
 
     @property
+    def files(self) -> Folder:
+        """The same folder, to be opened without following links."""
+        return self.assignment.files
+
+    @property
     def number(self) -> int:
         """The trial's number in its sweep."""
         return self.assignment.trial
@@ -97,7 +103,7 @@ class Context:
             ...         train(step)
             ...         step_ended()
         """
-        return profiling(num_steps, self.folder, self.rank)
+        return profiling(num_steps, self.files, self.rank)
 
     def report(self, step: int, **metrics: float) -> bool:
         """Send metrics at a step; returns False if the trial was asked to stop and should return.

@@ -8,12 +8,14 @@ a duplicate is recognised.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Final, Literal
+
+from workers.files.folder import Folder
 
 Value = bool | int | float | str | tuple[Any, ...] | None
 Params = Mapping[str, Value]
 Metrics = Mapping[str, float]
+LOGS: Final = "logs"  # folder of a trial's logs, in its own
 WORKER_SPENT = "worker_leaves"  # key in an outcome's details: its worker takes no further attempt
 
 
@@ -97,6 +99,8 @@ class Assignment:
         data: the `data` section of the configuration; fixed: its `fixed` section.
         seed: of everything random in the attempt; the same for every attempt of a trial.
         folder: absolute path of the trial's folder, for checkpoints and logs.
+        store: absolute path of a trusted folder above it, below which no link is followed; "" if
+            the trial's folder is trusted itself.
         num_ranks: processes that the trial takes, one slot each.
         threads: CPU threads of a rank; gpus: GPUs of a rank, a fraction if several share one.
         resume: whether the attempt continues from the newest valid checkpoint in `folder`.
@@ -109,6 +113,7 @@ class Assignment:
     params: Params
     workload: str | None
     folder: str
+    store: str = ""
     data: Mapping[str, Any] = field(default_factory=dict)
     fixed: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
@@ -121,11 +126,19 @@ class Assignment:
 
     @property
     def label(self) -> str:
-        """Sweep, trial and configuration in one line, for the Ray dashboard and the logs."""
+        """Sweep, trial and configuration in one line, for the Ray dashboard and the logs.
+
+        Characters that are not printable, such as a line feed, are escaped.
+        """
         settings = " ".join(
             f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in self.params.items()
         )
-        return f"{self.sweep}/{self.trial}.{self.attempt} {settings}"
+        return _printable(f"{self.sweep}/{self.trial}.{self.attempt} {settings}")
+
+    @property
+    def files(self) -> Folder:
+        """The trial's folder, to be opened without following links."""
+        return Folder.below(self.store or self.folder, self.folder)
 
 
 @dataclass(frozen=True)
@@ -197,9 +210,21 @@ class Heartbeat:
     steps: int
 
 
-def log_of(assignment: Assignment, rank: int) -> Path:
-    """The file that receives the output of a rank."""
-    return Path(assignment.folder) / "logs" / f"attempt-{assignment.attempt}-rank-{rank}.log"
+def open_log(assignment: Assignment, rank: int) -> IO[str]:
+    """The file that receives the output of a rank, opened to append a line at a time."""
+    logs = assignment.files / LOGS
+    logs.make()
+    name = log_name(assignment.attempt, rank)
+    return logs.open(name, "a", buffering=1, encoding="utf-8", errors="replace")
+
+
+def log_name(attempt: int, rank: int) -> str:
+    """The name of that file, in the folder `LOGS` of the trial."""
+    return f"attempt-{attempt}-rank-{rank}.log"
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def lost(

@@ -166,8 +166,9 @@ def _leave_process_group() -> None:
 
 
 def _prepare(context: Context) -> None:
-    """Make the folder, and set the device and its limit of memory."""
-    context.folder.mkdir(parents=True, exist_ok=True)
+    """Make and check the folder, and set the device and its limit of memory."""
+    context.files.make()
+    context.files.check()
     if context.device.startswith("cuda"):
         import torch
 

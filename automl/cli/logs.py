@@ -6,6 +6,7 @@ import sys
 import click
 
 from automl.errors import UsageError
+from workers.protocol import LOGS, log_name
 
 from .common import newest_sweep, opened, store_option, sweep_or_newest
 
@@ -44,20 +45,20 @@ def command(sweep: str, trial: int | None, rank: int, attempt: int | None, store
         sweep = newest_sweep(store)
     with opened(store) as ledger:
         trials = ledger.trials(sweep)
-        folder = ledger.folder(sweep) / "trials" / str(trial) / "logs"
+        logs = ledger.files(sweep) / "trials" / str(trial) / LOGS
     if trial >= len(trials):
         raise UsageError(
             f"{sweep} has {len(trials)} trials, counted from 0; there is no trial {trial}"
         )
     attempts = max(trials[trial].attempts, 1)
-    log = folder / f"attempt-{attempt or attempts}-rank-{rank}.log"
-    last = attempt is None or attempt == attempts
-    traceback = trials[trial].traceback if last else ""
-    if not log.is_file() and not traceback:
-        names = ", ".join(sorted(path.name for path in folder.glob("*.log")))
-        hint = f"there are {names}" if names else "it may have run inline or on another machine"
-        raise UsageError(f"trial {trial} has no log at {log}; {hint}")
-    if log.is_file():
-        with log.open(encoding="utf-8", errors="replace") as file:
+    name = log_name(attempt or attempts, rank)
+    traceback = trials[trial].traceback if attempt is None or attempt == attempts else ""
+    try:
+        with logs.open(name, "r", encoding="utf-8", errors="replace") as file:
             shutil.copyfileobj(file, sys.stdout)
+    except FileNotFoundError as error:
+        if not traceback:
+            names = ", ".join(found for found in logs.names() if found.endswith(".log"))
+            hint = f"there are {names}" if names else "it may have run inline or on another machine"
+            raise UsageError(f"trial {trial} has no log at {logs.path / name}; {hint}") from error
     click.echo(traceback, nl=False)

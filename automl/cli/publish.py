@@ -21,7 +21,7 @@ def command(sweep: str, target: str, store: str, to: str | None) -> None:
       automl publish nmt mlflow --to http://127.0.0.1:5000
     """
     with opened(store) as ledger:
-        snapshot, own = ledger.snapshot(sweep), ledger.folder(sweep)
+        snapshot, own = ledger.snapshot(sweep), ledger.files(sweep)
     if target == "tensorboard":
         from automl.integrations import tensorboard
 

@@ -5,11 +5,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from automl.control.plugins import Plugins
 from automl.core import Constraint, Goal, SweepSpec, parse_constraints, parse_goals
 from automl.core.names import NAME
+from automl.core.plugin_choice import PluginChoice, choose
 from automl.errors import AutomlError, DataError, UsageError
 from automl.stopping import STOPPERS
 from automl.suggesters import SUGGESTERS
+from automl.suggesters.base import Suggester
 from automl.suggesters.user_prior import check_prior, without_unavailable
 from search_spaces import Space
 from search_spaces.hardware import Hardware, detect
@@ -87,8 +90,8 @@ class _Checker:
     def config(self, path: Path, objective: bool | None) -> Config | None:
         """The configuration; None if there are problems."""
         document = self.document
-        suggester = self._known(("suggester",), SUGGESTERS, document.suggester)
-        stopper = self._known(("stopper",), STOPPERS, document.stopper)
+        suggester = self._plugin(("suggester",), SUGGESTERS, document.suggester)
+        stopper = self._plugin(("stopper",), STOPPERS, document.stopper)
         workload, name = self._workload(objective), self._name(path)
         if workload is None and (objective is False or document.workload is not None):
             return None  # without a workload, nothing else can be checked
@@ -110,14 +113,15 @@ class _Checker:
             goals=goals,
             constraints=self._constraints,
             workload=workload.name if workload else None,
-            suggester=suggester,
-            stopper=stopper,
             data=data,
             fixed=fixed,
             beliefs=beliefs,
             metrics=workload.metrics if workload else (),
+            **Plugins(suggester, stopper).settings(),
             **document.settings(),
         )
+        if stopper.options:
+            self._check_stopper(spec, Plugins(suggester, stopper))
         return Config(spec, document.store or STORE, tuple(resolution.dropped))
 
     def _space(self, resolution: Resolution) -> Any:
@@ -132,7 +136,10 @@ class _Checker:
         return resolution.space(document.space, expressions)
 
     def _beliefs(
-        self, space: Space | None, suggester: str | None, resolution: Resolution
+        self,
+        space: Space | None,
+        suggester: PluginChoice[Suggester] | None,
+        resolution: Resolution,
     ) -> dict[str, Any]:
         if space is None or suggester is None:
             return {}
@@ -160,6 +167,23 @@ class _Checker:
         except UsageError as error:
             self.problems.under(self.root, where, str(error))
             return None
+
+    def _plugin(
+        self, where: Location, registry: Registry[Any], given: str | dict[str, Any]
+    ) -> PluginChoice[Any] | None:
+        """The plugin and its options; None, with a problem, if there is no such one."""
+        try:
+            return choose(registry, given)
+        except UsageError as error:
+            self.problems.under(self.root, where, str(error))
+            return None
+
+    def _check_stopper(self, spec: SweepSpec, plugins: Plugins) -> None:
+        """Check the ranges of its options, which its constructor knows."""
+        try:
+            plugins.make_stopper(spec, can_pause=True)
+        except UsageError as error:
+            self.problems.under(self.root, ("stopper",), str(error))
 
     def _workload(self, objective: bool | None) -> type[Workload] | None:
         name = self.document.workload

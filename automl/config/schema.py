@@ -77,6 +77,12 @@ def _listed(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
+def _plugin(value: Any) -> str | dict[str, Any]:
+    if isinstance(value, str) or (isinstance(value, dict) and isinstance(value.get("name"), str)):
+        return value
+    raise UsageError(f"a name, or a mapping of name and options, is needed, got {shown(value)}")
+
+
 def _section(value: Any) -> Any:
     return {} if value is None else value
 
@@ -95,6 +101,7 @@ Count = Annotated[int, BeforeValidator(whole), Field(ge=1)]
 Slots = Annotated[int, BeforeValidator(whole), Field(ge=1, le=MAX_SLOTS)]
 Seconds = Annotated[float, PlainValidator(_seconds)]
 Bytes = Annotated[int, PlainValidator(_bytes)]
+Plugin = Annotated[str | dict[str, Any], PlainValidator(_plugin)]
 ParsedGoal = Annotated[Goal, PlainValidator(Goal.parse)]
 
 
@@ -153,8 +160,11 @@ class Document(Section):
     budget: Annotated[BudgetSection, BeforeValidator(_section)] = Field(
         default_factory=BudgetSection
     )
-    suggester: str = "bayes"
-    stopper: str = "none"
+    suggester: Plugin = "bayes"
+    stopper: Plugin = "none"
+    max_steps: Count | None = None
+    max_retries: Annotated[int, BeforeValidator(whole), Field(ge=0)] = 2
+    resumable: bool = False
     workers: Slots | None = None
     resources: Annotated[ResourcesSection, BeforeValidator(_section)] = Field(
         default_factory=ResourcesSection
@@ -169,6 +179,9 @@ class Document(Section):
             "budget": Budget(**self.budget.model_dump()),
             "resources": Resources(**self.resources.model_dump()),
             "workers": self.workers,
+            "max_steps": self.max_steps,
+            "max_retries": self.max_retries,
+            "resumable": self.resumable,
             "seed": self.seed,
             "timeout": self.timeout,
         }

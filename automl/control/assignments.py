@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from automl.core import SweepSpec, Trial
+from workers.files.folder import Folder
 from workers.protocol import Assignment, Limits
 
 TIMEOUT_SECONDS: Final = 900.0  # of a workload, if the spec sets no time-out
@@ -15,10 +15,10 @@ TIMEOUT_SECONDS: Final = 900.0  # of a workload, if the spec sets no time-out
 
 @dataclass(frozen=True)
 class Assigner:
-    """Makes assignments for the trials of a sweep; `folder` is the sweep's."""
+    """Makes assignments for the trials of a sweep; `files` is its folder."""
 
     spec: SweepSpec
-    folder: Path
+    files: Folder
 
     def slots(self, params: Mapping[str, Any]) -> int:
         """How many slots a configuration takes: one per rank; a user objective has one rank."""
@@ -33,14 +33,16 @@ class Assigner:
         spec = self.spec
         within = [goal.within for goal in spec.goals if goal.within is not None]
         resume = trial.attempts > 1
-        trained = trial.reports[-1].seconds if resume and trial.reports and spec.workload else 0.0
+        goes_on = spec.workload is not None or spec.resumable
+        trained = trial.reports[-1].seconds if resume and trial.reports and goes_on else 0.0
         return Assignment(
             sweep=spec.name,
             trial=trial.number,
             attempt=trial.attempts,
             params=dict(trial.params),
             workload=spec.workload,
-            folder=str(self.folder / "trials" / str(trial.number)),
+            folder=str((self.files / "trials" / str(trial.number)).path),
+            store=str(self.files.root),
             data=spec.data,
             fixed=spec.fixed,
             seed=seed_of(spec.seed, trial.number),

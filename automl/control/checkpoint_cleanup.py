@@ -1,11 +1,12 @@
 """Deletes checkpoints that are no longer needed and keeps those of a sweep below a disk limit."""
 
+import contextlib
 import shutil
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
 from automl.core import SweepSpec, Trial, TrialState, ranking
+from workers.files.folder import Folder
 
 FREE_SHARE: Final = 0.5  # of the free disk, if the spec sets no limit
 
@@ -19,12 +20,12 @@ class CheckpointCleanup:
 
     Args:
         spec: of the sweep.
-        folder: the sweep's.
+        files: the sweep's folder.
     """
 
-    def __init__(self, spec: SweepSpec, folder: Path) -> None:
+    def __init__(self, spec: SweepSpec, files: Folder) -> None:
         self._spec = spec
-        self._folder = folder
+        self._files = files
         self._bytes: dict[int, int] = {}
         self._limit = spec.disk_bytes
 
@@ -60,7 +61,8 @@ class CheckpointCleanup:
 
     def _allowed(self) -> int:
         if self._limit is None:
-            free = shutil.disk_usage(self._folder if self._folder.exists() else Path()).free
+            with self._files.descriptor() as folder:
+                free = shutil.disk_usage(folder).free
             self._limit = int(FREE_SHARE * (free + sum(self._bytes.values())))
         return self._limit
 
@@ -77,16 +79,17 @@ class CheckpointCleanup:
 
         return sorted(numbers, key=loss, reverse=True)
 
-    def _checkpoints(self, number: int) -> Path:
-        return self._folder / "trials" / str(number) / "checkpoints"
+    def _checkpoints(self, number: int) -> Folder:
+        return self._files / "trials" / str(number) / "checkpoints"
 
     def _delete(self, number: int) -> None:
-        shutil.rmtree(self._checkpoints(number), ignore_errors=True)
+        with contextlib.suppress(OSError):
+            self._checkpoints(number).remove()
         self._bytes.pop(number)
 
 
-def _size(folder: Path) -> int:
+def _size(folder: Folder) -> int:
     try:
-        return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        return folder.size()
     except OSError:
         return 0

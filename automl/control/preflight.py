@@ -15,8 +15,9 @@ from automl.errors import StoreError, UsageError
 from automl.ledger import Ledger
 from automl.ledger.database import IN_MEMORY, is_ledger, locate
 from automl.ledger.store_errors import translate_errors
-from automl.stopping import STOPPERS
 from automl.suggesters import SUGGESTERS
+
+from .plugins import Plugins
 
 _importing: ContextVar[Path | None] = ContextVar("importing", default=None)
 
@@ -40,11 +41,24 @@ def check_not_importing() -> None:
         )
 
 
-def check_spec(spec: SweepSpec, dispatcher: str, objective: Callable[[Any], Any] | None) -> None:
-    """Raise UsageError if a name is unknown or does not fit; imports a suggester only if needed."""
+def check_spec(
+    spec: SweepSpec,
+    dispatcher: str,
+    objective: Callable[[Any], Any] | None,
+    plugins: Plugins | None = None,
+) -> None:
+    """Raise UsageError if something is unknown or does not fit.
+
+    A plugin is imported only if that is needed.
+
+    Args:
+        plugins: the suggester and the stopper; None for those that the spec names.
+    """
     check_name(spec.name)
-    SUGGESTERS.require(spec.suggester)
-    STOPPERS.require(spec.stopper)
+    plugins = plugins or Plugins.of(spec)
+    if plugins.stopper.options:
+        plugins.make_stopper(spec, can_pause=True)  # it checks the ranges of its options
+    _check_counts(spec)
     DISPATCHERS.require(dispatcher)
     if spec.workload is None and objective is None:
         raise UsageError(f"sweep {spec.name!r} runs your own objective: give it as `objective`")
@@ -52,15 +66,27 @@ def check_spec(spec: SweepSpec, dispatcher: str, objective: Callable[[Any], Any]
         raise UsageError(
             f"sweep {spec.name!r} runs the workload {spec.workload!r}: it takes no objective"
         )
-    if spec.workers is not None and not 1 <= spec.workers <= MAX_SLOTS:
-        raise UsageError(f"workers must be from 1 to {MAX_SLOTS}, got {spec.workers}")
     if spec.budget.gain is not None and (
-        len(spec.goals) > 1 or not SUGGESTERS.get(spec.suggester).predicts_gain
+        len(spec.goals) > 1 or not plugins.suggester.kind(SUGGESTERS).predicts_gain
     ):
         raise UsageError(
             "a budget of gain needs a single goal and a suggester that predicts gains, such as "
             f"'bayes'; got {len(spec.goals)} goals and {spec.suggester!r}"
         )
+
+
+def _check_counts(spec: SweepSpec) -> None:
+    """Raise UsageError if `workers`, `max_steps` or `max_retries` is out of its range."""
+    for name, value, least in (
+        ("workers", spec.workers, 1),
+        ("max_steps", spec.max_steps, 1),
+        ("max_retries", spec.max_retries, 0),
+    ):
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        if value is not None and not (whole and value >= least):
+            raise UsageError(f"{name} must be a whole number of at least {least}, got {value!r}")
+    if spec.workers is not None and spec.workers > MAX_SLOTS:
+        raise UsageError(f"workers must be at most {MAX_SLOTS}, got {spec.workers}")
 
 
 def check_store(location: str) -> None:

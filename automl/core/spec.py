@@ -25,10 +25,13 @@ class SweepSpec:
         goals: at least one.
         workload: name of the workload; None if the user gives an objective.
         data, fixed: sections of the configuration, for the workload.
+        suggester_options, stopper_options: for their constructors.
         workers: number of slots; None for as many as there is room for.
         max_retries: attempts after the first that a trial gets if its configuration did not
             cause the failure.
         max_steps: the last step of a trial if it is known, for stoppers.
+        resumable: the user's objective goes on from its own checkpoint after a pause, so stoppers
+            may pause it. (Workloads always can.)
         timeout: an attempt without a step or report for so many seconds counts as hung; None for
             the default of a workload (15 minutes), and for no limit with the user's objective.
         disk_bytes: limit on all checkpoints of the sweep together; None for half of the free disk.
@@ -46,12 +49,15 @@ class SweepSpec:
     fixed: Mapping[str, Any] = field(default_factory=dict)
     budget: Budget = field(default_factory=Budget)
     suggester: str = "bayes"
+    suggester_options: Mapping[str, Any] = field(default_factory=dict)
     stopper: str = "none"
+    stopper_options: Mapping[str, Any] = field(default_factory=dict)
     workers: int | None = None
     resources: Resources = field(default_factory=Resources)
     seed: int = 0
     max_retries: int = 2
     max_steps: int | None = None
+    resumable: bool = False
     timeout: float | None = None
     disk_bytes: int | None = None
     beliefs: Mapping[str, Any] = field(default_factory=dict)
@@ -77,13 +83,16 @@ class SweepSpec:
             "fixed": dict(self.fixed),
             "budget": vars(self.budget),
             "suggester": self.suggester,
+            "suggester_options": dict(self.suggester_options),
             "stopper": self.stopper,
+            "stopper_options": dict(self.stopper_options),
             "workers": self.workers,
             "resources": vars(self.resources),
             "seed": self.seed,
             "max_retries": self.max_retries,
             "timeout": self.timeout,
             "max_steps": self.max_steps,
+            "resumable": self.resumable,
             "disk_bytes": self.disk_bytes,
             "beliefs": dict(self.beliefs),
             "metrics": [vars(metric) for metric in self.metrics],

@@ -118,7 +118,6 @@ class InlineDispatcher(Dispatcher):
 
         device = "cuda:0" if assignment.gpus > 0 else "cpu"
         context = Context(assignment, send, lambda: self._request, device=device)
-        context.folder.mkdir(parents=True, exist_ok=True)
         return run(context, self._objective)
 
     def _deliver(self, assignment: Assignment | None, event: Event | None) -> None:

@@ -2,16 +2,16 @@
 
 import json
 import math
-import shutil
 from pathlib import Path
 from typing import Any
 
 from automl.core import Snapshot, Trial, text
 from automl.errors import UsageError
 from workers.device.profiling import FOLDER
+from workers.files.folder import Folder
 
 
-def write(snapshot: Snapshot, folder: Path, sweep: Path | None = None) -> int:
+def write(snapshot: Snapshot, folder: Path, sweep: Folder | None = None) -> int:
     """Write `folder/trial-NUMBER` for each trial that has begun, and return their number.
 
     A run has the reports as scalars by step (and `seconds_of_training`), the configuration and
@@ -40,8 +40,9 @@ def write(snapshot: Snapshot, folder: Path, sweep: Path | None = None) -> int:
             writer.add_hparams(dict(trial.params), _results(snapshot, trial), run_name=".")
         if sweep is not None:
             traces = sweep / "trials" / str(trial.number) / FOLDER
-            for path in sorted(traces.glob("*.pt.trace.json")):
-                shutil.copyfile(path, folder / name / path.name)
+            for trace in traces.names():
+                if trace.endswith(".pt.trace.json"):
+                    traces.copy(trace, folder / name)
     return len(begun)
 
 

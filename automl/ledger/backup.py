@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from workers.data.files import flush
+from workers.files.disk import flush
 
 from .store_errors import backup_of
 

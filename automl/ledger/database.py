@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy.pool import NullPool, StaticPool
 
 from automl.errors import StoreError
-from workers.data.files import flush
+from workers.files.disk import flush
 
 from . import migrations, store_errors
 from .schema import META, METADATA, VERSION

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import shutil
 import socket
 import tempfile
 import time
@@ -19,6 +17,7 @@ import sqlalchemy as sa
 from automl.core import Command, Snapshot, SweepEvent, SweepSpec, Trial
 from automl.core.names import MAX_NAME, check_name
 from automl.errors import StoreError, UsageError
+from workers.files.folder import Folder
 
 from . import database, rows
 from .backup import Backups
@@ -169,11 +168,11 @@ class Ledger:
                 )
             yield event
 
-    def folder(self, sweep: str) -> Path:
+    def files(self, sweep: str) -> Folder:
         """The folder of the sweep's checkpoints and logs; it may not exist yet."""
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="automl-"))
-        return self._folder / "sweeps" / sweep
+        return Folder(self._folder, "sweeps", sweep)
 
     def request_stop(self, sweep: str) -> None:
         """Ask the controller of the sweep, in any process, to end the sweep."""
@@ -209,7 +208,7 @@ class Ledger:
         """
         row = self._reader.sweep(sweep)
         with translate_errors(self.name):
-            lock = lock_of(self.folder(sweep)) if self._lockable else None
+            lock = lock_of(self.files(sweep)) if self._lockable else None
         try:
             if lock and not lock.acquire():
                 raise self._refusal(sweep, self._reader.holder(row["id"]))
@@ -258,9 +257,8 @@ class Ledger:
                 connection.execute(SWEEPS.delete().where(SWEEPS.c.id == row["id"]))
         finally:
             self.release(sweep)
-        # There is no folder if no trial has run.
-        with translate_errors(self.name), contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(self.folder(sweep))
+        with translate_errors(self.name):
+            self.files(sweep).remove()
 
     def _wait_until_free(self, sweep: str, sweep_id: int) -> tuple[int, int]:
         """Check that no controller holds a sweep of a server.

@@ -2,17 +2,16 @@
 
 import fcntl
 import os
-from pathlib import Path
 
-from automl.errors import StoreError
+from workers.files.folder import Folder
 
 
 class FileLock:
-    """An exclusive lock on a file. It never waits."""
+    """An exclusive lock on a file, which is made in a folder of the store. It never waits."""
 
-    def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    def __init__(self, folder: Folder, name: str) -> None:
+        folder.make()
+        self._file = folder.open_descriptor(name, "a")
 
     def acquire(self) -> bool:
         """Try to take the lock; True on success."""
@@ -29,22 +28,14 @@ class FileLock:
             self._file = -1
 
 
-def lock_of(folder: Path) -> FileLock:
+def lock_of(folder: Folder) -> FileLock:
     """The lock of a sweep's folder.
 
-    No symbolic link may lead its files out of the store: the folder, its parent and the folders of
-    its trials are checked. The store itself may be a link.
-
     Raises:
-        StoreError: one of them is a symbolic link.
+        StoreError: the folder, its lock or a folder of a trial is a link, or no folder.
     """
-    inside = [folder.parent, folder, folder / "trials"]
-    if inside[-1].is_dir() and not inside[-1].is_symlink():
-        inside += list(inside[-1].iterdir())
-    for path in inside:
-        if path.is_symlink():
-            raise StoreError(
-                f"{path} is a symbolic link: the files of a sweep stay in its store. "
-                "Remove the link"
-            )
-    return FileLock(folder / "controller.lock")
+    trials = folder / "trials"
+    for name in filter(str.isdecimal, trials.names()):
+        with (trials / name).descriptor():
+            pass
+    return FileLock(folder, "controller.lock")

@@ -3,11 +3,11 @@
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from automl.core import Begun, Command, Snapshot, SweepEvent, SweepSpec, Trial
 from automl.core.names import check_name
+from workers.files.folder import Folder
 from workers.protocol import Report
 
 from .pending import PendingEvents
@@ -94,9 +94,9 @@ class MemoryLedger:
         """Every committed event except reports, in order."""
         yield from self._recorders[sweep].log
 
-    def folder(self, sweep: str) -> Path:
-        """A path for the sweep; no folder is made."""
-        return Path(tempfile.gettempdir()) / "automl-memory" / sweep
+    def files(self, sweep: str) -> Folder:
+        """A folder for the sweep; it is not made."""
+        return Folder(tempfile.gettempdir(), "automl-memory", sweep)
 
     def acquire(self, sweep: str) -> MemoryRecorder:
         """The recorder of the sweep."""

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 import sqlalchemy as sa
 
 from automl.errors import StoreError
-from workers.data.files import flush
+from workers.files.disk import flush
+from workers.files.folder import Folder
 
 from . import backup
 from .lease import alive
@@ -66,7 +67,7 @@ def upgrade_file(file: Path, version: int) -> None:
             locked it.
         OSError, sqlite3.Error, SQLAlchemyError: the copy fails; the file was left as it is.
     """
-    lock = FileLock(file.with_name(".migration.lock"))
+    lock = FileLock(Folder(file.parent), ".migration.lock")
     try:
         _wait_for(lock, file)
         with closing(sqlite3.connect(file, timeout=WAIT_SECONDS, isolation_level=None)) as old:

@@ -1,10 +1,10 @@
 """The ledger as a controller sees it. `Ledger` is in a database, `MemoryLedger` in memory."""
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, Protocol
 
 from automl.core import Command, Snapshot, SweepEvent, SweepSpec, Trial
+from workers.files.folder import Folder
 
 
 class SweepRecorder(Protocol):
@@ -62,7 +62,7 @@ class SweepLedger(Protocol):
     def events(self, sweep: str) -> Iterator[SweepEvent]:
         """Every recorded event except reports, in order."""
 
-    def folder(self, sweep: str) -> Path:
+    def files(self, sweep: str) -> Folder:
         """The folder of the sweep's checkpoints and logs."""
 
     def acquire(self, sweep: str) -> SweepRecorder:

@@ -1,7 +1,7 @@
 """The report of a sweep: one HTML file that works offline."""
 
 import os
-import tempfile
+import uuid
 from collections.abc import Iterator, Sequence
 from importlib import resources
 from pathlib import Path
@@ -35,12 +35,12 @@ def save(sweep: Snapshot | Record, path: str | os.PathLike[str], *, ax: bool = F
     target = Path(path)
     page = render(record, [surfaces(record)] if ax else ())
     try:
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=target.parent, delete=False
-        ) as file:
-            file.write(page)
-        Path(file.name).chmod(0o644)
-        Path(file.name).replace(target)
+        draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+        try:
+            draft.write_text(page, encoding="utf-8")
+            draft.replace(target)
+        finally:
+            draft.unlink(missing_ok=True)
     except OSError as error:
         raise UsageError(f"{target} cannot be written: {error.strerror}") from error
 

@@ -34,7 +34,11 @@ def settings(record: Record) -> Rows:
         ("data", _flat(spec.data)),
         ("fixed options", _flat(spec.fixed)),
         ("budget", f"{budget or 'none'} (used: {used})"),
-        ("suggester, stopper, seed", f"{spec.suggester}, {spec.stopper}, {spec.seed}"),
+        (
+            "suggester, stopper, seed",
+            f"{_with_options(spec.suggester, spec.suggester_options)}, "
+            f"{_with_options(spec.stopper, spec.stopper_options)}, {spec.seed}",
+        ),
         ("enqueued or added", _given(record)),
         (
             "pinned or narrowed",
@@ -94,6 +98,11 @@ def _values(parameter: Parameter) -> str:
     scale = ", logarithmic" if parameter.log else ""
     steps = f", in steps of {text.number(parameter.step)}" if "step" in parameter.domain() else ""
     return f"{text.number(parameter.low)} to {text.number(parameter.high)}{steps}{scale}"
+
+
+def _with_options(name: str, options: Mapping[str, Any]) -> str:
+    shown = ", ".join(f"{key} {value}" for key, value in options.items())
+    return f"{name} ({shown})" if shown else name
 
 
 def _flat(section: Mapping[str, Any]) -> str:

@@ -32,18 +32,23 @@ class WarmUp:
     correlation is averaged with a prior of the weight of `PRIOR_TRIALS` trials: 0 before trial 0
     began to improve, 1 after that.
 
+    Args:
+        goals: of the sweep.
+        end: if given, the user's own value, and nothing is learned.
+
     Attributes:
         end: progress from which on reports count; infinite until that is known.
     """
 
-    def __init__(self, goals: Sequence[Goal]) -> None:
+    def __init__(self, goals: Sequence[Goal], end: float | None = None) -> None:
         self._goals = tuple(goals)
+        self._learns = end is None
         self._ended: deque[tuple[list[float], Array]] = deque(maxlen=MAX_TRIALS)
         self._seen: set[int] = set()
         self._next_trials = 1  # learn again at this many completed trials
         self._next_reports = 0  # or at this many reports of trial 0
         self._onset = 0.0
-        self.end = 0.0
+        self.end = 0.0 if end is None else end * (1 - 1e-9)
 
     def observe(self, trial: Trial) -> None:
         """Take in a trial that is new or has changed."""
@@ -51,7 +56,7 @@ class WarmUp:
         first = trial.number == 0 and (
             ended or trial.state.finished or len(trial.reports) >= self._next_reports
         )
-        if not (first or ended):
+        if not self._learns or not (first or ended):
             return
         ats, losses = _curve(trial, self._goals)
         if first:
@@ -70,7 +75,7 @@ class WarmUp:
         count = len(self._ended)
         if count < 2:
             return self._onset
-        low = max(min(ats[0] for ats, _ in self._ended), 1e-9)
+        low = min(ats[0] for ats, _ in self._ended)
         high = max(ats[-1] for ats, _ in self._ended)
         points = sorted(
             {*np.geomspace(low, high, NUM_POINTS).tolist(), min(max(self._onset, low), high)}
@@ -92,14 +97,15 @@ class WarmUp:
 
 
 def _curve(trial: Trial, goals: Sequence[Goal]) -> tuple[list[float], Array]:
-    """Progress (`n`) and newest losses (`n x g`) at each report after every goal has a value."""
+    """Progress (`n`, above 0) and newest losses (`n x g`) at reports with a value of every goal."""
     ats: list[float] = []
     last, rows = [math.inf] * len(goals), []
     for point in trial.reports:
         now = [goal.loss(point.metrics.get(goal.metric, math.nan)) for goal in goals]
         last = [new if math.isfinite(new) else old for old, new in zip(last, now, strict=True)]
-        if all(map(math.isfinite, last)):
-            ats.append(progress(point, goals))
+        at = progress(point, goals)
+        if at > 0 and all(map(math.isfinite, last)):
+            ats.append(at)
             rows.append(last)
     return ats, np.array(rows).reshape(-1, len(goals))
 

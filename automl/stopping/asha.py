@@ -6,10 +6,11 @@ Source: Li et al., "A system for massively parallel hyperparameter tuning", MLSy
 import math
 from bisect import bisect_left, insort
 from collections.abc import Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
-from automl.core import ReportPoint, Trial, TrialState
+from automl.core import Trial, TrialState
 
+from ._options import check_least, check_positive
 from ._ranking import LossVector, losses_at, progress, ranked
 from ._warmup import WarmUp
 from .base import CONTINUE, Decision, Stopper
@@ -66,23 +67,37 @@ class Rung:
 class AshaStopper(Stopper):
     """Pauses a trial at each level unless it is among the best 1/`factor` that reached the level.
 
-    The first level is the progress of the first report; each next one is `factor` times as far. A
-    paused trial resumes once it is among the best of its rung; a free worker takes the trial of
-    the highest level first. If trials cannot pause, they stop.
+    Each level is `factor` times as far as the one before. A paused trial resumes once it is among
+    the best of its rung; a free worker takes the trial of the highest level first.
 
-    Attributes:
-        factor: between levels, and of the trials that are promoted.
-        num_brackets: trials of bracket s are not compared at the first s levels (`hyperband`).
+    If trials cannot pause, the others stop, and the best of a level always goes on: nobody could
+    bring it back later. (The stopping variant; Optuna's `SuccessiveHalvingPruner` does the same.)
+
+    Args:
+        grace: progress of the first level: steps, or seconds if a goal has a time limit. None for
+            the progress of the first report; then the warm-up is learned too (`WarmUp`).
+        factor: between levels, and of the trials that go on, at least 2.
+        brackets: trials of bracket s are not compared at the first s levels (`hyperband`).
+
+    Raises:
+        UsageError: an option is out of its range.
     """
 
     name = "asha"
-    factor: ClassVar[int] = 3
-    num_brackets: ClassVar[int] = 1
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        grace: float | None = None,
+        factor: int = 3,
+        brackets: int = 1,
+        **options: Any,
+    ) -> None:
         super().__init__(*args, **options)
-        self.warmup = WarmUp(self.goals)
-        self._first: float | None = None  # progress of level 0
+        self.factor = check_least(self.name, "factor", factor, 2)
+        self.brackets = check_least(self.name, "brackets", brackets, 1)
+        self._first = check_positive(self.name, "grace", grace)  # progress of level 0
+        self.warmup = WarmUp(self.goals, end=grace)
         self._rungs: dict[tuple[int, int], Rung] = {}  # by bracket and level
         self._level: dict[int, int] = {}  # the highest level that each trial reached
 
@@ -90,10 +105,9 @@ class AshaStopper(Stopper):
         """Add the trial to the rungs that it newly reached."""
         self.warmup.observe(trial)
         number, bracket = trial.number, self.bracket(trial.number)
-        first = trial.reports.first(self.goals[0].metric)
-        if first is not None:
-            if self._first is None:
-                self._first = self._first_level(first)
+        if self._first is None:
+            self._first = self._first_level(trial)
+        if self._first is not None and trial.reports:
             self._climb(trial, bracket)
         rung = self._rungs.get((bracket, self._level.get(number, -1)))
         if rung is not None and number in rung.losses:
@@ -107,13 +121,17 @@ class AshaStopper(Stopper):
             self.max_steps is not None and trial.reports[-1].step >= self.max_steps
         ):
             return CONTINUE
-        quota, place = len(rung.losses) // self.factor, rung.place(number)
+        place = rung.place(number)
+        quota = len(rung.losses) // self.factor
+        if not self.can_pause:
+            quota = max(quota, 1)  # the leader could never come back
         if place < quota:
             rung.promoted.add(number)
             return CONTINUE
-        where = f"{place + 1} of {len(rung.losses)} at {self.level(level):g}"
+        go_on = f"the best {quota} go on" if quota else "too few to choose from yet"
         return Decision(
-            "pause" if self.can_pause else "stop", f"{self.name}: {where}, the best {quota} go on"
+            "pause" if self.can_pause else "stop",
+            f"{self.name}: {place + 1} of {len(rung.losses)} at {self.level(level):g}, {go_on}",
         )
 
     def resume(self, trials: Sequence[Trial], *, last: bool = False) -> tuple[int, str] | None:
@@ -153,17 +171,15 @@ class AshaStopper(Stopper):
 
     def bracket(self, number: int) -> int:
         """The bracket of a trial; lower ones have more trials."""
-        if self.num_brackets == 1:
+        if self.brackets == 1:
             return 0
-        shares = [
-            self.factor ** (self.num_brackets - 1 - s) / (s + 1) for s in range(self.num_brackets)
-        ]
+        shares = [self.factor ** (self.brackets - 1 - s) / (s + 1) for s in range(self.brackets)]
         position = (number * 0.6180339887498949) % 1.0 * sum(shares)  # a low-discrepancy sequence
         for bracket, share in enumerate(shares):
             position -= share
             if position < 0:
                 return bracket
-        return self.num_brackets - 1
+        return self.brackets - 1
 
     def _waiting_rung(self, number: int) -> Rung | None:
         """The rung that a trial reached and was not promoted from; None during the warm-up."""
@@ -173,10 +189,26 @@ class AshaStopper(Stopper):
             return None
         return None if self.level(level) < self.warmup.end else rung
 
-    def _first_level(self, point: ReportPoint) -> float:
-        """The progress of the first report, or the next above it whose levels hit the last step."""
-        first = max(progress(point, self.goals), 1e-9)
-        if self.max_steps is None or any(goal.within is not None for goal in self.goals):
+    def _first_level(self, trial: Trial) -> float | None:
+        """The progress of the trial's first report, or the next whose levels hit the last step.
+
+        A report at step 0 is before the training: it is not compared.
+        """
+        metric = self.goals[0].metric
+        latest = trial.reports[-1] if trial.reports else None
+        if (
+            latest is None
+            or trial.reports.first(metric) is None
+            or progress(latest, self.goals) <= 0
+        ):
+            return None  # without looking at every report again
+        ats = (progress(p, self.goals) for p in trial.reports if metric in p.metrics)
+        first = next((at for at in ats if at > 0), None)
+        if (
+            first is None
+            or self.max_steps is None
+            or any(goal.within is not None for goal in self.goals)
+        ):
             return first
         return self.max_steps / float(
             self.factor ** int(math.log(self.max_steps / first, self.factor) + 1e-9)

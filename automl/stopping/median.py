@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from automl.core import Constraint, Goal, ReportPoint, Trial
 
+from ._options import check_least, check_positive
 from ._ranking import LossVector, progress, ranked, violation
 from ._warmup import WarmUp
 from .base import CONTINUE, Decision, Stopper
 
-MIN_TRIALS: Final = 5  # others that reached the same progress, before a trial is stopped
 MIN_REPORTS: Final = 2
 MAX_COMPARED: Final = 200
 
@@ -22,14 +22,25 @@ class MedianStopper(Stopper):
 
     A trial that violates a constraint is worse than any that does not. With several goals a trial
     stops if half of the others are before it in non-dominated sorting.
+
+    Args:
+        grace: progress below which nothing is stopped: steps, or seconds if a goal has a time
+            limit; None to learn it (`WarmUp`).
+        trials: others that reached the same progress, before a trial is stopped.
+
+    Raises:
+        UsageError: an option is out of its range.
     """
 
     name = "median"
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(
+        self, *args: Any, grace: float | None = None, trials: int = 5, **options: Any
+    ) -> None:
         super().__init__(*args, **options)
+        self._min_trials = check_least(self.name, "trials", trials, 1)
         self._curves: dict[int, BestCurve] = {}
-        self._warmup = WarmUp(self.goals)
+        self._warmup = WarmUp(self.goals, end=check_positive(self.name, "grace", grace))
 
     def observe(self, trial: Trial) -> None:
         """Keep the best losses so far at each report of the trial."""
@@ -50,7 +61,7 @@ class MedianStopper(Stopper):
         newest = (curve.at(at) for n, curve in reversed(self._curves.items()) if n != trial.number)
         others = list(islice((there for there in newest if there is not None), MAX_COMPARED))
         place = ranked([*others, mine]).index(len(others))
-        if len(others) < MIN_TRIALS or place <= len(others) / 2:
+        if len(others) < self._min_trials or place <= len(others) / 2:
             return CONTINUE
         return Decision("stop", f"median: {place} of {len(others)} trials were better at {at:g}")
 

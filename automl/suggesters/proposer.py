@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 from automl.core import Constraint, Goal, Trial
+from automl.core.plugin_choice import PluginChoice, choose
 from search_spaces.errors import AutomlError, SpaceError
 from workers.protocol import Params
 
@@ -19,22 +20,22 @@ FALLBACK: Final = "sobol"
 
 
 def make_suggester(
-    name: str,
+    named: str | PluginChoice[Suggester],
     goals: Sequence[Goal],
     constraints: Sequence[Constraint],
     context: SearchContext,
     *,
     seed: int = 0,
 ) -> Suggester:
-    """The suggester of that name, which proposes within the domain.
+    """The suggester that a user names, which proposes within the domain.
 
     It gets the context if it uses one (`Suggester.uses_context`), else only the narrowed space.
     """
-    kind = SUGGESTERS.get(name)
+    choice = choose(SUGGESTERS, named)
     domain = context.domain
-    if kind.uses_context:
-        return kind(domain.space, goals, constraints, seed=seed, context=context)  # type: ignore[call-arg]
-    inner = kind(domain.inner, goals, constraints, seed=seed)
+    if choice.kind(SUGGESTERS).uses_context:
+        return choice.make(SUGGESTERS, domain.space, goals, constraints, seed=seed, context=context)
+    inner = choice.make(SUGGESTERS, domain.inner, goals, constraints, seed=seed)
     return DomainSuggester(domain, inner) if domain.limits else inner
 
 
@@ -59,7 +60,8 @@ class DomainSuggester(Suggester):
         """See `Suggester.suggest`."""
         known = [trial for trial in history if self._domain.legal(trial.params)]
         waiting = [trial for trial in pending if self._domain.legal(trial.params)]
-        return self._inner.suggest(known, waiting, count)
+        found = self._inner.suggest(known, waiting, count)
+        return [params for params in found if self._domain.legal(params)]
 
 
 @dataclass(frozen=True)

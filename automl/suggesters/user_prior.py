@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from automl.core.plugin_choice import PluginChoice, choose
 from automl.core.text import number
 from automl.errors import UsageError
 from search_spaces import Choice, Space
@@ -21,6 +22,9 @@ from search_spaces.parameters import Parameter, Value
 from search_spaces.plugins import nearest
 
 from . import SUGGESTERS
+
+if TYPE_CHECKING:
+    from .base import Suggester
 
 Array = NDArray[np.float64]
 SPREAD: Final = 0.15  # default standard deviation, as a part of the parameter's range
@@ -193,15 +197,18 @@ class UserPrior:
         return {name: prior.mode for name, prior in self.by_name.items()}
 
 
-def check_prior(given: Mapping[str, Any], space: Space, suggester: str) -> dict[str, Any]:
+def check_prior(
+    given: Mapping[str, Any], space: Space, suggester: str | PluginChoice[Suggester]
+) -> dict[str, Any]:
     """The prior as the ledger keeps it, checked.
 
     Raises:
         UsageError: it does not fit the space, or the suggester would ignore it.
     """
-    if given and not SUGGESTERS.get(suggester).uses_context:
+    choice = choose(SUGGESTERS, suggester)
+    if given and not choice.kind(SUGGESTERS).uses_context:
         raise UsageError(
-            f"the suggester {suggester!r} ignores beliefs: leave them out, or use 'bayes'"
+            f"the suggester {choice.name!r} ignores beliefs: leave them out, or use 'bayes'"
         )
     return UserPrior(space, given).to_dict()
 

@@ -1,6 +1,5 @@
 """Exports a trained trial as a folder: weights, configuration, model card."""
 
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from automl.errors import UsageError
 from automl.ledger import Ledger
 from automl.report import summary
 from automl.report.recipe import recipe
+from workers.files.folder import Folder
 
 OWN = ("checkpoints", "logs")  # folders of the workers in a trial's folder
 
@@ -43,13 +43,14 @@ def export(ledger: Ledger, sweep: str, trial: Trial, target: Path) -> dict[str, 
         UsageError: the target is not empty or cannot be written to, or this machine has no files of
             the trial.
     """
-    spec, folder = ledger.spec(sweep), ledger.folder(sweep) / "trials" / str(trial.number)
+    spec, files_of_trial = ledger.spec(sweep), ledger.files(sweep) / "trials" / str(trial.number)
     found_by = _origin(ledger, sweep, trial)
     try:
+        files_of_trial.check()
         if spec.workload is not None:
-            files = _of_workload(spec, trial, folder, target, found_by)
+            files = _of_workload(spec, trial, files_of_trial.path, target, found_by)
         else:
-            files = _of_objective(spec, trial, folder, target, found_by)
+            files = _of_objective(spec, trial, files_of_trial, target, found_by)
         (target / "config.yaml").write_text(recipe(spec, trial), encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{target} cannot be written: {error.strerror}") from error
@@ -78,18 +79,17 @@ def _of_workload(
 
 
 def _of_objective(
-    spec: SweepSpec, trial: Trial, folder: Path, target: Path, found_by: str
+    spec: SweepSpec, trial: Trial, files_of_trial: Folder, target: Path, found_by: str
 ) -> dict[str, str]:
     """The files that the user's objective has written to `trial.folder`, and a card."""
     if target.exists() and any(target.iterdir()):
         raise UsageError(f"{target} is not empty; name a new folder to export to")
     target.mkdir(parents=True, exist_ok=True)
     files = {}
-    for path in sorted(folder.iterdir()) if folder.is_dir() else []:
-        if path.name not in OWN:
-            copy = shutil.copytree if path.is_dir() else shutil.copy2
-            copy(path, target / path.name)
-            files[path.name] = "written by the objective"
+    for name in files_of_trial.names():
+        if name not in OWN:
+            files_of_trial.copy(name, target)
+            files[name] = "written by the objective"
     lines = [
         f"# {spec.name}",
         "",

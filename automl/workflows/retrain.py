@@ -19,7 +19,15 @@ def derived(spec: SweepSpec, kind: str, num_trials: int, **changes: Any) -> Swee
     budget, seed = Budget(trials=num_trials), (spec.seed + ANOTHER_SEED) % 2**32
     name = companion(spec.name, kind)
     return replace(
-        spec, name=name, budget=budget, seed=seed, stopper="none", suggester="sobol", **changes
+        spec,
+        name=name,
+        budget=budget,
+        seed=seed,
+        stopper="none",
+        stopper_options={},
+        suggester="sobol",
+        suggester_options={},
+        **changes,
     )
 
 

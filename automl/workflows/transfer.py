@@ -23,6 +23,15 @@ MAX_TRIED: Final = 3  # at most so many good configurations are trained again
 SOURCE: Final = "transferred"
 
 
+def begin_with(ledger: Ledger, sweep: str, earlier: str) -> SweepSpec:
+    """Like `transfer`, for a new sweep: it is deleted if that fails."""
+    try:
+        return transfer(ledger, sweep, earlier)
+    except UsageError:
+        ledger.delete(sweep)
+        raise
+
+
 def transfer(ledger: Ledger, sweep: str, earlier: str) -> SweepSpec:
     """Start a sweep that has not run from an earlier one of the same store.
 

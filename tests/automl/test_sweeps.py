@@ -138,7 +138,7 @@ def test_automl_sweep_returns_what_it_found(
         ({"goals": "loss"}, "a goal is"),
         ({"goals": []}, "at least one goal"),
         ({"constraints": "loss < 3"}, "a constraint is"),
-        ({"workers": 0}, "workers must be at least 1"),
+        ({"workers": 0}, "workers must be a whole number of at least 1"),
         ({"resources": {"cpus": 0}}, "at least 1 CPU"),
         ({"resources": {"cores": 1}}, "cpus, gpus and memory"),
         ({"name": "../x"}, "a name has 1 to 64"),

@@ -96,7 +96,7 @@ class SoakCount:
             self._problem("lost", f"{name}/{number}: reports {missing} are gone")
 
     def _check_attempts(self, ledger: Ledger, name: str, trials: list[Trial]) -> None:
-        lines = (ledger.folder(name) / "marks").read_text().splitlines()
+        lines = (ledger.files(name).path / "marks").read_text().splitlines()
         for mark, times in Counter(line.rsplit(" ", 1)[0] for line in lines).items():
             number, attempt = map(int, mark.split())
             if times > 1:

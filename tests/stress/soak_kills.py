@@ -159,7 +159,7 @@ def _large_sweep(folder: Path, num_trials: int) -> str:
 
 
 def _marks(ledger: Ledger, name: str) -> list[str]:
-    file = ledger.folder(name) / "marks"
+    file = ledger.files(name).path / "marks"
     return file.read_text().splitlines() if file.exists() else []
 
 

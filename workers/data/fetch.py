@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 
 from search_spaces.errors import AutomlError, DataError
 from search_spaces.plugins import nearest
+from workers.files.disk import sha256
 
 from .archives import members
 from .datasets import DATASETS, PublicDataset, Source
-from .files import sha256
 
 ATTEMPTS = 5
 _BLOCK = 1 << 18

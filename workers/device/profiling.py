@@ -2,21 +2,22 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
+
+from workers.files.folder import Folder
 
 FOLDER = "profile"  # in the trial's folder
 
 
 @contextmanager
 def profiling(
-    num_steps: int, folder: Path, rank: int = 0, *, memory: bool = True
+    num_steps: int, files: Folder, rank: int = 0, *, memory: bool = True
 ) -> Iterator[Callable[[], None]]:
     """Trace `num_steps` steps, after one step that is skipped and one to warm up; none for 0.
 
     Args:
         num_steps: how many steps are traced.
-        folder: the trial's; the trace is `profile/rank-R.pt.trace.json` in it.
+        files: the trial's folder; the trace is `profile/rank-R.pt.trace.json` in it.
         rank: of this process.
         memory: whether allocations are traced as well.
 
@@ -29,9 +30,11 @@ def profiling(
     from torch.profiler import profile, schedule
 
     def keep(profiler: Any) -> None:
-        path = folder / FOLDER / f"rank-{rank}.pt.trace.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        profiler.export_chrome_trace(str(path))
+        traces = files / FOLDER
+        traces.make()
+        name = f"rank-{rank}.pt.trace.json"
+        traces.unlink(name)
+        profiler.export_chrome_trace(str(traces.path / name))
 
     plan = schedule(wait=1, warmup=1, active=num_steps, repeat=1)
     with profile(schedule=plan, on_trace_ready=keep, profile_memory=memory) as profiler:

@@ -21,6 +21,7 @@ from types import FrameType
 from typing import IO, Any
 
 from workers.protocol import (
+    LOGS,
     WORKER_SPENT,
     Assignment,
     Event,
@@ -28,7 +29,8 @@ from workers.protocol import (
     Outcome,
     Started,
     StopRequest,
-    log_of,
+    log_name,
+    open_log,
 )
 
 # Each group has a thread: `take` runs in "mail"; `stop`, `dump` and `address` in "control".
@@ -126,7 +128,7 @@ class Worker:
 
     def dump(self, assignment: Assignment, rank: int) -> None:
         """Write the stack of each thread to the rank's log; works while the attempt hangs."""
-        with log_of(assignment, rank).open("a") as log:
+        with open_log(assignment, rank) as log:
             log.write("the attempt hangs; the stacks of its threads are\n")
             log.flush()
             faulthandler.dump_traceback(log)
@@ -199,10 +201,8 @@ class _Tee:
 @contextmanager
 def _logged(assignment: Assignment, rank: int) -> Iterator[None]:
     """Copy the output of a rank to its log in the trial's folder, besides Ray's own log."""
-    path = log_of(assignment, rank)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", buffering=1, encoding="utf-8", errors="replace") as log:
-        _show_in_dashboard(path, assignment, rank)
+    with open_log(assignment, rank) as log:
+        _show_in_dashboard(assignment, rank)
         output: Any = _Tee(sys.stdout, log)
         errors: Any = _Tee(sys.stderr, log)
         with redirect_stdout(output), redirect_stderr(errors):
@@ -210,7 +210,7 @@ def _logged(assignment: Assignment, rank: int) -> Iterator[None]:
             yield
 
 
-def _show_in_dashboard(path: Path, assignment: Assignment, rank: int) -> None:
+def _show_in_dashboard(assignment: Assignment, rank: int) -> None:
     """Link the log into the folder that Ray's dashboard lists for this node."""
     from ray._private import worker
 
@@ -223,4 +223,4 @@ def _show_in_dashboard(path: Path, assignment: Assignment, rank: int) -> None:
     link = Path(node.get_logs_dir_path(), name)
     with suppress(OSError):  # without links the log is still in the trial's folder
         link.unlink(missing_ok=True)  # left by a sweep of the same name in another store
-        link.symlink_to(path)
+        link.symlink_to(Path(assignment.folder, LOGS, log_name(assignment.attempt, rank)))

@@ -20,8 +20,8 @@ from workers.protocol import (
     Outcome,
     Report,
     StopRequest,
-    log_of,
     lost,
+    open_log,
 )
 from workers.run import Objective, combine, run
 
@@ -66,9 +66,8 @@ class _LocalGang:
     def __init__(self, assignment: Assignment, objective: Objective | None) -> None:
         self.assignment = assignment
         self._oom_kills = oom_kills()
-        folder = Path(assignment.folder)
-        (folder / "logs").mkdir(parents=True, exist_ok=True)
-        self.rendezvous = folder / f".rendezvous-{uuid.uuid4().hex}"
+        assignment.files.make()
+        self.rendezvous = Path(assignment.folder) / f".rendezvous-{uuid.uuid4().hex}"
         self.outcomes: dict[int, Outcome] = {}
         self.pipes: dict[int, Connection] = {}
         self.processes: list[Any] = []
@@ -184,9 +183,9 @@ def _rank(
     objective: Objective | None,
 ) -> None:
     """The main function of one process; `heartbeat` holds its number of steps and the last time."""
-    descriptor = os.open(log_of(assignment, rank), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    os.dup2(descriptor, 1)
-    os.dup2(descriptor, 2)
+    with open_log(assignment, rank) as log:
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
     requests: list[StopRequest] = []
     heartbeat[1] = time.monotonic()
     threading.Thread(target=_listen, args=(pipe, requests), daemon=True).start()

@@ -16,19 +16,19 @@ import contextlib
 import hashlib
 import json
 import os
-import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from workers.data.files import flush, sha256
+from workers.files.folder import Folder
 
+FOLDER = "checkpoints"  # in the trial's
 FORMAT = 1
 _DTYPES = {
     torch.float64: "F64",
@@ -75,31 +75,35 @@ def save(
     Raises:
         OSError: the folder cannot be written; earlier checkpoints remain.
     """
-    root = folder / "checkpoints"
-    final = root / f"{update:08d}"
-    temporary = root / f".{update:08d}.{os.getpid()}"
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
+    root = Folder(folder, FOLDER)
+    final = f"{update:08d}"
+    draft = f".{final}.{os.getpid()}"
+    temporary = root / draft
+    temporary.remove()
+    temporary.make()
     states = checkpoint.optimizer
     flat = {f"{name}|{key}": t for key, tensors in states.items() for name, t in tensors.items()}
     written = zip(_FILES, (checkpoint.model, flat), strict=True)
-    hashes = {file: {"sha256": _write(temporary / file, tensors)} for file, tensors in written}
+    hashes = {name: {"sha256": _write(temporary, name, tensors)} for name, tensors in written}
     manifest = {
         "format": FORMAT,
         "update": update,
         "progress": checkpoint.progress,
         "files": hashes,
     }
-    (temporary / "manifest.json").write_text(json.dumps(manifest, indent=1, sort_keys=True))
-    for file in (*_FILES, "manifest.json") if wait else ():
-        flush(temporary / file)
-    shutil.rmtree(final, ignore_errors=True)
-    temporary.rename(final)
+    with temporary.open("manifest.json", "w") as file:
+        json.dump(manifest, file, indent=1, sort_keys=True)
+    for name in (*_FILES, "manifest.json") if wait else ():
+        with temporary.open(name) as file:
+            os.fsync(file.fileno())
+    (root / final).remove()
+    root.rename(draft, final)
     if wait:
-        flush(root)
-    for old in list(_newest_first(folder))[keep:]:
-        shutil.rmtree(old, ignore_errors=True)
-    return final
+        root.flush()
+    for old in _newest_first(root)[keep:]:
+        with contextlib.suppress(OSError):
+            old.remove()
+    return (root / final).path
 
 
 def load(folder: Path, damaged: list[str] | None = None) -> Checkpoint | None:
@@ -109,15 +113,15 @@ def load(folder: Path, damaged: list[str] | None = None) -> Checkpoint | None:
         folder: the trial's folder.
         damaged: receives the names of newer checkpoints that are damaged.
     """
-    for path in _newest_first(folder):
-        manifest = _verified(path)
+    for files in _newest_first(Folder(folder, FOLDER)):
+        manifest = _verified(files)
         tensors = None
         if manifest is not None:
             with contextlib.suppress(OSError, SafetensorError):
-                tensors = [load_file(path / file) for file in _FILES]
+                tensors = [_load(files, name) for name in _FILES]
         if manifest is None or tensors is None:
             if damaged is not None:
-                damaged.append(path.name)
+                damaged.append(files.path.name)
             continue
         model, flat = tensors
         optimizer: dict[str, dict[str, Tensor]] = {}
@@ -128,7 +132,7 @@ def load(folder: Path, damaged: list[str] | None = None) -> Checkpoint | None:
     return None
 
 
-def _write(path: Path, tensors: Mapping[str, Tensor]) -> str:
+def write_tensors(file: IO[bytes], tensors: Mapping[str, Tensor]) -> str:
     """Write a safetensors file one tensor at a time, without a copy of all; return its sha256."""
     header = {}
     end = 0
@@ -143,33 +147,40 @@ def _write(path: Path, tensors: Mapping[str, Tensor]) -> str:
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     hashed = hashlib.sha256()
-    with path.open("wb") as file:
-        for part in (len(text).to_bytes(8, "little"), text):
-            hashed.update(part)
-            file.write(part)
-        for tensor in tensors.values():
-            flat = tensor.cpu().contiguous().flatten().view(torch.uint8)
-            content: Any = memoryview(flat.numpy())  # type: ignore[arg-type]
-            hashed.update(content)
-            file.write(content)
+    for part in (len(text).to_bytes(8, "little"), text):
+        hashed.update(part)
+        file.write(part)
+    for tensor in tensors.values():
+        flat = tensor.cpu().contiguous().flatten().view(torch.uint8)
+        content: Any = memoryview(flat.numpy())  # type: ignore[arg-type]
+        hashed.update(content)
+        file.write(content)
     return hashed.hexdigest()
 
 
-def _newest_first(folder: Path) -> Iterator[Path]:
-    root = folder / "checkpoints"
-    paths = [path for path in root.iterdir() if path.name.isdigit()] if root.is_dir() else []
-    yield from sorted(paths, key=lambda path: int(path.name), reverse=True)
+def _write(files: Folder, name: str, tensors: Mapping[str, Tensor]) -> str:
+    with files.open(name, "wb") as file:
+        return write_tensors(file, tensors)
 
 
-def _verified(path: Path) -> dict[str, Any] | None:
+def _load(files: Folder, name: str) -> dict[str, Tensor]:
+    with files.opened_path(name) as path:
+        tensors: dict[str, Tensor] = load_file(path)
+    return tensors
+
+
+def _newest_first(root: Folder) -> list[Folder]:
+    numbers = [name for name in root.names() if name.isdecimal()]
+    return [root / name for name in sorted(numbers, key=int, reverse=True)]
+
+
+def _verified(files: Folder) -> dict[str, Any] | None:
     """The manifest if the format and all hashes are right, else None."""
     try:
-        if not (path / "manifest.json").is_file():
-            return None
-        manifest = json.loads((path / "manifest.json").read_text())
+        manifest = json.loads(files.read("manifest.json"))
         sound = manifest["format"] == FORMAT and isinstance(manifest["progress"], dict)
-        files: Mapping[str, Any] = manifest["files"]
-        sound = sound and all(sha256(path / file) == files[file]["sha256"] for file in _FILES)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        hashes: Mapping[str, Any] = manifest["files"]
+        sound = sound and all(files.sha256(name) == hashes[name]["sha256"] for name in _FILES)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):  # StoreError is a ValueError
         return None
     return manifest if sound else None

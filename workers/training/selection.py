@@ -2,15 +2,16 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from search_spaces.errors import UsageError
+from workers.files.folder import Folder
 from workers.protocol import Metric
 
+from .checkpoint import write_tensors
 from .settings import Settings
 
 
@@ -19,13 +20,13 @@ class Selection:
 
     Args:
         settings: `optimized_metric`, and the settings that need it.
-        folder: of the trial; the best weights are kept in `folder`/best.
+        files: the trial's folder; the best weights are kept in its folder `best`.
         metrics: of the workload; `optimized_metric` is one of them.
     """
 
-    def __init__(self, settings: Settings, folder: Path, metrics: Sequence[Metric]) -> None:
+    def __init__(self, settings: Settings, files: Folder, metrics: Sequence[Metric]) -> None:
         self.settings = settings
-        self.folder = folder / "best"
+        self.files = files / "best"
         self.directions = {metric.name: metric.direction for metric in metrics}
         self.best: float | None = None
         self.stale = 0  # evaluations in a row without a new best
@@ -72,11 +73,11 @@ class Selection:
         ranked = sorted([*self.kept, (value, update)], reverse=True)
         self.kept = ranked[: self.settings.average_best]
         if (value, update) in self.kept:
-            self.folder.mkdir(exist_ok=True)
-            whole = {name: tensor.contiguous() for name, tensor in weights.items()}
-            save_file(whole, self._file(update))
+            self.files.make()
+            with self.files.open(_name(update), "wb") as file:
+                write_tensors(file, weights)
         for _, worse in ranked[self.settings.average_best :]:
-            self._file(worse).unlink(missing_ok=True)
+            self.files.unlink(_name(worse))
 
     def average(self, update: int) -> dict[str, Tensor]:
         """Mean of the kept weights; tensors of whole numbers come from the best.
@@ -90,7 +91,9 @@ class Selection:
         if [known for _, known in self.kept] == [update]:
             return total
         for _, update in self.kept:
-            for name, tensor in load_file(self._file(update)).items():
+            with self.files.opened_path(_name(update)) as path:
+                weights = load_file(path)
+            for name, tensor in weights.items():
                 if name not in total:
                     total[name] = tensor.double() if tensor.is_floating_point() else tensor
                 elif tensor.is_floating_point():
@@ -107,7 +110,9 @@ class Selection:
         self.best = state["best"]
         self.stale = state["stale"]
         self.scale = state["scale"]
-        self.kept = [(v, update) for v, update in state["kept"] if self._file(update).is_file()]
+        self.kept = [
+            (v, update) for v, update in state["kept"] if self.files.is_file(_name(update))
+        ]
 
     def _value(self, metrics: Mapping[str, float]) -> float | None:
         """The optimised metric, negated if lower is better; None if none is set."""
@@ -123,5 +128,6 @@ class Selection:
             )
         return -metrics[name] if direction == "minimize" else metrics[name]
 
-    def _file(self, update: int) -> Path:
-        return self.folder / f"{update:08d}.safetensors"
+
+def _name(update: int) -> str:
+    return f"{update:08d}.safetensors"

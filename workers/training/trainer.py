@@ -90,7 +90,7 @@ class Trainer:
         self.clock = Clock(context.assignment.previous_seconds)
         self.evaluations = Every(settings.evaluate_seconds, settings.evaluate_updates)
         self.checkpoints = Every(settings.checkpoint_seconds, settings.checkpoint_updates)
-        self.selection = Selection(settings, context.folder, workload.metrics)
+        self.selection = Selection(settings, context.files, workload.metrics)
         self.rate_scale = 1.0
         self.position = BatchPosition()
         self.updates = 0
@@ -111,7 +111,7 @@ class Trainer:
         prefetcher = Prefetcher(source, depth) if depth else None
         try:
             with profiling(
-                self.settings.profile_updates, self.context.folder, self.context.rank
+                self.settings.profile_updates, self.context.files, self.context.rank
             ) as self.trace_step:
                 return self._loop(prefetcher or source)
         finally:

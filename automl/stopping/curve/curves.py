@@ -23,7 +23,7 @@ class Curve:
     """The learning curve of one trial.
 
     Args:
-        ats: progress at each report, ascending, from the first with a value of every goal.
+        ats: progress at each report, ascending and above 0, once every goal has a value.
         losses: the best loss so far of each goal at each of `ats`.
         excess: violation of the constraints, 0 if they hold.
         rate: seconds per unit of progress.
@@ -82,9 +82,9 @@ class Curves:
             (n if goal.at_end else min(b, n)) if math.isfinite(n) else b
             for goal, b, n in zip(self.goals, before, now, strict=True)
         )
-        if all(map(math.isfinite, curve.best)):
+        if at > 0 and all(map(math.isfinite, curve.best)):
             if not curve.losses:
-                self.first = max(at, 1e-9)
+                self.first = at
             curve.ats.append(max(at, curve.at))
             curve.losses.append(curve.best)
         curve.num_reports += 1

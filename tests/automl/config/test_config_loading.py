@@ -258,3 +258,33 @@ def test_dotted_names_steps_null_and_lists(tmp_path: Path) -> None:
 def test_a_default_of_null_is_a_default(tmp_path: Path) -> None:
     text = "space: {w: {choices: [1, null], default: null}}\ngoals: minimize loss\n"
     assert loaded(tmp_path, text).spec.space.default() == {"w": None}
+
+
+def test_options_of_plugins_and_settings_of_stoppers(tmp_path: Path) -> None:
+    text = TEXT.replace("stopper: none", "stopper: {name: asha, grace: 5, factor: 4}")
+    spec = loaded(tmp_path, text + "max_steps: 100\nmax_retries: 0\nresumable: true\n").spec
+    assert (spec.stopper, spec.stopper_options) == ("asha", {"grace": 5, "factor": 4})
+    assert (spec.max_steps, spec.max_retries, spec.resumable) == (100, 0, True)
+    assert SweepSpec.from_dict(json.loads(json.dumps(spec.to_dict()))) == spec
+    spec = loaded(tmp_path, TEXT, "stopper={name: median, trials: 3}", "suggester={name: tpe}").spec
+    assert (spec.stopper, spec.stopper_options) == ("median", {"trials": 3})
+    assert (spec.suggester, spec.suggester_options) == ("tpe", {})
+
+
+@pytest.mark.parametrize(
+    ("option", "expected"),
+    [
+        ("{name: asha, graze: 5}", "stopper 'asha' has no option 'graze'; did you mean 'grace'"),
+        ("{name: asha, grace: soon}", "grace of stopper 'asha' must be a number or none"),
+        ("{name: asha, factor: 1}", "factor of stopper 'asha' must be at least 2, got 1"),
+        ("{grace: 5}", "a name, or a mapping of name and options, is needed"),
+        ("3", "a name, or a mapping of name and options, is needed, got 3"),
+    ],
+)
+def test_a_wrong_option_is_one_error_with_its_line(
+    tmp_path: Path, option: str, expected: str
+) -> None:
+    found = message(tmp_path, TEXT.replace("stopper: none", f"stopper: {option}"))
+    assert expected in found
+    assert "toy.yaml:12" in found, found
+    assert "1 problem" in found or found.count("toy.yaml:") == 1, found

@@ -43,7 +43,7 @@ def test_the_count_sees_what_was_lost(tmp_path: Path) -> None:
 
     def problems(acknowledged: str = honest, mark: str = "") -> tuple[int, int]:
         file.write_text(acknowledged)
-        marks = ledger.folder(name) / "marks"
+        marks = ledger.files(name).path / "marks"
         before = marks.read_text()
         marks.write_text(before + mark)
         count = SoakCount("controllers")

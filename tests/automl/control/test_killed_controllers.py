@@ -68,7 +68,9 @@ def test_a_controller_killed_again_and_again_loses_and_repeats_nothing(tmp_path:
     )
     assert all([p.step for p in trial.reports] == [0, 1, 2, 3] for trial in trials)
 
-    marks = [line.split() for line in (ledger.folder("test") / "marks").read_text().splitlines()]
+    marks = [
+        line.split() for line in (ledger.files("test").path / "marks").read_text().splitlines()
+    ]
     begun = [(int(trial), int(attempt)) for what, trial, attempt in marks if what == "begin"]
     assert len(set(begun)) == len(begun), "no attempt runs twice"
     for trial in trials:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import automl
 from automl import sweeps
 from automl.core.budget import Budget
 from automl.core.goals import parse_goals
@@ -68,3 +70,38 @@ def test_paused_trials_end_with_the_metrics_of_uninterrupted_ones(
         assert "mrr" in same
         assert {key: one.metrics[key] for key in same} == {key: other.metrics[key] for key in same}
         assert [p.step for p in one.reports] == [p.step for p in other.reports]
+
+
+@pytest.mark.parametrize("resumable", [True, False])
+def test_an_objective_is_paused_only_if_it_is_resumable(tmp_path: Path, resumable: bool) -> None:
+    reached: dict[int, int] = {}  # the objective's own checkpoint: the last step of each trial
+
+    def objective(trial: Any) -> dict[str, float]:
+        loss = 1.0
+        for step in range(reached.get(trial.number, 0) + 1, 10):
+            reached[trial.number] = step
+            loss = trial.params["x"] + 1.0 / step
+            if not trial.report(step=step, loss=loss):
+                break
+        return {"loss": loss}
+
+    result = automl.sweep(
+        objective,
+        Space(Float("x", 0.0, 1.0)),
+        "minimize loss",
+        trials=12,
+        suggester="random",
+        stopper="asha",
+        dispatcher="inline",
+        store=str(tmp_path),
+        progress=False,
+        resumable=resumable,
+        max_steps=9,
+    )
+    resumed = [trial for trial in result.trials if trial.attempts > 1]
+    assert bool(resumed) == resumable
+    for trial in result.trials:
+        steps = [point.step for point in trial.reports]
+        assert steps == list(range(1, len(steps) + 1)), "no step was made twice"
+        seconds = [point.seconds for point in trial.reports]
+        assert seconds == sorted(seconds), "training seconds go on after a pause"

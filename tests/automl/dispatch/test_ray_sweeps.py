@@ -57,7 +57,7 @@ def test_two_workers_share_the_trials_and_stay_warm(ledger: Ledger) -> None:
     assert (
         snapshot.trials[0].details["worker"].endswith(f":{int(snapshot.trials[0].metrics['pid'])}")
     )
-    log = (ledger.folder("test") / "trials" / "3" / "logs" / "attempt-1-rank-0.log").read_text()
+    log = (ledger.files("test").path / "trials" / "3" / "logs" / "attempt-1-rank-0.log").read_text()
     assert log.splitlines()[0].startswith("test/3.1 lr=")
     assert "configuration 3" in log
     listed = Path(node.get_logs_dir_path())  # where Ray's dashboard looks

@@ -125,7 +125,7 @@ def test_a_held_lock_without_a_holder_row_is_another_process(tmp_path: Path) -> 
     with pytest.raises(UsageError, match=r"no sweep named 'test' in .*: it has no sweeps yet"):
         ledger.trials("test")
     ledger.create_sweep(make_spec())
-    lock = FileLock(ledger.folder("test") / "controller.lock")
+    lock = FileLock(ledger.files("test"), "controller.lock")
     assert lock.acquire()
     with pytest.raises(StoreError, match="'test' is held by another process: wait for it"):
         ledger.acquire("test")

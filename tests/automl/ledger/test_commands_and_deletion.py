@@ -52,8 +52,8 @@ def test_a_deleted_sweep_leaves_nothing_and_the_other_all(ledger: Ledger) -> Non
     before = rows(ledger)
     ledger.delete("one")
     assert rows(ledger) == {name: count // 2 for name, count in before.items()}
-    assert not ledger.folder("one").exists()
-    assert ledger.folder("two").exists()
+    assert not ledger.files("one").path.exists()
+    assert ledger.files("two").path.exists()
     assert repr(ledger.trials("two")) == whole
     assert [info.name for info in ledger.sweeps()] == ["two"]
     assert "one" not in ledger._held
@@ -65,7 +65,7 @@ def test_a_deleted_sweep_leaves_nothing_and_the_other_all(ledger: Ledger) -> Non
 def test_a_sweep_that_is_held_is_not_deleted(ledger: Ledger) -> None:
     before = rows(ledger)
     with pytest.raises(StoreError, match="'one' is held by process"):
-        Ledger.open(ledger.folder("one").parents[1]).delete("one")
+        Ledger.open(ledger.files("one").path.parents[1]).delete("one")
     assert rows(ledger) == before
 
 
@@ -135,8 +135,8 @@ def test_a_stop_is_asked_of_one_sweep(ledger: Ledger) -> None:
 
 def test_a_ledger_in_memory_has_a_folder_of_its_own() -> None:
     one, two = Ledger.open("sqlite://", create=True), Ledger.open("sqlite://", create=True)
-    assert one.folder("a") == one.folder("a") != two.folder("a")
-    assert one.folder("a").parents[1].name.startswith("automl-")
+    assert one.files("a").path == one.files("a").path != two.files("a").path
+    assert one.files("a").path.parents[1].name.startswith("automl-")
     one.create_sweep(make_spec())
     assert one.acquire("test").commit() is False
 

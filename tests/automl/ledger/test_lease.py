@@ -15,6 +15,7 @@ import pytest
 from automl.ledger import Ledger, lease
 from automl.ledger.lease import alive, holder_alive, process_started
 from automl.ledger.lock import FileLock
+from workers.files.folder import Folder
 
 HERE, ELSEWHERE = socket.gethostname(), "another.host"
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -67,13 +68,13 @@ def test_a_holder_on_another_host_is_alive_if_its_heartbeat_is_recent(
 
 
 def test_a_lock_is_exclusive_and_released_once(tmp_path: Path) -> None:
-    before = os.umask(0)
+    before = os.umask(0o077)
     try:
-        lock = FileLock(tmp_path / "lock")
+        lock = FileLock(Folder(tmp_path), "lock")
     finally:
         os.umask(before)
-    assert (tmp_path / "lock").stat().st_mode & 0o777 == 0o644
-    other = FileLock(tmp_path / "lock")
+    assert (tmp_path / "lock").stat().st_mode & 0o777 == 0o600
+    other = FileLock(Folder(tmp_path), "lock")
     assert lock.acquire() is True
     assert other.acquire() is False
     lock.release()

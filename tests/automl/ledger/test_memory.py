@@ -67,7 +67,7 @@ def test_committed_events_are_kept(kind: str, tmp_path: Path) -> None:
 
 def test_a_sweep_in_memory_is_replaced_by_one_of_the_same_name() -> None:
     ledger = MemoryLedger()
-    assert ledger.folder("a") == Path(tempfile.gettempdir()) / "automl-memory" / "a"
+    assert ledger.files("a").path == Path(tempfile.gettempdir()) / "automl-memory" / "a"
     with pytest.raises(UsageError, match="name"):
         ledger.create_sweep(replace(make_spec(), name="../x"))
     ledger.create_sweep(make_spec())

@@ -26,6 +26,7 @@ from automl.ledger.lease import process_started
 from automl.ledger.lock import FileLock
 from automl.ledger.rows import dumps, trial_row
 from automl.ledger.schema import METADATA, VERSION
+from workers.files.folder import Folder
 
 RELEASED = Path(__file__).parent / "released"
 EVERY = sorted(RELEASED.glob("v*.sqlite3"))
@@ -176,7 +177,7 @@ def test_one_that_another_process_migrates_is_waited_for(
     released: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(migrations, "WAIT_SECONDS", 0.2)
-    lock = FileLock(tmp_path / ".migration.lock")
+    lock = FileLock(Folder(tmp_path), ".migration.lock")
     assert lock.acquire()
     with pytest.raises(StoreError, match="another process is migrating it"):
         Ledger.open(tmp_path)
@@ -242,7 +243,7 @@ def test_the_tables_of_a_server_are_migrated_in_place(released: Path, tmp_path: 
 def test_who_migrates_is_waited_for_as_long_as_it_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lock, mine = FileLock(tmp_path / "lock"), FileLock(tmp_path / "lock")
+    lock, mine = FileLock(Folder(tmp_path), "lock"), FileLock(Folder(tmp_path), "lock")
     assert lock.acquire()
     timer = threading.Timer(0.2, lock.release)
     timer.start()
@@ -251,5 +252,5 @@ def test_who_migrates_is_waited_for_as_long_as_it_takes(
     begun = time.monotonic()
     monkeypatch.setattr(migrations, "WAIT_SECONDS", 0.3)
     with pytest.raises(StoreError, match=r"another process is migrating it for more than 0\.3 s"):
-        migrations._wait_for(FileLock(tmp_path / "lock"), tmp_path / FILE_NAME)
+        migrations._wait_for(FileLock(Folder(tmp_path), "lock"), tmp_path / FILE_NAME)
     assert time.monotonic() - begun >= 0.3

@@ -31,7 +31,7 @@ def test_a_checkpoint_at_a_stop_does_not_wait_for_the_disk(tmp_path, monkeypatch
     def slow(path):
         raise AssertionError(f"waited for {path}")
 
-    monkeypatch.setattr(checkpoint, "flush", slow)
+    monkeypatch.setattr(checkpoint.os, "fsync", slow)
     checkpoint.save(tmp_path, 1, made(1.0), wait=False)
     assert checkpoint.load(tmp_path).progress == made(1.0).progress
     with pytest.raises(AssertionError, match="waited"):
@@ -65,7 +65,7 @@ def test_no_sound_checkpoint_is_none(tmp_path):
 def test_an_unfinished_checkpoint_does_not_count(tmp_path, monkeypatch):
     checkpoint.save(tmp_path, 1, made(1.0))
     monkeypatch.setattr(
-        checkpoint, "flush", lambda path: (_ for _ in ()).throw(OSError("disk full"))
+        checkpoint.os, "fsync", lambda file: (_ for _ in ()).throw(OSError("disk full"))
     )
     with pytest.raises(OSError, match="disk full"):
         checkpoint.save(tmp_path, 2, made(2.0))

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-from workers.data.files import flush, sha256
+from workers.files.disk import flush, sha256
 
 from .partitions import Partitioning
 

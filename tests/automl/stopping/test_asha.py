@@ -1,0 +1,140 @@
+"""ASHA without pausing, its levels and its options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import automl
+from automl.core.goals import parse_goals
+from automl.core.reports import ReportPoint
+from automl.core.trial import Trial, TrialState
+from automl.stopping import STOPPERS
+from automl.stopping.base import Decision, Stopper
+from search_spaces import Float, Space
+
+SPACE = Space(Float("x", 0.0, 1.0))
+
+
+def make(name: str = "asha", **options: Any) -> Stopper:
+    return STOPPERS.get(name)(parse_goals("minimize loss"), **options)
+
+
+def report(stopper: Stopper, number: int, losses: Sequence[float], first_step: int = 1) -> Decision:
+    """The decision after the last of some reports of a trial."""
+    points = tuple(
+        ReportPoint(step, {"loss": loss}, float(step))
+        for step, loss in enumerate(losses, start=first_step)
+    )
+    trial = replace(Trial(number, {}, TrialState.RUNNING, attempts=1), reports=points)
+    stopper.observe(trial)
+    return stopper.decide(trial, [])
+
+
+@pytest.mark.parametrize("name", ["asha", "hyperband"])
+def test_without_pausing_the_leader_of_a_rung_always_goes_on(name: str) -> None:
+    stopper = make(name, can_pause=False)
+    losses = [9.0, 8.0, 10.0, 7.0, 6.0, 11.0, 5.0]
+    best = float("inf")
+    for number, loss in enumerate(losses):
+        decision = report(stopper, number, [loss])
+        if loss < best:
+            assert decision.action == "continue", decision.reason
+        best = min(best, loss)
+
+
+def test_without_pausing_the_others_stop_and_the_reason_is_true() -> None:
+    stopper = make(can_pause=False)
+    assert report(stopper, 0, [1.0]).action == "continue"
+    assert report(stopper, 1, [2.0]) == Decision("stop", "asha: 2 of 2 at 1, the best 1 go on")
+
+
+def test_a_leader_that_was_stopped_today_wins_a_sweep() -> None:
+    """Two trials are level for a step, then one becomes good: it must not be stopped as leader."""
+
+    def objective(trial: Any) -> dict[str, float]:
+        loss = 1.0
+        for step in range(1, 10):
+            loss = trial.params["x"] + 1.0 / step
+            if not trial.report(step=step, loss=loss):
+                break
+        return {"loss": loss}
+
+    result = automl.sweep(
+        objective,
+        SPACE,
+        "minimize loss",
+        trials=12,
+        suggester="random",
+        stopper="asha",
+        dispatcher="inline",
+        store="sqlite://",
+        progress=False,
+    )
+    lowest = min(result.trials, key=lambda trial: trial.params["x"])
+    assert lowest.state is TrialState.COMPLETED
+    assert len(lowest.reports) == 9
+
+
+def test_levels_of_steps_that_begin_at_0_are_whole_steps() -> None:
+    stopper = make(can_pause=True)
+    wait = [report(stopper, number, [2.0 + number], first_step=0) for number in range(3)]
+    assert {decision.action for decision in wait} == {"continue"}, "step 0 is not compared"
+    for number in range(3):
+        last = report(stopper, number, [2.0 + number, 1.0 + number], first_step=0)
+    assert last == Decision("pause", "asha: 3 of 3 at 1, the best 1 go on")
+    last = report(stopper, 0, [2.0, 1.0, 0.9, 0.8], first_step=0)
+    assert last == Decision("pause", "asha: 1 of 1 at 3, too few to choose from yet")
+
+
+@pytest.mark.parametrize("stopper", ["asha", "hyperband", "median", "curve"])
+def test_every_stopper_takes_steps_that_begin_at_0(stopper: str) -> None:
+    class Shifted(STOPPERS.get(stopper)):  # type: ignore[misc]
+        def observe(self, trial: Trial) -> None:
+            super().observe(shifted(trial))
+
+        def decide(self, trial: Trial, trials: Sequence[Trial]) -> Decision:
+            return super().decide(shifted(trial), trials)
+
+    def shifted(trial: Trial) -> Trial:
+        points = tuple(replace(point, step=point.step - 1) for point in trial.reports)
+        return replace(trial, reports=points)
+
+    def replay(params: Any) -> Iterator[tuple[float, dict[str, float]]]:
+        for step in range(1, 28):
+            yield 1.0, {"loss": params["x"] + 1.0 / step}
+
+    result = automl.simulate(
+        replay, SPACE, "minimize loss", trials=30, workers=4, suggester="random", stopper=Shifted
+    )
+    used = sum(len(trial.reports) for trial in result.trials)
+    assert used < 0.8 * 30 * 27
+    assert result.best is not None
+    values = sorted(trial.params["x"] for trial in result.trials)
+    assert result.best.params["x"] <= values[2]
+
+
+def test_grace_and_factor_make_the_levels() -> None:
+    stopper = make(grace=5, factor=2, can_pause=True)
+    for number in range(2):
+        assert report(stopper, number, [1.0 + number] * 4).action == "continue"
+        decision = report(stopper, number, [1.0 + number] * 5)
+    assert decision == Decision("pause", "asha: 2 of 2 at 5, the best 1 go on")
+    assert report(stopper, 0, [1.0] * 10).reason.startswith("asha: 1 of 1 at 10,")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"grace": 0}, "grace of stopper 'asha' must be above 0 and finite, got 0"),
+        ({"grace": float("inf")}, "grace of stopper 'asha' must be above 0 and finite, got inf"),
+        ({"factor": 1}, "factor of stopper 'asha' must be at least 2, got 1"),
+        ({"brackets": 0}, "brackets of stopper 'asha' must be at least 1, got 0"),
+    ],
+)
+def test_an_option_out_of_its_range_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(automl.UsageError, match=message):
+        make(**options)

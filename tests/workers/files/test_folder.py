@@ -1,0 +1,229 @@
+"""Nothing in a folder of a store leads out of it, blocks, or is anything but a file or a folder."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from automl.errors import StoreError
+from workers.files.folder import DEEPEST, Folder
+from workers.protocol import Assignment, open_log
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    """A folder with a file that nothing may touch."""
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "precious").write_text("mine")
+    yield tmp_path / "outside"
+    assert os.listdir(tmp_path / "outside") == ["precious"]  # noqa: PTH208
+    assert (tmp_path / "outside" / "precious").read_text() == "mine"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A folder `a/b` in a store."""
+    (tmp_path / "store" / "a" / "b").mkdir(parents=True)
+    return tmp_path / "store"
+
+
+def test_a_folder_and_its_files_are_made_read_and_removed(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "new", "a", "b")
+    assert folder.names() == []
+    assert folder.size() == 0
+    folder.make()
+    folder.make()
+    with folder.open("file", "w") as file:
+        file.write("four")
+    with folder.open("file", "a") as file:
+        file.write("more")
+    assert folder.read("file") == b"fourmore"
+    with folder.opened_path("file") as path:
+        assert Path(path).read_bytes() == b"fourmore"
+    with pytest.raises(StoreError, match="more than 7 bytes"):
+        folder.read("file", 7)
+    with pytest.raises(FileExistsError):
+        folder.open("file", "x")
+    with folder.open("file", "w") as file:
+        file.write("new")
+    assert folder.size() == 3
+    folder.rename("file", "other")
+    assert (folder.names(), folder.is_file("other")) == (["other"], True)
+    folder.unlink("other")
+    folder.unlink("other")
+    (folder / "c").make()
+    folder.remove()
+    folder.remove()
+    assert Folder(tmp_path, "new", "a").names() == []
+
+
+@pytest.mark.parametrize("place", ["a", "a/b"])
+def test_a_link_in_place_of_a_folder_is_refused_at_any_depth(
+    store: Path, outside: Path, place: str
+) -> None:
+    (store / "a" / "b").rmdir()
+    (store / "a").rmdir()
+    (store / place).parent.mkdir(exist_ok=True)
+    (store / place).symlink_to(outside)
+    folder = Folder(store, "a", "b")
+    actions = (
+        folder.make,
+        folder.names,
+        folder.size,
+        folder.remove,
+        folder.check,
+        folder.flush,
+        lambda: folder.open("precious"),
+        lambda: folder.open("precious", "w"),
+        lambda: folder.unlink("precious"),
+        lambda: folder.rename("precious", "gone"),
+        lambda: folder.copy("precious", store),
+        lambda: folder.is_file("precious"),
+        lambda: folder.check_file("precious", written=False),
+    )
+    for action in actions:
+        with pytest.raises(StoreError, match=f"{place} is a symbolic link.*Remove it"):
+            action()
+
+
+@pytest.mark.parametrize("mode", ["r", "w", "a", "x"])
+def test_a_link_in_place_of_a_file_is_refused(store: Path, outside: Path, mode: str) -> None:
+    folder = Folder(store, "a", "b")
+    for name, target in {"there": "precious", "dangling": "new"}.items():
+        (store / "a" / "b" / name).symlink_to(outside / target)
+        with pytest.raises(StoreError, match=f"{name} is a symbolic link"):
+            folder.open(name, mode)
+        folder.unlink(name)
+
+
+@pytest.mark.parametrize("mode", ["r", "w", "a"])
+def test_pipes_sockets_and_devices_are_refused_at_once(store: Path, mode: str) -> None:
+    place = store / "a" / "b"
+    os.mkfifo(place / "pipe")
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(str(place / "socket"))
+    names = {"pipe": "a pipe", "socket": "a socket"}
+    if os.geteuid() == 0:
+        os.mknod(place / "device", 0o666 | stat.S_IFCHR, os.makedev(1, 5))
+        names["device"] = "a device"
+    for name, kind in names.items():
+        with pytest.raises(StoreError, match=f"{name} is {kind}"):
+            Folder(store, "a", "b").open(name, mode)
+    server.close()
+
+
+def test_a_file_with_a_second_name_is_read_and_not_written(store: Path, outside: Path) -> None:
+    folder = Folder(store, "a", "b")
+    os.link(outside / "precious", store / "a" / "b" / "file")
+    assert folder.read("file") == b"mine"
+    for mode in "wa":
+        with pytest.raises(StoreError, match="another name elsewhere"):
+            folder.open("file", mode)
+    with pytest.raises(StoreError, match="another name elsewhere"):
+        folder.check_file("file", written=True)
+    with pytest.raises(StoreError, match="another name elsewhere"):
+        folder.check()
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", "/etc", "a\0"])
+def test_a_name_that_leads_elsewhere_is_refused(store: Path, name: str) -> None:
+    folder = Folder(store, "a")
+    for action in (
+        lambda: folder / name,
+        lambda: folder.open(name),
+        lambda: folder.unlink(name),
+        lambda: folder.rename("b", name),
+    ):
+        with pytest.raises(StoreError, match="is no name"):
+            action()
+
+
+def test_a_folder_is_below_its_root(store: Path) -> None:
+    assert Folder.below(store, store / "a" / "b").parts == ("a", "b")
+    assert Folder.below(store, store).parts == ()
+    with pytest.raises(StoreError, match="is not in"):
+        Folder.below(store / "a", store)
+    with pytest.raises(StoreError, match="is no name"):
+        Folder.below(store, store / "a" / ".." / "..")
+
+
+def test_links_within_a_folder_are_its_own(store: Path, outside: Path) -> None:
+    place = store / "a" / "b"
+    (place / "file").write_text("1")
+    (place / "inner").mkdir()
+    (place / "inner" / "last").symlink_to("../file")
+    (place / "absolute").symlink_to(place / "file")
+    (place / "itself").symlink_to("itself")
+    os.link(place / "file", place / "inner" / "second")
+    folder = Folder(store, "a", "b")
+    folder.check()
+    (store / "target").mkdir()
+    for name in folder.names():
+        folder.copy(name, store / "target")
+    assert (store / "target" / "inner" / "last").read_text() == "1"
+    assert not os.path.lexists(store / "target" / "absolute")
+    (place / "inner" / "out").symlink_to(outside / "precious")
+    with pytest.raises(StoreError, match="inner/out is a symbolic link"):
+        folder.check()
+    (place / "inner" / "out").unlink()
+    os.mkfifo(place / "pipe")
+    with pytest.raises(StoreError, match="is a pipe"):
+        folder.check()
+
+
+def test_what_a_link_leads_to_is_neither_counted_nor_removed(store: Path, outside: Path) -> None:
+    (store / "a" / "b" / "link").symlink_to(outside)
+    (store / "a" / "b" / "file").symlink_to(outside / "precious")
+    folder = Folder(store, "a")
+    assert folder.size() == 0
+    folder.remove()
+    assert not (store / "a").exists()
+
+
+def test_too_many_folders_in_folders_are_refused(store: Path) -> None:
+    path = store / "a"
+    for _ in range(DEEPEST + 5):
+        path /= "d"
+        path.mkdir()
+    folder = Folder(store, "a")
+    for action in (folder.size, folder.check, folder.remove):
+        with pytest.raises(StoreError, match="nested more than"):
+            action()
+
+
+def test_files_of_others_do_not_disturb_a_walk(store: Path) -> None:
+    """Other ranks write and remove files in the same folder."""
+    folder = Folder(store, "a", "b")
+    over = threading.Event()
+
+    def busy() -> None:
+        while not over.is_set():
+            (folder / "c").make()
+            with (folder / "c").open("file", "w"):
+                pass
+            (folder / "c").remove()
+
+    thread = threading.Thread(target=busy)
+    thread.start()
+    for _ in range(200):
+        folder.check()
+        folder.size()
+    over.set()
+    thread.join()
+
+
+def test_a_label_is_one_line_and_the_log_begins_with_it(tmp_path: Path) -> None:
+    hostile = {"x": "a\ntouch hit; echo", "y\x1b[2J": 0.123456, "z": "\x9b\u2028é"}
+    given = Assignment("s", 0, 1, hostile, None, str(tmp_path / "s" / "0"), str(tmp_path))
+    label = given.label
+    assert label == "s/0.1 x=a\\ntouch hit; echo y\\x1b[2J=0.1235 z=\\x9b\\u2028é"
+    (tmp_path / "s" / "0" / "logs").mkdir(parents=True)
+    (tmp_path / "s" / "0" / "logs" / "attempt-1-rank-0.log").symlink_to(tmp_path / "profile")
+    with pytest.raises(StoreError, match="is a symbolic link"):
+        open_log(given, 0)
+    assert not (tmp_path / "profile").exists()

@@ -1,0 +1,1 @@
+"""Files on disk: flushed, hashed, and opened in folders that may come from a stranger."""
