@@ -288,6 +288,11 @@ def conduct(
         raise StoreFailure(
             f"{error}. To go on with the sweep: automl resume {spec.name}"
         ) from error
+    except OSError as error:  # no space or inodes for a trial's folder, no more processes
+        raise StoreFailure(
+            f"the system refuses what the sweep needs: {error}. "
+            f"To go on with the sweep: automl resume {spec.name}"
+        ) from error
     finally:
         ledger.release(spec.name)
 

@@ -33,6 +33,8 @@ class InlineDispatcher(Dispatcher):
     estimates: ClassVar[bool] = True
 
     def __init__(self, num_slots: int = 1, objective: Callable[[Any], Any] | None = None) -> None:
+        self._num_modules = 0  # that were imported when objects were frozen last
+        self._freeze()
         self.num_slots = self.free_slots = num_slots
         self._objective = objective
         self._begun = time.monotonic()
@@ -42,7 +44,6 @@ class InlineDispatcher(Dispatcher):
         self._handle: Callable[[Event | None], None] = lambda event: None
         self._lock = threading.Lock()
         self._error: Exception | None = None  # of the controller, while an objective reported
-        self._num_modules = 0  # that were imported when objects were frozen last
         self._closed = threading.Event()
         self._pulse = threading.Thread(target=self._beat, name="automl-inline", daemon=True)
 
@@ -67,7 +68,6 @@ class InlineDispatcher(Dispatcher):
             return
         if not self._pulse.ident:
             self._pulse.start()
-        self._freeze()
         assignment = self._queue.popleft()
         worker = f"{socket.gethostname()}:{os.getpid()}"
         with self._lock:
@@ -87,6 +87,7 @@ class InlineDispatcher(Dispatcher):
             if self._error is not None:
                 raise self._error
             handle(outcome)
+        self._freeze()  # what the attempt has imported
 
     def now(self) -> float:
         """Seconds since the dispatcher was made."""
@@ -99,9 +100,9 @@ class InlineDispatcher(Dispatcher):
         self._closed.set()
 
     def _freeze(self) -> None:
-        """Leave imported modules out of garbage collections: each would scan them for 0.3 s.
+        """Leave imported modules out of the garbage collection that precedes each attempt.
 
-        Memory is measured after a collection, at each attempt.
+        It would take 0.3 s, and an attempt's memory is measured after it.
         """
         if len(sys.modules) != self._num_modules:
             self._num_modules = len(sys.modules)

@@ -25,6 +25,7 @@ from workers.protocol import (
 )
 from workers.run import Objective, combine, run
 
+from .logs import bounded_log
 from .supervision import HangDetector, oom_kills
 
 _POLL_SECONDS = 0.1
@@ -204,8 +205,9 @@ def _rank(
         rendezvous=rendezvous,
         device=f"cuda:{rank}" if assignment.gpus > 0 else "cpu",
     )
-    outcome = run(context, objective)
-    sys.stdout.flush()
+    with bounded_log(assignment, rank):
+        outcome = run(context, objective)
+        sys.stdout.flush()
     pipe.send(outcome)
 
 
