@@ -194,7 +194,7 @@ def run(
         objective: the user's; None for the workload of the spec.
         dispatcher: "ray", or "inline" to run trials in this process.
         ray_address: of a running Ray cluster, "auto" to find one; None to start Ray here.
-        on_change: called from this thread with the sweep after each event and at least every 0.5 s.
+        on_change: called with the sweep after each commit and at least every 0.5 s.
         resume: the sweep may have run before; unfinished trials go on.
         plugins: the suggester and the stopper; None for those that the spec names.
 

@@ -31,7 +31,7 @@ class Journal:
         suggestions: their state is part of the sweep's status.
         seconds: wall-clock seconds of the sweep's earlier runs.
         observe: called with each trial that has changed.
-        on_change: called with the sweep after each event and at least every half second.
+        on_change: called with the sweep after each commit and at least every half second.
 
     Attributes:
         index: of the trials by state.
