@@ -118,6 +118,7 @@ class InlineDispatcher(Dispatcher):
         from workers.run import run
 
         device = "cuda:0" if assignment.gpus > 0 else "cpu"
+        assignment.files.make()  # if there is no room for it, the trial is not to blame
         context = Context(assignment, send, lambda: self._request, device=device)
         return run(context, self._objective)
 

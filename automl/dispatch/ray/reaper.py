@@ -18,14 +18,19 @@ import psutil
 GRACE_SECONDS = 0.5  # for Ray's own processes to end by themselves
 
 
-def processes_of(folder: str) -> list[psutil.Process]:
-    """The other processes of this account that name the folder or have a file of it open."""
-    return [process for process in psutil.process_iter() if _works_in(process, folder)]
+def processes_of(folder: str, spared: set[int]) -> list[psutil.Process]:
+    """The processes of this account that name the folder or have a file of it open.
+
+    Args:
+        spared: ids of other processes: this one, and the controller, whose logs are there.
+    """
+    everybody = (process for process in psutil.process_iter() if process.pid not in spared)
+    return [process for process in everybody if _works_in(process, folder)]
 
 
 def _works_in(process: psutil.Process, folder: str) -> bool:
     try:
-        if process.pid == os.getpid() or process.uids().real != os.getuid():
+        if process.uids().real != os.getuid():
             return False
         files = (file.path for file in process.open_files())
         return any(folder in word for word in process.cmdline()) or any(
@@ -37,9 +42,10 @@ def _works_in(process: psutil.Process, folder: str) -> bool:
 
 def main(folder: str) -> None:
     """Wait for the end of the controller, then clean up."""
+    spared = {os.getpid(), os.getppid()}
     sys.stdin.buffer.read()
     deadline = time.monotonic() + GRACE_SECONDS
-    while (left := processes_of(folder)) and time.monotonic() < deadline:
+    while (left := processes_of(folder, spared)) and time.monotonic() < deadline:
         time.sleep(0.05)
     for process in left:
         with contextlib.suppress(psutil.Error):
