@@ -34,6 +34,7 @@ from .core import (
 )
 from .core.environment import describe
 from .dispatch import DISPATCHERS
+from .dispatch._make import choose_dispatcher, local_slots, make_dispatcher
 from .dispatch.base import Dispatcher
 from .errors import StoreError, StoreFailure, UsageError
 from .integrations.ray_metrics import with_ray_metrics
@@ -60,7 +61,8 @@ def sweep(
     budget: Budget | Mapping[str, Any] | str | float | None = None,
     suggester: SuggesterLike = "bayes",
     stopper: StopperLike = "none",
-    dispatcher: str = "ray",
+    dispatcher: str = "auto",
+    ray_address: str | None = None,
     resources: Resources | Mapping[str, Any] | None = None,
     store: str | None = None,
     name: str | None = None,
@@ -92,7 +94,10 @@ def sweep(
         stopper: "none", "asha", "hyperband", "median" or "curve"; or a mapping such as
             `{"name": "asha", "grace": 5, "factor": 3}`, a class that inherits `Stopper`, or an
             object of it.
-        dispatcher: "ray", or "inline" to run trials in this process.
+        dispatcher: "local" runs trials in processes of this machine, "ray" on Ray, "inline" in this
+            process; "auto" is "ray" if a cluster is named (`ray_address`, the environment variable
+            RAY_ADDRESS) or this process has initialised Ray, else "local".
+        ray_address: of a running Ray cluster, "auto" to find one.
         resources: of a slot: `cpus`, `gpus` and `memory`.
         store: folder or database URL; None for `.automl`.
         name: of the sweep; must be new unless `resume` is set.
@@ -138,6 +143,7 @@ def sweep(
         metrics=tuple(metrics),
         **plugins.settings(),
     )
+    dispatcher, ray_address = choose_dispatcher(dispatcher, ray_address)
     check_spec(spec, dispatcher, objective, plugins)
     store = store or ".automl"
     with closing(Ledger.open(store, create=True)) as ledger:
@@ -153,6 +159,7 @@ def sweep(
                 ledger=ledger,
                 objective=objective,
                 dispatcher=dispatcher,
+                ray_address=ray_address,
                 on_change=on_change,
                 resume=resume,
                 plugins=plugins,
@@ -192,8 +199,7 @@ def run(
         spec: its name is the sweep's in the ledger (as `create_sweep` returned it). If `resume` is
             set, it replaces the spec in the ledger, so that a budget can be raised.
         objective: the user's; None for the workload of the spec.
-        dispatcher: "ray", or "inline" to run trials in this process.
-        ray_address: of a running Ray cluster, "auto" to find one; None to start Ray here.
+        dispatcher, ray_address: see `sweep`.
         on_change: called with the sweep after each commit and at least every 0.5 s.
         resume: the sweep may have run before; unfinished trials go on.
         plugins: the suggester and the stopper; None for those that the spec names.
@@ -207,12 +213,13 @@ def run(
         AutomlError: the sweep cannot go on, for example because every suggester fails.
     """
     plugins = plugins or Plugins.of(spec)
+    dispatcher, ray_address = choose_dispatcher(dispatcher, ray_address)
     check_spec(spec, dispatcher, objective, plugins)
     return conduct(
         spec,
         ledger,
         DISPATCHERS.get(dispatcher),
-        lambda: _dispatcher(dispatcher, spec, objective, ray_address),
+        lambda: make_dispatcher(dispatcher, spec, objective, ray_address),
         on_change=with_ray_metrics(spec.name, on_change) if dispatcher == "ray" else on_change,
         resume=resume,
         local=ray_address is None,
@@ -307,33 +314,8 @@ def _suggestions(
         gains=spec.budget.gain is not None,
     )
     if kind.suggests_ahead:
-        return BackgroundSuggestionQueue(
-            proposer, spec.space, min(4, _local_slots(spec)), note=note
-        )
+        return BackgroundSuggestionQueue(proposer, spec.space, min(4, local_slots(spec)), note=note)
     return SuggestionQueue(proposer, 1 if kind.serial else spec.workers or 1, note=note)
-
-
-def _dispatcher(
-    name: str, spec: SweepSpec, objective: Objective | None, ray_address: str | None
-) -> Dispatcher:
-    if name == "inline":
-        from .dispatch.inline import InlineDispatcher
-
-        return InlineDispatcher(_local_slots(spec), objective)
-    from .dispatch.ray.dispatcher import RayDispatcher
-
-    return RayDispatcher(
-        spec.name,
-        spec.workers if ray_address else _local_slots(spec),
-        spec.resources,
-        objective=objective,
-        workload=spec.workload,
-        address=ray_address,
-    )
-
-
-def _local_slots(spec: SweepSpec) -> int:
-    return spec.workers if spec.workers is not None else spec.resources.local_slots()
 
 
 def _create_or_resume(

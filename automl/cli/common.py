@@ -104,10 +104,10 @@ def ray_options(command: F) -> F:
     )
     dispatcher = click.option(
         "--dispatcher",
-        type=click.Choice(["ray", "inline"]),
+        type=click.Choice(["auto", "ray", "local", "inline"]),
         default="ray",
         show_default=True,
-        help="Run trials on Ray workers, or in this process for debugging.",
+        help="Run trials on Ray, in processes of this machine, or in this process for debugging.",
     )
     return address(dispatcher(command))
 

@@ -1,4 +1,4 @@
-"""Dispatchers: `ray` (default), `inline` (this process) and `simulated` (a virtual clock)."""
+"""Dispatchers: `local` (processes), `ray`, `inline` (this process), `simulated` (virtual clock)."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ import os
 import re
 import sqlite3
 import uuid
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
@@ -21,12 +22,13 @@ from workers.files.disk import flush
 
 from . import migrations, store_errors
 from .schema import META, METADATA, VERSION
+from .sealing import seal_all
 from .store_errors import damaged, translate_errors
+from .sums import META_ROW
 
 IN_MEMORY: Final = "sqlite://"
 FILE_NAME: Final = "ledger.sqlite3"
 _PASSWORD: Final = re.compile("password|passwd", re.IGNORECASE)
-_CREATION: Final = 0x6175746F6D6C  # advisory lock for creating the tables of a server
 
 
 def locate(store: str | os.PathLike[str]) -> tuple[str, Path | None, Path | None]:
@@ -104,11 +106,14 @@ def checked_version(engine: sa.Engine, name: str) -> int:
     Raises:
         StoreError: there is no version, or it is newer than this program knows.
     """
-    text = _version(engine)
-    if text is None:
+    row = _version(engine)
+    if row is None:
         raise StoreError(
             f"{name} is no ledger of automl: it has no schema version. It was left as it is"
         )
+    text = str(row["value"])
+    if "sum" in row and not META_ROW.holds(row):
+        raise damaged(name, f"its schema version {text[:20]!r} has another checksum")
     if not text.isdecimal():
         raise damaged(name, f"its schema version is {text[:20]!r}")
     if int(text) > VERSION:
@@ -127,16 +132,17 @@ def check_pages(engine: sa.Engine, name: str) -> None:
         raise damaged(name, str(found))
 
 
-def _version(engine: sa.Engine) -> str | None:
-    """The version as text; None if there is no such table or row."""
+def _version(engine: sa.Engine) -> Mapping[str, Any] | None:
+    """The row of the version, of whatever schema; None if there is no such table or row."""
+    query = "SELECT * FROM meta WHERE key = 'schema_version'"
     with engine.connect() as connection:
         try:
-            found = connection.scalar(sa.select(META.c.value).where(META.c.key == "schema_version"))
+            found = connection.exec_driver_sql(query).mappings().first()
         except (sa.exc.OperationalError, sa.exc.ProgrammingError) as error:
             if "no such table" not in str(error) and "does not exist" not in str(error):
                 raise
             return None
-    return None if found is None else str(found)
+    return None if found is None else dict(found)
 
 
 def is_ledger(store: str) -> bool:
@@ -210,13 +216,12 @@ def _create_file(file: Path) -> None:
 
 def _create_tables(engine: sa.Engine) -> None:
     with engine.connect().execution_options(write=True) as connection, connection.begin():
-        # On PostgreSQL, two processes that create the same table at once collide.
-        if engine.dialect.name == "postgresql":
-            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_CREATION)))
+        migrations.lock_schema(connection)
         if sa.inspect(connection).has_table(META.name):
             return
         METADATA.create_all(connection)
         connection.execute(META.insert(), {"key": "schema_version", "value": str(VERSION)})
+        seal_all(connection)
 
 
 def _upgrade_server(engine: sa.Engine, name: str, *, readonly: bool) -> None:

@@ -9,7 +9,6 @@ import os
 import socket
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,9 +19,11 @@ from automl.errors import StoreError
 
 from .rows import Row, dumps
 from .schema import HOLDERS
+from .sums import HOLDER
 
 STALE_SECONDS: Final = 60.0
 FUTURE_SECONDS: Final = 5.0
+TOTALS: Final = ("num_trials", "trials_total", "num_events", "last_event")
 
 
 def process_started(pid: int) -> float | None:
@@ -52,7 +53,7 @@ def alive(host: str, pid: int, started: float | None, age: float) -> bool:
 
 
 def holder_alive(holder: Mapping[str, Any]) -> bool:
-    """`alive` for a row that `find_holder` has read."""
+    """`alive` for a row of `holders` with `now`, the time on the clock of its `heartbeat`."""
     return alive(
         holder["host"],
         holder["pid"],
@@ -61,63 +62,77 @@ def holder_alive(holder: Mapping[str, Any]) -> bool:
     )
 
 
-def clock(connection: sa.Connection) -> Any:
+def clock(connection: sa.Connection) -> float:
     """Seconds since 1970 on the clock of the database server, which all its controllers share."""
-    if connection.dialect.name == "postgresql":
-        return sa.cast(sa.extract("epoch", sa.func.clock_timestamp()), sa.Double)
-    return time.time()
+    if connection.dialect.name != "postgresql":
+        return time.time()
+    now = sa.cast(sa.extract("epoch", sa.func.clock_timestamp()), sa.Double)
+    return float(connection.scalar(sa.select(now)) or 0.0)
 
 
-def find_holder(connection: sa.Connection, sweep: int) -> Mapping[str, Any] | None:
-    """The row of a sweep, with `now` on the clock of its `heartbeat`; None if there is none."""
-    moment = clock(connection)
-    now = sa.literal(moment) if isinstance(moment, float) else moment
-    query = sa.select(HOLDERS, now.label("now")).where(HOLDERS.c.sweep == sweep)
-    found = connection.execute(query).mappings().first()
-    return dict(found) if found else None
+def take(
+    connection: sa.Connection, store: str, sweep: int, last: Mapping[str, Any] | None
+) -> Lease:
+    """Make this process the holder, under a fencing number that is larger than any before.
 
-
-def take(connection: sa.Connection, store: str, sweep: int) -> Lease:
-    """Make this process the holder, under a fencing number that is larger than any before."""
-    last = connection.scalar(sa.select(HOLDERS.c.fence).where(HOLDERS.c.sweep == sweep))
-    fence = int(last or 0) + 1
+    Args:
+        last: the row of the last holder; None if there was none.
+    """
     row: Row = {
+        "sweep": sweep,
         "host": socket.gethostname(),
         "pid": os.getpid(),
         "process_started": process_started(os.getpid()),
         "heartbeat": clock(connection),
-        "fence": fence,
+        "fence": last["fence"] + 1 if last else 1,
         "held": 1,
         "status": "{}",
         "commits": 0,
+        **{name: last[name] if last else 0 for name in TOTALS},
     }
+    sealed = HOLDER.seal(row)
     if last is None:
-        connection.execute(HOLDERS.insert().values({"sweep": sweep, **row}))
+        connection.execute(HOLDERS.insert(), sealed)
     else:
-        connection.execute(HOLDERS.update().where(HOLDERS.c.sweep == sweep).values(row))
-    return Lease(store, sweep, fence)
+        connection.execute(HOLDERS.update().where(HOLDERS.c.sweep == sweep).values(sealed))
+    return Lease(store, sealed)
 
 
-@dataclass(frozen=True)
 class Lease:
-    """A sweep that this process holds.
+    """A sweep that this process holds. A larger fencing number in the database ends the lease.
 
     Args:
-        store: its name, for messages; sweep: id of the sweep.
-        fence: the fencing number. A larger one in the database ends this lease.
+        store: its name, for messages; row: of `holders`, as `take` has written it.
     """
 
-    store: str
-    sweep: int
-    fence: int
+    def __init__(self, store: str, row: Row) -> None:
+        self.store = store
+        self._row = row
+
+    @property
+    def sweep(self) -> int:
+        """Id of the sweep."""
+        return int(self._row["sweep"])
+
+    @property
+    def fence(self) -> int:
+        """The fencing number."""
+        return int(self._row["fence"])
 
     def renew(
-        self, connection: sa.Connection, commits: int, status: Mapping[str, Any] | None
+        self,
+        connection: sa.Connection,
+        commits: int,
+        now: float,
+        status: Mapping[str, Any] | None,
+        totals: Mapping[str, int],
     ) -> bool:
         """Count one commit and set the heartbeat.
 
         Args:
-            commits: number of earlier commits; status: of the controller, kept if it is None.
+            commits: number of earlier commits; now: on the server's `clock`.
+            status: of the controller, kept if it is None.
+            totals: the columns `TOTALS` after the commit.
 
         Returns:
             False if this commit was stored already and only the server's answer was lost.
@@ -125,11 +140,12 @@ class Lease:
         Raises:
             StoreError: another controller holds the sweep.
         """
-        values: dict[str, Any] = {"heartbeat": clock(connection), "commits": commits + 1}
+        changed: Row = {"heartbeat": now, "commits": commits + 1, **totals}
         if status is not None:
-            values["status"] = dumps(status)
-        mine = self._row() & (HOLDERS.c.held == 1)
-        counted = HOLDERS.update().where(mine, HOLDERS.c.commits == commits).values(values)
+            changed["status"] = dumps(status)
+        self._row = HOLDER.seal(self._row | changed)
+        mine = self._mine() & (HOLDERS.c.held == 1)
+        counted = HOLDERS.update().where(mine, HOLDERS.c.commits == commits).values(self._row)
         if connection.execute(counted).rowcount:
             return True
         if connection.scalar(sa.select(HOLDERS.c.commits).where(mine)) == commits + 1:
@@ -140,7 +156,10 @@ class Lease:
 
     def give_up(self, connection: sa.Connection) -> None:
         """Let another controller take the sweep."""
-        connection.execute(HOLDERS.update().where(self._row()).values(held=0))
+        found = connection.execute(sa.select(HOLDERS).where(self._mine())).mappings().first()
+        if found:
+            row = HOLDER.seal({**found, "held": 0})
+            connection.execute(HOLDERS.update().where(self._mine()).values(row))
 
-    def _row(self) -> sa.ColumnElement[bool]:
+    def _mine(self) -> sa.ColumnElement[bool]:
         return (HOLDERS.c.sweep == self.sweep) & (HOLDERS.c.fence == self.fence)

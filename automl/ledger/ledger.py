@@ -19,22 +19,14 @@ from automl.core.names import MAX_NAME, check_name
 from automl.errors import StoreError, UsageError
 from workers.files.folder import Folder
 
-from . import database, rows
+from . import catalog, database, rows
 from .backup import Backups
-from .lease import find_holder, holder_alive, take
+from .lease import Lease, holder_alive, take
 from .lock import lock_of
-from .reader import Reader, SweepInfo
+from .progress import read_progress, write_progress
+from .reader import Reader, SweepContents, SweepInfo
 from .recorder import Recorder
-from .schema import (
-    ATTEMPTS,
-    EVENTS,
-    HOLDERS,
-    NEW_COMMANDS,
-    REPORTS,
-    STOP_REQUESTED,
-    SWEEPS,
-    TRIALS,
-)
+from .schema import HOLDERS, STOP_REQUESTED
 from .store_errors import translate_decoding_errors, translate_errors
 
 WATCH_SECONDS: Final = 5.0
@@ -125,7 +117,9 @@ class Ledger:
 
     def replace_spec(self, sweep: str, spec: SweepSpec) -> None:
         """Store another spec for a sweep, for example with a larger budget."""
-        self._update_sweep(sweep, spec=rows.dumps(spec.to_dict()))
+        self._reader.sweep(sweep)
+        with translate_errors(self.name), self._write() as connection:
+            catalog.replace_spec(connection, self.name, sweep, rows.dumps(spec.to_dict()))
 
     def environment(self, sweep: str) -> dict[str, Any]:
         """Git commit, package versions and hardware of the sweep when it was created."""
@@ -135,13 +129,13 @@ class Ledger:
 
     def trials(self, sweep: str) -> list[Trial]:
         """Every trial by number, with its reports."""
-        return self._reader.trials(self._reader.sweep(sweep)["id"])
+        return self._reader.trials(sweep)
 
     def snapshot(self, sweep: str) -> Snapshot:
         """The sweep as it is now."""
         row = self._reader.sweep(sweep)
-        state, trials = self._reader.state(row), self._reader.trials(row["id"])
-        holder = self._reader.holder(row["id"]) if state == "running" else None
+        state, trials = self._reader.state(row), self._reader.trials(sweep)
+        holder = self._reader.holder(sweep) if state == "running" else None
         with translate_decoding_errors(self.name):
             spec = SweepSpec.from_dict(json.loads(row["spec"]))
             return Snapshot(
@@ -158,14 +152,9 @@ class Ledger:
 
     def events(self, sweep: str) -> Iterator[SweepEvent]:
         """Every recorded event except reports, in order."""
-        row = self._reader.sweep(sweep)
-        params = {trial.number: trial.params for trial in self._reader.trials(row["id"])}
-        query = sa.select(EVENTS).where(EVENTS.c.sweep == row["id"]).order_by(EVENTS.c.id)
-        for found in self._reader.rows(query):
+        for found in self._reader.events(sweep):
             with translate_decoding_errors(self.name):
-                event = rows.event_of(
-                    found["kind"], found["payload"], params.get(found["trial"], {})
-                )
+                event = rows.event_of(found["kind"], found["payload"])
             yield event
 
     def files(self, sweep: str) -> Folder:
@@ -176,29 +165,22 @@ class Ledger:
 
     def request_stop(self, sweep: str) -> None:
         """Ask the controller of the sweep, in any process, to end the sweep."""
-        self._update_sweep(sweep, stop_requested=SWEEPS.c.stop_requested.bitwise_or(STOP_REQUESTED))
+        sweep_id = self._reader.sweep(sweep)["id"]
+        with translate_errors(self.name), self._write() as connection:
+            row = read_progress(connection, self.name, sweep_id)
+            flags = row["stop_requested"] | STOP_REQUESTED
+            write_progress(connection, row | {"stop_requested": flags})
 
     def send(self, sweep: str, *commands: Command) -> None:
         """Give commands to the sweep; its controller obeys now, or when the sweep is resumed."""
-        row = self._reader.sweep(sweep)
-        found = [rows.event_row(row["id"], command, time.time()) for command in commands]
+        sweep_id = self._reader.sweep(sweep)["id"]
+        found = [rows.event_row(sweep_id, command, time.time()) for command in commands]
         with translate_errors(self.name), self._write() as connection:
-            connection.execute(EVENTS.insert(), found)
-            flags = SWEEPS.c.stop_requested.bitwise_or(NEW_COMMANDS)
-            connection.execute(
-                SWEEPS.update().where(SWEEPS.c.id == row["id"]).values(stop_requested=flags)
-            )
+            catalog.add_commands(connection, self.name, sweep_id, found)
 
     def commands(self, sweep: str) -> list[Command]:
         """Every command that was given to the sweep, in order."""
-        mine = EVENTS.c.sweep == self._reader.sweep(sweep)["id"]
-        query = (
-            sa.select(EVENTS.c.payload)
-            .where(mine, EVENTS.c.kind == rows.COMMAND)
-            .order_by(EVENTS.c.id)
-        )
-        with translate_decoding_errors(self.name):
-            return [Command(**json.loads(row["payload"])) for row in self._reader.rows(query)]
+        return [command for _, command in self._reader.commands(sweep)]
 
     def acquire(self, sweep: str) -> Recorder:
         """Hold a sweep for writing.
@@ -206,34 +188,24 @@ class Ledger:
         Raises:
             StoreError: another controller holds it; the message names its host and pid.
         """
-        row = self._reader.sweep(sweep)
+        self._reader.sweep(sweep)
         with translate_errors(self.name):
             lock = lock_of(self.files(sweep)) if self._lockable else None
         try:
             if lock and not lock.acquire():
-                raise self._refusal(sweep, self._reader.holder(row["id"]))
+                raise self._refusal(sweep, self._reader.holder(sweep))
             if lock:
                 database.check_pages(self._engine, self.name)
             is_server = not lock and self._folder is not None
-            seen = self._wait_until_free(sweep, row["id"]) if is_server else None
-            with translate_errors(self.name), self._write() as connection:
-                # If two controllers come at once, the second waits here and finds the first's row.
-                connection.execute(
-                    sa.select(SWEEPS.c.id).where(SWEEPS.c.id == row["id"]).with_for_update()
-                )
-                holder = find_holder(connection, row["id"])
-                if seen and holder and (holder["fence"], holder["commits"]) != seen:
-                    raise self._refusal(sweep, holder)
-                lease = take(connection, self.name, row["id"])
-                running = {"state": "running", "stop_requested": 0}
-                connection.execute(SWEEPS.update().where(SWEEPS.c.id == row["id"]).values(running))
-            trials = self._reader.trials(row["id"])
+            seen = self._wait_until_free(sweep) if is_server else None
+            contents = self._reader.contents(sweep)
+            lease = self._take(contents, seen)
         except BaseException:
             if lock:
                 lock.release()
             raise
         backups = Backups(Path(self.name)) if lock else None
-        recorder = Recorder(self._engine, lease, trials, lock=lock, backups=backups)
+        recorder = Recorder(self._engine, self._reader, lease, contents, lock=lock, backups=backups)
         self._held[sweep] = recorder
         return recorder
 
@@ -252,15 +224,30 @@ class Ledger:
         self.acquire(sweep)
         try:
             with translate_errors(self.name), self._write() as connection:
-                for table in (REPORTS, ATTEMPTS, EVENTS, TRIALS, HOLDERS):
-                    connection.execute(table.delete().where(table.c.sweep == row["id"]))
-                connection.execute(SWEEPS.delete().where(SWEEPS.c.id == row["id"]))
+                catalog.delete_sweep(connection, self.name, row["id"])
         finally:
             self.release(sweep)
         with translate_errors(self.name):
             self.files(sweep).remove()
 
-    def _wait_until_free(self, sweep: str, sweep_id: int) -> tuple[int, int]:
+    def _take(self, contents: SweepContents, seen: tuple[int, int] | None) -> Lease:
+        """Become the holder of a sweep.
+
+        Args:
+            contents: of the sweep; seen: see `_wait_until_free`; None for a file, which is locked.
+        """
+        sweep = contents.sweep
+        with translate_errors(self.name), self._write() as connection:
+            # If two controllers come at once, the second waits here and finds the first's row.
+            row = read_progress(connection, self.name, sweep["id"])
+            query = sa.select(HOLDERS).where(HOLDERS.c.sweep == sweep["id"])
+            last = connection.execute(query).mappings().first()
+            if seen and last and (last["fence"], last["commits"]) != seen:
+                raise self._refusal(sweep["name"], last)
+            write_progress(connection, row | {"state": "running", "stop_requested": 0})
+            return take(connection, self.name, sweep["id"], contents.holder)
+
+    def _wait_until_free(self, sweep: str) -> tuple[int, int]:
         """Check that no controller holds a sweep of a server.
 
         A controller with an old heartbeat is watched for a new one: some clock may have been set.
@@ -269,7 +256,7 @@ class Ledger:
             The fencing number and the count of commits. If they have changed when the sweep is
             taken, another controller was faster.
         """
-        holder = self._reader.holder(sweep_id)
+        holder = self._reader.holder(sweep)
         if holder is None:
             return 0, 0
         seen = holder["fence"], holder["commits"]
@@ -280,7 +267,7 @@ class Ledger:
             if holder["host"] == socket.gethostname() or time.monotonic() > deadline:
                 break
             time.sleep(WATCH_SECONDS / 20)
-            holder = self._reader.holder(sweep_id)
+            holder = self._reader.holder(sweep)
         return seen
 
     def _write(self) -> Any:
@@ -291,22 +278,16 @@ class Ledger:
             "name": spec.name,
             "spec": rows.dumps(spec.to_dict()),
             "environment": rows.dumps(environment),
-            "state": "interrupted",
             "created": time.time(),
         }
         try:
             with translate_errors(self.name), self._write() as connection:
-                connection.execute(SWEEPS.insert(), row)
+                catalog.add_sweep(connection, self.name, row)
         except StoreError as error:
             if isinstance(error.__cause__, sa.exc.IntegrityError):
                 return False
             raise
         return True
-
-    def _update_sweep(self, sweep: str, **values: Any) -> None:
-        row = self._reader.sweep(sweep)
-        with translate_errors(self.name), self._write() as connection:
-            connection.execute(SWEEPS.update().where(SWEEPS.c.id == row["id"]).values(values))
 
     def _refusal(self, sweep: str, holder: Mapping[str, Any] | None) -> StoreError:
         who = f"process {holder['pid']} on {holder['host']}" if holder else "another process"

@@ -6,6 +6,7 @@ schema.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import time
 import uuid
@@ -23,13 +24,16 @@ from workers.files.folder import Folder
 from . import backup
 from .lease import alive
 from .lock import FileLock
+from .rows import dumps
 from .schema import HOLDERS, META, VERSION
+from .sealing import seal_all
 from .store_errors import backup_of
 
 if TYPE_CHECKING:
     from alembic.operations import Operations
 
 WAIT_SECONDS: Final = 30.0
+_SCHEMA_LOCK: Final = 0x6175746F6D6C
 _RUNNING: Final = (
     "SELECT host, pid, process_started, heartbeat FROM holders "
     "JOIN sweeps ON sweeps.id = holders.sweep WHERE held = 1 AND sweeps.state = 'running'"
@@ -43,7 +47,47 @@ def _to_2(op: Operations) -> None:
     )
 
 
-STEPS: Final[Mapping[int, Callable[[Operations], None]]] = {2: _to_2}
+def _to_3(op: Operations) -> None:
+    """Add checksums; keep the parameters of a proposal with it; drop what the events hold too."""
+    numbers = {
+        "meta": ["sum"],
+        "sweeps": ["num_commands", "commands_total", "sum", "progress_sum"],
+        "trials": ["num_reports", "reports_total", "sum"],
+        "reports": ["sum"],
+        "events": ["previous", "sum"],
+        "holders": ["num_trials", "trials_total", "num_events", "last_event", "sum"],
+    }
+    for table, names in numbers.items():
+        for name in names:
+            column = sa.Column(name, sa.BigInteger(), nullable=False, server_default="0")
+            op.add_column(table, column)
+    _keep_params(op.get_bind())
+    op.drop_table("attempts")
+
+
+def _keep_params(connection: sa.Connection) -> None:
+    """Copy the parameters of each trial into the event that proposed it."""
+    query = (
+        "SELECT events.id, payload, params FROM events JOIN trials "
+        "ON trials.sweep = events.sweep AND trials.number = events.trial "
+        "WHERE events.kind = 'Proposed'"
+    )
+    change = sa.text("UPDATE events SET payload = :payload WHERE id = :id")
+    for row in connection.exec_driver_sql(query).all():
+        payload = json.loads(row.payload) | {"params": json.loads(row.params)}
+        connection.execute(change, {"id": row.id, "payload": dumps(payload)})
+
+
+STEPS: Final[Mapping[int, Callable[[Operations], None]]] = {2: _to_2, 3: _to_3}
+
+
+def lock_schema(connection: sa.Connection) -> None:
+    """Keep others from creating or migrating tables until the transaction ends.
+
+    On PostgreSQL, two processes that create or change the same table at once collide.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_SCHEMA_LOCK)))
 
 
 def upgrade(connection: sa.Connection, version: int) -> None:
@@ -57,6 +101,7 @@ def upgrade(connection: sa.Connection, version: int) -> None:
     connection.execute(
         META.update().where(META.c.key == "schema_version").values(value=str(VERSION))
     )
+    seal_all(connection)
 
 
 def upgrade_file(file: Path, version: int) -> None:
@@ -95,7 +140,8 @@ def upgrade_server(engine: sa.Engine, name: str) -> None:
         StoreError: a controller uses them.
     """
     with engine.begin() as connection:
-        query = sa.select(META.c.value).where(META.c.key == "schema_version").with_for_update()
+        lock_schema(connection)
+        query = sa.select(META.c.value).where(META.c.key == "schema_version")
         version = int(connection.scalar(query) or VERSION)
         if version >= VERSION:
             return

@@ -1,20 +1,24 @@
-"""Queries of the ledger's tables."""
+"""Reads a database, and verifies every row that it reads."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from automl.core import ReportPoint, Trial
+from automl.core import Command, Proposed, ReportLog, ReportPoint, Trial
 from automl.core.events import lineage_of
 from automl.errors import UsageError
 from search_spaces.plugins import nearest
 
-from . import rows
-from .lease import find_holder, holder_alive
-from .schema import REPORTS, SWEEPS, TRIALS
-from .store_errors import read_with_retry, translate_decoding_errors
+from . import audit, rows
+from .lease import clock, holder_alive
+from .rows import Row
+from .schema import SWEEPS
+from .store_errors import damaged, read_with_retry, translate_decoding_errors
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -28,83 +32,161 @@ class SweepInfo:
     num_trials: int
 
 
+@dataclass(frozen=True)
+class SweepContents:
+    """A sweep as its next controller needs it.
+
+    Args:
+        sweep: its row; holder: the row of its last controller, None if there was none.
+        trials: by number; trial_rows: their rows.
+        begun: when the last attempt of each trial began, in seconds of the sweep.
+        executed: identities of the commands that have become trials.
+    """
+
+    sweep: Row
+    holder: Row | None
+    trials: list[Trial]
+    trial_rows: list[Row]
+    begun: dict[int, float]
+    executed: set[int]
+
+
 class Reader:
     """Reads one database; waits for its server if that restarts.
+
+    Every method raises StoreError if what it reads is damaged, and UsageError if there is no sweep
+    of the name.
 
     Args:
         engine: of the database; name: of the store, for messages.
     """
 
     def __init__(self, engine: sa.Engine, name: str) -> None:
-        self._engine = engine
+        # A method makes several queries, which must see one state of the database.
+        is_server = engine.dialect.name == "postgresql"
+        level: dict[str, Any] = {"isolation_level": "REPEATABLE READ"} if is_server else {}
+        self._engine = engine.execution_options(**level)
         self._name = name
-
-    def rows(self, query: sa.Select[Any]) -> list[Mapping[str, Any]]:
-        """The rows of a query."""
-        found = read_with_retry(
-            self._engine, self._name, lambda connection: connection.execute(query).mappings().all()
-        )
-        return [dict(row) for row in found]
 
     def sweeps(self) -> list[SweepInfo]:
         """Every sweep, the newest one last."""
-        count = sa.select(sa.func.count()).where(TRIALS.c.sweep == SWEEPS.c.id).scalar_subquery()
-        query = sa.select(SWEEPS, count.label("num_trials")).order_by(SWEEPS.c.id)
-        return [
-            SweepInfo(
-                row["name"], self.state(row), row["created"], row["seconds"], row["num_trials"]
-            )
-            for row in self.rows(query)
-        ]
 
-    def sweep(self, name: str) -> Mapping[str, Any]:
-        """The row of a sweep.
+        def read(connection: sa.Connection, damage: audit.Damage) -> list[SweepInfo]:
+            found = audit.sweeps(connection, damage)
+            holders, now = audit.holders(connection, found, damage), clock(connection)
+            return [_info(row, holders.get(row["id"]), now) for row in found]
 
-        Raises:
-            UsageError: there is no sweep of that name.
-        """
-        found = self.rows(sa.select(SWEEPS).where(SWEEPS.c.name == name))
-        if not found:
-            known = [str(row["name"]) for row in self.rows(sa.select(SWEEPS.c.name))]
-            hint = nearest(name, known) if known else "it has no sweeps yet"
-            raise UsageError(f"there is no sweep named {name!r} in {self._name}: {hint}")
-        return found[0]
+        return self._verified(read)
 
-    def holder(self, sweep_id: int) -> Mapping[str, Any] | None:
-        """The row of the controller that holds a sweep, or held it last."""
-        return read_with_retry(
-            self._engine, self._name, lambda connection: find_holder(connection, sweep_id)
-        )
+    def sweep(self, name: str) -> Row:
+        """The row of a sweep."""
+        return self._of_sweep(name, lambda connection, row, damage: row)
+
+    def holder(self, name: str) -> Row | None:
+        """The controller that holds a sweep, or held it last; with `now` on its server's clock."""
+        return self._of_sweep(name, _holder)
 
     def state(self, row: Mapping[str, Any]) -> str:
         """The state of a sweep, from its row. A sweep whose controller is gone is interrupted."""
-        if row["state"] != "running":
-            return str(row["state"])
-        holder = self.holder(row["id"])
-        return "running" if holder and holder["held"] and holder_alive(holder) else "interrupted"
+        return _state(row, self.holder(row["name"]) if row["state"] == "running" else None)
 
-    def trials(self, sweep_id: int) -> list[Trial]:
+    def trials(self, name: str) -> list[Trial]:
         """Every trial of a sweep by number, with its reports."""
+
+        def read(connection: sa.Connection, row: Row, damage: audit.Damage) -> list[Trial]:
+            holder = audit.holder(connection, row, damage)
+            found, reports = audit.trials(connection, row, holder, damage)
+            return [] if damage else _trials(found, reports)
+
+        return self._of_sweep(name, read)
+
+    def events(self, name: str) -> list[Row]:
+        """Every event and command of a sweep, in order."""
+
+        def read(connection: sa.Connection, row: Row, damage: audit.Damage) -> list[Row]:
+            return audit.events(connection, row, audit.holder(connection, row, damage), damage)
+
+        return self._of_sweep(name, read)
+
+    def commands(self, name: str) -> list[tuple[int, Command]]:
+        """Identity and command of every command to a sweep, in order."""
+        found = self._of_sweep(name, audit.commands)
         with translate_decoding_errors(self._name):
-            return read_with_retry(
-                self._engine, self._name, lambda connection: _trials(connection, sweep_id)
+            return [(row["id"], Command(**json.loads(row["payload"]))) for row in found]
+
+    def contents(self, name: str) -> SweepContents:
+        """All of a sweep, after each of its rows has been verified."""
+
+        def read(connection: sa.Connection, row: Row, damage: audit.Damage) -> SweepContents:
+            holder = audit.holder(connection, row, damage)
+            trials, reports = audit.trials(connection, row, holder, damage)
+            events = audit.events(connection, row, holder, damage)
+            if damage:
+                return SweepContents(row, holder, [], [], {}, set())
+            begun = [json.loads(e["payload"]) for e in events if e["kind"] == "Begun"]
+            commands = [
+                rows.command_of(e["payload"]) for e in events if e["kind"] == Proposed.__name__
+            ]
+            return SweepContents(
+                row,
+                holder,
+                _trials(trials, reports),
+                trials,
+                {event["trial"]: event["at"] for event in begun},
+                {command for command in commands if command is not None},
             )
 
+        return self._of_sweep(name, read)
 
-def _trials(connection: sa.Connection, sweep_id: int) -> list[Trial]:
-    columns = (
-        REPORTS.c.trial,
-        REPORTS.c.attempt,
-        REPORTS.c.sequence,
-        REPORTS.c.step,
-        REPORTS.c.seconds,
-        REPORTS.c.metrics,
+    def _of_sweep(self, name: str, read: Callable[[sa.Connection, Row, audit.Damage], T]) -> T:
+        def both(connection: sa.Connection, damage: audit.Damage) -> list[T]:
+            query = sa.select(SWEEPS).where(SWEEPS.c.name == name)
+            found = audit.read(connection, query)
+            for row in found:
+                audit.sweep(row, damage)
+            return [read(connection, row, damage) for row in found]
+
+        if found := self._verified(both):
+            return found[0]
+        known = [info.name for info in self.sweeps()]
+        hint = nearest(name, known) if known else "it has no sweeps yet"
+        raise UsageError(f"there is no sweep named {name!r} in {self._name}: {hint}")
+
+    def _verified(self, read: Callable[[sa.Connection, audit.Damage], T]) -> T:
+        def once(connection: sa.Connection) -> tuple[T, audit.Damage]:
+            damage: audit.Damage = []
+            return read(connection, damage), damage
+
+        with translate_decoding_errors(self._name):
+            found, damage = read_with_retry(self._engine, self._name, once)
+        if damage:
+            raise damaged(self._name, damage[0])
+        return found
+
+
+def _info(row: Row, holder: Row | None, now: float) -> SweepInfo:
+    state = _state(row, holder and holder | {"now": now})
+    num_trials = holder["num_trials"] if holder else 0
+    return SweepInfo(row["name"], state, row["created"], row["seconds"], num_trials)
+
+
+def _holder(connection: sa.Connection, row: Row, damage: audit.Damage) -> Row | None:
+    found = audit.holder(connection, row, damage)
+    return found and found | {"now": clock(connection)}
+
+
+def _state(row: Mapping[str, Any], holder: Mapping[str, Any] | None) -> str:
+    if row["state"] != "running":
+        return str(row["state"])
+    return "running" if holder and holder["held"] and holder_alive(holder) else "interrupted"
+
+
+def _trials(found: list[Row], reports: Mapping[int, list[sa.Row[Any]]]) -> list[Trial]:
+    return [rows.trial_of(row, _points(reports.get(row["number"], []))) for row in found]
+
+
+def _points(reports: list[sa.Row[Any]]) -> ReportLog:
+    return lineage_of(
+        ReportPoint(row.step, rows.metrics_of(row.metrics), row.seconds, row.attempt, row.sequence)
+        for row in reports
     )
-    reports = sa.select(*columns).where(REPORTS.c.sweep == sweep_id).order_by(*columns[:3])
-    trials = sa.select(TRIALS).where(TRIALS.c.sweep == sweep_id).order_by(TRIALS.c.number)
-    points: dict[int, list[ReportPoint]] = {}
-    found = [dict(row) for row in connection.execute(trials).mappings()]
-    for trial, attempt, sequence, step, seconds, metrics in connection.execute(reports):
-        point = ReportPoint(step, rows.metrics_of(metrics), seconds, attempt, sequence)
-        points.setdefault(trial, []).append(point)
-    return [rows.trial_of(row, lineage_of(points.get(row["number"], ()))) for row in found]

@@ -36,6 +36,7 @@ _KINDS: Final[Mapping[str, type]] = {
     COMMAND: Command,
 }
 _COMMAND_KEY: Final = "wish"
+_OF_TRIAL: Final = {field.name for field in dataclasses.fields(Trial)}
 _NAMES: Final = {kind: name for name, kind in _KINDS.items()}
 
 
@@ -92,7 +93,7 @@ def trial_of(row: Mapping[str, Any], reports: ReportLog) -> Trial:
         "details": json.loads(row["details"]),
         "reports": reports,
     }
-    return Trial(**{key: value for key, value in row.items() if key != "sweep"} | decoded)
+    return Trial(**{key: value for key, value in row.items() if key in _OF_TRIAL} | decoded)
 
 
 def report_row(sweep: int, report: Report) -> Row:
@@ -109,9 +110,8 @@ def report_row(sweep: int, report: Report) -> Row:
 
 
 def event_row(sweep: int, event: SweepEvent, recorded: float) -> Row:
-    """The row of `events` for an event that is no report. `trials` has a proposal's parameters."""
+    """The row of `events` for an event that is no report."""
     payload = dataclasses.asdict(event)
-    payload.pop("params", None)
     if isinstance(event, Proposed):
         payload[_COMMAND_KEY] = payload.pop("command")
     return {
@@ -123,11 +123,10 @@ def event_row(sweep: int, event: SweepEvent, recorded: float) -> Row:
     }
 
 
-def event_of(kind: str, payload: str, params: Mapping[str, Any]) -> SweepEvent:
-    """The inverse of `event_row`; `params` are those of the event's trial."""
+def event_of(kind: str, payload: str) -> SweepEvent:
+    """The inverse of `event_row`."""
     data = json.loads(payload)
     if kind == "Proposed":
-        data["params"] = params
         data["command"] = data.pop(_COMMAND_KEY, None)
     if kind in ("Ended", "Moved"):
         data["state"] = TrialState(data["state"])

@@ -1,4 +1,4 @@
-"""The tables. Rows of child tables carry the id of their sweep.
+"""The tables. Rows of child tables carry the id of their sweep. Every row has a checksum (`sums`).
 
 If you change a table, raise VERSION, add a step to `migrations`, and add a file to
 `tests/automl/ledger/released`.
@@ -8,7 +8,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
-VERSION: Final = 2
+VERSION: Final = 3
 STOP_REQUESTED: Final = 1  # bit of `stop_requested`: end the sweep
 NEW_COMMANDS: Final = 2  # bit of `stop_requested`: the controller has not seen all commands
 METADATA: Final = sa.MetaData()
@@ -27,8 +27,17 @@ def _key(name: str) -> sa.Column[int]:
     return sa.Column(name, _Big, primary_key=True, autoincrement=False)
 
 
+def _number(name: str) -> sa.Column[int]:
+    """A number that a migration adds: a sum, a total of sums, or a count."""
+    return sa.Column(name, _Big, nullable=False, server_default="0")
+
+
 META = sa.Table(
-    "meta", METADATA, sa.Column("key", sa.Text, primary_key=True), sa.Column("value", sa.Text)
+    "meta",
+    METADATA,
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("value", sa.Text),
+    _number("sum"),
 )
 
 SWEEPS = sa.Table(
@@ -42,6 +51,10 @@ SWEEPS = sa.Table(
     sa.Column("created", sa.Double, nullable=False),
     sa.Column("seconds", sa.Double, nullable=False, default=0.0),
     sa.Column("stop_requested", sa.Integer, nullable=False, default=0),
+    _number("num_commands"),
+    _number("commands_total"),
+    _number("sum"),
+    _number("progress_sum"),
 )
 
 TRIALS = sa.Table(
@@ -61,23 +74,9 @@ TRIALS = sa.Table(
     sa.Column("started", sa.Double),
     sa.Column("ended", sa.Double),
     sa.Column("details", sa.Text, nullable=False),
-    sqlite_with_rowid=False,
-)
-
-ATTEMPTS = sa.Table(
-    "attempts",
-    METADATA,
-    _sweep(),
-    _key("trial"),
-    _key("attempt"),
-    sa.Column("begun", sa.Double, nullable=False),
-    sa.Column("worker", sa.Text),
-    sa.Column("ended", sa.Double),
-    sa.Column("ending", sa.Text),
-    sa.Column("failure", sa.Text),
-    sa.Column("message", sa.Text),
-    sa.Column("seconds", sa.Double),
-    sa.Column("peak_memory_bytes", _Big),
+    _number("num_reports"),
+    _number("reports_total"),
+    _number("sum"),
     sqlite_with_rowid=False,
 )
 
@@ -91,6 +90,7 @@ REPORTS = sa.Table(
     sa.Column("step", _Big, nullable=False),
     sa.Column("seconds", sa.Double, nullable=False),
     sa.Column("metrics", sa.Text, nullable=False),
+    _number("sum"),
     sqlite_with_rowid=False,
 )
 
@@ -103,6 +103,8 @@ EVENTS = sa.Table(
     sa.Column("kind", sa.Text, nullable=False),
     sa.Column("recorded", sa.Double, nullable=False),
     sa.Column("payload", sa.Text, nullable=False),
+    _number("previous"),
+    _number("sum"),
 )
 
 HOLDERS = sa.Table(
@@ -116,5 +118,10 @@ HOLDERS = sa.Table(
     sa.Column("fence", _Big, nullable=False),
     sa.Column("held", sa.Integer, nullable=False),
     sa.Column("status", sa.Text, nullable=False),
-    sa.Column("commits", _Big, nullable=False, server_default="0"),
+    _number("commits"),
+    _number("num_trials"),
+    _number("trials_total"),
+    _number("num_events"),
+    _number("last_event"),
+    _number("sum"),
 )

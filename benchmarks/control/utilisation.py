@@ -63,6 +63,7 @@ def measure(trials: int, seconds: float) -> dict[str, float]:
             trials=trials,
             workers=WORKERS,
             seed=0,
+            dispatcher="ray",
             store=folder,
         )
     done = [trial.metrics for trial in result.trials if "ended" in trial.metrics]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 
 import pytest
 import torch
@@ -112,11 +113,14 @@ def die(context):
     )
 
 
-def test_a_killed_rank_ends_the_gang(runner):
+def test_a_killed_rank_ends_the_gang(runner, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(runner.folder))
     runner.objective = die
     outcome = runner(ranks=2)
-    assert (outcome.failure, outcome.message) == ("crashed", "rank 1 was killed by signal 9")
-    assert not list(runner.folder.glob(".rendezvous*"))
+    assert outcome.failure == "crashed"
+    assert outcome.message.startswith("rank 1: the worker (process ")
+    assert outcome.message.endswith(") was killed by signal 9 (SIGKILL)")
+    assert not list(runner.folder.glob("automl-meeting*"))
 
 
 def speak(context):
@@ -127,6 +131,6 @@ def test_each_rank_has_a_log(runner):
     runner.objective = speak
     assert runner(ranks=2).ending is Ending.COMPLETED
     assert [p.read_text().strip() for p in sorted((runner.folder / "logs").iterdir())] == [
-        "hello from 0",
-        "hello from 1",
+        "s/3.1 \nhello from 0",
+        "s/3.1 \nhello from 1",
     ]

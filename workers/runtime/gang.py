@@ -1,19 +1,16 @@
-"""A gang: one attempt on warm Ray workers, one worker for each rank, one outcome for all of them.
+"""A gang: one attempt on warm workers, one worker for each rank, one outcome for all of them.
 
-The gang only chooses the address at which its ranks meet. The ranks themselves make their process
-group there (`workers.parallel.mesh.connect`).
+The gang knows the address at which its ranks meet. The ranks themselves make their process group
+there (`workers.parallel.mesh.connect`).
 """
 
-import re
 import tempfile
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
-
-import ray
+from typing import Final, Protocol
 
 from workers.protocol import (
     WORKER_SPENT,
@@ -31,18 +28,25 @@ from workers.run import combine
 
 from .supervision import HangDetector, oom_kills
 
-TAKE_SECONDS: Final = 1.0  # how long a worker waits for events before it returns none
-DUMP_SECONDS: Final = 1.0
+TAKE_SECONDS: Final = 1.0  # the longest time between two heartbeats of a worker
+DUMP_SECONDS: Final = 1.0  # for the ranks of an attempt that hangs to write their stacks
 GRACE_SECONDS: Final = 3.0  # for the other ranks to report their outcome after one has failed
-ADDRESS_SECONDS: Final = 120.0  # for the first rank to open a rendezvous
 
 
-@dataclass(frozen=True)
-class WorkerHandle:
-    """A worker: its actor and the id of its node ("" while it is not known)."""
+class WorkerHandle(Protocol):
+    """A worker, as the process that supervises it sees it. No method waits for the worker."""
 
-    actor: Any
-    node: str
+    def run(self, assignment: Assignment, rank: int, rendezvous: str) -> None:
+        """Begin to run a rank."""
+
+    def stop(self, trial: int, attempt: int, how: StopRequest) -> None:
+        """Ask an attempt to stop."""
+
+    def dump(self, assignment: Assignment, rank: int) -> None:
+        """Have the stack of each thread written to the rank's log."""
+
+    def kill(self) -> None:
+        """End its process by force."""
 
 
 class Gang:
@@ -51,104 +55,62 @@ class Gang:
     Args:
         assignment: the attempt.
         workers: one for each rank.
+        rendezvous: "tcp://HOST:PORT" of a store at which the ranks meet; by default they meet at a
+            file, which needs no port that another process could take.
 
     Attributes:
-        refs: the objects that Ray has to wait for; give each that is ready to `receive`.
         outcome: of the attempt; None while it runs.
-        spent: ranks whose worker cannot be used again.
+        spent: ranks whose worker cannot be used again; it was killed, or leaves by itself.
     """
 
-    def __init__(self, assignment: Assignment, workers: Sequence[WorkerHandle]) -> None:
+    def __init__(
+        self, assignment: Assignment, workers: Sequence[WorkerHandle], rendezvous: str = ""
+    ) -> None:
         self.assignment = assignment
+        self.outcome: Outcome | None = None
+        self.spent: set[int] = set()
         self._workers = workers
         self._begun = time.monotonic()
         self._hangs = HangDetector(assignment.limits.timeout_seconds, range(len(workers)))
+        self._hang = ""  # describes the hang while the ranks write their stacks
         self._deadline: float | None = None
         self._outcomes: dict[int, Outcome] = {}
-        self._rendezvous = _Rendezvous(workers)
         self._oom_kills = oom_kills()
-        self.outcome: Outcome | None = None
-        self.spent: set[int] = set()
-        self.refs: dict[Any, int] = {
-            worker.actor.run.options(name=assignment.label).remote(
-                assignment, rank, self._rendezvous.url
-            ): rank
-            for rank, worker in enumerate(workers)
-        }
-        self._mail: dict[int, Any] = {}
-        for rank in range(len(workers)):
-            self._take(rank)
+        self._file: Path | None = None
+        if len(workers) > 1 and not rendezvous:
+            self._file = Path(tempfile.gettempdir()) / f"automl-meeting-{uuid.uuid4().hex}"
+            rendezvous = f"file://{self._file}"
+        for rank, worker in enumerate(workers):
+            worker.run(assignment, rank, rendezvous)
 
-    def receive(self, ref: Any) -> list[Event]:
-        """The events of one of `refs`; the outcome of the whole attempt is the last event."""
-        rank = self.refs.pop(ref)
-        try:
-            value = ray.get(ref)
-        except ray.exceptions.RayError as error:
-            return self._failed(rank, error)
-        if ref == self._mail.get(rank):
-            return self._read(rank, *value)
-        # Rank 0 sends its outcome by mail, after its last report.
-        return [] if rank == 0 else self._ended(rank, value)
+    def is_running(self, rank: int) -> bool:
+        """Whether a rank has no outcome yet."""
+        return self.outcome is None and rank not in self._outcomes
 
-    def stop(self, how: StopRequest) -> None:
-        """Ask every rank to stop."""
-        for worker in self._workers:
-            worker.actor.stop.options(concurrency_group="control", enable_task_events=False).remote(
-                self.assignment.trial, self.assignment.attempt, how
-            )
-
-    def kill(self, failure: str, message: str) -> list[Event]:
-        """End every rank by force."""
-        return self._conclude(lost(self.assignment, message, failure=failure))
-
-    def watch(self) -> list[Event]:
-        """End the attempt if it hangs or ranks go on after another has failed; call it often."""
-        if self.outcome is not None:
-            return []
-        if self._deadline is not None and time.monotonic() > self._deadline:
-            return self._conclude(self._first_cause())
-        if self._hangs.hangs:
-            self._dump()
-            return self.kill("timeout", self._hangs.message())
-        return []
-
-    def _take(self, rank: int) -> None:
-        # No task events: the dashboard's list of tasks is for attempts.
-        take = self._workers[rank].actor.take.options(
-            name=self.assignment.label, concurrency_group="mail", enable_task_events=False
-        )
-        self._mail[rank] = ref = take.remote(TAKE_SECONDS)
-        self.refs[ref] = rank
-
-    def _read(self, rank: int, events: list[Event], heartbeat: Heartbeat) -> list[Event]:
+    def receive(self, rank: int, events: Sequence[Event], heartbeat: Heartbeat) -> list[Event]:
+        """The events of a worker for the controller; the outcome of the attempt is the last."""
         self._hangs.record(rank, heartbeat)
         if any(isinstance(event, Started) for event in events):
             self._begun = time.monotonic()  # until now the worker was still getting ready
-        reports: list[Event] = [event for event in events if not isinstance(event, Outcome)]
-        outcomes = [event for event in events if isinstance(event, Outcome)]
-        if outcomes:
-            return reports + self._ended(rank, outcomes[0])
-        if rank not in self._outcomes:
-            self._take(rank)
-        return reports
+        passed: list[Event] = [event for event in events if not isinstance(event, Outcome)]
+        for event in events:
+            if isinstance(event, Outcome):
+                passed += self._ended(rank, event)
+        return passed
 
-    def _dump(self) -> None:
-        """Have each rank that still answers write the stacks of its threads to its log."""
-        refs = [
-            worker.actor.dump.options(concurrency_group="control", enable_task_events=False).remote(
-                self.assignment, rank
-            )
-            for rank, worker in enumerate(self._workers)
-            if rank not in self._outcomes
-        ]
-        ray.wait(refs, num_returns=len(refs), timeout=DUMP_SECONDS)
+    def lose(
+        self, rank: int, message: str, *, failure: str = "crashed", here: bool = True
+    ) -> list[Event]:
+        """A worker is dead.
 
-    def _failed(self, rank: int, error: Exception) -> list[Event]:
-        if rank in self._outcomes or self.outcome is not None:
+        Args:
+            rank: of the worker.
+            message: how it died.
+            failure: the kind of failure.
+            here: whether it ran on this machine, whose kernel may have killed it for memory.
+        """
+        if not self.is_running(rank):
             return []
-        failure, message = _explain(error)
-        here = self._workers[rank].node == ray.get_runtime_context().get_node_id()
         if failure == "crashed" and here and oom_kills() > self._oom_kills:
             failure = "out_of_memory"
             message = f"the machine ran out of memory and its kernel killed the worker: {message}"
@@ -157,8 +119,35 @@ class Gang:
         self.spent.add(rank)
         return self._ended(rank, lost(self.assignment, message, failure=failure))
 
+    def stop(self, how: StopRequest) -> None:
+        """Ask every rank to stop."""
+        for worker in self._workers:
+            worker.stop(self.assignment.trial, self.assignment.attempt, how)
+
+    def kill(self, failure: str, message: str) -> list[Event]:
+        """End every rank by force."""
+        if self.outcome is not None:
+            return []
+        return self._conclude(lost(self.assignment, message, failure=failure))
+
+    def watch(self) -> list[Event]:
+        """End the attempt if it hangs or ranks go on after another has failed; call it often."""
+        if self.outcome is not None:
+            return []
+        if self._deadline is not None and time.monotonic() > self._deadline:
+            if self._hang:
+                return self.kill("timeout", self._hang)
+            return self._conclude(self._first_cause())
+        if self._hangs.hangs and not self._hang:
+            self._hang = self._hangs.message()
+            self._deadline = time.monotonic() + DUMP_SECONDS
+            for rank, worker in enumerate(self._workers):
+                if self.is_running(rank):
+                    worker.dump(self.assignment, rank)
+        return []
+
     def _ended(self, rank: int, outcome: Outcome) -> list[Event]:
-        if rank in self._outcomes or self.outcome is not None:
+        if not self.is_running(rank):
             return []
         self._outcomes[rank] = outcome
         self._hangs.ended(rank)
@@ -177,52 +166,12 @@ class Gang:
         return gone[0] if gone and combined.failure == "crashed" else combined
 
     def _conclude(self, outcome: Outcome) -> list[Event]:
-        """Kill the workers that still run, free everything, and return the outcome."""
+        """Kill the workers that still run, remove the meeting file, and return the outcome."""
         self.spent |= set(range(len(self._workers))) - set(self._outcomes)
         for rank in self.spent:
-            ray.kill(self._workers[rank].actor, no_restart=True)
-        self._rendezvous.close()
-        self.refs.clear()
+            self._workers[rank].kill()
+        if self._file is not None:
+            self._file.unlink(missing_ok=True)
         seconds = outcome.seconds or time.monotonic() - self._begun
         self.outcome = replace(outcome, seconds=seconds)
         return [self.outcome]
-
-
-class _Rendezvous:
-    """The address at which ranks meet: a file on one node, else a port of the first rank's node.
-
-    A file needs no port that another process could take.
-    """
-
-    def __init__(self, workers: Sequence[WorkerHandle]) -> None:
-        self._file: Path | None = None
-        if len(workers) == 1:
-            self.url = ""
-        elif len({worker.node for worker in workers}) == 1:
-            self._file = Path(tempfile.gettempdir()) / f"automl-meeting-{uuid.uuid4().hex}"
-            self.url = f"file://{self._file}"
-        else:
-            address = workers[0].actor.address.options(concurrency_group="control")
-            self.url = ray.get(address.remote(), timeout=ADDRESS_SECONDS)
-
-    def close(self) -> None:
-        """Remove the file; on another node it stays until its temporary folder is emptied."""
-        if self._file is not None:
-            self._file.unlink(missing_ok=True)
-
-
-def _explain(error: Exception) -> tuple[str, str]:
-    """The kind of failure of an error of Ray, and one line that describes it."""
-    text = " ".join(str(error).split())
-    words = "OutOfMemory" in text or "low on memory" in text
-    if words or isinstance(error, ray.exceptions.OutOfMemoryError):
-        return (
-            "out_of_memory",
-            f"the machine ran out of memory and the worker was killed: {text[:300]}",
-        )
-    if isinstance(error, ray.exceptions.RayTaskError):
-        return "crashed", f"the worker failed: {text[-300:]}"
-    pid = re.search(r"\bpid: (\d+)", text)
-    detail = re.search(r"Worker exit detail: (.*?\.)(?: |$)", text)
-    who = f"the worker (process {pid[1]})" if pid else "the worker"
-    return "crashed", f"{who} died: {detail[1] if detail else text[:300]}"

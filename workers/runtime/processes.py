@@ -1,37 +1,194 @@
-"""A gang of local processes without Ray, for the inline dispatcher, debugging and tests."""
+"""Workers in processes of this machine, without Ray: how they are started, heard and ended."""
 
-import faulthandler
-import multiprocessing
+import contextlib
 import os
+import signal
+import socket
+import subprocess
 import sys
-import threading
-import time
-import uuid
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Final
 
-from workers.context import Context
-from workers.protocol import (
-    Assignment,
-    Ending,
-    Heartbeat,
-    Outcome,
-    Report,
-    StopRequest,
-    lost,
-    open_log,
+from search_spaces.errors import UsageError
+from workers.protocol import Assignment, Event, Outcome, Report, StopRequest
+from workers.run import Objective
+
+from .devices import environment_of
+from .gang import Gang
+from .pickling import pickle_objective
+from .process_worker import News, Ready
+
+POLL_SECONDS: Final = 0.1  # between two looks at whether a worker has died or hangs
+EXIT_SECONDS: Final = 1.0  # for the system to end a killed process
+MOST_MESSAGES: Final = 64  # taken from one worker before the others have their turn
+# The modules of this process are found at the same places; a name that `ps` shows comes first.
+_BOOT: Final = (
+    "import sys; name, *given = sys.argv[1:6]; sys.path[:], sys.argv[:] = sys.argv[6:], [name]; "
+    "from workers.runtime.process_worker import main; main(*given)"
 )
-from workers.run import Objective, combine, run
 
-from .logs import bounded_log
-from .supervision import HangDetector, oom_kills
 
-_POLL_SECONDS = 0.1
-_GRACE_SECONDS = 3.0  # for the other ranks to send their outcome after one has failed
-_EXIT_SECONDS = 1.0  # for processes to exit by themselves
-_DUMP = "dump"
+class ObjectiveFile:
+    """What workers run, as an open file without a name: a large objective is written once.
+
+    Args:
+        objective: the user's; None if a workload is run.
+
+    Raises:
+        UsageError: the objective cannot be pickled.
+    """
+
+    def __init__(self, objective: Callable[[Any], Any] | None) -> None:
+        self._file: IO[bytes] | None = None
+        if objective is not None:
+            content = pickle_objective(objective)
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115
+            self._file.write(content)
+            self._file.flush()
+
+    @property
+    def descriptor(self) -> int:
+        """Of the file; -1 if there is no objective."""
+        return -1 if self._file is None else self._file.fileno()
+
+    def close(self) -> None:
+        """Free the file; workers that have been started keep their own."""
+        if self._file is not None:
+            self._file.close()
+
+
+class WorkerProcess:
+    """A warm worker in a new Python process, in a session of its own.
+
+    It ends together with this process. It does not import this process's `__main__`.
+
+    Args:
+        name: shown by `ps`.
+        objective: what it runs, if there is no workload.
+        workload: name of the workload; None if there is an objective.
+        threads: CPU threads of the process.
+        environment: variables that differ from this process's.
+
+    Attributes:
+        ready: whether it has said that it can run attempts.
+        closed: whether it was killed by this process.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        objective: ObjectiveFile,
+        workload: str | None,
+        threads: int,
+        environment: Mapping[str, str],
+    ) -> None:
+        ours, theirs = socket.socketpair()
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115 (until its first attempt)
+        numbers = [theirs.fileno(), objective.descriptor]
+        arguments = [name, *map(str, numbers), workload or "", str(threads)]
+        folders = [str(Path(folder).absolute()) for folder in sys.path]
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _BOOT, *arguments, *folders],
+                stdin=subprocess.DEVNULL,
+                stdout=self._output,
+                stderr=self._output,
+                env={**os.environ, **environment},
+                pass_fds=[number for number in numbers if number >= 0],
+                start_new_session=True,  # the controller handles Ctrl-C
+            )
+        self.connection = Connection(ours.detach())
+        self.ready = False
+        self.closed = False
+
+    def run(self, assignment: Assignment, rank: int, rendezvous: str) -> None:
+        """See `WorkerHandle`."""
+        self._send("run", assignment, rank, rendezvous)
+
+    def stop(self, trial: int, attempt: int, how: StopRequest) -> None:
+        """See `WorkerHandle`."""
+        self._send("stop", trial, attempt, how)
+
+    def dump(self, assignment: Assignment, rank: int) -> None:
+        """See `WorkerHandle`."""
+        self._send("dump", assignment, rank)
+
+    def kill(self) -> None:
+        """End the process, and all processes that the objective has started."""
+        if self.closed:
+            return
+        self.closed = True
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(EXIT_SECONDS)
+        self.connection.close()
+        self._output.close()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process is dead and all that it has sent was received."""
+        return self._process.poll() is not None and not self.connection.poll()
+
+    def receive(self) -> Ready | News | None:
+        """The next message; None if the worker is dead."""
+        try:
+            message: Ready | News = self.connection.recv()
+        except (EOFError, OSError):
+            return None
+        self.ready = True
+        return message
+
+    def death(self) -> str:
+        """How the process died, for a person; ends it if it only has closed its connection."""
+        try:
+            status = self._process.wait(EXIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            return f"the worker (process {self._process.pid}) closed its connection"
+        how = f"ended with exit status {status}"
+        if status < 0:
+            how = f"was killed by signal {-status} ({_signal_name(-status)})"
+        return f"the worker (process {self._process.pid}) {how}"
+
+    def last_words(self) -> str:
+        """The last line that the process has printed before its first attempt."""
+        self._output.seek(0)
+        lines = self._output.read().decode(errors="replace").split("\n")
+        return next((line.strip()[:500] for line in reversed(lines) if line.strip()), "")
+
+    def _send(self, *request: object) -> None:
+        with contextlib.suppress(OSError):  # it has died, which is noticed by the next poll
+            self.connection.send(request)
+
+
+def receive_all(
+    workers: Sequence[WorkerProcess], timeout: float
+) -> list[tuple[int, Ready | News | None]]:
+    """Wait for messages of workers.
+
+    Args:
+        workers: of which each is listened to.
+        timeout: seconds to wait, at most.
+
+    Returns:
+        The index of a worker and its message, in order; None for one that has died.
+    """
+    found: list[tuple[int, Ready | News | None]] = []
+    indices = {w.connection: index for index, w in enumerate(workers) if not w.closed}
+    for connection in wait(list(indices), timeout):
+        index = indices[connection]  # type: ignore[index]
+        worker = workers[index]
+        for _ in range(MOST_MESSAGES):
+            message = worker.receive()
+            found.append((index, message))
+            if message is None or not worker.connection.poll():
+                break
+    heard = {index for index, _ in found}
+    silent = [index for index in indices.values() if index not in heard]
+    return found + [(index, None) for index in silent if workers[index].has_ended]
 
 
 def run_gang(
@@ -40,186 +197,66 @@ def run_gang(
     stop_requested: Callable[[], StopRequest | None],
     objective: Objective | None = None,
 ) -> Outcome:
-    """Run an assignment of n ranks as n processes of this machine.
+    """Run an assignment of n ranks as n new processes of this machine.
 
-    The ranks meet at a file in the trial's folder. One rank that fails, dies or hangs ends all.
-    The output of a rank goes to `<folder>/logs/attempt-<a>-rank-<r>.log`. The ranks end with this
-    process.
+    The ranks meet at a file. One rank that fails, dies or hangs ends all. The output of a rank goes
+    to its log in the trial's folder. The ranks end with this process.
 
     Args:
-        assignment: the attempt; if `gpus` is above 0, rank r has the device cuda:r.
+        assignment: the attempt; if `gpus` is above 0, each rank has GPUs of its own.
         send: receives the reports of rank 0.
         stop_requested: polled about every 0.1 s.
-        objective: the user's, if the assignment names no workload; a new process must be able to
-            import it.
+        objective: the user's, if the assignment names no workload.
+
+    Raises:
+        UsageError: the processes cannot load the objective or the workload.
     """
-    gang = _LocalGang(assignment, objective)
+    file = ObjectiveFile(objective if assignment.workload is None else None)
+    workers = [
+        WorkerProcess(
+            f"{assignment.sweep} trial {assignment.trial} rank {rank}",
+            file,
+            assignment.workload,
+            assignment.threads,
+            environment_of(rank, assignment.gpus),
+        )
+        for rank in range(assignment.num_ranks)
+    ]
     try:
-        gang.watch(send, stop_requested)
-    finally:
-        gang.close()
-    return gang.outcome()
-
-
-class _LocalGang:
-    """The processes of one attempt."""
-
-    def __init__(self, assignment: Assignment, objective: Objective | None) -> None:
-        self.assignment = assignment
-        self._oom_kills = oom_kills()
-        assignment.files.make()
-        self.rendezvous = Path(assignment.folder) / f".rendezvous-{uuid.uuid4().hex}"
-        self.outcomes: dict[int, Outcome] = {}
-        self.pipes: dict[int, Connection] = {}
-        self.processes: list[Any] = []
-        spawn = multiprocessing.get_context("spawn")
-        self.hangs = HangDetector(assignment.limits.timeout_seconds)
-        self.heartbeats = [spawn.Array("d", 2, lock=False) for _ in range(assignment.num_ranks)]
-        url = f"file://{self.rendezvous}" if assignment.num_ranks > 1 else ""
-        for rank, heartbeat in enumerate(self.heartbeats):
-            ours, theirs = spawn.Pipe()
-            process = spawn.Process(
-                target=_rank, args=(assignment, rank, url, theirs, heartbeat, objective)
-            )
-            process.start()
-            theirs.close()
-            self.processes.append(process)
-            self.pipes[rank] = ours
-
-    def watch(
-        self, send: Callable[[Report], None], stop_requested: Callable[[], StopRequest | None]
-    ) -> None:
-        """Pass messages on until every rank has ended, or until some time after one has failed."""
+        gang = Gang(assignment, workers)
         stopping = False
-        deadline: float | None = None
-        while len(self.outcomes) < len(self.processes) and (
-            deadline is None or time.monotonic() < deadline
-        ):
-            waiting = {self.pipes[r]: r for r in self.pipes if r not in self.outcomes}
-            for pipe in wait(list(waiting), timeout=_POLL_SECONDS):
-                self._receive(waiting[pipe], send)  # type: ignore[index]
-            if self._hang():
-                return
-            request = stop_requested()
-            if request is not None and not stopping:
+        while gang.outcome is None:
+            for rank, message in receive_all(workers, POLL_SECONDS):
+                for event in _events(gang, rank, message, workers[rank]):
+                    if isinstance(event, Report):
+                        send(event)
+            gang.watch()
+            if not stopping and (request := stop_requested()) is not None:
                 stopping = True
-                self._tell(request)
-            if deadline is None and any(outcome.failure for outcome in self.outcomes.values()):
-                deadline = time.monotonic() + _GRACE_SECONDS
-
-    def _receive(self, rank: int, send: Callable[[Report], None]) -> None:
-        try:
-            message = self.pipes[rank].recv()
-        except (EOFError, OSError):
-            self.processes[rank].join()
-            message = self._failed(rank, f"rank {rank} {_death(self.processes[rank].exitcode)}")
-        if isinstance(message, Outcome):
-            self.outcomes[rank] = message
-            self.hangs.ended(rank)
-        else:
-            send(message)
-
-    def _hang(self) -> bool:
-        """Whether no rank moves. If so, the ranks write their stacks and the attempt has failed."""
-        for rank, (steps, moved) in enumerate(self.heartbeats):
-            if not moved:
-                return False  # the process is still starting
-            self.hangs.record(rank, Heartbeat(time.monotonic() - moved, int(steps)))
-        if not self.hangs.hangs:
-            return False
-        self._tell(_DUMP)
-        time.sleep(_EXIT_SECONDS)
-        self.outcomes = {0: lost(self.assignment, self.hangs.message(), failure="timeout")}
-        return True
-
-    def _failed(self, rank: int, message: str) -> Outcome:
-        a = self.assignment
-        failure = "out_of_memory" if oom_kills() > self._oom_kills else "crashed"
-        return Outcome(a.trial, a.attempt, Ending.FAILED, failure=failure, message=message)
-
-    def _tell(self, word: StopRequest | str) -> None:
-        for rank, pipe in self.pipes.items():
-            if rank not in self.outcomes:
-                try:
-                    pipe.send(word)
-                except OSError:
-                    continue  # the rank has just ended; its outcome is on the way
-
-    def outcome(self) -> Outcome:
-        """The outcome of the attempt; call it after `close`."""
-        combined = combine([self.outcomes[rank] for rank in sorted(self.outcomes)])
-        dead = [
-            o for o in self.outcomes.values() if o.failure == "crashed" and "killed by" in o.message
-        ]
-        return combine(dead) if dead and combined.failure == "crashed" else combined
-
-    def close(self) -> None:
-        """End every process and remove the rendezvous file."""
-        for pipe in self.pipes.values():
-            pipe.close()
-        deadline = time.monotonic() + _EXIT_SECONDS
-        for process in self.processes:
-            process.join(timeout=max(0.0, deadline - time.monotonic()))
-        for process in self.processes:
-            if process.is_alive():
-                process.kill()
-                process.join()
-        self.rendezvous.unlink(missing_ok=True)
+                gang.stop(request)
+        return gang.outcome
+    finally:
+        for worker in workers:
+            worker.kill()
+        file.close()
 
 
-def _death(code: int | None) -> str:
-    return (
-        f"was killed by signal {-code}"
-        if code is not None and code < 0
-        else f"ended with exit status {code}"
-    )
+def _events(
+    gang: Gang, rank: int, message: Ready | News | None, worker: WorkerProcess
+) -> list[Event]:
+    if message is None:
+        death = worker.death()
+        worker.kill()  # the processes that it has started may still run
+        return gang.lose(rank, death)
+    if isinstance(message, News):
+        return gang.receive(rank, message.events, message.heartbeat)
+    if message.broken:
+        raise UsageError(f"the processes cannot load what they are to run: {message.broken}")
+    return []
 
 
-def _rank(
-    assignment: Assignment,
-    rank: int,
-    rendezvous: str,
-    pipe: Connection,
-    heartbeat: Any,
-    objective: Objective | None,
-) -> None:
-    """The main function of one process; `heartbeat` holds its number of steps and the last time."""
-    with open_log(assignment, rank) as log:
-        os.dup2(log.fileno(), 1)
-        os.dup2(log.fileno(), 2)
-    requests: list[StopRequest] = []
-    heartbeat[1] = time.monotonic()
-    threading.Thread(target=_listen, args=(pipe, requests), daemon=True).start()
-
-    def stop_requested() -> StopRequest | None:
-        heartbeat[0] += 1
-        heartbeat[1] = time.monotonic()
-        return requests[-1] if requests else None
-
-    context = Context(
-        assignment,
-        send=pipe.send if rank == 0 else lambda report: None,
-        stop_requested=stop_requested,
-        rank=rank,
-        world_size=assignment.num_ranks,
-        rendezvous=rendezvous,
-        device=f"cuda:{rank}" if assignment.gpus > 0 else "cpu",
-    )
-    with bounded_log(assignment, rank):
-        outcome = run(context, objective)
-        sys.stdout.flush()
-    pipe.send(outcome)
-
-
-def _listen(pipe: Connection, requests: list[StopRequest]) -> None:
-    """Receive stop requests of the parent process; exit if the parent is gone."""
-    while True:
-        try:
-            word = pipe.recv()
-            if word == _DUMP:
-                print("the attempt hangs; the stacks of its threads are", flush=True)
-                faulthandler.dump_traceback()
-            else:
-                requests.append(word)
-        except (EOFError, OSError):
-            os._exit(1)
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "unknown"

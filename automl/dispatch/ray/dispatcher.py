@@ -10,11 +10,11 @@ from automl.core import Resources
 from automl.dispatch.base import Dispatcher
 from automl.errors import AutomlError
 from workers.protocol import Assignment, Event, StopRequest, lost
-from workers.runtime.gang import Gang
+from workers.runtime.pickling import pickle_objective
 
 from . import timeouts
+from .attempt import RayAttempt
 from .cluster_head import ClusterHead
-from .pickling import pickle_objective
 from .pool import WorkerPool
 from .session import RaySession
 
@@ -53,8 +53,8 @@ class RayDispatcher(Dispatcher):
     ) -> None:
         self._begun = self._usable = self._nodes_checked = time.monotonic()
         blob = pickle_objective(objective) if objective is not None else None
-        self._gangs: dict[tuple[int, int], Gang] = {}
-        self._slots: dict[tuple[int, int], list[int]] = {}  # of each gang
+        self._attempts: dict[tuple[int, int], RayAttempt] = {}
+        self._slots: dict[tuple[int, int], list[int]] = {}  # of each attempt
         self._outcomes: list[Event] = []  # of attempts that were killed, for the next poll
         self._session = RaySession(address, num_slots, resources)
         try:
@@ -76,7 +76,9 @@ class RayDispatcher(Dispatcher):
         slots = self._pool.acquire(assignment.num_ranks)
         key = (assignment.trial, assignment.attempt)
         try:
-            self._gangs[key] = Gang(assignment, [self._pool.workers[slot] for slot in slots])
+            self._attempts[key] = RayAttempt(
+                assignment, [self._pool.workers[slot] for slot in slots]
+            )
         except ray.exceptions.RayError as error:  # the first rank is gone: there is no rendezvous
             message = f"its workers are gone: {' '.join(str(error).split())[:300]}"
             self._outcomes.append(lost(assignment, message))
@@ -86,13 +88,13 @@ class RayDispatcher(Dispatcher):
 
     def stop(self, trial: int, attempt: int, how: StopRequest) -> None:
         """Ask a running attempt to stop."""
-        if gang := self._gangs.get((trial, attempt)):
-            gang.stop(how)
+        if running := self._attempts.get((trial, attempt)):
+            running.gang.stop(how)
 
     def kill(self, trial: int, attempt: int, failure: str, message: str) -> None:
         """End a running attempt by force."""
-        if gang := self._gangs.get((trial, attempt)):
-            self._outcomes += self._release_ended(gang, gang.kill(failure, message))
+        if running := self._attempts.get((trial, attempt)):
+            self._outcomes += self._release_ended(running, running.gang.kill(failure, message))
 
     def poll(self, handle: Callable[[Event | None], None], timeout: float) -> None:
         """Wait for events of the workers.
@@ -102,19 +104,19 @@ class RayDispatcher(Dispatcher):
         """
         self._head.check()
         events, self._outcomes = self._outcomes, []
-        owners: dict[Any, Gang | None] = {
-            ref: gang for gang in self._gangs.values() for ref in gang.refs
+        owners: dict[Any, RayAttempt | None] = {
+            ref: attempt for attempt in self._attempts.values() for ref in attempt.refs
         }
         owners |= dict.fromkeys(self._pool.starting)
         for ref in _ready(list(owners), 0.0 if events else timeout):
-            gang = owners[ref]
-            if gang is None:
+            attempt = owners[ref]
+            if attempt is None:
                 busy = {slot for slots in self._slots.values() for slot in slots}
                 self._pool.worker_started(ref, busy)
-            elif ref in gang.refs:  # else an earlier event has ended the gang
-                events += self._release_ended(gang, gang.receive(ref))
-        for gang in list(self._gangs.values()):
-            events += self._release_ended(gang, gang.watch())
+            elif attempt.gang.outcome is None:  # else an earlier event has ended it
+                events += self._release_ended(attempt, attempt.receive(ref))
+        for attempt in list(self._attempts.values()):
+            events += self._release_ended(attempt, attempt.gang.watch())
         if self._pool.vacant or self._nodes_due():
             events += self._replace_lost()
         for event in events:
@@ -132,10 +134,11 @@ class RayDispatcher(Dispatcher):
         finally:
             self._session.close()
 
-    def _release_ended(self, gang: Gang, events: list[Event]) -> list[Event]:
-        """Release the slots of a gang if its attempt has ended; returns the events."""
+    def _release_ended(self, attempt: RayAttempt, events: list[Event]) -> list[Event]:
+        """Release the slots of an attempt if it has ended; returns the events."""
+        gang = attempt.gang
         key = (gang.assignment.trial, gang.assignment.attempt)
-        if gang.outcome is not None and self._gangs.pop(key, None) is not None:
+        if gang.outcome is not None and self._attempts.pop(key, None) is not None:
             slots = self._slots.pop(key)
             self._pool.release(slots, {slots[rank] for rank in gang.spent})
         return events
@@ -153,7 +156,7 @@ class RayDispatcher(Dispatcher):
             return []
         self._pool.replace_lost()
         now = time.monotonic()
-        if self._gangs or self._pool.free:
+        if self._attempts or self._pool.free:
             self._usable = now
         elif now - self._usable > timeouts.ALL_LOST_SECONDS:
             raise AutomlError(
@@ -166,9 +169,9 @@ class RayDispatcher(Dispatcher):
         events: list[Event] = []
         lost_slots = self._pool.find_lost()
         for key in [key for key, slots in self._slots.items() if lost_slots.intersection(slots)]:
-            gang = self._gangs[key]
-            killed = gang.kill("preempted", "the node of its worker is gone")
-            events += self._release_ended(gang, killed)
+            attempt = self._attempts[key]
+            killed = attempt.gang.kill("preempted", "the node of its worker is gone")
+            events += self._release_ended(attempt, killed)
         return events
 
 

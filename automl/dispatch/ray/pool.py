@@ -12,10 +12,10 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from automl.core import Resources
 from automl.errors import AutomlError, UsageError
-from workers.runtime.actor import CONCURRENCY_GROUPS, Worker
-from workers.runtime.gang import WorkerHandle
+from workers.runtime.actor import CONCURRENCY_GROUPS, Actor
 
 from . import timeouts
+from .attempt import RayWorker
 
 MAX_FAILED_STARTS: Final = 3  # of the worker of one slot, in a row
 
@@ -104,7 +104,7 @@ class WorkerPool:
         if broken:
             raise UsageError(f"the workers cannot load what they are to run: {broken}")
         self._failures.pop(slot, None)
-        self.workers[slot] = WorkerHandle(actor, node)
+        self.workers[slot] = RayWorker(actor, node)
         self.free |= {slot} - busy
 
     def find_lost(self) -> set[int]:
@@ -157,11 +157,11 @@ class WorkerPool:
             nodes = _alive_nodes()
             if len(nodes) == 1:
                 for slot in slots:
-                    self.workers[slot] = WorkerHandle(self.workers[slot].actor, nodes[0])
+                    self.workers[slot] = RayWorker(self.workers[slot].actor, nodes[0])
         return sorted(slots, key=lambda slot: not self.workers[slot].node)
 
-    def _start_worker(self, slot: int) -> WorkerHandle:
-        kind = ray.remote(concurrency_groups=CONCURRENCY_GROUPS)(Worker)
+    def _start_worker(self, slot: int) -> RayWorker:
+        kind = ray.remote(concurrency_groups=CONCURRENCY_GROUPS)(Actor)
         again = f".{self._generation}" if self._generation else ""
         name = f"{self._sweep} worker {slot}{again}"
         actor = kind.options(
@@ -176,7 +176,7 @@ class WorkerPool:
         ).remote(self._objective, self._workload, max(1, self._resources.cpus), sys.path, name)
         self.starting[actor.ready.options(enable_task_events=False).remote()] = (slot, actor)
         self._start_times[slot] = time.monotonic()
-        return WorkerHandle(actor, "")
+        return RayWorker(actor, "")
 
 
 def _alive_nodes() -> list[str]:

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 from objectives import make_spec
+from resealed import change_holders
 
 from automl.core.events import Proposed
 from automl.errors import StoreError, UsageError
 from automl.ledger import Ledger
 from automl.ledger import ledger as module
 from automl.ledger.lock import FileLock
-from automl.ledger.schema import HOLDERS
 
 
 @pytest.fixture
@@ -32,8 +32,7 @@ def stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Ledger, Led
 
 
 def change(ledger: Ledger, **values: Any) -> None:
-    with ledger._write() as connection:
-        connection.execute(HOLDERS.update().values(**values))
+    change_holders(ledger._engine, **values)
 
 
 def test_the_error_names_the_holder(stores: tuple[Ledger, Ledger]) -> None:
@@ -67,11 +66,14 @@ def test_a_dead_holder_on_this_host_is_replaced_at_once(
 
 
 def test_a_holder_with_an_old_heartbeat_is_watched_before_it_is_replaced(
-    stores: tuple[Ledger, Ledger],
+    stores: tuple[Ledger, Ledger], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = stores
+    monkeypatch.setattr(socket, "gethostname", lambda: "elsewhere")
     recorder = first.acquire("test")
-    change(first, host="elsewhere", heartbeat=time.time() - 3600)
+    monkeypatch.undo()
+    monkeypatch.setattr(module, "WATCH_SECONDS", 0.4)
+    change(first, heartbeat=time.time() - 3600)
 
     def live() -> None:
         recorder.commit()
@@ -103,8 +105,8 @@ def test_a_controller_that_comes_between_check_and_acquire_wins(
         first.release("test")
     look = second._wait_until_free
 
-    def slow(sweep: str, number: int) -> tuple[int, int]:
-        seen = look(sweep, number)
+    def slow(sweep: str) -> tuple[int, int]:
+        seen = look(sweep)
         first.acquire("test")
         return seen
 

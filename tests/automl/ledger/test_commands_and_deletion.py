@@ -13,7 +13,7 @@ from automl.core.budget import Budget
 from automl.core.events import Begun, Command, Proposed
 from automl.errors import StoreError
 from automl.ledger import Ledger
-from automl.ledger.schema import ATTEMPTS, EVENTS, HOLDERS, REPORTS, SWEEPS, TRIALS
+from automl.ledger.schema import EVENTS, HOLDERS, REPORTS, SWEEPS, TRIALS
 from workers.protocol import Report
 
 COMMAND = Command("limits", {"lr": [0.1, 0.2]})
@@ -39,7 +39,7 @@ def ledger(tmp_path: Path) -> Ledger:
 
 def rows(ledger: Ledger) -> dict[str, int]:
     with ledger._engine.connect() as connection:
-        tables = (SWEEPS, TRIALS, ATTEMPTS, EVENTS, REPORTS, HOLDERS)
+        tables = (SWEEPS, TRIALS, EVENTS, REPORTS, HOLDERS)
         return {
             t.name: connection.scalar(sa.select(sa.func.count()).select_from(t)) or 0
             for t in tables

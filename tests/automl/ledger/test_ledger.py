@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from objectives import record
+from resealed import change_holders, change_version
 
 from automl.core.budget import Budget
 from automl.core.events import Begun, Ended, Moved, Noted, Proposed, fold
@@ -170,10 +171,7 @@ def test_a_controller_that_was_replaced_cannot_write(tmp_path: Path) -> None:
     ledger = Ledger.open(tmp_path, create=True)
     ledger.create_sweep(make_spec())
     recorder = ledger.acquire("nmt")
-    with sqlite3.connect(
-        tmp_path / FILE_NAME
-    ) as connection:  # as a lease that ran out elsewhere would
-        connection.execute("UPDATE holders SET fence = fence + 1")
+    change_holders(ledger._engine, fence=2)  # as a lease that ran out elsewhere would
     recorder.apply(Proposed(0, {}, "bayes"))
     with pytest.raises(StoreError, match="another controller has taken the sweep over"):
         recorder.commit()
@@ -271,10 +269,8 @@ def test_a_database_of_something_else_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
-    Ledger.open(tmp_path, create=True).close()
-    with sqlite3.connect(tmp_path / FILE_NAME) as connection:
-        connection.execute("UPDATE meta SET value = '999'")
-    connection.close()
+    ledger = Ledger.open(tmp_path, create=True)
+    change_version(ledger._engine, "999")
     with pytest.raises(StoreError, match="schema version 999, this automl knows up to"):
         Ledger.open(tmp_path)
 

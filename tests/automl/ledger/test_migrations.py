@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from resealed import change_version
 
 from automl import sweeps
 from automl.core.budget import Budget
@@ -31,7 +32,7 @@ from workers.files.folder import Folder
 RELEASED = Path(__file__).parent / "released"
 EVERY = sorted(RELEASED.glob("v*.sqlite3"))
 OLDER = [file for file in EVERY if not file.stem.startswith(f"v{VERSION}")]
-NUM_EVENTS = {"v1": 21, "v2": 21, "v2-commands": 25}
+NUM_EVENTS = {"v1": 21, "v2": 21, "v2-commands": 25, "v3": 25}
 
 
 def plain(trial: Trial) -> dict[str, Any]:
@@ -122,7 +123,8 @@ def test_an_older_file_is_migrated_on_a_copy_and_kept(released: Path, tmp_path: 
     check_content(Ledger.open(tmp_path), released)
     Ledger.open(tmp_path / "fresh", create=True).close()
     assert columns(tmp_path / FILE_NAME) == columns(tmp_path / "fresh" / FILE_NAME)
-    kept = tmp_path / "backup" / f"{FILE_NAME}.{released.stem}"
+    version = released.stem.partition("-")[0]
+    kept = tmp_path / "backup" / f"{FILE_NAME}.{version}"
     (tmp_path / "older").mkdir()
     shutil.copy(kept, tmp_path / "older" / FILE_NAME)
     check_content(Ledger.open(tmp_path / "older", readonly=True), released)
@@ -186,9 +188,8 @@ def test_one_that_another_process_migrates_is_waited_for(
 
 
 def test_a_newer_file_is_refused(tmp_path: Path) -> None:
-    Ledger.open(tmp_path, create=True).close()
-    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection, connection:
-        connection.execute(f"UPDATE meta SET value = '{VERSION + 1}'")
+    ledger = Ledger.open(tmp_path, create=True)
+    change_version(ledger._engine, str(VERSION + 1))
     before = (tmp_path / FILE_NAME).read_bytes()
     for readonly in (True, False):
         with pytest.raises(

@@ -15,6 +15,7 @@ import postgres
 import pytest
 import sqlalchemy as sa
 from objectives import make_spec, quick, record
+from resealed import change_holders, make_version_1
 
 from automl import sweeps
 from automl.core.events import Begun, Command, Noted, Proposed
@@ -22,7 +23,6 @@ from automl.errors import StoreError
 from automl.ledger import Ledger, database
 from automl.ledger import ledger as ledger_module
 from automl.ledger.recorder import Recorder
-from automl.ledger.schema import HOLDERS
 from workers.protocol import Report
 
 pytestmark = pytest.mark.skipif(postgres.missing() is not None, reason=str(postgres.missing()))
@@ -31,8 +31,7 @@ ROOT = Path(__file__).parents[3]
 
 def change_holder(url: str, **values: Any) -> None:
     engine = sa.create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
-    with engine.begin() as connection:
-        connection.execute(HOLDERS.update().values(values))
+    change_holders(engine, **values)
     engine.dispose()
 
 
@@ -69,10 +68,11 @@ def test_a_server_that_is_not_there_is_a_store_error(url: str) -> None:
     assert "hunter2" not in str(caught.value)
 
 
-def hold_elsewhere(url: str) -> subprocess.Popen[str]:
+def hold_elsewhere(url: str, host: str | None = None) -> subprocess.Popen[str]:
     """A controller in another process; it commits every tenth of a second until it is killed."""
     code = (
-        "import sys,time;from automl.ledger import Ledger\n"
+        "import socket,sys,time;from automl.ledger import Ledger\n"
+        f"socket.gethostname=lambda: {host or os.uname().nodename!r}\n"
         "l=Ledger.open(sys.argv[1]);r=l.acquire('test')\n"
         "print('held',flush=True)\nwhile True:\n    r.commit()\n    time.sleep(0.1)"
     )
@@ -111,14 +111,14 @@ def test_a_controller_on_another_host_keeps_its_lease_whatever_the_clocks_say(
     monkeypatch.setattr(ledger_module, "WATCH_SECONDS", 1.0)
     ledger = Ledger.open(url, create=True)
     ledger.create_sweep(make_spec())
-    child = hold_elsewhere(url)
+    child = hold_elsewhere(url, "elsewhere")
     done = threading.Event()
 
     def keep_changing() -> None:
         while not done.wait(0.02):
-            change_holder(url, host="elsewhere", heartbeat=time.time() + 3600 * hours)
+            change_holder(url, heartbeat=time.time() + 3600 * hours)
 
-    change_holder(url, host="elsewhere", heartbeat=time.time() + 3600 * hours)
+    change_holder(url, heartbeat=time.time() + 3600 * hours)
     changing = threading.Thread(target=keep_changing)
     changing.start()
     try:
@@ -247,8 +247,7 @@ def test_an_older_schema_is_migrated_in_place(url: str) -> None:
     assert recorder.commit() is False
     recorder._connection.close()
     with engine.begin() as connection:
-        connection.execute(sa.text("ALTER TABLE holders DROP COLUMN commits"))
-        connection.execute(sa.text("UPDATE meta SET value = '1'"))
+        make_version_1(connection)
     with pytest.raises(StoreError, match="its schema is older"):
         Ledger.open(url, readonly=True)
     with pytest.raises(StoreError, match=rf"process {os.getpid()} on .* still runs a sweep"):

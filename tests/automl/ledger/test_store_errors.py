@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from objectives import make_spec
+from resealed import change_version
 
 from automl.errors import StoreError
 from automl.ledger import Ledger, database, store_errors
@@ -211,9 +212,8 @@ def test_memory_is_shared_by_threads_and_needs_no_making() -> None:
 
 
 def test_a_schema_version_that_is_no_number_is_damage(tmp_path: Path) -> None:
-    Ledger.open(tmp_path, create=True).close()
-    with closing(sqlite3.connect(tmp_path / database.FILE_NAME)) as connection, connection:
-        connection.execute("UPDATE meta SET value = 'abc' WHERE key = 'schema_version'")
+    ledger = Ledger.open(tmp_path, create=True)
+    change_version(ledger._engine, "abc")
     with pytest.raises(StoreError, match="its schema version is 'abc'"):
         Ledger.open(tmp_path)
 

@@ -49,7 +49,8 @@ def test_a_rank_killed_in_the_middle_of_training_ends_all(runner, strategy):
         ranks=2, parallelism=strategy, fault="kill", max_updates=1000, evaluate_updates=1
     )
     assert (outcome.ending, outcome.failure) == (Ending.FAILED, "crashed")
-    assert outcome.message == "rank 1 was killed by signal 9"
+    assert outcome.message.startswith("rank 1: the worker (process ")
+    assert outcome.message.endswith("was killed by signal 9 (SIGKILL)")
     assert runner.reports, "it had begun"
     assert_gone(runner, ranks=2)
     assert time.monotonic() - begun < 60, "it waits for no time-out of torch's"
@@ -100,7 +101,6 @@ def assert_gone(runner, ranks):
         if file.exists():  # else a slow machine had not yet begun
             with pytest.raises(ProcessLookupError):
                 os.kill(int(file.read_text()), 0)
-    assert not list(runner.folder.glob(".rendezvous*"))
 
 
 def test_an_attempt_hangs_when_no_rank_moves():

@@ -1,140 +1,30 @@
-"""The Ray dispatcher alone: gangs, stop requests, kills and hangs on four slots."""
+"""Dispatchers with workers: gangs, stop requests, kills, deaths and hangs on four slots."""
 
 from __future__ import annotations
 
 import itertools
-import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
-from objectives import patient
+from driver import Driver, behave
 
-import automl
 from automl.core.resources import Resources
 from automl.dispatch.base import Dispatcher
-from workers.context import Context
-from workers.protocol import (
-    Assignment,
-    Ending,
-    Event,
-    Limits,
-    Outcome,
-    Report,
-    Started,
-    StopRequest,
-)
+from workers.protocol import Ending, Started, StopRequest
 
 pytestmark = pytest.mark.timeout(300)
 
 
-def behave(trial: Context) -> dict[str, float]:
-    """What a trial does is one of its parameters."""
-    kinds: dict[str, Callable[[Context], dict[str, float]]] = {
-        "meet": meet,
-        "patient": patient,
-        "hang": hang,
-    }
-    return kinds[str(trial.params["do"])](trial)
-
-
-def meet(trial: Context) -> dict[str, float]:
-    """The ranks add something up with torch.distributed; one of them may die or raise."""
-    import torch
-    import torch.distributed as dist
-
-    from workers.parallel.mesh import connect
-
-    connect(trial.rank, trial.world_size, trial.rendezvous, torch.device("cpu"))
-    (Path(trial.folder) / f"rank-{trial.rank}-{trial.assignment.attempt}").write_text(
-        str(os.getpid())
-    )
-    total = torch.tensor(float(trial.rank))
-    dist.all_reduce(total)
-    if trial.rank == trial.params.get("dies"):
-        os.kill(os.getpid(), 9)
-    if trial.rank == trial.params.get("raises"):
-        raise automl.TrialFailure("out_of_memory", "this rank is full")
-    for step in range(int(trial.params.get("steps", 3))):
-        if step == 2 and trial.rank == trial.params.get("hangs"):
-            time.sleep(1000)
-        dist.all_reduce(total)
-        trial.report(step=step, loss=1.0)
-        time.sleep(0.02)
-    return {"loss": float(trial.rank)}
-
-
-def hang(trial: Context) -> dict[str, float]:
-    trial.report(step=0, loss=1.0)
-    while True:
-        time.sleep(0.05)
-
-
-class Driver:
-    """A dispatcher of four slots, and what came of one test's attempts."""
-
-    def __init__(self, dispatcher: Dispatcher, folder: Path, first: int) -> None:
-        self.dispatcher, self.folder, self.next = dispatcher, folder, first
-        self.events: list[Event] = []
-
-    def submit(self, do: str, ranks: int = 1, timeout: float | None = None, **params: Any) -> int:
-        number, self.next = self.next, self.next + 1
-        folder = str(self.folder / str(number))
-        limits = Limits(timeout_seconds=timeout)
-        self.dispatcher.submit(
-            Assignment(
-                "driver",
-                number,
-                1,
-                {"do": do, "lr": 0.1, **params},
-                None,
-                folder,
-                num_ranks=ranks,
-                limits=limits,
-            )
-        )
-        return number
-
-    def until(self, condition: Callable[[], bool], seconds: float = 100.0) -> None:
-        deadline = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < deadline, self.events
-            self.dispatcher.poll(self.events.append, 0.1)
-
-    def rest(self) -> None:
-        """Until every slot is free: workers that died are replaced first."""
-        self.until(lambda: self.dispatcher.free_slots == 4)
-
-    def finish(self, number: int) -> Outcome:
-        self.until(lambda: number in self.outcomes())
-        return self.outcomes()[number]
-
-    def outcomes(self) -> dict[int, Outcome]:
-        found = [event for event in self.events if isinstance(event, Outcome)]
-        assert len({outcome.trial for outcome in found}) == len(found), "an attempt has one outcome"
-        return {outcome.trial: outcome for outcome in found}
-
-    def reports(self, number: int) -> list[int]:
-        return [
-            event.step
-            for event in self.events
-            if isinstance(event, Report) and event.trial == number
-        ]
-
-    def pids(self, number: int, ranks: int) -> set[int]:
-        return {
-            int((self.folder / str(number) / f"rank-{rank}-1").read_text()) for rank in range(ranks)
-        }
-
-
-@pytest.fixture(scope="module")
-def four_slots(shared_ray: None) -> Iterator[Dispatcher]:
-    from automl.dispatch.ray.dispatcher import RayDispatcher
-
-    dispatcher = RayDispatcher("driver", 4, Resources(), objective=behave)
+@pytest.fixture(scope="module", params=["local", "ray"])
+def four_slots(request: pytest.FixtureRequest) -> Iterator[Dispatcher]:
+    if request.param == "ray":
+        request.getfixturevalue("shared_ray")
+        from automl.dispatch.ray import RayDispatcher as Kind
+    else:
+        from automl.dispatch.local import LocalDispatcher as Kind
+    dispatcher = Kind("driver", 4, Resources(), objective=behave)
     yield dispatcher
     dispatcher.close()
 
@@ -239,3 +129,41 @@ def test_a_rank_that_hangs_ends_all_and_says_where(driver: Driver) -> None:
     assert driver.finish(driver.submit("meet", ranks=4)).ending is Ending.COMPLETED
     gone = driver.pids(number, 4)
     assert not any(psutil.pid_exists(pid) for pid in gone)
+
+
+DEATHS = [
+    ("kill", "was killed by signal 9 (SIGKILL)"),
+    ("segfault", "was killed by signal 11 (SIGSEGV)"),
+    ("exit", "ended with exit status 3"),
+]
+
+
+@pytest.mark.parametrize(("how", "words"), DEATHS)
+def test_a_worker_that_dies_is_replaced(driver: Driver, how: str, words: str) -> None:
+    beside = driver.submit("patient")
+    outcome = driver.finish(driver.submit(how))
+    assert (outcome.ending, outcome.failure) == (Ending.FAILED, "crashed")
+    assert outcome.details["worker_lost"]
+    assert outcome.message.startswith("the worker (process ")
+    if driver.dispatcher.name == "local":
+        assert outcome.message.endswith(words)
+    assert beside not in driver.outcomes(), "the others go on"
+    driver.dispatcher.stop(beside, 1, StopRequest.STOP)
+    assert driver.finish(beside).ending is Ending.STOPPED
+
+
+def test_an_exception_keeps_the_worker_and_tells_the_cause(driver: Driver) -> None:
+    outcome = driver.finish(driver.submit("raise"))
+    assert outcome.failure == "crashed"
+    assert outcome.message == "ValueError: this configuration is wrong"
+    assert "in fail" in outcome.details["traceback"]
+    assert driver.dispatcher.free_slots == 4
+
+
+def test_output_goes_to_the_log(driver: Driver) -> None:
+    number = driver.submit("print", megabytes=1)
+    assert driver.finish(number).ending is Ending.COMPLETED
+    lines = driver.log(number).splitlines()
+    assert lines[0].startswith(f"driver/{number}.1 do=print")
+    assert lines[1] == "the first line"
+    assert len(lines) > 10_000

@@ -1,4 +1,4 @@
-"""Sweeps on Ray: warm workers, lost workers, failures, objectives that must be pickled."""
+"""Sweeps on each dispatcher: warm workers, lost workers, failures, objectives to be pickled."""
 
 from __future__ import annotations
 
@@ -25,22 +25,33 @@ from workers.context import Context
 pytestmark = pytest.mark.timeout(300)
 
 
+Run = Callable[..., Snapshot]
+WORKERS = ("local", "ray")
+ALL = ("inline", *WORKERS)
+
+
 @pytest.fixture
-def ledger(tmp_path: Path, shared_ray: None) -> Ledger:
-    return Ledger.open(tmp_path, create=True)
+def run(request: pytest.FixtureRequest, ledger: Ledger) -> Run:
+    """Runs a sweep on the dispatcher that is the parameter."""
+    dispatcher = request.param
+    if dispatcher == "ray":
+        request.getfixturevalue("shared_ray")
 
-
-def run(
-    ledger: Ledger, spec: SweepSpec, objective: Callable[[Context], Any], **options: Any
-) -> Snapshot:
-    if not options.get("resume"):
+    def run(spec: SweepSpec, objective: Callable[[Context], Any], **options: Any) -> Snapshot:
         ledger.create_sweep(spec)
-    return sweeps.run(spec, ledger=ledger, objective=objective, dispatcher="ray", **options)
+        return sweeps.run(
+            spec, ledger=ledger, objective=objective, dispatcher=dispatcher, **options
+        )
+
+    return run
 
 
-def test_two_workers_share_the_trials_and_stay_warm(ledger: Ledger) -> None:
-    from ray._private.worker import _global_node as node
+def on(dispatchers: tuple[str, ...]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("run", dispatchers, indirect=True)
 
+
+@on(WORKERS)
+def test_two_workers_share_the_trials_and_stay_warm(ledger: Ledger, run: Run) -> None:
     factor = 2.0  # a closure goes to the workers too
 
     def objective(trial: Context) -> dict[str, float]:
@@ -48,7 +59,7 @@ def test_two_workers_share_the_trials_and_stay_warm(ledger: Ledger) -> None:
         time.sleep(0.1)
         return {"loss": factor * loss_of(trial.params, 0), "pid": os.getpid()}
 
-    snapshot = run(ledger, make_spec(trials=8, workers=2), objective)
+    snapshot = run(make_spec(trials=8, workers=2), objective)
     assert snapshot.state == "finished"
     assert [str(trial.state) for trial in snapshot.trials] == ["completed"] * 8
     assert len({trial.metrics["pid"] for trial in snapshot.trials}) == 2
@@ -60,24 +71,36 @@ def test_two_workers_share_the_trials_and_stay_warm(ledger: Ledger) -> None:
     log = (ledger.files("test").path / "trials" / "3" / "logs" / "attempt-1-rank-0.log").read_text()
     assert log.splitlines()[0].startswith("test/3.1 lr=")
     assert "configuration 3" in log
-    listed = Path(node.get_logs_dir_path())  # where Ray's dashboard looks
-    assert (listed / "test-trial-3-attempt-1-rank-0.log").read_text() == log
 
 
-def test_every_report_arrives_in_order(ledger: Ledger) -> None:
+@on(("ray",))
+def test_the_dashboard_of_ray_lists_the_log_of_an_attempt(ledger: Ledger, run: Run) -> None:
+    from ray._private.worker import _global_node as node
+
+    run(make_spec(trials=1), quick)
+    log = (ledger.files("test").path / "trials" / "0" / "logs" / "attempt-1-rank-0.log").read_text()
+    listed = Path(node.get_logs_dir_path())
+    assert (listed / "test-trial-0-attempt-1-rank-0.log").read_text() == log
+
+
+@on(ALL)
+def test_every_report_arrives_in_order(ledger: Ledger, run: Run) -> None:
     def objective(trial: Context) -> dict[str, float]:
         for step in range(200):
             trial.report(step=step, loss=float(step))
         return {"loss": -1.0}
 
-    snapshot = run(ledger, make_spec(trials=2), objective)
+    snapshot = run(make_spec(trials=2), objective)
     for trial in snapshot.trials:
         assert [point.step for point in trial.reports] == list(range(200))
         assert trial.metrics["loss"] == -1.0
 
 
-def test_a_worker_killed_with_9_is_replaced_and_its_trial_tried_again(ledger: Ledger) -> None:
-    snapshot = run(ledger, make_spec(trials=4, workers=2, max_retries=1), dying)
+@on(WORKERS)
+def test_a_worker_killed_with_9_is_replaced_and_its_trial_tried_again(
+    ledger: Ledger, run: Run
+) -> None:
+    snapshot = run(make_spec(trials=4, workers=2, max_retries=1), dying)
     found = [(str(trial.state), trial.failure, trial.attempts) for trial in snapshot.trials]
     assert found == [
         ("completed", None, 1),
@@ -88,8 +111,10 @@ def test_a_worker_killed_with_9_is_replaced_and_its_trial_tried_again(ledger: Le
     assert "the worker (process" in snapshot.trials[2].message
 
 
+@on(WORKERS)
 def test_a_worker_that_is_told_to_leave_checkpoints_and_its_trial_goes_on_elsewhere(
     ledger: Ledger,
+    run: Run,
 ) -> None:
     def objective(trial: Context) -> dict[str, float]:
         saved = Path(trial.folder) / "saved"
@@ -103,7 +128,7 @@ def test_a_worker_that_is_told_to_leave_checkpoints_and_its_trial_goes_on_elsewh
                 break
         return {"loss": 1.0, "pid": os.getpid()}
 
-    snapshot = run(ledger, make_spec(trials=4, workers=1), objective)
+    snapshot = run(make_spec(trials=4, workers=1), objective)
     assert [(str(trial.state), trial.attempts) for trial in snapshot.trials] == [
         ("completed", 1),
         ("completed", 2),
@@ -148,8 +173,9 @@ def limited() -> Iterator[Path]:
         group.rmdir()
 
 
+@on(WORKERS)
 def test_a_worker_that_the_kernel_kills_for_its_memory_is_out_of_memory(
-    ledger: Ledger, limited: Path
+    ledger: Ledger, run: Run, limited: Path
 ) -> None:
     def objective(trial: Context) -> dict[str, float]:
         hoard = []
@@ -158,7 +184,7 @@ def test_a_worker_that_the_kernel_kills_for_its_memory_is_out_of_memory(
             hoard.append(b"x" * (8 << 20))
         return {"loss": 1.0}
 
-    snapshot = run(ledger, make_spec(trials=3), objective)
+    snapshot = run(make_spec(trials=3), objective)
     assert [(str(t.state), t.failure, t.attempts) for t in snapshot.trials] == [
         ("completed", None, 1),
         ("failed", "out_of_memory", 1),
@@ -167,7 +193,8 @@ def test_a_worker_that_the_kernel_kills_for_its_memory_is_out_of_memory(
     assert "its kernel killed the worker" in snapshot.trials[1].message
 
 
-def test_what_the_configuration_caused_is_not_tried_again(ledger: Ledger) -> None:
+@on(ALL)
+def test_what_the_configuration_caused_is_not_tried_again(ledger: Ledger, run: Run) -> None:
     def objective(trial: Context) -> Any:
         if trial.number == 1:
             raise automl.TrialFailure("out_of_memory", "too large")
@@ -179,7 +206,7 @@ def test_what_the_configuration_caused_is_not_tried_again(ledger: Ledger) -> Non
             raise SystemExit(3)
         return {"loss": 1.0}
 
-    snapshot = run(ledger, make_spec(trials=5), objective)
+    snapshot = run(make_spec(trials=5), objective)
     assert [trial.failure for trial in snapshot.trials] == [
         None,
         "out_of_memory",
@@ -190,28 +217,33 @@ def test_what_the_configuration_caused_is_not_tried_again(ledger: Ledger) -> Non
     assert all(trial.attempts == 1 for trial in snapshot.trials)
 
 
-def test_time_stops_what_runs(ledger: Ledger) -> None:
+@on(WORKERS)
+def test_time_stops_what_runs(ledger: Ledger, run: Run) -> None:
     def started(snapshot: Snapshot) -> None:
         if any(len(trial.reports) > 2 for trial in snapshot.trials):
             ledger.request_stop("test")
 
-    snapshot = run(
-        ledger, make_spec(budget=Budget(time=100.0), workers=2), patient, on_change=started
-    )
+    snapshot = run(make_spec(budget=Budget(time=100.0), workers=2), patient, on_change=started)
     assert snapshot.state == "finished"
     assert {str(trial.state) for trial in snapshot.trials} == {"stopped"}
     assert any(trial.metrics.get("loss", 0) > 0 for trial in snapshot.trials)
 
 
-def test_an_objective_that_cannot_be_sent_is_refused(ledger: Ledger, tmp_path: Path) -> None:
+@on(WORKERS)
+def test_an_objective_that_cannot_be_sent_is_refused(
+    ledger: Ledger, run: Run, tmp_path: Path
+) -> None:
     with (
         (tmp_path / "file").open("w") as file,
         pytest.raises(UsageError, match="cannot be sent to workers"),
     ):
-        run(ledger, make_spec(trials=1), lambda trial: {"loss": float(file.fileno())})
+        run(make_spec(trials=1), lambda trial: {"loss": float(file.fileno())})
 
 
-def test_an_objective_of_a_file_that_workers_cannot_import(ledger: Ledger, tmp_path: Path) -> None:
+@on(ALL)
+def test_an_objective_of_a_file_that_workers_cannot_import(
+    ledger: Ledger, run: Run, tmp_path: Path
+) -> None:
     import importlib.util
     import sys
 
@@ -227,7 +259,7 @@ def test_an_objective_of_a_file_that_workers_cannot_import(ledger: Ledger, tmp_p
     sys.modules["mine_objective"] = module
     try:
         spec.loader.exec_module(module)
-        snapshot = run(ledger, make_spec(trials=1), module.objective)
+        snapshot = run(make_spec(trials=1), module.objective)
     finally:
         del sys.modules["mine_objective"]
     assert snapshot.trials[0].metrics["loss"] == pytest.approx(3e-3)
@@ -249,26 +281,30 @@ def _only_here(pid: int) -> Loaded:
     return Loaded()
 
 
+@on(WORKERS)
 def test_an_objective_that_workers_cannot_load_ends_the_sweep_with_the_cause(
     ledger: Ledger,
+    run: Run,
 ) -> None:
     with pytest.raises(AutomlError, match="this machine lacks the data"):
-        run(ledger, make_spec(trials=3), Loaded())
+        run(make_spec(trials=3), Loaded())
     assert ledger.snapshot("test").state == "failed"
 
 
+@on(("ray",))
 def test_more_slots_than_there_is_room_for_is_refused(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    ledger: Ledger, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from automl.dispatch.ray import timeouts
 
     monkeypatch.setattr(timeouts, "PLACEMENT_SECONDS", 1.0)
     with pytest.raises(UsageError, match="no room for 9 workers"):
-        run(ledger, make_spec(trials=1, workers=9), quick)
+        run(make_spec(trials=1, workers=9), quick)
 
 
-def test_the_states_of_a_sweep_on_ray_are_those_of_one_in_this_process(ledger: Ledger) -> None:
-    run(ledger, make_spec(trials=3), marked)
+@on(ALL)
+def test_the_states_of_a_sweep_are_the_same_on_every_dispatcher(ledger: Ledger, run: Run) -> None:
+    run(make_spec(trials=3), marked)
     assert {trial.state for trial in ledger.trials("test")} == {TrialState.COMPLETED}
     assert all(
         [point.step for point in trial.reports] == [0, 1, 2, 3] for trial in ledger.trials("test")

@@ -7,9 +7,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ray import cloudpickle
+import cloudpickle
 
-from automl.errors import UsageError
+from search_spaces.errors import UsageError
 
 
 def pickle_objective(objective: Callable[[Any], Any]) -> bytes:
@@ -42,11 +42,11 @@ class _WithFolders:
         self.blob = blob
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[list[str], bytes]]:
-        # A local function is pickled by value: workers need not import automl.
+        # A local function is pickled by value: it must run before the folders are known.
         def load(folders: list[str], blob: bytes) -> Any:
             import sys
 
-            from ray import cloudpickle
+            import cloudpickle
 
             sys.path += [folder for folder in folders if folder not in sys.path]
             return cloudpickle.loads(blob)

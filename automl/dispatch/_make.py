@@ -1,0 +1,81 @@
+"""Chooses the dispatcher of a sweep and makes it."""
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from automl.core import SweepSpec
+from search_spaces.errors import UsageError
+
+from .base import Dispatcher
+
+
+def choose_dispatcher(name: str, ray_address: str | None) -> tuple[str, str | None]:
+    """The name of the dispatcher, and the address of the Ray cluster that is used.
+
+    Args:
+        name: "auto" for `ray` if a cluster is named or this process has initialised Ray, else for
+            `local`; or the name of a dispatcher.
+        ray_address: of a cluster; None for the one that the environment names in RAY_ADDRESS.
+
+    Raises:
+        UsageError: an address is given to another dispatcher than `ray`.
+    """
+    if name not in ("auto", "ray"):
+        if ray_address is not None:
+            raise UsageError(
+                f"the dispatcher {name!r} uses no Ray cluster, got the address {ray_address!r}: "
+                "omit the address, or choose the dispatcher 'ray'"
+            )
+        return name, None
+    address = ray_address or os.environ.get("RAY_ADDRESS") or None
+    if address == "local":  # Ray's word for one that is started here
+        address = None
+    ray = sys.modules.get("ray")
+    if name == "auto" and address is None and not (ray is not None and ray.is_initialized()):
+        return "local", None
+    return "ray", address
+
+
+def make_dispatcher(
+    name: str, spec: SweepSpec, objective: Callable[[Any], Any] | None, ray_address: str | None
+) -> Dispatcher:
+    """The dispatcher of that name for a sweep.
+
+    Args:
+        objective: the user's; None for the workload of the spec.
+        ray_address: of a running Ray cluster; None to start Ray here, if `name` is "ray".
+
+    Raises:
+        UsageError: there is no room for the workers, or Ray cannot be reached.
+    """
+    if name == "inline":
+        from .inline import InlineDispatcher
+
+        return InlineDispatcher(local_slots(spec), objective)
+    if name == "local":
+        from .local import LocalDispatcher
+
+        return LocalDispatcher(
+            spec.name,
+            local_slots(spec),
+            spec.resources,
+            objective=objective,
+            workload=spec.workload,
+        )
+    from .ray import RayDispatcher
+
+    return RayDispatcher(
+        spec.name,
+        spec.workers if ray_address else local_slots(spec),
+        spec.resources,
+        objective=objective,
+        workload=spec.workload,
+        address=ray_address,
+    )
+
+
+def local_slots(spec: SweepSpec) -> int:
+    """How many slots a sweep has on this machine."""
+    return spec.workers if spec.workers is not None else spec.resources.local_slots()

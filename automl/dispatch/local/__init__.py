@@ -1,0 +1,5 @@
+"""Runs trials in warm processes of this machine, without Ray: `LocalDispatcher`."""
+
+from .dispatcher import LocalDispatcher
+
+__all__ = ["LocalDispatcher"]

@@ -1,0 +1,123 @@
+"""An attempt on Ray actors: what Ray has to wait for, and how the errors of Ray are explained."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+
+from workers.protocol import Assignment, Event, StopRequest
+from workers.runtime.gang import TAKE_SECONDS, Gang
+
+from . import timeouts
+
+
+@dataclass(frozen=True)
+class RayWorker:
+    """A worker: its actor and the id of its node ("" while it is not known)."""
+
+    actor: Any
+    node: str
+
+
+class RayAttempt:
+    """Runs a gang on actors.
+
+    Args:
+        assignment: the attempt.
+        workers: one for each rank.
+
+    Raises:
+        RayError: the worker of the first rank is gone, so the ranks cannot meet.
+
+    Attributes:
+        gang: decides on the outcome.
+        refs: the objects that Ray has to wait for; give each that is ready to `receive`.
+    """
+
+    def __init__(self, assignment: Assignment, workers: Sequence[RayWorker]) -> None:
+        self.refs: dict[Any, int] = {}
+        self._label = assignment.label
+        self._workers = workers
+        self._mail: dict[int, Any] = {}
+        handles = [_Rank(self, worker.actor) for worker in workers]
+        self.gang = Gang(assignment, handles, self._rendezvous())
+        for rank in range(len(workers)):
+            self._take(rank)
+
+    def begin(self, actor: Any, assignment: Assignment, rank: int, rendezvous: str) -> None:
+        """Begin to run a rank."""
+        run = actor.run.options(name=self._label)
+        self.refs[run.remote(assignment, rank, rendezvous)] = rank
+
+    def receive(self, ref: Any) -> list[Event]:
+        """The events of one of `refs`; the outcome of the whole attempt is the last event."""
+        rank = self.refs.pop(ref)
+        try:
+            value = ray.get(ref)
+        except ray.exceptions.RayError as error:
+            failure, message = _explain(error)
+            here = self._workers[rank].node == ray.get_runtime_context().get_node_id()
+            return self.gang.lose(rank, message, failure=failure, here=here)
+        if ref != self._mail.get(rank):
+            return []  # the rank has ended; its outcome comes by mail, after its last report
+        events = self.gang.receive(rank, *value)
+        if self.gang.is_running(rank):
+            self._take(rank)
+        return events
+
+    def _take(self, rank: int) -> None:
+        # No task events: the dashboard's list of tasks is for attempts.
+        take = self._workers[rank].actor.take.options(
+            name=self._label, concurrency_group="mail", enable_task_events=False
+        )
+        self._mail[rank] = ref = take.remote(TAKE_SECONDS)
+        self.refs[ref] = rank
+
+    def _rendezvous(self) -> str:
+        """A port of the first rank's node if there are several nodes, else ""."""
+        if len({worker.node for worker in self._workers}) == 1:
+            return ""
+        address = self._workers[0].actor.address.options(concurrency_group="control")
+        return str(ray.get(address.remote(), timeout=timeouts.ADDRESS_SECONDS))
+
+
+@dataclass(frozen=True)
+class _Rank:
+    """The `WorkerHandle` of an actor for one attempt."""
+
+    attempt: RayAttempt
+    actor: Any
+
+    def run(self, assignment: Assignment, rank: int, rendezvous: str) -> None:
+        self.attempt.begin(self.actor, assignment, rank, rendezvous)
+
+    def stop(self, trial: int, attempt: int, how: StopRequest) -> None:
+        self._control(self.actor.stop).remote(trial, attempt, how)
+
+    def dump(self, assignment: Assignment, rank: int) -> None:
+        self._control(self.actor.dump).remote(assignment, rank)
+
+    def kill(self) -> None:
+        ray.kill(self.actor, no_restart=True)
+
+    def _control(self, method: Any) -> Any:
+        return method.options(concurrency_group="control", enable_task_events=False)
+
+
+def _explain(error: Exception) -> tuple[str, str]:
+    """The kind of failure of an error of Ray, and one line that describes it."""
+    text = " ".join(str(error).split())
+    words = "OutOfMemory" in text or "low on memory" in text
+    if words or isinstance(error, ray.exceptions.OutOfMemoryError):
+        return (
+            "out_of_memory",
+            f"the machine ran out of memory and the worker was killed: {text[:300]}",
+        )
+    if isinstance(error, ray.exceptions.RayTaskError):
+        return "crashed", f"the worker failed: {text[-300:]}"
+    pid = re.search(r"\bpid: (\d+)", text)
+    detail = re.search(r"Worker exit detail: (.*?\.)(?: |$)", text)
+    who = f"the worker (process {pid[1]})" if pid else "the worker"
+    return "crashed", f"{who} died: {detail[1] if detail else text[:300]}"

@@ -1,0 +1,35 @@
+"""The columns of a sweep's row that change while it runs. They have a sum of their own.
+
+Other processes change them too (a request to stop, a new command), so each change reads the row,
+verifies it and writes it in one transaction that has locked it.
+"""
+
+import sqlalchemy as sa
+
+from .rows import Row
+from .schema import SWEEPS
+from .store_errors import damaged
+from .sums import PROGRESS
+
+_COLUMNS = [SWEEPS.c[name] for name in (*PROGRESS.columns, PROGRESS.target)]
+
+
+def read_progress(connection: sa.Connection, store: str, sweep: int) -> Row:
+    """Lock and read the columns.
+
+    Raises:
+        StoreError: they are damaged, or the sweep was deleted.
+    """
+    query = sa.select(*_COLUMNS).where(SWEEPS.c.id == sweep).with_for_update(key_share=True)
+    found = connection.execute(query).mappings().first()
+    if found is None:
+        raise damaged(store, f"the row of sweep {sweep} is missing")
+    row = dict(found)
+    if not PROGRESS.holds(row):
+        raise damaged(store, f"the state of sweep {sweep} has another checksum")
+    return row
+
+
+def write_progress(connection: sa.Connection, row: Row) -> None:
+    """Store the columns, as `read_progress` returned them, with changes."""
+    connection.execute(SWEEPS.update().where(SWEEPS.c.id == row["id"]).values(PROGRESS.seal(row)))

@@ -1,0 +1,152 @@
+"""The dispatcher `local` alone: its processes, their children, and what they load."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from driver import Driver, behave
+from objectives import quick
+
+from automl.core.resources import Resources
+from automl.dispatch.local import LocalDispatcher
+from automl.errors import AutomlError, UsageError
+from workers.context import Context
+from workers.protocol import Ending, Outcome
+from workers.runtime import devices
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Iterator[Driver]:
+    dispatcher = LocalDispatcher("driver", 1, Resources(), objective=behave)
+    yield Driver(dispatcher, tmp_path, 0)
+    dispatcher.close()
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+@pytest.mark.parametrize("dies", [True, False])
+def test_what_the_objective_has_started_ends_with_its_worker(driver: Driver, dies: bool) -> None:
+    number = driver.submit("child", dies=dies)
+    if not dies:
+        driver.until(lambda: bool(driver.reports(number)))
+        driver.dispatcher.kill(number, 1, "timeout", "too long")
+    outcome = driver.finish(number)
+    assert outcome.failure == ("crashed" if dies else "timeout")
+    child = int((driver.folder / str(number) / "child").read_text())
+    until(lambda: not is_alive(child))
+
+
+def test_a_hundred_megabytes_of_output_go_to_the_log_of_their_attempt(driver: Driver) -> None:
+    loud = driver.submit("print", megabytes=100)
+    assert driver.finish(loud).ending is Ending.COMPLETED
+    late = driver.submit("print_late")
+    assert driver.finish(late).ending is Ending.COMPLETED
+    assert driver.log(loud).endswith("the last line, of another process\n")
+    assert driver.log(late).splitlines()[1] == "half a line"
+
+
+def test_a_controller_killed_with_9_takes_its_workers_along(tmp_path: Path) -> None:
+    marks = tmp_path / "marks"
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, subprocess, time\n"
+        "import automl\n"
+        "from search_spaces import Float, Space\n\n"
+        "def objective(trial):\n"
+        "    child = subprocess.Popen(['sleep', '1000'])\n"
+        f"    with open({str(marks)!r}, 'a') as file:\n"
+        "        file.write(f'{os.getpid()} {child.pid} ')\n"
+        "    while trial.report(step=0, loss=1.0):\n"
+        "        time.sleep(0.05)\n"
+        "    return {'loss': 1.0}\n\n"
+        "automl.sweep(objective, Space(Float('x', 0, 1)), 'minimize loss', trials=4, workers=2,\n"
+        f"             suggester='random', dispatcher='local', store={str(tmp_path / 'store')!r})\n"
+    )
+    controller = subprocess.Popen([sys.executable, str(script)])
+    until(lambda: marks.exists() and len(marks.read_text().split()) == 4)
+    pids = list(map(int, marks.read_text().split()))
+    assert all(map(is_alive, pids))
+    controller.send_signal(signal.SIGKILL)
+    controller.wait()
+    until(lambda: not any(map(is_alive, pids)))
+
+
+def test_a_worker_loads_nothing_that_its_objective_does_not_need(tmp_path: Path) -> None:
+    def objective(trial: Context) -> dict[str, float]:
+        heavy = {"torch", "ray", "sqlalchemy", "botorch", "automl"} & set(sys.modules)
+        assert not heavy, heavy
+        return {"loss": 1.0, "is_leader": float(os.getpid() == os.getsid(0))}
+
+    dispatcher = LocalDispatcher("driver", 1, Resources(), objective=objective)
+    driver = Driver(dispatcher, tmp_path, 0)
+    try:
+        outcome = driver.finish(driver.submit("nothing"))
+    finally:
+        dispatcher.close()
+    assert outcome.metrics == {"loss": 1.0, "is_leader": 1.0}, outcome.message
+
+
+def test_workers_that_cannot_start_end_the_sweep_with_the_cause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if "lib/python" in path][:2])
+    dispatcher = LocalDispatcher("driver", 1, Resources(), objective=quick)
+    events: list[object] = []
+
+    def poll() -> None:
+        while True:
+            dispatcher.poll(events.append, 0.1)
+
+    try:
+        with pytest.raises(AutomlError, match=r"before it was ready, 3 times in a row: .*workers"):
+            poll()
+    finally:
+        dispatcher.close()
+
+
+def test_a_closed_dispatcher_leaves_no_process_behind(driver: Driver) -> None:
+    driver.submit("patient")
+    driver.until(lambda: bool(driver.reports(0)))
+    workers = psutil.Process().children()
+    assert workers
+    driver.dispatcher.close()
+    assert not any(is_alive(worker.pid) for worker in workers)
+    assert not [event for event in driver.events if isinstance(event, Outcome)]
+
+
+@pytest.mark.parametrize(
+    ("slot", "gpus", "seen"), [(0, 0.0, None), (1, 1.0, "5"), (1, 2.0, "6,7"), (3, 0.5, "5")]
+)
+def test_a_worker_sees_the_gpus_of_its_slot(
+    monkeypatch: pytest.MonkeyPatch, slot: int, gpus: float, seen: str | None
+) -> None:
+    monkeypatch.setenv(devices.VARIABLE, "4, 5,6,7")
+    assert devices.environment_of(slot, gpus).get(devices.VARIABLE) == seen
+
+
+def test_more_gpus_than_this_process_may_use_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(devices.VARIABLE, "4")
+    with pytest.raises(UsageError, match="needs GPU number 1, and this process may use 1 "):
+        LocalDispatcher("driver", 2, Resources(gpus=1), objective=quick)

@@ -1,0 +1,142 @@
+"""The main function of a worker in a process of its own; `workers.runtime.processes` starts it.
+
+A thread receives requests, another sends events and heartbeats, and the main thread runs ranks.
+"""
+
+import faulthandler
+import mmap
+import os
+import queue
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection
+from typing import NamedTuple
+
+from workers.protocol import Assignment, Event, Heartbeat, open_log
+
+from .gang import TAKE_SECONDS
+from .logs import bounded_log
+from .worker import Worker
+
+
+class Ready(NamedTuple):
+    """The worker has loaded what it is to run; `broken` says why it cannot ("" if it can)."""
+
+    broken: str
+
+
+class News(NamedTuple):
+    """Events of a rank that runs, with a heartbeat."""
+
+    events: list[Event]
+    heartbeat: Heartbeat
+
+
+def main(connection: str, objective: str, workload: str, threads: str) -> None:
+    """Serve requests until the process that has started this one is gone.
+
+    Args:
+        connection: descriptor of a socket to the process that has started this one.
+        objective: descriptor of a file with the pickled objective; below 0 if there is none.
+        workload: name of the workload; "" if there is none.
+        threads: CPU threads of this process.
+    """
+    faulthandler.enable()  # a segmentation fault writes its stack to the rank's log
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(encoding="utf-8", errors="replace", line_buffering=True)  # type: ignore[union-attr]
+    os.set_inheritable(int(connection), False)
+    pipe = Connection(int(connection))
+    _ProcessWorker(pipe, _read(int(objective)), workload or None, int(threads)).serve()
+
+
+class _ProcessWorker:
+    """A worker, its connection to the process that has started it, and their threads."""
+
+    def __init__(
+        self, pipe: Connection, objective: bytes | None, workload: str | None, threads: int
+    ) -> None:
+        self._pipe = pipe
+        self._runs: queue.SimpleQueue[tuple[Assignment, int, str]] = queue.SimpleQueue()
+        self._worker = Worker(objective, workload, threads, logged)
+        pipe.send(Ready(self._worker.broken))
+
+    def serve(self) -> None:
+        threading.Thread(target=self._receive, name="automl-receive", daemon=True).start()
+        threading.Thread(target=self._send, name="automl-send", daemon=True).start()
+        while True:
+            try:
+                self._worker.run(*self._runs.get())
+            except BaseException:  # such as a log that cannot be written
+                traceback.print_exc()
+                os._exit(1)
+
+    def _receive(self) -> None:
+        while True:
+            try:
+                verb, *arguments = self._pipe.recv()
+            except (EOFError, OSError):
+                _end_with_children()
+            if verb == "run":
+                self._runs.put((arguments[0], arguments[1], arguments[2]))
+            elif verb == "stop":
+                self._worker.stop(*arguments)
+            elif verb == "dump":
+                self._worker.dump(*arguments)
+
+    def _send(self) -> None:
+        while True:
+            events, heartbeat = self._worker.take(TAKE_SECONDS)
+            if not events and not self._worker.is_running:
+                continue
+            try:
+                self._pipe.send(News(events, heartbeat))
+            except OSError:
+                return  # the controller is gone
+            except Exception:  # such as a detail of an outcome that cannot be pickled
+                traceback.print_exc()
+                os._exit(1)
+
+
+@contextmanager
+def logged(assignment: Assignment, rank: int) -> Iterator[None]:
+    """Send the output of this process, and of those that it starts, to the rank's log."""
+    with open_log(assignment, rank) as log:
+        _redirect(log.fileno())
+    print(assignment.label)
+    try:
+        with bounded_log(assignment, rank):
+            yield
+    finally:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        _redirect(nowhere)
+        os.close(nowhere)
+
+
+def _redirect(descriptor: int) -> None:
+    """Let standard output and standard error go to this descriptor."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, OSError, ValueError):  # an objective may have closed it
+            stream.flush()
+    for target in (1, 2):
+        os.dup2(descriptor, target)
+
+
+def _end_with_children() -> None:
+    """The controller is gone: end, with all processes that the objective has started."""
+    try:
+        os.killpg(os.getpid(), signal.SIGKILL)  # this process leads its group
+    finally:
+        os._exit(1)
+
+
+def _read(descriptor: int) -> bytes | None:
+    """The content of an open file whose position other processes share."""
+    if descriptor < 0:
+        return None
+    with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as content:
+        os.close(descriptor)
+        return content[:]

@@ -1,0 +1,146 @@
+"""A warm worker: runs one rank of an attempt at a time, one attempt after another.
+
+Its events wait in a mailbox until they are taken in another thread (`take`): a report costs the
+trial microseconds and reaches the controller a millisecond later.
+"""
+
+import faulthandler
+import gc
+import os
+import signal
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from types import FrameType
+from typing import Any
+
+from workers.protocol import (
+    WORKER_SPENT,
+    Assignment,
+    Event,
+    Heartbeat,
+    Started,
+    StopRequest,
+    open_log,
+)
+
+Logged = Callable[[Assignment, int], AbstractContextManager[None]]
+
+
+class Worker:
+    """Runs ranks. `run` is called in the main thread, everything else in other threads.
+
+    Args:
+        objective: the user's, pickled by `workers.runtime.pickling`; None if a workload is run.
+        workload: name of the workload, which is imported before the first attempt.
+        threads: CPU threads of this process.
+        logged: while its context is open, the output of a rank goes to the rank's log.
+
+    Attributes:
+        broken: why this worker cannot run anything; "" if it can.
+        is_running: whether a rank runs.
+    """
+
+    def __init__(
+        self, objective: bytes | None, workload: str | None, threads: int, logged: Logged
+    ) -> None:
+        for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+            os.environ[name] = str(threads)
+        self._logged = logged
+        self._objective: Callable[[Any], Any] | None = None
+        self._mail: deque[Event] = deque()
+        self._arrived = threading.Condition()
+        self._stop_requests: dict[tuple[int, int], StopRequest] = {}
+        self._moved = time.monotonic()
+        self._steps = 0
+        self.is_running = False
+        self._preempted = False
+        self.broken = ""
+        try:
+            self._warm(objective, workload)
+        except Exception as error:
+            self.broken = f"{type(error).__name__}: {error}"
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, self._on_sigterm)
+
+    def run(self, assignment: Assignment, rank: int, rendezvous: str) -> None:
+        """Run one rank of an attempt to its end and post its outcome; rank 0 posts reports too."""
+        from workers.context import Context
+        from workers.run import run
+
+        self._moved = time.monotonic()
+        key = (assignment.trial, assignment.attempt)
+        context = Context(
+            assignment,
+            send=self._post if rank == 0 else lambda report: None,
+            stop_requested=lambda: self._stop_requested(key),
+            rank=rank,
+            world_size=assignment.num_ranks,
+            rendezvous=rendezvous,
+            device="cuda:0" if assignment.gpus > 0 else "cpu",
+        )
+        if rank == 0:
+            self._post(Started(*key, f"{socket.gethostname()}:{os.getpid()}"))
+        self.is_running = True
+        with self._logged(assignment, rank):
+            outcome = run(context, self._objective)
+        self.is_running = False
+        self._steps = 0  # an idle worker has no steps for the next attempt to be compared with
+        self._stop_requests.pop(key, None)
+        if self._preempted:
+            message = outcome.message or "the machine of its worker is being taken away"
+            details = {**outcome.details, WORKER_SPENT: True}
+            outcome = replace(outcome, message=message, details=details)
+        self._post(outcome)
+
+    def take(self, timeout: float) -> tuple[list[Event], Heartbeat]:
+        """Wait up to `timeout` seconds for events; returns them with a heartbeat."""
+        with self._arrived:
+            self._arrived.wait_for(lambda: self._mail, timeout)
+            mail = list(self._mail)
+            self._mail.clear()
+        return mail, Heartbeat(time.monotonic() - self._moved, self._steps)
+
+    def dump(self, assignment: Assignment, rank: int) -> None:
+        """Write the stack of each thread to the rank's log; works while the attempt hangs."""
+        with open_log(assignment, rank) as log:
+            log.write("the attempt hangs; the stacks of its threads are\n")
+            log.flush()
+            faulthandler.dump_traceback(log)
+
+    def stop(self, trial: int, attempt: int, how: StopRequest) -> None:
+        """Ask an attempt to stop; it may not have begun yet."""
+        self._stop_requests[trial, attempt] = how
+
+    def _warm(self, objective: bytes | None, workload: str | None) -> None:
+        if objective is not None:
+            import cloudpickle
+
+            self._objective = cloudpickle.loads(objective)
+        if workload is not None:
+            from workers.workloads import WORKLOADS
+
+            WORKLOADS.get(workload)
+        gc.collect()
+        gc.freeze()  # imported modules stay: to scan them before each trial would take 0.1 s
+
+    def _post(self, event: Event) -> None:
+        self._moved = time.monotonic()
+        with self._arrived:
+            self._mail.append(event)
+            self._arrived.notify()
+
+    def _stop_requested(self, key: tuple[int, int]) -> StopRequest | None:
+        self._moved = time.monotonic()
+        self._steps += 1
+        return self._stop_requests.get(key) or (StopRequest.INTERRUPT if self._preempted else None)
+
+    def _on_sigterm(self, number: int, frame: FrameType | None) -> None:
+        """The machine is about to be taken away: ask the attempt to stop with a checkpoint."""
+        if not self.is_running:
+            os._exit(0)
+        self._preempted = True
