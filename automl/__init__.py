@@ -3,11 +3,11 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from search_spaces import Choice, Float, Int, Space
-
+from . import _packages  # noqa: F401
 from .errors import AutomlError, TrialFailure, UsageError
 
 if TYPE_CHECKING:
+    from search_spaces import Choice, Float, Int, Space
     from workers.protocol import Metric
 
     from .optimizer import Optimizer
@@ -34,20 +34,24 @@ __all__ = [
 
 # Imported when they are first asked for: `automl status` must not wait for torch and Ray.
 _LAZY = {
-    "BayesSampler": "integrations.optuna_sampler",
-    "Metric": "core.metrics",
-    "Optimizer": "optimizer",
-    "Result": "result",
-    "load": "sweeps",
-    "simulate": "simulation",
-    "sweep": "sweeps",
+    "BayesSampler": "automl.integrations.optuna_sampler",
+    "Choice": "search_spaces",
+    "Float": "search_spaces",
+    "Int": "search_spaces",
+    "Metric": "automl.core.metrics",
+    "Optimizer": "automl.optimizer",
+    "Result": "automl.result",
+    "Space": "search_spaces",
+    "load": "automl.sweeps",
+    "simulate": "automl.simulation",
+    "sweep": "automl.sweeps",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f".{_LAZY[name]}", __name__), name)
+    value = getattr(import_module(_LAZY[name]), name)
     globals()[name] = value
     return value
 

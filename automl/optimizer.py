@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,12 +12,14 @@ from types import TracebackType
 from typing import Any
 
 from search_spaces import Space
+from search_spaces.plain import read_space
 from search_spaces.validation import plain_params
-from workers.context import numbers_of
+from workers.context import number_of
 from workers.protocol import Ending, Metric, Metrics, Outcome, Params, Report
 
 from .control.outcome_policy import OutcomePolicy
 from .control.plugins import Plugins, SuggesterLike
+from .control.space_change import with_known_space
 from .core import (
     Begun,
     Constraint,
@@ -29,12 +32,14 @@ from .core import (
     Trial,
     TrialIndex,
     TrialState,
+    arguments,
     parse_constraints,
     parse_goals,
 )
 from .core.environment import describe
+from .core.names import check_name
 from .core.ranking import best, pareto, valued
-from .errors import FAILURE_KINDS, AutomlError, TrialFailure, UsageError
+from .errors import FAILURE_KINDS, AutomlError, UsageError
 from .ledger import Ledger
 from .ledger.database import IN_MEMORY
 from .suggesters.domain import Domain
@@ -46,14 +51,15 @@ class Optimizer:
     """Proposes configurations and learns from their results. Safe to use from several threads.
 
     Args:
-        space: the parameters to tune.
+        space: the parameters to tune: a `Space`, or a mapping of names to ranges (`automl.sweep`).
         goals: such as "minimize loss", one or several.
         constraints: such as "peak_memory_bytes <= 8e9".
         suggester: "bayes", "ax", "tpe", "optuna-gp", "sobol" or "random"; or your own, as in
             `automl.sweep`.
         seed: of everything random; the same seed and the same calls give the same configurations.
         store: folder or database URL for the trials; None to write no file.
-        name: of the sweep in the store; if the store has it already, it is continued.
+        name: of the sweep in the store; if the store has it already, it is continued. The space may
+            have changed since then, see `resume` of `automl.sweep`.
         beliefs: your prior on good values; metrics: that you report; see `automl.sweep`.
 
     Raises:
@@ -71,43 +77,49 @@ class Optimizer:
 
     def __init__(
         self,
-        space: Space,
+        space: Space | Mapping[str, Any],
         goals: str | Goal | Iterable[str | Goal],
         constraints: str | Constraint | Iterable[str | Constraint] = (),
         *,
         suggester: SuggesterLike = "bayes",
         seed: int = 0,
-        store: str | None = None,
+        store: str | os.PathLike[str] | None = None,
         name: str = "optimizer",
         beliefs: Mapping[str, Any] | None = None,
         metrics: Iterable[Metric] = (),
     ) -> None:
+        space = read_space(space)
         plugins = Plugins.choose(suggester, "none")
-        prior = check_prior(beliefs or {}, space, plugins.suggester)
+        location = arguments.optional(arguments.location, "store", store)
+        prior = check_prior({} if beliefs is None else beliefs, space, plugins.suggester)
         spec = SweepSpec(
-            name,
+            check_name(name),
             space,
             parse_goals(goals),
             parse_constraints(constraints),
-            seed=seed,
+            seed=arguments.whole("seed", seed),
             beliefs=prior,
-            metrics=tuple(metrics),
+            metrics=arguments.metrics(metrics),
             **plugins.settings(),
         )
         self._spec = spec
         self._policy = OutcomePolicy(spec.goals, max_retries=0)
-        self._ledger = Ledger.open(store or IN_MEMORY, create=True)
+        self._ledger = Ledger.open(location or IN_MEMORY, create=True)
         self._lock = threading.RLock()
         self._begun: dict[int, float] = {}
         self._clock = time.monotonic()
         if name not in {info.name for info in self._ledger.sweeps()}:
-            self._ledger.create_sweep(spec, describe() if store else {})
-        elif self._ledger.spec(name).space.to_dict() != space.to_dict():
-            raise UsageError(f"sweep {name!r} searches another space: choose another name")
+            self._ledger.create_sweep(spec, describe() if location else {})
         self._recorder = self._ledger.acquire(name)
+        try:
+            self._spec = spec = with_known_space(self._ledger, self._recorder, spec)
+        except UsageError:
+            self._ledger.close()
+            raise
+        self._ledger.replace_spec(name, spec)
         self._index = TrialIndex(self._recorder.trials)
         make = partial(plugins.make_suggester, spec)
-        self._proposer = Proposer(make, spec.suggester, Domain(space))
+        self._proposer = Proposer(make, spec.suggester, Domain.of(spec))
         for trial in self._index.running:
             reason = "asked for by a process that has ended"
             self._apply(Moved(trial.number, TrialState.WAITING, reason))
@@ -149,28 +161,29 @@ class Optimizer:
         """Report metrics at a step; raises UsageError if the trial is not running."""
         with self._lock:
             current = self._running(trial)
-            if not -(2**63) <= step < 2**63:
-                raise UsageError(f"a step must fit 64 bits, got {step!r:.60}")
+            step = arguments.whole("a step", step)
             numbers = _numbers(metrics)
             seconds = numbers.get("seconds", time.monotonic() - self._begun[current.number])
             last = current.reports[-1] if current.reports else None
             again = last is not None and last.attempt == current.attempts
             sequence = last.sequence + 1 if last is not None and again else 0
-            self._apply(
-                Report(current.number, current.attempts, sequence, int(step), numbers, seconds)
-            )
+            self._apply(Report(current.number, current.attempts, sequence, step, numbers, seconds))
             self._recorder.commit(self._now())
 
-    def tell(self, trial: Trial | int, metrics: Mapping[str, float] | None = None) -> Trial:
+    def tell(self, trial: Trial | int, metrics: Mapping[str, float] | float | None = None) -> Trial:
         """Complete a trial, with these metrics added to the reported ones.
 
         If a goal is not finite, the trial has failed.
+
+        Args:
+            trial: that `ask` has returned, or its number.
+            metrics: by name; with a single goal, its value is enough.
 
         Raises:
             UsageError: the trial is not running, or has no value for a goal.
         """
         with self._lock:
-            return self._end(self._running(trial), Ending.COMPLETED, _numbers(metrics or {}))
+            return self._end(self._running(trial), Ending.COMPLETED, self._told(metrics))
 
     def fail(self, trial: Trial | int, failure: str, message: str = "") -> Trial:
         """A trial has failed.
@@ -184,13 +197,14 @@ class Optimizer:
             UsageError: the kind of failure is unknown, or the trial is not running.
         """
         _check_failure(failure)
+        arguments.text("message", message)
         with self._lock:
             return self._end(self._running(trial), Ending.FAILED, {}, failure, message)
 
     def add(
         self,
         params: Params,
-        metrics: Mapping[str, float] | None = None,
+        metrics: Mapping[str, float] | float | None = None,
         *,
         failure: str | None = None,
     ) -> Trial:
@@ -200,13 +214,15 @@ class Optimizer:
             SpaceError: the configuration does not fit the space.
             UsageError: neither metrics nor a failure is given, or a goal has no value.
         """
+        if not isinstance(params, Mapping):
+            raise UsageError(f"params map names to values, got {arguments.shown(params)}")
         if failure is not None:
             _check_failure(failure)
         elif metrics is None:
             raise UsageError("an added trial needs metrics or a failure, got neither")
         plain = plain_params(params)
         self._spec.space.check(plain)
-        numbers = _numbers(metrics or {})
+        numbers = self._told(metrics)
         missing = [goal.metric for goal in self._spec.goals if goal.metric not in numbers]
         if missing and failure is None:
             raise UsageError(
@@ -286,8 +302,19 @@ class Optimizer:
         self._index.update(trial)
         return trial
 
+    def _told(self, metrics: Any) -> dict[str, float]:
+        """Metrics as a user tells them: by name, or the bare value of the only goal."""
+        if metrics is None or isinstance(metrics, Mapping):
+            return _numbers({} if metrics is None else metrics)
+        goals = [goal.metric for goal in self._spec.goals]
+        if len(goals) > 1 or isinstance(metrics, str | bytes | bool):
+            example = ", ".join(f"{name!r}: 0.5" for name in goals)
+            shown = arguments.shown(metrics)
+            raise UsageError(f"metrics map names to numbers, such as {{{example}}}; got {shown}")
+        return _numbers({goals[0]: metrics})
+
     def _running(self, trial: Trial | int) -> Trial:
-        number = trial if isinstance(trial, int) else trial.number
+        number = trial.number if isinstance(trial, Trial) else arguments.whole("trial", trial)
         if not 0 <= number < len(self._recorder.trials):
             raise UsageError(f"there is no trial {number}: there are {len(self._recorder.trials)}")
         current = self._recorder.trials[number]
@@ -301,13 +328,19 @@ class Optimizer:
         return time.monotonic() - self._clock
 
 
-def _numbers(metrics: Mapping[str, float]) -> dict[str, float]:
-    try:
-        return numbers_of(metrics)
-    except TrialFailure as error:
-        raise UsageError(error.message) from error
+def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
+    found = {}
+    for key, value in metrics.items():
+        try:
+            found[arguments.text("a metric's name", key)] = number_of(value)
+        except (TypeError, ValueError, OverflowError) as error:
+            if isinstance(error, UsageError):
+                raise
+            shown = arguments.shown(value)
+            raise UsageError(f"metric {key!r} must be a number, got {shown}") from error
+    return found
 
 
 def _check_failure(failure: str) -> None:
     if failure not in FAILURE_KINDS:
-        raise UsageError(f"a failure is one of {', '.join(FAILURE_KINDS)}, got {failure!r}")
+        raise UsageError(f"a failure is one of {', '.join(FAILURE_KINDS)}, got {failure!r:.100}")

@@ -8,7 +8,7 @@ from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .core import Snapshot, Trial, TrialState, ranking, text
+from .core import Snapshot, Trial, TrialState, arguments, ranking, text
 from .errors import AutomlError, UsageError
 
 if TYPE_CHECKING:
@@ -99,7 +99,13 @@ class Result:
         )
 
     def save_report(self, path: str | os.PathLike[str]) -> None:
-        """Write the report of the sweep as one HTML file."""
+        """Write the report of the sweep as one HTML file.
+
+        Raises:
+            UsageError: the file cannot be written, or plotly is not installed.
+        """
+        if not isinstance(path, str | os.PathLike):
+            raise UsageError(f"path must name a file, got {arguments.shown(path)}")
         record = import_module("automl.report.record").Record
         found = (
             record.stored(self._store, self.snapshot) if self._store else record.of(self.snapshot)
@@ -118,6 +124,7 @@ class Result:
             UsageError: there is no such figure, too few trials to draw it, or plotly is not
                 installed.
         """
+        arguments.text("name of a figure", name)
         return import_module("automl.report.figures").figure(self.snapshot, name)
 
     def _repr_html_(self) -> str:

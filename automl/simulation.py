@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from search_spaces import Space
+from search_spaces.plain import read_space
 from workers.protocol import Event, Metric, Report
 
 from .control.plugins import Plugins, StopperLike, SuggesterLike
@@ -19,6 +20,7 @@ from .core import (
     Noted,
     Snapshot,
     SweepSpec,
+    arguments,
     parse_constraints,
     parse_goals,
     read_budget,
@@ -26,7 +28,6 @@ from .core import (
 from .dispatch.base import Dispatcher
 from .dispatch.simulated.dispatcher import Replay, SimulatedDispatcher
 from .dispatch.simulated.faults import Fault
-from .errors import UsageError
 from .ledger import Ledger, MemoryLedger
 from .result import Result
 from .suggesters.user_prior import check_prior
@@ -83,14 +84,14 @@ class _Trajectory:
 
 def simulate(
     replay: Replay,
-    space: Space,
+    space: Space | Mapping[str, Any],
     goals: str | Goal | Iterable[str | Goal],
     *,
     workers: int = 1,
     seconds: float | None = None,
     seed: int = 0,
     trials: int | None = None,
-    budget: Budget | Mapping[str, Any] | None = None,
+    budget: Budget | Mapping[str, Any] | str | float | None = None,
     constraints: str | Constraint | Iterable[str | Constraint] = (),
     suggester: SuggesterLike = "bayes",
     stopper: StopperLike = "none",
@@ -135,6 +136,10 @@ def simulate(
         >>> result = simulate(replay, space, "minimize loss", workers=8, seconds=36_000)
         >>> result.trajectory[-1]
     """
+    arguments.function("replay", replay)
+    space = read_space(space)
+    arguments.flag("charge_suggestions", charge_suggestions)
+    workers = arguments.whole("workers", workers, least=1)
     plugins = Plugins.choose(suggester, stopper)
     spec = SweepSpec(
         name="simulation",
@@ -143,11 +148,11 @@ def simulate(
         constraints=parse_constraints(constraints),
         budget=_budget(budget, seconds, trials),
         workers=workers,
-        seed=seed,
-        max_retries=max_retries,
-        max_steps=max_steps,
-        beliefs=check_prior(beliefs or {}, space, plugins.suggester),
-        metrics=tuple(metrics),
+        seed=arguments.whole("seed", seed),
+        max_retries=arguments.whole("max_retries", max_retries, least=0),
+        max_steps=arguments.optional(arguments.whole, "max_steps", max_steps, least=1),
+        beliefs=check_prior({} if beliefs is None else beliefs, space, plugins.suggester),
+        metrics=arguments.metrics(metrics),
         **plugins.settings(),
     )
     check_spec(spec, "simulated", lambda trial: None, plugins)
@@ -159,12 +164,16 @@ def simulate(
             workers,
             max_steps=max_steps,
             charged=charge_suggestions,
-            faults=faults,
+            faults=arguments.listed("faults", faults, Fault, "a Fault"),
             seed=seed,
             on_event=trajectory.add,
         )
 
-    ledger = Ledger.open(store, create=True) if store else MemoryLedger()
+    ledger = (
+        MemoryLedger()
+        if store is None
+        else Ledger.open(arguments.location("store", store), create=True)
+    )
     with contextlib.closing(ledger):
         spec = replace(spec, name=ledger.create_sweep(spec))
         with _collect_seldom():
@@ -185,11 +194,16 @@ def _collect_seldom() -> Iterator[None]:
 
 
 def _budget(
-    budget: Budget | Mapping[str, Any] | None, seconds: float | None, trials: int | None
+    budget: Budget | Mapping[str, Any] | str | float | None,
+    seconds: float | None,
+    trials: int | None,
 ) -> Budget:
     if seconds is None:
         return read_budget(budget, trials)
-    if not (math.isfinite(seconds) and seconds > 0):
-        raise UsageError(f"seconds must be positive and finite, got {seconds}")
-    given = vars(budget) if isinstance(budget, Budget) else dict(budget or {})
-    return read_budget({**given, "time": seconds}, trials)
+    seconds = arguments.finite("seconds", seconds)
+    if isinstance(budget, Mapping):
+        return read_budget({**budget, "time": seconds}, trials)
+    given = budget if isinstance(budget, Budget) else Budget()
+    if budget is not None and not isinstance(budget, Budget):
+        given = read_budget(budget, trials)
+    return read_budget(replace(given, time=seconds), trials)

@@ -1,12 +1,13 @@
 """Runs a sweep: parse the arguments, check them, wire the parts of the controller, run it."""
 
+import os
+import sys
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
-from dataclasses import replace
-from functools import partial
+from contextlib import closing, nullcontext
 from typing import Any
 
 from search_spaces import Space
+from search_spaces.plain import read_space
 from workers.protocol import Metric
 
 from .control.assignments import Assigner
@@ -20,6 +21,7 @@ from .control.preflight import check_not_importing, check_spec
 from .control.scheduler import Scheduler
 from .control.shutdown import Shutdown
 from .control.signals import StopSignals
+from .control.space_change import with_known_space
 from .core import (
     Budget,
     Constraint,
@@ -27,31 +29,30 @@ from .core import (
     Resources,
     Snapshot,
     SweepSpec,
+    arguments,
     parse_constraints,
     parse_goals,
     read_budget,
     read_resources,
 )
-from .core.environment import describe
 from .dispatch import DISPATCHERS
-from .dispatch._make import choose_dispatcher, local_slots, make_dispatcher
+from .dispatch._make import choose_dispatcher, local_slots, starting
 from .dispatch.base import Dispatcher
+from .dispatch.leases import MachineLeases
 from .errors import StoreError, StoreFailure, UsageError
 from .integrations.ray_metrics import with_ray_metrics
 from .ledger import Ledger, SweepLedger
 from .result import Result
-from .suggesters.domain import Domain
-from .suggesters.proposer import Proposer
-from .suggesters.queue import BackgroundSuggestionQueue, SuggestionQueue
 from .suggesters.user_prior import check_prior
-from .workflows.transfer import begin_with
+from .workflows.beginning import Beginning
+from .workflows.import_trials import Source
 
 Objective = Callable[[Any], Any]
 
 
 def sweep(
     objective: Objective,
-    space: Space,
+    space: Space | Mapping[str, Any],
     goals: str | Goal | Iterable[str | Goal],
     *,
     trials: int | None = None,
@@ -64,11 +65,14 @@ def sweep(
     dispatcher: str = "auto",
     ray_address: str | None = None,
     resources: Resources | Mapping[str, Any] | None = None,
-    store: str | None = None,
+    store: str | os.PathLike[str] | None = None,
     name: str | None = None,
     resume: bool = False,
     beliefs: Mapping[str, Any] | None = None,
     transfer: str | None = None,
+    prior: Source | Iterable[Source] | None = None,
+    enqueue: Mapping[str, Any] | Iterable[Mapping[str, Any]] = (),
+    pin: Mapping[str, Any] | None = None,
     progress: bool | None = None,
     metrics: Iterable[Metric] = (),
     resumable: bool = False,
@@ -80,7 +84,8 @@ def sweep(
     Args:
         objective: called with a trial (`trial.params`, `trial.report(step=..., **metrics)`, which
             returns False if the trial should end); returns a dict of metrics.
-        space: the parameters to tune.
+        space: the parameters to tune: a `Space`, or a mapping of names to ranges such as
+            `{"lr": (1e-5, 0.1), "layers": (1, 8), "optimizer": ["sgd", "adam"]}`.
         goals: such as "minimize loss"; with several, the result is a Pareto front.
         trials: how many, including trial 0 and failed trials.
         workers: number of slots; None for as many as the machine has room for.
@@ -101,22 +106,27 @@ def sweep(
         resources: of a slot: `cpus`, `gpus` and `memory`.
         store: folder or database URL; None for `.automl`.
         name: of the sweep; must be new unless `resume` is set.
-        resume: continue the sweep of that name and space, or begin it if there is none.
+        resume: continue the sweep of that name, or begin it if there is none. The space may be
+            wider or narrower than before, or have new parameters with a default: what was learned
+            is kept. No parameter may be missing or change its type.
         beliefs: your prior on good values, by parameter: a value, a list of values,
             `{"at": value, "spread": 0.1}` (a part of the range), or
             `{"weights": {choice: weight}}`. Its weight falls with every trial (piBO, Hvarfner et
             al. 2022).
         transfer: name of an earlier, similar sweep in the same store. A new sweep begins with its
             best configurations and takes them as a prior.
+        prior: finished trials that a new sweep begins with, one source or a list of them: a
+            `FILE.csv`, "optuna:URL#STUDY", "sweep:NAME", an Optuna study, or a `Result`.
+        enqueue: configurations to try after trial 0; what they do not name has its default.
+        pin: limits by parameter: a value, a range (low, high), or a list of choices.
         progress: whether to show the progress; None for yes in a terminal (on standard error) and
             in a notebook.
         metrics: that the objective reports, such as `Metric("latency", "minimize", "speed")`. The
             aspect of a metric that is not declared is guessed from its name; the report says so.
-        resumable: your objective goes on from a checkpoint of its own if it is called again for a
-            trial, so a stopper may pause it. If not, stoppers stop trials for good.
+        resumable: called again for a trial, your objective goes on from a checkpoint of its own, so
+            a stopper may pause it. If not, stoppers stop trials for good.
         max_steps: the last step that your objective reports, if it is known; stoppers use it.
-        max_retries: how often a trial is run again if its configuration did not cause its
-            failure (a lost worker).
+        max_retries: how often a trial runs again if its configuration did not cause its failure.
 
     Returns:
         The result when the budget is reached, or after Ctrl-C; then the sweep can be resumed.
@@ -126,33 +136,45 @@ def sweep(
         StoreError: the store cannot be used.
     """
     check_not_importing()
+    arguments.function("objective", objective)
+    arguments.flag("resume", resume)
+    arguments.flag("resumable", resumable)
+    arguments.optional(arguments.flag, "progress", progress)
+    arguments.optional(arguments.text, "transfer", transfer)
+    arguments.optional(arguments.text, "ray_address", ray_address)
+    space = read_space(space)
     plugins = Plugins.choose(suggester, stopper)
     spec = SweepSpec(
-        name=name or "sweep",
+        name="sweep" if name is None else name,
         space=space,
         goals=parse_goals(goals),
         constraints=parse_constraints(constraints),
         budget=read_budget(budget, trials),
-        workers=workers,
+        workers=arguments.optional(arguments.whole, "workers", workers, least=1),
         resources=read_resources(resources),
-        seed=seed,
-        max_retries=max_retries,
-        max_steps=max_steps,
+        seed=arguments.whole("seed", seed),
+        max_retries=arguments.whole("max_retries", max_retries, least=0),
+        max_steps=arguments.optional(arguments.whole, "max_steps", max_steps, least=1),
         resumable=resumable,
-        beliefs=check_prior(beliefs or {}, space, plugins.suggester),
-        metrics=tuple(metrics),
+        beliefs=check_prior({} if beliefs is None else beliefs, space, plugins.suggester),
+        metrics=arguments.metrics(metrics),
         **plugins.settings(),
     )
     dispatcher, ray_address = choose_dispatcher(dispatcher, ray_address)
     check_spec(spec, dispatcher, objective, plugins)
-    store = store or ".automl"
-    with closing(Ledger.open(store, create=True)) as ledger:
-        spec = _create_or_resume(ledger, spec, fixed_name=name is not None, resume=resume)
-        if transfer is not None and not ledger.trials(spec.name):
-            spec = begin_with(ledger, spec.name, transfer)
-            resume = True
+    beginning = Beginning.of(prior, enqueue, pin, transfer)
+    store = ".automl" if store is None else arguments.location("store", store)
+    with (
+        starting(dispatcher, spec, objective, ray_address) as start,
+        closing(Ledger.open(store, create=True)) as ledger,
+    ):
+        wanted = spec.name
+        spec = beginning.create(ledger, spec, rename=name is None, resume=resume)
         from .report.progress import progress as show_progress
+        from .report.progress import say_which
 
+        if progress is not False:
+            say_which(wanted, spec.name, ledger.trials(spec.name))
         with show_progress(progress) as on_change:
             snapshot = run(
                 spec,
@@ -161,13 +183,14 @@ def sweep(
                 dispatcher=dispatcher,
                 ray_address=ray_address,
                 on_change=on_change,
-                resume=resume,
+                resume=resume or bool(ledger.trials(spec.name)),
                 plugins=plugins,
+                start=start,
             )
             return Result(snapshot, store)
 
 
-def load(name: str, store: str | None = None) -> Result:
+def load(name: str, store: str | os.PathLike[str] | None = None) -> Result:
     """The present result of a sweep that has ended, or that runs in another process.
 
     Args:
@@ -178,8 +201,10 @@ def load(name: str, store: str | None = None) -> Result:
         UsageError: there is no sweep of that name.
         StoreError: there is no such store, or it is damaged.
     """
-    with closing(Ledger.open(store or ".automl", readonly=True)) as ledger:
-        return Result(ledger.snapshot(name), store or ".automl")
+    name = arguments.text("name", name)
+    store = ".automl" if store is None else arguments.location("store", store)
+    with closing(Ledger.open(store, readonly=True)) as ledger:
+        return Result(ledger.snapshot(name), store)
 
 
 def run(
@@ -192,6 +217,7 @@ def run(
     on_change: Callable[[Snapshot], None] | None = None,
     resume: bool = False,
     plugins: Plugins | None = None,
+    start: Callable[[], Dispatcher] | None = None,
 ) -> Snapshot:
     """Run a sweep that `ledger.create_sweep` has made, until its budget is reached.
 
@@ -203,6 +229,7 @@ def run(
         on_change: called with the sweep after each commit and at least every 0.5 s.
         resume: the sweep may have run before; unfinished trials go on.
         plugins: the suggester and the stopper; None for those that the spec names.
+        start: makes the dispatcher, if it is starting already.
 
     Returns:
         The sweep. Its state is "finished", or "interrupted" after Ctrl-C or SIGTERM.
@@ -212,19 +239,22 @@ def run(
         StoreError: another controller holds the sweep, or the store cannot be written to.
         AutomlError: the sweep cannot go on, for example because every suggester fails.
     """
-    plugins = plugins or Plugins.of(spec)
     dispatcher, ray_address = choose_dispatcher(dispatcher, ray_address)
+    plugins = plugins or Plugins.of(spec)
     check_spec(spec, dispatcher, objective, plugins)
-    return conduct(
-        spec,
-        ledger,
-        DISPATCHERS.get(dispatcher),
-        lambda: make_dispatcher(dispatcher, spec, objective, ray_address),
-        on_change=with_ray_metrics(spec.name, on_change) if dispatcher == "ray" else on_change,
-        resume=resume,
-        local=ray_address is None,
-        plugins=plugins,
-    )
+    with (
+        nullcontext(start) if start else starting(dispatcher, spec, objective, ray_address) as begin
+    ):
+        return conduct(
+            spec,
+            ledger,
+            DISPATCHERS.get(dispatcher),
+            begin,
+            on_change=with_ray_metrics(spec.name, on_change) if dispatcher == "ray" else on_change,
+            resume=resume,
+            local=ray_address is None,
+            plugins=plugins,
+        )
 
 
 def conduct(
@@ -243,7 +273,6 @@ def conduct(
     Args:
         start: makes the dispatcher, while suggestions are already being made.
         local: whether trials run on this machine.
-        plugins: the suggester and the stopper; None for those that the spec names.
     """
     plugins = plugins or Plugins.of(spec)
     recorder = ledger.acquire(spec.name)
@@ -253,6 +282,7 @@ def conduct(
                 f"sweep {spec.name!r} has run before: resume it, or choose another name"
             )
         seconds = ledger.snapshot(spec.name).seconds if recorder.trials else 0.0
+        spec = with_known_space(ledger, recorder, spec, seconds)
         ledger.replace_spec(spec.name, spec)
         stopper = plugins.make_stopper(
             spec, can_pause=spec.workload is not None or spec.resumable or kind.keeps_paused
@@ -264,8 +294,9 @@ def conduct(
 
         with (
             StopSignals(interrupts=kind.serial) as signals,
-            closing(_suggestions(spec, plugins, kind, note)) as suggestions,
+            closing(plugins.make_queue(spec, kind, local_slots(spec), note)) as suggestions,
             closing(MemoryGuard(spec, kind.estimates, local)) as guard,
+            closing(_leases(spec, kind, local)) as leases,
         ):
             journal = Journal(
                 spec,
@@ -278,7 +309,7 @@ def conduct(
             commands = SweepCommands(journal, recorder, suggestions, stopper)
             shutdown = Shutdown(journal, assigner, signals)
             scheduler = Scheduler(
-                journal, suggestions, stopper, assigner, guard, commands, shutdown
+                journal, suggestions, stopper, assigner, guard, commands, shutdown, leases
             )
             checkpoints = CheckpointCleanup(spec, assigner.files)
 
@@ -304,29 +335,7 @@ def conduct(
         ledger.release(spec.name)
 
 
-def _suggestions(
-    spec: SweepSpec, plugins: Plugins, kind: type[Dispatcher], note: Callable[[str], None]
-) -> SuggestionQueue:
-    proposer = Proposer(
-        partial(plugins.make_suggester, spec),
-        spec.suggester,
-        Domain(spec.space),
-        gains=spec.budget.gain is not None,
-    )
-    if kind.suggests_ahead:
-        return BackgroundSuggestionQueue(proposer, spec.space, min(4, local_slots(spec)), note=note)
-    return SuggestionQueue(proposer, 1 if kind.serial else spec.workers or 1, note=note)
-
-
-def _create_or_resume(
-    ledger: Ledger, spec: SweepSpec, *, fixed_name: bool, resume: bool
-) -> SweepSpec:
-    """The spec under the name of its sweep in the ledger."""
-    if resume and spec.name in {info.name for info in ledger.sweeps()}:
-        if ledger.spec(spec.name).space.to_dict() != spec.space.to_dict():
-            raise UsageError(
-                f"sweep {spec.name!r} searches another space: "
-                "choose another name to begin a new sweep"
-            )
-        return spec
-    return replace(spec, name=ledger.create_sweep(spec, describe(), rename=not fixed_name))
+def _leases(spec: SweepSpec, kind: type[Dispatcher], local: bool) -> MachineLeases:
+    ray = sys.modules.get("ray") if kind.name == "ray" else None
+    elsewhere = not local or not kind.estimates or (ray is not None and ray.is_initialized())
+    return MachineLeases(spec.name, spec.resources.cpus, local_slots(spec), enabled=not elsewhere)

@@ -1,8 +1,13 @@
 """Search spaces: parameters, conditions, constraints, knobs; independent of the other packages."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from .errors import AutomlError, SpaceError, UsageError
-from .parameters import Choice, Float, Int, Parameter
-from .space import Space
+
+if TYPE_CHECKING:
+    from .parameters import Choice, Float, Int, Parameter
+    from .space import Space
 
 __all__ = [
     "AutomlError",
@@ -14,3 +19,24 @@ __all__ = [
     "SpaceError",
     "UsageError",
 ]
+
+# Imported when they are first asked for: a worker needs no spaces, and NumPy takes 0.1 s.
+_LAZY = {
+    "Choice": "parameters",
+    "Float": "parameters",
+    "Int": "parameters",
+    "Parameter": "parameters",
+    "Space": "space",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f".{_LAZY[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

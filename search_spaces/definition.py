@@ -32,7 +32,11 @@ class SpaceDefinition:
     ) -> None:
         self.parameters: dict[str, Parameter] = parents_first(_by_name(parameters))
         check_conditions(self.parameters)
-        given = [constraints] if isinstance(constraints, str | Expression) else list(constraints)
+        given: Any = [constraints] if isinstance(constraints, str | Expression) else constraints
+        if not isinstance(given, Iterable) or isinstance(given, bytes):
+            raise SpaceError(
+                f"constraints are texts such as 'batch * width <= 4096', got {show(given)}"
+            )
         self.constraints = tuple(c if isinstance(c, Expression) else Expression(c) for c in given)
         for constraint in self.constraints:
             self._check_names(constraint)

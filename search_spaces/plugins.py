@@ -12,7 +12,7 @@ import pkgutil
 import sys
 from functools import cache
 from importlib import metadata, util
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from .errors import UsageError
 
@@ -64,6 +64,8 @@ class Registry(Generic[T]):
             UsageError: there is no extension of that name.
         """
         names = self.names()
+        if not isinstance(name, str):
+            raise UsageError(f"a {self.noun} is named by a text, got {name!r:.100}")
         if name not in names:
             name = name.replace("-", self.separator).replace("_", self.separator)
         if name not in names:
@@ -96,13 +98,18 @@ class Registry(Generic[T]):
         return concrete[0]
 
 
+def _installed(group: str, path: tuple[str, ...]) -> tuple[metadata.EntryPoint, ...]:
+    """The entry points of a group."""
+    return tuple(_entry_points(path).select(group=group))
+
+
 @cache
-def _installed(group: str, _path: tuple[str, ...]) -> tuple[metadata.EntryPoint, ...]:
-    """The entry points of a group; cached by `sys.path`, because the search takes milliseconds."""
-    return tuple(metadata.entry_points(group=group))
+def _entry_points(_path: tuple[str, ...]) -> Any:
+    """All entry points; cached by `sys.path`, because the search takes tens of milliseconds."""
+    return metadata.entry_points()
 
 
 def nearest(name: str, known: list[str]) -> str:
     """A hint for a misspelt name: "did you mean 'x'?", or the list of known names."""
-    close = difflib.get_close_matches(name, known, n=1)
+    close = difflib.get_close_matches(str(name), known, n=1)
     return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"

@@ -3,9 +3,25 @@
 from __future__ import annotations
 
 import gc
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from automl.dispatch import leases
+
+
+@pytest.fixture(autouse=True, scope="session")
+def own_leases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """This test process shares the cores of the machine with nobody."""
+    before = os.environ.get(leases.VARIABLE)
+    os.environ[leases.VARIABLE] = str(tmp_path_factory.mktemp("leases"))
+    yield
+    if before is None:
+        del os.environ[leases.VARIABLE]
+    else:
+        os.environ[leases.VARIABLE] = before
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

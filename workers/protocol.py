@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import IO, Any, Final, Literal
 
+from search_spaces.errors import UsageError
 from workers.files.folder import Folder
 
 Value = bool | int | float | str | tuple[Any, ...] | None
 Params = Mapping[str, Value]
 Metrics = Mapping[str, float]
+_ASPECTS: Final = ("quality", "speed", "memory", "quality and speed")
 LOGS: Final = "logs"  # folder of a trial's logs, in its own
 WORKER_SPENT = "worker_leaves"  # key in an outcome's details: its worker takes no further attempt
 
@@ -27,11 +29,28 @@ class Metric:
         name: its key in a report.
         direction: which values are better; None for a number of which neither is, such as a count.
         aspect: "quality", "speed", "memory", or "quality and speed" (a time to reach a quality).
+
+    Raises:
+        UsageError: an argument is wrong.
     """
 
     name: str
     direction: Literal["minimize", "maximize"] | None = None
     aspect: Literal["quality", "speed", "memory", "quality and speed"] = "quality"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise UsageError(f"a metric's name is a text, got {self.name!r:.100}")
+        if self.direction not in (None, "minimize", "maximize"):
+            raise UsageError(
+                f"the direction of metric {self.name!r} is 'minimize', 'maximize' or None, "
+                f"got {self.direction!r:.100}"
+            )
+        if self.aspect not in _ASPECTS:
+            raise UsageError(
+                f"the aspect of metric {self.name!r} is one of {', '.join(map(repr, _ASPECTS))}, "
+                f"got {self.aspect!r:.100}"
+            )
 
     @property
     def aspects(self) -> frozenset[str]:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import click
 
+from automl.core.text import printable
 from automl.errors import AutomlError, StoreFailure, UsageError
 from search_spaces.plugins import nearest
 
@@ -45,7 +46,7 @@ class Failure(click.ClickException):
     """An error that ends the program with a message on standard error and an exit status."""
 
     def __init__(self, message: str, exit_code: int) -> None:
-        super().__init__(message)
+        super().__init__(printable(message, keep="\n\t"))
         self.exit_code = exit_code  # type: ignore[misc]  # click reads it from the instance
 
 

@@ -7,7 +7,7 @@ from automl.errors import AutomlError
 from automl.report.confirmations import read
 
 from . import NO_SUCCESS
-from .common import best_object, emit, json_option, opened, store_option, sweep_or_newest
+from .common import best_object, emit, json_option, opened, say, store_option, sweep_or_newest
 
 
 @click.command("best", short_help="Show the best configuration.")
@@ -28,14 +28,14 @@ def command(ctx: click.Context, sweep: str, store: str, as_json: bool) -> None:
     """
     with opened(store) as ledger:
         snapshot = ledger.snapshot(sweep)
-        space = ledger.spec(sweep).space
+        space = ledger.spec(sweep).known_space
         confirmation = read(ledger, sweep)
     best = snapshot.best
     if best is None:
         message = f"{sweep}: {why_no_best(snapshot)}"
         if snapshot.state == "running":
             raise AutomlError(f"{message}\nThe sweep still runs.")
-        click.echo(f"{message}\nSee automl trials {sweep}", err=True)
+        say(f"{message}\nSee automl trials {sweep}", err=True)
         ctx.exit(NO_SUCCESS)
     if as_json:
         found = best_object(snapshot, best)

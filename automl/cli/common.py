@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 from automl.core import Trial
-from automl.core.text import goal_value, json_data
+from automl.core.text import goal_value, json_data, printable
 from automl.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
@@ -68,10 +68,19 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON a
 trial_option = click.option(
     "--trial", type=int, metavar="N", help="Number of a trial.  [default: the best one]"
 )
+
+
+def _with_function(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """FILE:NAME; the function of a FILE alone is `objective`."""
+    return f"{value}:objective" if value and ":" not in value else value
+
+
 objective_option = click.option(
     "--objective",
-    metavar="FILE:NAME",
-    help="Function of your own to tune instead of a workload, such as train.py:objective.",
+    metavar="FILE[:NAME]",
+    callback=_with_function,
+    help="Function of your own to tune instead of a workload, such as train.py:objective. "
+    "Without NAME, it is 'objective'.",
 )
 
 
@@ -121,9 +130,14 @@ def opened(store: str, *, write: bool = False) -> closing[Ledger]:
     return closing(Ledger.open(store, readonly=not write))
 
 
+def say(words: str, *, err: bool = False) -> None:
+    """Print text, with control characters escaped."""
+    click.echo(printable(words, keep="\n\t"), err=err)
+
+
 def emit(data: Any) -> None:
     """Print JSON. Numbers that are not finite become the texts "nan", "inf" and "-inf"."""
-    click.echo(json.dumps(json_data(data), indent=2, ensure_ascii=False, allow_nan=False))
+    say(json.dumps(json_data(data), indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def trial_object(snapshot: Snapshot, trial: Trial) -> dict[str, Any]:

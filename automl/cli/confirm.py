@@ -59,7 +59,7 @@ def command(
     target = options.pop("objective")
     with opened(store, write=True) as ledger:
         spec, snapshot = ledger.spec(sweep), ledger.snapshot(sweep)
-        chosen = confirmations.candidates(snapshot, spec.space, top)
+        chosen = confirmations.candidates(snapshot, spec.known_space, top)
         if not chosen:
             raise AutomlError(f"no trial of {sweep} has succeeded: there is nothing to confirm")
         runs = missing(ledger, sweep, chosen, seeds)

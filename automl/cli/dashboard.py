@@ -5,7 +5,7 @@ import webbrowser
 
 import click
 
-from .common import opened, store_option, sweep_or_newest
+from .common import opened, say, store_option, sweep_or_newest
 
 
 @click.command("dashboard", short_help="Serve the report's figures as a live page.")
@@ -33,7 +33,7 @@ def command(sweep: str, store: str, port: int, open_browser: bool) -> None:
         board = Dashboard(ledger, sweep)
         with serving(board, port) as server:
             board.start()
-            click.echo(f"{sweep} is at {server.address}\nCtrl-C ends the page")
+            say(f"{sweep} is at {server.address}\nCtrl-C ends the page")
             if open_browser:
                 webbrowser.open(server.address)
             try:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from .common import emit, json_option
+from .common import emit, json_option, say
 
 
 @click.group("data", short_help="List, fetch and prepare data sets.")
@@ -66,7 +66,7 @@ def fetching(name: str, folder: Path | None, as_json: bool) -> None:
         step = done * 10 // total if total else done >> 24
         if step != shown[0] and not as_json:
             shown[0] = step
-            click.echo(
+            say(
                 f"{file}: {done / 1e6:.1f} MB" + (f" of {total / 1e6:.1f}" if total else ""),
                 err=True,
             )
@@ -75,7 +75,7 @@ def fetching(name: str, folder: Path | None, as_json: bool) -> None:
     if as_json:
         emit({"name": name, "dir": str(target), "files": [str(path) for path in files]})
     else:
-        click.echo(f"{name} is in {target}: {', '.join(path.name for path in files)}")
+        say(f"{name} is in {target}: {', '.join(path.name for path in files)}")
 
 
 @command.command("prepare", short_help="Encode a parallel corpus of any size on disk.")
@@ -157,11 +157,11 @@ def preparing(
     if as_json:
         emit({"dir": str(folder), **asdict(counts)})
         return
-    click.echo(
+    say(
         f"{folder}: {counts.pairs} pairs in {len(counts.shards)} shards, "
         f"{counts.valid} for validation"
     )
-    click.echo(
+    say(
         f"Skipped: {counts.empty} with an empty side and {counts.too_long} longer than "
         f"{recipe['max_length']} tokens."
     )

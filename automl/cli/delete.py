@@ -2,7 +2,7 @@
 
 import click
 
-from .common import opened, store_option, sweep_argument
+from .common import opened, say, store_option, sweep_argument
 
 
 @click.command("delete", short_help="Delete a sweep and its files.")
@@ -23,4 +23,4 @@ def command(sweep: str, store: str, yes: bool) -> None:
                 f"delete {sweep} with {num_trials} trials and their files?", abort=True, err=True
             )
         ledger.delete(sweep)
-        click.echo(f"deleted {sweep}")
+        say(f"deleted {sweep}")

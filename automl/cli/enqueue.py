@@ -1,14 +1,12 @@
 """`automl enqueue SWEEP KEY=VALUE ...`: give the sweep a configuration to try next."""
 
-from typing import Any
-
 import click
 
 from automl.core import Command
 from search_spaces import Space
 from search_spaces.parameters import Value
 
-from .common import opened, store_option, sweep_argument
+from .common import opened, say, store_option, sweep_argument
 
 
 @click.command("enqueue", short_help="Give the sweep a configuration to try next.")
@@ -28,7 +26,8 @@ def command(sweep: str, settings: tuple[str, ...], store: str) -> None:
 
     with opened(store, write=True) as ledger:
         spec, snapshot = ledger.spec(sweep), ledger.snapshot(sweep)
-        best: dict[str, Any] = dict(snapshot.best.params) if snapshot.best else {}
+        known, best = spec.space.parameters, dict(snapshot.best.params) if snapshot.best else {}
+        best = {name: value for name, value in best.items() if known[name].legal(value)}
         params = spec.space.complete(
             {**best, **dict(_setting(text, spec.space) for text in settings)}
         )
@@ -36,13 +35,13 @@ def command(sweep: str, settings: tuple[str, ...], store: str) -> None:
         if snapshot.state == "running":
             spec.space.check(params)
             ledger.send(sweep, Command("enqueue", params, at=snapshot.seconds))
-            click.echo(f"{sweep} tries next: {shown}")
+            say(f"{sweep} tries next: {shown}")
             return
         enqueue(ledger, sweep, [params])
         number = len(snapshot.trials)
-    click.echo(f"trial {number} waits: {shown}")
+    say(f"trial {number} waits: {shown}")
     if spec.budget.trials is not None and number >= spec.budget.trials:
-        click.echo(
+        say(
             f"the budget is used up; to run it: automl resume {sweep} --trials {number + 1}",
             err=True,
         )

@@ -9,6 +9,7 @@ from .common import (
     json_option,
     opened,
     output_option,
+    say,
     store_option,
     sweep_or_newest,
     trial_option,
@@ -43,7 +44,7 @@ def show(number: int, target: Path, files: dict[str, str], as_json: bool) -> Non
     if as_json:
         emit({"trial": number, "folder": str(target), "files": files})
         return
-    click.echo(f"trial {number} is in {target}:")
+    say(f"trial {number} is in {target}:")
     width = max(map(len, files))
     for name, description in files.items():
-        click.echo(f"  {name:<{width}}  {description}")
+        say(f"  {name:<{width}}  {description}")

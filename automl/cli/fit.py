@@ -15,6 +15,7 @@ from .common import (
     opened,
     output_option,
     ray_options,
+    say,
     store_option,
     sweep_argument,
     trial_option,
@@ -91,7 +92,7 @@ def _fit_spec(source: SweepSpec, train_time: str | None) -> SweepSpec:
         if WORKLOADS.get(source.workload).trains_on_valid:
             data["with_valid"] = True
         else:
-            click.echo(
+            say(
                 f"{source.workload} has no validation data to add: it trains on training data only",
                 err=True,
             )

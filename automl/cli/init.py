@@ -37,7 +37,8 @@ def command(workload: str | None, objective: str | None, output: str | None) -> 
         return
     _write_new(path, text)
     option = f" --objective {objective}" if objective else ""
-    click.echo(f"wrote {path}; check it, then run: automl sweep {path}{option}")
+    shown = click.format_filename(path)
+    click.echo(f"wrote {shown}; check it, then run: automl sweep {shown}{option}")
 
 
 def _write_new(path: Path, text: str) -> None:

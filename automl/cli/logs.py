@@ -1,14 +1,16 @@
 """`automl logs SWEEP TRIAL`: show the output of a trial."""
 
-import shutil
-import sys
+import re
 
 import click
 
+from automl.core.text import printable
 from automl.errors import UsageError
 from workers.protocol import LOGS, log_name
 
 from .common import newest_sweep, opened, store_option, sweep_or_newest
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @click.command("logs", short_help="Show the output of a trial.")
@@ -31,6 +33,8 @@ def command(sweep: str, trial: int | None, rank: int, attempt: int | None, store
     """Show what one rank of a trial has printed, and the traceback if it raised an exception.
 
     A trial that ran inline has printed to the terminal of its sweep.
+
+    Colours are left out, and other control characters are escaped.
 
     \b
     Examples:
@@ -55,10 +59,11 @@ def command(sweep: str, trial: int | None, rank: int, attempt: int | None, store
     traceback = trials[trial].traceback if attempt is None or attempt == attempts else ""
     try:
         with logs.open(name, "r", encoding="utf-8", errors="replace") as file:
-            shutil.copyfileobj(file, sys.stdout)
+            for line in file:
+                click.echo(printable(_COLOURS.sub("", line), keep="\n\t"), nl=False)
     except FileNotFoundError as error:
         if not traceback:
             names = ", ".join(found for found in logs.names() if found.endswith(".log"))
             hint = f"there are {names}" if names else "it may have run inline or on another machine"
             raise UsageError(f"trial {trial} has no log at {logs.path / name}; {hint}") from error
-    click.echo(traceback, nl=False)
+    click.echo(printable(traceback, keep="\n\t"), nl=False)

@@ -9,7 +9,7 @@ import click
 from automl.core import Command
 from automl.errors import UsageError
 
-from .common import emit, json_option, opened, store_option, sweep_argument
+from .common import emit, json_option, opened, say, store_option, sweep_argument
 
 if TYPE_CHECKING:
     from automl.suggesters.domain import Limits
@@ -52,7 +52,7 @@ def command(
             content: dict[str, Any] = {name: limit.to_dict() for name, limit in given.items()}
             command = Command("limits", {**dict.fromkeys(release), **content}, at=snapshot.seconds)
             limits = updated_limits([command.content], limits)
-            Domain(spec.space, limits)  # raises if no configuration is left
+            Domain.of(spec).within(limits)  # raises if no configuration is left
             ledger.send(sweep, command)
     if as_json:
         emit({"sweep": sweep, "limits": {name: limit.to_dict() for name, limit in limits.items()}})
@@ -62,8 +62,8 @@ def command(
 
 def _print(sweep: str, limits: Limits, running: bool) -> None:
     for name, limit in limits.items():
-        click.echo(f"{name}: {limit}")
+        say(f"{name}: {limit}")
     if not limits:
-        click.echo(f"nothing is pinned or narrowed in {sweep}")
+        say(f"nothing is pinned or narrowed in {sweep}")
     elif not running:
-        click.echo(f"the limits hold after: automl resume {sweep}", err=True)
+        say(f"the limits hold after: automl resume {sweep}", err=True)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from .common import opened, store_option, sweep_or_newest
+from .common import opened, say, store_option, sweep_or_newest
 
 
 @click.command("publish", short_help="Write a sweep for TensorBoard or MLflow.")
@@ -27,12 +27,10 @@ def command(sweep: str, target: str, store: str, to: str | None) -> None:
 
         folder = Path(to or f"{sweep}-tensorboard")
         count = tensorboard.write(snapshot, folder, own)
-        click.echo(
-            f"wrote {count} trials to {folder}; show them with: tensorboard --logdir {folder}"
-        )
+        say(f"wrote {count} trials to {folder}; show them with: tensorboard --logdir {folder}")
         return
     from automl.integrations import mlflow
 
     uri = to or "sqlite:///mlflow.db"
     run = mlflow.write(snapshot, uri)
-    click.echo(f"logged {sweep} to {uri} as run {run}")
+    say(f"logged {sweep} to {uri} as run {run}")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from .common import opened, output_option, store_option, sweep_or_newest
+from .common import opened, output_option, say, store_option, sweep_or_newest
 
 
 @click.command("report", short_help="Write the report of a sweep as an HTML file.")
@@ -30,4 +30,4 @@ def command(sweep: str, store: str, output: str | None, ax: bool) -> None:
         record = Record.read(ledger, sweep)
     path = Path(output or f"{sweep}.html")
     save(record, path, ax=ax)
-    click.echo(f"wrote {path} ({path.stat().st_size / 1e6:.1f} MB)")
+    say(f"wrote {path} ({path.stat().st_size / 1e6:.1f} MB)")

@@ -14,6 +14,7 @@ from .common import (
     objective_option,
     opened,
     ray_options,
+    say,
     store_option,
     sweep_argument,
 )
@@ -23,6 +24,13 @@ from .running import check_runnable, run_sweep
 
 @click.command("resume", short_help="Continue an interrupted sweep.")
 @sweep_argument
+@click.argument("overrides", nargs=-1, metavar="[space.KEY=VALUE]...")
+@click.option(
+    "--config",
+    type=click.Path(),
+    metavar="FILE",
+    help="Take the space from this configuration, which may have changed since.",
+)
 @store_option
 @budget_options
 @json_option
@@ -33,6 +41,8 @@ def command(
     ctx: click.Context,
     /,
     sweep: str,
+    overrides: tuple[str, ...],
+    config: str | None,
     store: str,
     trials: str | None,
     budget: str | None,
@@ -41,23 +51,48 @@ def command(
 ) -> None:
     """Continue an interrupted sweep with the rest of its budget, or with a larger one.
 
-    Finished trials stay. Interrupted trials continue from their newest checkpoint.
+    Finished trials stay. Interrupted trials continue from their newest checkpoint. The space may
+    change: wider or narrower ranges, other choices, new parameters with a default. What was learned
+    is kept; values that are left out are not tried again. A sweep that reached its budget needs a
+    larger one to go on.
 
     \b
     Examples:
       automl resume nmt
       automl resume nmt --trials 60 --budget 1h
+      automl resume nmt --trials 60 space.learning_rate.high=0.3 'space.optimizer=[adamw, lion]'
+      automl resume nmt --trials 60 --config configs/nmt.yaml
       automl resume mine --objective train.py:objective
     """
     with opened(store, write=True) as ledger:
         spec = _with_budget(ledger.spec(sweep), trials, budget)
+        spec = _with_space(spec, config, overrides)
         if ledger.snapshot(sweep).state == "finished" and spec.budget == ledger.spec(sweep).budget:
-            click.echo(f"{sweep} is finished; to continue, raise --trials or --budget", err=True)
+            say(f"{sweep} is finished; to continue, raise --trials or --budget", err=True)
             return
         check_runnable(spec, objective)
         function = load_objective(objective)
         status = run_sweep(spec, ledger, store, function, resume=True, **options)
     ctx.exit(status)
+
+
+def _with_space(spec: SweepSpec, config: str | None, overrides: tuple[str, ...]) -> SweepSpec:
+    """The spec with the space of a configuration, or with the overrides in its own."""
+    if config is not None:
+        from automl.config import load
+
+        found = load(config, overrides, objective=None).spec
+        if found.workload != spec.workload:
+            raise UsageError(
+                f"--config: {config} tunes {found.workload or 'an objective'}, "
+                f"sweep {spec.name} tunes {spec.workload or 'an objective'}"
+            )
+        return replace(spec, space=found.space)
+    if overrides:
+        from automl.config.space_changes import with_changes
+
+        return replace(spec, space=with_changes(spec.space, overrides))
+    return spec
 
 
 def _with_budget(spec: SweepSpec, trials: str | None, time: str | None) -> SweepSpec:

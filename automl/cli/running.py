@@ -6,12 +6,10 @@ import shlex
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from automl.errors import UsageError
 
 from . import FAILED, INTERRUPTED, NO_SUCCESS
-from .common import STORE, emit
+from .common import STORE, emit, say
 from .status import status_object
 
 if TYPE_CHECKING:
@@ -75,10 +73,10 @@ def run_sweep(
         )
         show(snapshot)
     if summary:
-        print_summary(console(), snapshot, spec.space, options)
+        print_summary(console(), snapshot, spec.known_space, options)
     elif snapshot.state == "interrupted":
         command = f"automl resume {spec.name} {options}".strip()
-        click.echo(f"interrupted; continue with: {command}", err=True)
+        say(f"interrupted; continue with: {command}", err=True)
     return _exit_status(snapshot)
 
 

@@ -2,7 +2,7 @@
 
 import click
 
-from automl.core import Snapshot, TrialState
+from automl.core import Noted, Snapshot, TrialState
 
 from .common import emit, json_option, opened, store_option, sweep_or_newest, trial_object
 
@@ -21,6 +21,9 @@ def command(sweep: str, store: str, as_json: bool) -> None:
     """
     with opened(store) as ledger:
         snapshot = ledger.snapshot(sweep)
+        changed = snapshot.spec is not None and snapshot.spec.explored is not None
+        events = list(ledger.events(sweep)) if changed else []
+    changes = [e.message for e in events if isinstance(e, Noted) and e.kind == "space"]
     if as_json:
         emit(status_object(snapshot))
         return
@@ -28,6 +31,8 @@ def command(sweep: str, store: str, as_json: bool) -> None:
     from automl.report.terminal_view import SweepView
 
     console(width=100).print(SweepView(snapshot, height=24))
+    for message in changes:
+        click.echo(f"the space was changed: {message}")
 
 
 def status_object(snapshot: Snapshot) -> dict[str, object]:

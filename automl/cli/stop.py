@@ -2,7 +2,7 @@
 
 import click
 
-from .common import opened, store_option, sweep_argument
+from .common import opened, say, store_option, sweep_argument
 
 
 @click.command("stop", short_help="Stop a running sweep.")
@@ -21,6 +21,6 @@ def command(sweep: str, store: str) -> None:
         state = ledger.snapshot(sweep).state
         if state == "running":
             ledger.request_stop(sweep)
-            click.echo(f"asked {sweep} to stop; see automl status {sweep}")
+            say(f"asked {sweep} to stop; see automl status {sweep}")
         else:
-            click.echo(f"{sweep} is not running, it is {state}")
+            say(f"{sweep} is not running, it is {state}")

@@ -10,13 +10,7 @@ import click
 
 from automl.errors import UsageError
 
-from .common import (
-    budget_options,
-    emit,
-    json_option,
-    objective_option,
-    ray_options,
-)
+from .common import budget_options, emit, json_option, objective_option, ray_options, say
 from .objective import load_objective
 from .running import run_sweep
 
@@ -98,7 +92,7 @@ def command(
     with closing(Ledger.open(loaded.store, create=True)) as ledger:
         name = ledger.create_sweep(loaded.spec, describe(), rename=options["name"] is None)
         if name != loaded.spec.name:
-            click.echo(f"{loaded.spec.name} is in use: this sweep is {name}", err=True)
+            say(f"{loaded.spec.name} is in use: this sweep is {name}", err=True)
         try:
             imported = _import_trials(ledger, name, sources)
             if options["transfer"]:
@@ -123,7 +117,7 @@ def _transfer(ledger: Ledger, name: str, earlier: str) -> None:
     from automl.workflows.transfer import transfer
 
     spec = transfer(ledger, name, earlier)
-    click.echo(
+    say(
         f"starts with the best trials of {earlier}, "
         f"with priors around their values of: {', '.join(spec.beliefs)}",
         err=True,
@@ -138,7 +132,7 @@ def _import_trials(ledger: Ledger, name: str, sources: tuple[str, ...]) -> int:
     for source in sources:
         found = import_trials.read(source, spec.space, spec.goals, ledger)
         total += import_trials.add(ledger, name, found.trials)
-        click.echo(f"{source}: {found}", err=True)
+        say(f"{source}: {found}", err=True)
     if total and spec.budget.trials is not None:
         budget = replace(spec.budget, trials=spec.budget.trials + total)
         ledger.replace_spec(name, replace(spec, budget=budget))
@@ -181,11 +175,11 @@ def _show(config: Config) -> None:
     )
     show_space(config)
     goals = "; ".join(map(str, spec.goals))
-    click.echo(f"\nsweep {spec.name} of {spec.workload or 'an objective'}: {goals}")
-    click.echo(
+    say(f"\nsweep {spec.name} of {spec.workload or 'an objective'}: {goals}")
+    say(
         f"budget: {budget or 'none, it runs until Ctrl-C'}; "
         f"suggester {spec.suggester}; store {config.store}"
     )
     for name, prior in UserPrior(spec.space, spec.beliefs).by_name.items():
-        click.echo(f"prior: {name} {prior}")
-    click.echo("everything checked; nothing was created")
+        say(f"prior: {name} {prior}")
+    say("everything checked; nothing was created")

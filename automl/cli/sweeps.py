@@ -5,7 +5,7 @@ import time
 
 import click
 
-from .common import emit, json_option, opened, store_option
+from .common import emit, json_option, opened, say, store_option
 
 
 @click.command("list", short_help="List the sweeps of a store.")
@@ -42,4 +42,4 @@ def command(store: str, as_json: bool) -> None:
             table(["sweep", "state", "trials", "time", "created"], rows, right=["trials", "time"])
         )
     else:
-        click.echo("no sweeps yet; start one with: automl sweep CONFIG")
+        say("no sweeps yet; start one with: automl sweep CONFIG")

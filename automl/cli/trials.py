@@ -28,21 +28,19 @@ def command(sweep: str, store: str, as_json: bool) -> None:
 
 
 def _print(snapshot: Snapshot) -> None:
-    from automl.core.text import configuration, duration, goal_value, memory, number
+    from automl.core.text import configurations, duration, goal_value, memory, number, state_of
     from automl.report.console import console, table
 
     goals = [goal.metric for goal in snapshot.goals]
     rows = []
     best = snapshot.best
-    for trial in snapshot.trials:
+    lines = configurations([trial.params for trial in snapshot.trials])
+    for trial, line in zip(snapshot.trials, lines, strict=True):
         values = [goal_value(trial, snapshot, index) for index in range(len(goals))]
         mark = "*" if best and trial.number == best.number else " "
-        state = str(trial.state) if trial.failure is None else trial.failure.replace("_", " ")
         cells = ["-" if value is None else number(value) for value in values]
         measured = [duration(trial.seconds), memory(trial.peak_memory_bytes)]
-        rows.append(
-            [f"{trial.number}{mark}", state, *cells, *measured, configuration(trial.params)]
-        )
+        rows.append([f"{trial.number}{mark}", state_of(trial, snapshot), *cells, *measured, line])
     columns = ["trial", "state", *goals, "time", "memory", "configuration"]
     console().print(table(columns, rows, right=["trial", *goals, "time", "memory"]))
     if best:

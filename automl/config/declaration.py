@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +23,8 @@ class Declaration:
     """The parameters and options that `space:` and `fixed:` can name on this hardware.
 
     Args:
-        hardware: of this machine.
+        detected: gives the hardware of this machine. Detecting it takes seconds, so it is asked
+            for only if something depends on it.
         workload: its name; None for an objective of the user.
         parameters: declared by the workload.
         constraints: of the workload's space.
@@ -31,7 +32,7 @@ class Declaration:
         left_out: by parameter, the values that this hardware cannot run, with the reason.
     """
 
-    hardware: Hardware
+    detected: Callable[[], Hardware]
     workload: str | None = None
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     constraints: tuple[Expression, ...] = ()
@@ -39,17 +40,18 @@ class Declaration:
     left_out: Mapping[str, Mapping[Value, str]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, workload: type[Workload] | None, hardware: Hardware) -> Declaration:
+    def of(cls, workload: type[Workload] | None, detected: Callable[[], Hardware]) -> Declaration:
         """The declaration of a workload; of the knobs only for None."""
         if workload is None:
-            return cls(hardware)
+            return cls(detected)
+        hardware = detected()
         space = workload.space(hardware)
         left_out: dict[str, dict[Value, str]] = {}
         for dropped in workload.dropped(hardware):
             left_out.setdefault(dropped.parameter, {})[dropped.value] = dropped.reason
         common = trainer_options() if issubclass(workload, Trainable) else {}
         defaults = {**common, **workload.defaults}
-        return cls(hardware, workload.name, space.parameters, space.constraints, defaults, left_out)
+        return cls(detected, workload.name, space.parameters, space.constraints, defaults, left_out)
 
     def group(self, name: str) -> dict[str, Parameter]:
         """The parameter of that name, or those of the knob of that name; empty if it is unknown."""
@@ -57,7 +59,9 @@ class Declaration:
             return {name: self.parameters[name]}
         if name not in KNOBS.names():
             return {}
-        knob = {found.name: found for found in KNOBS.get(name)().resolve(self.hardware).parameters}
+        knob = {
+            found.name: found for found in KNOBS.get(name)().resolve(self.detected()).parameters
+        }
         if self.workload is None:
             return knob
         return {key: self.parameters[key] for key in knob if key in self.parameters}
@@ -75,9 +79,11 @@ class Declaration:
         if self.workload is not None or name not in KNOBS.names():
             found = dict(self.left_out.get(name, {}))
         else:
-            dropped = KNOBS.get(name)().resolve(self.hardware).dropped
+            dropped = KNOBS.get(name)().resolve(self.detected()).dropped
             found = {item.value: item.reason for item in dropped if item.parameter == name}
-        slow = self.hardware.slow
+        if not found:
+            return {}
+        slow = self.detected().slow
         return {
             value: reason
             for value, reason in found.items()

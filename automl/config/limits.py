@@ -8,6 +8,7 @@ from automl.suggesters.domain import Limit
 from search_spaces import Choice, Int, Space
 from search_spaces.parameters import Parameter, Value
 from search_spaces.plugins import nearest
+from search_spaces.validation import plain
 
 from .scalars import plain_scalar
 
@@ -39,13 +40,34 @@ def read_setting(text: str, space: Space) -> tuple[str, Value]:
     return parameter.name, _value(parameter, raw)
 
 
+def limit_of(space: Space, name: str, value: Any) -> Limit:
+    """The limit that a value, a range `(low, high)`, or a list of choices says in Python.
+
+    Raises:
+        UsageError: the parameter is unknown, or it cannot have a value.
+    """
+    parameter = _known(space, name)
+    value = plain(value)
+    several = isinstance(value, tuple) and not parameter.legal(value)
+    values = list(value) if several else [value]
+    for one in values:
+        parameter.check(one)
+    if isinstance(parameter, Choice):
+        return Limit(tuple(map(parameter.canonical, values)))
+    return _limit(parameter, values, f"{name}={value!r}")
+
+
+def _known(space: Space, name: str) -> Parameter:
+    if name not in space.parameters:
+        raise UsageError(f"the sweep tunes no {name!r}: {nearest(name, list(space.parameters))}")
+    return space.parameters[name]
+
+
 def _split(text: str, space: Space, rule: str) -> tuple[Parameter, str]:
     key, equals, raw = text.partition("=")
     if not equals or not raw:
         raise UsageError(f"{rule}, got {text!r}")
-    if key not in space.parameters:
-        raise UsageError(f"the sweep tunes no {key!r}: {nearest(key, list(space.parameters))}")
-    return space.parameters[key], raw
+    return _known(space, key), raw
 
 
 def _value(parameter: Parameter, raw: str) -> Value:

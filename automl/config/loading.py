@@ -70,7 +70,7 @@ def load(
     if isinstance(root.value, dict):
         apply(root, overrides, problems)
     document = validate(root, problems)
-    checker = _Checker(root, document, problems, hardware or detect())
+    checker = _Checker(root, document, problems, hardware)
     config = checker.config(Path(path), objective)
     problems.raise_any(str(path))
     assert config is not None, "a configuration without problems is complete"
@@ -81,11 +81,16 @@ class _Checker:
     """Checks that the schema cannot do: names of plugins, the space, goals and data."""
 
     def __init__(
-        self, root: Node, document: Document, problems: ConfigProblems, hardware: Hardware
+        self, root: Node, document: Document, problems: ConfigProblems, hardware: Hardware | None
     ) -> None:
         self.root, self.document, self.problems = root, document, problems
-        slot = document.resources
-        self.hardware = hardware.in_slots(slot.cpus, slot.gpus, document.workers)
+        self._hardware = hardware
+
+    def hardware(self) -> Hardware:
+        """The hardware as a trial in one slot sees it; the first call imports torch."""
+        slot = self.document.resources
+        found = self._hardware or detect()
+        return found.in_slots(slot.cpus, slot.gpus, self.document.workers)
 
     def config(self, path: Path, objective: bool | None) -> Config | None:
         """The configuration; None if there are problems."""
@@ -95,6 +100,8 @@ class _Checker:
         workload, name = self._workload(objective), self._name(path)
         if workload is None and (objective is False or document.workload is not None):
             return None  # without a workload, nothing else can be checked
+        if workload is not None and self.problems.found:
+            return None  # what else may be wrong takes seconds to find: it needs torch
         declaration = self._declaration(workload)
         if declaration is None:
             return None

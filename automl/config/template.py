@@ -8,6 +8,7 @@ from automl.errors import UsageError
 from search_spaces import Choice, Float, Int
 from search_spaces.hardware import Hardware, detect
 from search_spaces.parameters import Parameter, Value
+from search_spaces.plugins import nearest
 
 from .scalars import plain_scalar
 
@@ -83,11 +84,12 @@ def for_objective(target: str, config: str) -> str:
         raise UsageError(
             f"--objective is FILE:NAME; {file or target!r} cannot be read: {error}"
         ) from error
-    found = [
-        node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == function
-    ]
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    found = [node for node in functions if node.name == function]
     if not found:
-        raise UsageError(f"--objective: {file} defines no function {function!r} at its top level")
+        names = [node.name for node in functions]
+        hint = nearest(function, names) if names else "it defines none"
+        raise UsageError(f"--objective: {file} has no function {function!r} at its top: {hint}")
     names = _parameters(found[0]) or ["learning_rate"]
     entries = "\n".join(f"  {name}: {{low: 0.0, high: 1.0}}" for name in names)
     metrics = _metrics(found[0]) or ["loss"]

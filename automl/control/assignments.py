@@ -39,7 +39,7 @@ class Assigner:
             sweep=spec.name,
             trial=trial.number,
             attempt=trial.attempts,
-            params=dict(trial.params),
+            params=self._params(trial),
             workload=spec.workload,
             folder=str((self.files / "trials" / str(trial.number)).path),
             store=str(self.files.root),
@@ -53,6 +53,11 @@ class Assigner:
             previous_seconds=trained,
             limits=Limits(min(within, default=None), self._timeout(), spec.resources.memory),
         )
+
+    def _params(self, trial: Trial) -> dict[str, Any]:
+        """The trial's, with the defaults of parameters that are new since it was proposed."""
+        explored = self.spec.explored
+        return dict(explored.complete(trial.params) if explored else trial.params)
 
     def _timeout(self) -> float | None:
         """Seconds; None for a user objective by default, because it need not report anything."""

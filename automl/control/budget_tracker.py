@@ -2,7 +2,7 @@
 
 import math
 
-from automl.core import SweepSpec, Trial, ranking
+from automl.core import SweepSpec, Trial, TrialState, ranking
 
 
 class BudgetTracker:
@@ -23,10 +23,12 @@ class BudgetTracker:
         self._num_ended = 0
         self._ended_seconds = 0.0
         self._reached: Trial | None = None
+        self._shortest = math.inf  # seconds of the shortest attempt that taught something
 
     def add_earlier(self, trial: Trial, seconds: float, slots: int) -> None:
         """Count the seconds that an earlier run of the sweep spent on a trial."""
         self._worker_seconds += seconds * slots
+        self._note_length(trial, seconds)
         self.check_target(trial)
 
     def begin(self, number: int, at: float, slots: int) -> None:
@@ -47,6 +49,7 @@ class BudgetTracker:
         self._worker_seconds += seconds * slots
         self._num_ended += 1
         self._ended_seconds += seconds
+        self._note_length(trial, seconds)
         self.check_target(trial)
 
     def check_target(self, trial: Trial) -> None:
@@ -71,6 +74,31 @@ class BudgetTracker:
             return f"the time of {budget.time:g} s is over"
         if budget.worker_time is not None and self._worker_time(now) >= budget.worker_time:
             return f"the worker time of {budget.worker_time:g} s is spent"
+        return None
+
+    def reason_to_begin_none(self, now: float, slots: int = 1) -> str | None:
+        """Why a new trial could not end within the budget's time, or None.
+
+        It takes at least as long as the shortest so far: completed ones, and if a stopper is set,
+        also those that were stopped or paused. A goal with `within` needs only so many seconds.
+
+        Args:
+            slots: that the trial would take.
+        """
+        within = [goal.within for goal in self._spec.goals if goal.within is not None]
+        needed = min([self._shortest, *within])
+        if not math.isfinite(self._shortest):
+            return None
+        budget = self._spec.budget
+        if budget.time is not None and budget.time - now < needed:
+            return f"{budget.time - now:.3g} s are left, and {self._needs(needed)}"
+        if budget.worker_time is not None:
+            # Running trials need some of what is left as well.
+            left = budget.worker_time - self._worker_time(now)
+            for at, busy in self._attempts.values():
+                left -= max(0.0, needed - (now - at)) * busy
+            if left < needed * slots:
+                return f"{max(left, 0.0):.3g} s of worker time are left, and {self._needs(needed)}"
         return None
 
     def seconds_left(self, now: float) -> float:
@@ -102,6 +130,18 @@ class BudgetTracker:
     def trial_seconds(self) -> float:
         """Mean duration of an attempt; infinite before the first has ended."""
         return self._ended_seconds / self._num_ended if self._num_ended else math.inf
+
+    def _note_length(self, trial: Trial, seconds: float) -> None:
+        states = {TrialState.COMPLETED}
+        if self._spec.stopper != "none":
+            states |= {TrialState.STOPPED, TrialState.PAUSED}
+        if trial.state in states:
+            self._shortest = min(self._shortest, seconds)
+
+    def _needs(self, needed: float) -> str:
+        if needed < self._shortest:
+            return f"the goal needs {needed:.3g} s of training"
+        return f"the shortest trial so far took {needed:.3g} s"
 
     def _worker_time(self, now: float) -> float:
         """Seconds summed over slots, including running attempts."""

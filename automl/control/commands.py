@@ -33,12 +33,12 @@ class SweepCommands:
         self._recorder = recorder
         self._suggestions = suggestions
         self._stopper = stopper
-        self._domain = Domain(journal.spec.space)
+        self._domain = Domain.of(journal.spec)
         self._executed: set[int] | None = None  # read when the first configuration is enqueued
 
     def allows(self, params: Params) -> bool:
         """Whether a configuration is within the limits."""
-        return not self._domain.limits or self._domain.legal(params)
+        return not self._domain.narrow or self._domain.legal(params)
 
     def execute(self, *, refresh: bool = False) -> None:
         """Obey new commands: those that the last commit has found or, if `refresh`, all."""
@@ -53,7 +53,7 @@ class SweepCommands:
     def _limit(self, commands: list[Command]) -> None:
         limits = updated_limits([command.content for command in commands], self._domain.limits)
         try:
-            domain = Domain(self._domain.space, limits)
+            domain = self._domain.within(limits)
         except AutomlError as error:
             self._journal.note("limits", f"not obeyed: {error}")
             return

@@ -119,6 +119,7 @@ class Controller:
         trial = journal.trials[outcome.trial]
         if trial.state is not TrialState.RUNNING or trial.attempts != outcome.attempt:
             return  # late: the attempt is over already
+        self._scheduler.ended(trial.number)
         outcome = self._guard.add_estimate(self._shutdown.explain(outcome), trial.params)
         ended = self._policy.decide(trial, outcome, journal.now, sweep_stop=self._shutdown.request)
         after = journal.apply(ended)

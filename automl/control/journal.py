@@ -37,6 +37,7 @@ class Journal:
         index: of the trials by state.
         budget: tracks the sweep's budget.
         stop_requested: somebody has asked the sweep to stop (`automl stop`).
+        waits_for: for whom the sweep waits before it begins a trial; "" if it does not.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Journal:
         self.index = TrialIndex(recorder.trials)
         self.budget = BudgetTracker(spec, seconds)
         self.stop_requested = False
+        self.waits_for = ""
         self._dispatcher: Dispatcher | None = None
         self._state = "running"
         self._effects: list[Callable[[], None]] = []
@@ -168,6 +170,7 @@ class Journal:
             "num_slots": self._dispatcher.num_slots if self._dispatcher else 0,
             "busy_slots": self.budget.busy_slots,
             "suggesting": self._suggestions.state,
+            "waits_for": self.waits_for,
             "suggestion_seconds": latest,
             "dashboard": self._dispatcher.dashboard if self._dispatcher else "",
         }

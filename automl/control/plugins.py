@@ -1,17 +1,20 @@
 """The suggester and the stopper of a sweep: named in its spec, or the user's own classes."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from automl.core import SweepSpec
 from automl.core.plugin_choice import PluginChoice, choose
+from automl.dispatch.base import Dispatcher
 from automl.stopping import STOPPERS
 from automl.stopping.base import Stopper
 from automl.suggesters import SUGGESTERS
 from automl.suggesters.base import SearchContext, Suggester
 from automl.suggesters.domain import Domain
-from automl.suggesters.proposer import make_suggester
+from automl.suggesters.proposer import Proposer, make_suggester
+from automl.suggesters.queue import BackgroundSuggestionQueue, SuggestionQueue
 
 SuggesterLike = str | Mapping[str, Any] | type[Suggester] | Suggester
 StopperLike = str | Mapping[str, Any] | type[Stopper] | Stopper
@@ -55,17 +58,35 @@ class Plugins:
         context = _context(spec, domain)
         return make_suggester(choice, spec.goals, spec.constraints, context, seed=spec.seed)
 
+    def make_queue(
+        self, spec: SweepSpec, kind: type[Dispatcher], slots: int, note: Callable[[str], None]
+    ) -> SuggestionQueue:
+        """The queue of suggestions for a dispatcher of this kind, with so many slots.
+
+        Args:
+            note: called with a message when another suggester had to propose.
+        """
+        proposer = Proposer(
+            partial(self.make_suggester, spec),
+            spec.suggester,
+            Domain.of(spec),
+            gains=spec.budget.gain is not None,
+        )
+        if kind.suggests_ahead:
+            return BackgroundSuggestionQueue(proposer, spec.known_space, min(4, slots), note=note)
+        return SuggestionQueue(proposer, 1 if kind.serial else spec.workers or 1, note=note)
+
     def make_stopper(self, spec: SweepSpec, *, can_pause: bool) -> Stopper:
         """The stopper of the sweep; raises UsageError if an option is out of its range."""
         arguments: dict[str, Any] = {
             "seed": spec.seed,
-            "space": spec.space,
+            "space": spec.known_space,
             "max_steps": spec.max_steps,
             "can_pause": can_pause,
         }
         proposes = self.stopper.kind(STOPPERS).proposes
         if proposes and self.suggester.kind(SUGGESTERS).guides_stopper:
-            arguments["context"] = _context(spec, Domain(spec.space))
+            arguments["context"] = _context(spec, Domain.of(spec))
         return self.stopper.make(STOPPERS, spec.goals, spec.constraints, **arguments)
 
 

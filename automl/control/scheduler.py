@@ -6,6 +6,7 @@ from typing import Final
 
 from automl.core import Begun, Ended, Moved, Proposed, Trial, TrialState
 from automl.dispatch.base import Dispatcher
+from automl.dispatch.leases import MachineLeases
 from automl.errors import AutomlError
 from automl.stopping.base import Stopper
 from automl.suggesters.queue import SuggestionQueue
@@ -32,6 +33,7 @@ class Scheduler:
         guard: estimates memory; refuses a trial that needs far too much.
         commands: of people to the sweep.
         shutdown: ends the sweep if suggesting fails. While the sweep ends, nothing begins.
+        leases: of this machine's cores.
     """
 
     def __init__(
@@ -43,7 +45,9 @@ class Scheduler:
         guard: MemoryGuard,
         commands: SweepCommands,
         shutdown: Shutdown,
+        leases: MachineLeases,
     ) -> None:
+        self._leases = leases
         self._journal = journal
         self._suggestions = suggestions
         self._stopper = stopper
@@ -52,7 +56,8 @@ class Scheduler:
         self._commands = commands
         self._shutdown = shutdown
         self._overtaken: Counter[int] = Counter()  # how many trials began before a waiting one
-        self._gain_noted = False
+        self._end_noted = False
+        self._blocked = False  # every core is leased
 
     def prepare(self) -> None:
         """Take up the trials of earlier runs and propose trial 0, before there is a dispatcher."""
@@ -77,7 +82,7 @@ class Scheduler:
         self._commands.execute()
         if self._shutdown.request is not None:
             return
-        free = dispatcher.free_slots
+        free = self._room(dispatcher.free_slots)
         while free > 0 and (first := self._next_trial(free, dispatcher)) is not None:
             trial: Trial | None = first
             if self._slots(first, dispatcher) > free:
@@ -87,10 +92,12 @@ class Scheduler:
             slots = self._slots(trial, dispatcher)
             if slots and not self._guard.ready(trial.params, slots):
                 break
+            if slots and not self._leases.take(trial.number, slots):
+                break
             if trial is not first:
                 self._overtaken[first.number] += 1
             self._begin(trial, dispatcher)
-            free = 0 if dispatcher.serial else free - slots
+            free = 0 if dispatcher.serial else self._room(free - slots)
         seconds = self._journal.budget.trial_seconds
         self._suggestions.prepare(
             self._journal.index,
@@ -102,12 +109,12 @@ class Scheduler:
 
     @property
     def is_done(self) -> bool:
-        """Whether no trial waits and none can be proposed."""
-        return self._journal.index.next_waiting is None and self._new_trials_left() == 0
+        """Whether no trial can begin any more."""
+        return self._next_waiting() is None and self._new_trials_left() == 0
 
     def wants_proposals(self, dispatcher: Dispatcher) -> bool:
         """Whether a free slot waits for a proposal that is being made."""
-        free = dispatcher.free_slots > 0 and self._shutdown.request is None
+        free = dispatcher.free_slots > 0 and self._shutdown.request is None and not self._blocked
         return free and dispatcher.suggests_ahead and self._new_trials_left() > 0
 
     def update_stopper(self) -> None:
@@ -118,12 +125,23 @@ class Scheduler:
             journal.budget.seconds_left(journal.now),
         )
 
+    def ended(self, number: int) -> None:
+        """An attempt at a trial has ended: its cores are free."""
+        self._leases.give_back(number)
+
     # ------------------------------------------------------------------ the next trial
+
+    def _room(self, free: int) -> int:
+        """How many of the free slots may begin a trial, since other sweeps use this machine too."""
+        room = self._leases.room(free, claim=not self.is_done) if free > 0 else 0
+        self._journal.waits_for = self._leases.waits_for
+        self._blocked = free > 0 and room == 0
+        return room
 
     def _next_trial(self, free: int, dispatcher: Dispatcher) -> Trial | None:
         """The next waiting trial: one that was tried before, else a paused one, else a new one."""
         journal = self._journal
-        waiting = journal.index.next_waiting
+        waiting = self._next_waiting()
         if waiting is not None:
             return waiting
         left = self._new_trials_left()
@@ -139,7 +157,14 @@ class Scheduler:
             one = journal.spec.workload is not None or self._stopper.one_by_one
             one |= dispatcher.serial
             self._propose(min(left, 1 if one else free), dispatcher)
-        return journal.index.next_waiting
+        return self._next_waiting()
+
+    def _next_waiting(self) -> Trial | None:
+        """The trial at the head of the queue; of those tried before if it is late for a new one."""
+        waiting = self._journal.index.next_waiting
+        if waiting is None or waiting.attempts > 0 or not self._is_late():
+            return waiting
+        return next((trial for trial in self._journal.index.waiting if trial.attempts > 0), None)
 
     def _backfill(self, large: Trial, free: int, dispatcher: Dispatcher) -> Trial | None:
         """A trial that fits the free slots, while `large` waits for more slots.
@@ -196,6 +221,7 @@ class Scheduler:
         if message := self._guard.refusal(trial.params, slots):
             details = self._guard.details(trial.params)
             journal.apply(Ended.failed(begun, "out_of_memory", message, journal.now, details))
+            self.ended(trial.number)
             return
         journal.budget.begin(trial.number, journal.now, slots)
         assignment = self._assigner.assignment(begun)
@@ -217,9 +243,21 @@ class Scheduler:
         journal = self._journal
         gain = journal.spec.budget.gain
         if not self._suggestions.worth(gain):
-            if not self._gain_noted:
-                self._gain_noted = True
-                journal.note("end", f"another trial is expected to gain less than {gain or 0.0:g}")
+            self._note_end(f"another trial is expected to gain less than {gain or 0.0:g}")
+            return 0
+        if self._is_late():
             return 0
         left = journal.budget.trials_left(len(journal.trials))
         return _UNLIMITED if left is None else left
+
+    def _is_late(self) -> bool:
+        """Whether a new trial could not end within the time that is left."""
+        reason = self._journal.budget.reason_to_begin_none(self._journal.now)
+        if reason is not None:
+            self._note_end(f"no further trial begins: {reason}")
+        return reason is not None
+
+    def _note_end(self, reason: str) -> None:
+        if not self._end_noted:
+            self._end_noted = True
+            self._journal.note("end", reason)

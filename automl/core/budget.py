@@ -6,6 +6,7 @@ from typing import Any
 
 from automl.errors import UsageError
 
+from .arguments import finite, shown, whole
 from .goals import parse_duration
 
 
@@ -41,14 +42,14 @@ def read_budget(
     Raises:
         UsageError: the budget is malformed, or it never ends the sweep.
     """
-    if isinstance(budget, str | int | float):
+    if isinstance(budget, str | int | float) and not isinstance(budget, bool):
         budget = Budget(time=parse_duration(budget))
     elif isinstance(budget, Mapping):
         unknown = set(budget) - set(vars(Budget()))
         if unknown:
             raise UsageError(
                 "a budget has trials, time, worker_time, target and gain, "
-                f"got {', '.join(sorted(unknown))}"
+                f"got {', '.join(sorted(map(str, unknown)))}"
             )
         times = {
             key: parse_duration(budget[key])
@@ -56,13 +57,29 @@ def read_budget(
             if budget.get(key) is not None
         }
         budget = Budget(**{**budget, **times})
-    budget = budget or Budget()
+    budget = Budget() if budget is None else budget
+    if not isinstance(budget, Budget):
+        raise UsageError(
+            "budget must be a duration such as '10m', or a mapping of trials, time, worker_time, "
+            f"target and gain; got {shown(budget)}"
+        )
     if trials is not None:
         budget = replace(budget, trials=trials)
-    if budget.trials is not None and (isinstance(budget.trials, bool) or budget.trials < 1):
-        raise UsageError(f"trials must be a whole number of at least 1, got {budget.trials!r}")
+    budget = _checked(budget)
     if replace(budget, gain=None) == Budget():
         raise UsageError(
             "a sweep needs an end: give trials=, or budget= with a duration such as '10m'"
         )
     return budget
+
+
+def _checked(budget: Budget) -> Budget:
+    """The budget with plain numbers; raises UsageError if one is wrong."""
+    found: dict[str, Any] = {}
+    for name, value in vars(budget).items():
+        if value is not None:
+            found[name] = whole(name, value, least=1) if name == "trials" else finite(name, value)
+    for name in ("time", "worker_time", "gain"):
+        if found.get(name, 1.0) <= 0:
+            raise UsageError(f"{name} of a budget must be above 0, got {found[name]:g}")
+    return Budget(**found)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from automl.errors import UsageError
 from workers.protocol import Metric
 
+from .arguments import MAX, listed
 from .metrics import guessed_aspects
 
 _METRIC = r"[A-Za-z_][A-Za-z0-9_./@-]*"
@@ -75,7 +76,7 @@ class Goal:
     def __str__(self) -> str:
         text = f"{'maximize' if self.maximize else 'minimize'} {self.metric}"
         text += " at the end" if self.at_end else ""
-        return text if self.within is None else f"{text} within {self.within:g}s"
+        return text if self.within is None else f"{text} within {_exact(self.within)}s"
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,13 @@ class Constraint:
         return self.metric in metrics and self.excess(metrics[self.metric]) <= 0
 
     def __str__(self) -> str:
-        return f"{self.metric} {'<=' if self.upper else '>='} {self.bound:g}"
+        return f"{self.metric} {'<=' if self.upper else '>='} {_exact(self.bound)}"
+
+
+def _exact(number: float) -> str:
+    """The number in six digits if they are enough, else in full: the ledger keeps this text."""
+    text = f"{number:g}"
+    return text if float(text) == number else repr(number)
 
 
 def parse_goals(goals: str | Goal | Iterable[str | Goal]) -> tuple[Goal, ...]:
@@ -132,7 +139,7 @@ def parse_goals(goals: str | Goal | Iterable[str | Goal]) -> tuple[Goal, ...]:
     Raises:
         UsageError: there is no goal, a text is malformed, or two goals have the same metric.
     """
-    items = [goals] if isinstance(goals, str | Goal) else list(goals)
+    items = listed("goals", goals, (str, Goal), "a text such as 'minimize loss'")
     parsed = tuple(g if isinstance(g, Goal) else Goal.parse(g) for g in items)
     if not parsed:
         raise UsageError("a sweep needs at least one goal, such as 'minimize loss'")
@@ -150,7 +157,8 @@ def parse_constraints(
     Raises:
         UsageError: a text is malformed.
     """
-    items = [constraints] if isinstance(constraints, str | Constraint) else list(constraints)
+    words = "a text such as 'peak_memory_bytes <= 8e9'"
+    items = listed("constraints", constraints, (str, Constraint), words)
     return tuple(c if isinstance(c, Constraint) else Constraint.parse(c) for c in items)
 
 
@@ -161,16 +169,16 @@ def parse_duration(text: str | float) -> float:
         UsageError: the text has another form, or the duration is not positive and finite.
     """
     if isinstance(text, int | float) and not isinstance(text, bool):
-        seconds = float(text)
+        seconds = float(text) if abs(text) <= MAX else math.inf
     else:
         match = _DURATION.fullmatch(str(text).strip())
         try:
             seconds = float(text)
-        except ValueError:
+        except (TypeError, ValueError):
             parts = match.groups() if match else (None,)
             seconds = sum(
                 float(p) * unit for p, unit in zip(parts, (86400, 3600, 60, 1), strict=False) if p
             )
     if not (math.isfinite(seconds) and seconds > 0):
-        raise UsageError(f"a duration is like 90s, 10m or 1h30m, got {text!r}")
+        raise UsageError(f"a duration is like 90s, 10m or 1h30m, got {text!r:.100}")
     return seconds

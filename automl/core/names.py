@@ -15,10 +15,10 @@ def check_name(name: str) -> str:
     Raises:
         UsageError: the name has another form.
     """
-    if not NAME.fullmatch(name):
+    if not isinstance(name, str) or not NAME.fullmatch(name):
         raise UsageError(
             "a name has 1 to 64 of A-Z a-z 0-9 _ . - and begins with a letter or digit, "
-            f"got {name!r}"
+            f"got {name!r:.100}"
         )
     return name
 

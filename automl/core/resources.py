@@ -7,6 +7,8 @@ from typing import Any, Final
 from automl.errors import UsageError
 from search_spaces.hardware import count_cpus, detect
 
+from .arguments import finite, shown, whole
+
 MAX_SLOTS: Final = 10_000  # of a sweep, and cores of a slot: more is a slip of the keyboard
 
 
@@ -36,14 +38,20 @@ def read_resources(resources: Resources | Mapping[str, Any] | None) -> Resources
     """Parse the resources of a slot; raises UsageError if they are malformed."""
     if isinstance(resources, Resources):
         return resources
-    try:
-        parsed = Resources(**(resources or {}))
-    except TypeError as error:
+    if not isinstance(resources, Mapping | None):
         raise UsageError(
-            f"resources are cpus, gpus and memory, got {dict(resources or {})!r}"
-        ) from error
-    if parsed.cpus > MAX_SLOTS:
-        raise UsageError(f"a slot has at most {MAX_SLOTS} CPUs, got {parsed.cpus}")
-    if parsed.cpus < 1 or parsed.gpus < 0:
-        raise UsageError(f"a slot has at least 1 CPU and no negative number of GPUs, got {parsed}")
-    return parsed
+            f"resources must map cpus, gpus and memory to numbers, got {shown(resources)}"
+        )
+    given = dict(resources or {})
+    if unknown := [key for key in given if key not in vars(Resources())]:
+        raise UsageError(f"resources are cpus, gpus and memory, got {shown(unknown[0])}")
+    cpus = whole("cpus of a slot", given.get("cpus", 1), least=1)
+    if cpus > MAX_SLOTS:
+        raise UsageError(f"a slot has at most {MAX_SLOTS} CPUs, got {cpus}")
+    gpus = finite("gpus of a slot", given.get("gpus", 0.0))
+    memory = given.get("memory")
+    if gpus < 0:
+        raise UsageError(f"gpus of a slot must not be negative, got {gpus:g}")
+    if memory is not None:
+        memory = whole("memory of a slot (bytes)", memory, least=1)
+    return Resources(cpus, gpus, memory)

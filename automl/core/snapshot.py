@@ -20,6 +20,8 @@ class Snapshot:
         seconds: wall-clock seconds of the sweep so far, including earlier runs.
         num_slots, busy_slots: of the workers; 0 if no controller runs.
         suggesting: activity of the suggester ("idle", "suggesting", "2 ready").
+        waits_for: for whom the sweep waits, such as "waits for 2 cores held by sweep 'nmt', process
+            4711"; "" if it does not.
         suggestion_seconds: how long each suggestion took.
         dashboard: address of the Ray dashboard, "" if there is none.
         spec: of the sweep; None if it is not known.
@@ -35,6 +37,7 @@ class Snapshot:
     num_slots: int = 0
     busy_slots: int = 0
     suggesting: str = "idle"
+    waits_for: str = ""
     suggestion_seconds: Sequence[float] = ()
     dashboard: str = ""
     spec: SweepSpec | None = None

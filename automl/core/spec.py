@@ -38,6 +38,8 @@ class SweepSpec:
         beliefs: the user's prior on good values, by parameter
             (`suggesters.user_prior`).
         metrics: declared by the workload, or by the user for their objective.
+        explored: what earlier trials may have, if the space has changed: `space` and the earlier
+            spaces together (`search_spaces.change`).
     """
 
     name: str
@@ -62,6 +64,7 @@ class SweepSpec:
     disk_bytes: int | None = None
     beliefs: Mapping[str, Any] = field(default_factory=dict)
     metrics: tuple[Metric, ...] = ()
+    explored: Space | None = None
 
     def __post_init__(self) -> None:
         for name in ("goals", "constraints"):
@@ -71,9 +74,16 @@ class SweepSpec:
             )
             object.__setattr__(self, name, tuple(known))
 
+    @property
+    def known_space(self) -> Space:
+        """The space of every trial, also of those from before a change of the space."""
+        return self.explored or self.space
+
     def to_dict(self) -> dict[str, Any]:
         """The spec as plain JSON data; the ledger stores these keys."""
+        explored = {"explored": self.explored.to_dict()} if self.explored else {}
         return {
+            **explored,
             "name": self.name,
             "space": self.space.to_dict(),
             "goals": [str(goal) for goal in self.goals],
@@ -105,7 +115,7 @@ class SweepSpec:
         goals = [Goal.parse(text) for text in data["goals"]]
         if data.pop("last_report_counts", False):  # as ledgers said it before goals could
             goals = [replace(goal, at_end=True) for goal in goals]
-        parsed = {
+        parsed: dict[str, Any] = {
             "space": Space.from_dict(data["space"]),
             "goals": tuple(goals),
             "constraints": tuple(Constraint.parse(text) for text in data["constraints"]),
@@ -113,4 +123,6 @@ class SweepSpec:
             "resources": Resources(**data["resources"]),
             "metrics": tuple(Metric(**one) for one in data.get("metrics", ())),
         }
+        if explored := data.get("explored"):
+            parsed["explored"] = Space.from_dict(explored)
         return cls(**{**data, **parsed})

@@ -1,6 +1,7 @@
 """Formats values for the live view, the summary, tables and JSON."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -15,6 +16,24 @@ MISTAKE_HINT = (
     "then goes on and avoids such configurations."
 )
 BLOCKS = "▁▂▃▄▅▆▇█"
+# Controls of a terminal, marks of line and paragraph, marks of direction, and lone surrogates.
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(raw: str, keep: str = "") -> str:
+    """Text that a terminal only shows: control characters are escaped, as in `\\u001b`.
+
+    Every text of a ledger, a configuration or a log passes here before it reaches a terminal.
+
+    Args:
+        keep: control characters to leave as they are; without "\\n" the result is one line.
+    """
+    return _CONTROLS.sub(lambda found: found[0] if found[0] in keep else _escaped(found[0]), raw)
+
+
+def _escaped(control: str) -> str:
+    """The escape of a control character that Python and JSON read alike."""
+    return {"\n": r"\n", "\r": r"\r", "\t": r"\t"}.get(control, f"\\u{ord(control):04x}")
 
 
 def json_data(value: Any) -> Any:
@@ -30,12 +49,14 @@ def json_data(value: Any) -> Any:
     return str(value)
 
 
-def number(value: Any) -> str:
-    """A value with 4 significant digits."""
+def number(value: Any, digits: int = 4) -> str:
+    """A value with 4 significant digits, or with more."""
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(number, value))}]"
+        return f"[{', '.join(number(item, digits) for item in value)}]"
     if not isinstance(value, float):
-        return str(value)
+        return printable(str(value))
+    if digits > 4:
+        return f"{value:.{digits}g}"
     if value != 0 and (abs(value) < 1e-3 or abs(value) >= 1e7):
         mantissa, _, exponent = f"{value:.3g}".partition("e")
         return f"{mantissa}e{int(exponent)}" if exponent else mantissa
@@ -43,7 +64,9 @@ def number(value: Any) -> str:
 
 
 def duration(seconds: float) -> str:
-    """`8s`, `1m 05s`, `2h 03m`, `3d 04h`."""
+    """`20ms`, `8s`, `1m 05s`, `2h 03m`, `3d 04h`."""
+    if 0 < seconds < 0.9995:
+        return f"{max(seconds * 1000, 1):.0f}ms"
     whole = int(max(seconds, 0) + 0.5)
     if whole < 60:
         return f"{whole}s"
@@ -51,7 +74,14 @@ def duration(seconds: float) -> str:
         return f"{whole // 60}m {whole % 60:02d}s"
     if whole < 86400:
         return f"{whole // 3600}h {whole % 3600 // 60:02d}m"
-    return f"{whole // 86400}d {whole % 86400 // 3600:02d}h"
+    days = whole // 86400
+    return f"{days}d {whole % 86400 // 3600:02d}h" if days < 1e5 else f"{seconds / 86400:.3g} days"
+
+
+def change(value: float, baseline: float) -> str:
+    """The change from a baseline as `+17.5%`; "" if that says nothing."""
+    share = (value - baseline) / abs(baseline) if baseline else math.inf
+    return f"{share:+.1%}" if abs(share) < 1e4 else ""
 
 
 def memory(num_bytes: float | None) -> str:
@@ -69,9 +99,53 @@ def metric(name: str, value: float) -> str:
     return memory(value) if name.endswith("_bytes") else number(value)
 
 
-def configuration(params: Mapping[str, Any]) -> str:
+def configuration(params: Mapping[str, Any], digits: int = 4) -> str:
     """A configuration in one line."""
-    return "  ".join(f"{name}={number(value)}" for name, value in params.items())
+    return "  ".join(f"{printable(name)}={number(value, digits)}" for name, value in params.items())
+
+
+def configurations(many: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Configurations in one line each, with more digits if different ones would look the same."""
+    found = [configuration(params) for params in many]
+    for digits in (6, 9, 17):
+        first: dict[str, Mapping[str, Any]] = {}
+        alike = {
+            line
+            for line, params in zip(found, many, strict=True)
+            if dict(first.setdefault(line, params)) != dict(params)
+        }
+        if not alike:
+            break
+        found = [
+            configuration(params, digits) if line in alike else line
+            for line, params in zip(found, many, strict=True)
+        ]
+    return found
+
+
+def state_of(trial: Trial, snapshot: Snapshot) -> str:
+    """The kind of failure, or the constraint that the trial violates, or its state."""
+    if trial.failure:
+        return trial.failure.replace("_", " ")
+    return violation(trial, snapshot) or str(trial.state)
+
+
+def violation(trial: Trial, snapshot: Snapshot) -> str:
+    """`infeasible: size 12 > 10`; "" unless a trial has ended without a feasible value."""
+    ended = trial.state in (TrialState.COMPLETED, TrialState.STOPPED)
+    if not ended or goal_value(trial, snapshot) is not None:
+        return ""
+    for constraint in snapshot.constraints:
+        if constraint.holds(trial.metrics):
+            continue
+        name, bound = constraint.metric, constraint.bound
+        if name not in trial.metrics:
+            return f"infeasible: no {name}"
+        sign = ">" if constraint.upper else "<"
+        return (
+            f"infeasible: {name} {metric(name, trial.metrics[name])} {sign} {metric(name, bound)}"
+        )
+    return ""
 
 
 def goal_value(trial: Trial, snapshot: Snapshot, index: int = 0) -> float | None:
@@ -165,6 +239,7 @@ def sparkline(values: Sequence[float], width: int, *, maximize: bool) -> str:
         return ""
     if len(values) > width:
         values = [values[(i + 1) * len(values) // width - 1] for i in range(width)]
+    values = [min(max(value, -1e307), 1e307) for value in values]  # their differences are finite
     low, high = min(values), max(values)
     heights = [(value - low) / (high - low) if high > low else 0.5 for value in values]
     return "".join(BLOCKS[round((h if maximize else 1 - h) * (len(BLOCKS) - 1))] for h in heights)

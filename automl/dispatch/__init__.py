@@ -10,5 +10,9 @@ if TYPE_CHECKING:
     from .base import Dispatcher
 
 DISPATCHERS: Registry[Dispatcher] = Registry(
-    "dispatcher", "automl.dispatch", "automl.dispatchers", "automl.dispatch.base:Dispatcher"
+    "dispatcher",
+    "automl.dispatch",
+    "automl.dispatchers",
+    "automl.dispatch.base:Dispatcher",
+    others=("leases",),
 )

@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from typing import Any
 
 from automl.core import SweepSpec
@@ -36,6 +37,21 @@ def choose_dispatcher(name: str, ray_address: str | None) -> tuple[str, str | No
     if name == "auto" and address is None and not (ray is not None and ray.is_initialized()):
         return "local", None
     return "ray", address
+
+
+@contextmanager
+def starting(
+    name: str, spec: SweepSpec, objective: Callable[[Any], Any] | None, ray_address: str | None
+) -> Iterator[Callable[[], Dispatcher]]:
+    """A function that returns the dispatcher of that name, see `make_dispatcher`.
+
+    The processes of `local` start at once, while the ledger is opened and suggestions are made.
+    """
+    if name != "local":
+        yield lambda: make_dispatcher(name, spec, objective, ray_address)
+        return
+    with closing(make_dispatcher(name, spec, objective, ray_address)) as dispatcher:
+        yield lambda: dispatcher
 
 
 def make_dispatcher(

@@ -37,7 +37,7 @@ def experiment(sweep: Swept | Snapshot) -> Any:
     snapshot = sweep if isinstance(sweep, Snapshot) else sweep.snapshot
     if snapshot.spec is None:
         raise UsageError("the space of this sweep is not known: load the sweep with automl.load")
-    space = snapshot.spec.space
+    space = snapshot.spec.known_space
     parameters = [_config(p) for p in space.parameters.values() if p.size != 1]
     if not parameters:
         raise UsageError("this sweep has no parameter with two values: Ax needs at least one")

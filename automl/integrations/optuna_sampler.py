@@ -1,6 +1,6 @@
 """The `bayes` suggester as an Optuna sampler: `create_study(sampler=automl.BayesSampler())`."""
 
-import math
+import warnings
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,10 +20,14 @@ from optuna.trial import TrialState as OptunaState
 
 from automl.core import Constraint, Goal, ReportLog, ReportPoint, Trial, TrialState
 from automl.suggesters import SUGGESTERS
+from automl.suggesters.base import SearchContext
+from automl.suggesters.domain import Domain, Limit
+from automl.suggesters.proposer import make_suggester
 from search_spaces import Choice, Float, Int, Parameter, Space
 from workers.protocol import Value
 
 MAX_PARENT_VALUES = 32
+ROUNDING = 1e-8  # of a step
 _FINISHED = (OptunaState.COMPLETE, OptunaState.PRUNED)
 
 
@@ -32,9 +36,11 @@ class BayesSampler(BaseSampler):  # type: ignore[misc]
 
     An Optuna objective defines its space while it runs. From the finished trials, this sampler
     learns the parameters, and which value of which other parameter makes each of them active. It
-    models all of them together. A parameter that does not fit (its range changes, or a float
-    decides about it) is drawn at random. Failed trials teach the failure model, pruned trials count
-    with their best intermediate value, running trials are pending, and constraints are respected.
+    models all of them together. If a range has changed, it proposes within the newest one, and
+    trials outside of it still teach. A parameter of which a float decides is drawn at random, as is
+    one whose kind or scale has changed (with a warning). Failed trials teach the failure model,
+    pruned trials count with their best intermediate value, running trials are pending, and
+    constraints are respected.
 
     Args:
         seed: of everything random; None draws one.
@@ -47,7 +53,7 @@ class BayesSampler(BaseSampler):  # type: ignore[misc]
     """
 
     def __init__(self, seed: int | None = None, *, suggester: str = "bayes") -> None:
-        self._suggester = SUGGESTERS.get(suggester)
+        self._suggester = SUGGESTERS.require(suggester)
         self._seed = _draw_seed() if seed is None else seed
 
     def reseed_rng(self) -> None:
@@ -80,9 +86,9 @@ class BayesSampler(BaseSampler):  # type: ignore[misc]
             converted = learned.trial(other, keys, goals)
             if converted is not None:
                 (pending if other.state == OptunaState.RUNNING else history).append(converted)
-        found = self._suggester(learned.space, goals, constraints, seed=self._seed).suggest(
-            history, pending
-        )
+        context = SearchContext(learned.domain)
+        suggester = make_suggester(self._suggester, goals, constraints, context, seed=self._seed)
+        found = suggester.suggest(history, pending)
         return (
             {n: v for n, v in learned.outward(found[0]).items() if n in search_space}
             if found
@@ -113,17 +119,29 @@ class LearnedSpace:
     """A space that finished trials reveal, as ours and as Optuna's.
 
     Args:
+        domain: its space has every value of the trials; the newest ranges are its limits.
+        distributions: the newest of each parameter of Optuna.
         names: our name of each parameter of Optuna.
     """
 
-    space: Space
+    domain: Domain
     distributions: dict[str, BaseDistribution]
     names: dict[str, str]
 
+    @property
+    def space(self) -> Space:
+        """Every value of the trials."""
+        return self.domain.space
+
     def inward(self, params: dict[str, Any]) -> dict[str, Value]:
         """Converts Optuna's values to ours; leaves out unknown ones."""
-        known = {n: d for n, d in self.distributions.items() if n in params and _same(d, params[n])}
-        return {self.names[n]: _inward(d, params[n]) for n, d in known.items()}
+        found = {n: _inward(d, params[n]) for n, d in self.distributions.items() if n in params}
+        parameters = self.space.parameters
+        return {
+            self.names[n]: parameters[self.names[n]].canonical(value)
+            for n, value in found.items()
+            if parameters[self.names[n]].legal(value)
+        }
 
     def outward(self, params: Any) -> dict[str, Any]:
         """The inverse of `inward`."""
@@ -161,13 +179,14 @@ class LearnedSpace:
 
 def learn_space(trials: Sequence[FrozenTrial]) -> LearnedSpace | None:
     """The space that finished trials reveal; None if there is nothing to model yet."""
-    distributions: dict[str, BaseDistribution] = {}
-    moved: set[str] = set()
+    seen: dict[str, dict[BaseDistribution, None]] = {}
     for trial in trials:
         for name, distribution in trial.distributions.items():
-            if distributions.setdefault(name, distribution) != distribution:
-                moved.add(name)
-    kept = {n: d for n, d in sorted(distributions.items()) if n not in moved and not d.single()}
+            known = seen.setdefault(name, {})
+            known.pop(distribution, None)
+            known[distribution] = None  # the newest comes last
+    newest = {name: list(known)[-1] for name, known in sorted(seen.items())}
+    kept = {n: d for n, d in newest.items() if not d.single() and _alike(n, list(seen[n]))}
     parents = {name: _parent(name, kept, trials) for name in kept}
     while dropped := [
         n for n, found in parents.items() if found is None or (found and found[0] not in parents)
@@ -183,8 +202,27 @@ def learn_space(trials: Sequence[FrozenTrial]) -> LearnedSpace | None:
             if found
             else None
         )
-        parameters.append(_parameter(names[name], kept[name], when))
-    return LearnedSpace(Space(*parameters), {name: kept[name] for name in parents}, names)
+        parameters.append(_parameter(names[name], list(seen[name]), when))
+    limits = {
+        names[n]: Limit(low=kept[n].low, high=kept[n].high) for n in parents if len(seen[n]) > 1
+    }
+    distributions = {name: kept[name] for name in parents}
+    return LearnedSpace(Domain(Space(*parameters), limits), distributions, names)
+
+
+def _alike(name: str, known: Sequence[BaseDistribution]) -> bool:
+    """Whether one parameter can have all of these ranges; warned of if not."""
+    if len(known) == 1:
+        return True
+    numbers = [d for d in known if isinstance(d, FloatDistribution | IntDistribution)]
+    if len(numbers) == len(known) and len({(type(d), d.log) for d in numbers}) == 1:
+        return True
+    warnings.warn(
+        f"{name!r} is drawn at random: its kind or its scale has changed within the study, "
+        f"from {known[-2]} to {known[-1]}; give it another name",
+        stacklevel=2,
+    )
+    return False
 
 
 def _parent(
@@ -219,47 +257,36 @@ def _discrete(distribution: BaseDistribution) -> bool:
     )
 
 
-def _parameter(name: str, distribution: BaseDistribution, when: Any) -> Parameter:
-    """Our parameter for a distribution. Numbers with a step and categories become their index."""
-    if isinstance(distribution, CategoricalDistribution):
-        return Choice(name, list(range(len(distribution.choices))), when=when)
-    low, high, step = distribution.low, distribution.high, distribution.step
-    if _stepped(distribution):
-        return Int(name, 0, math.floor((high - low) / step + 1e-9), when=when)
-    kind = Int if isinstance(distribution, IntDistribution) else Float
-    return kind(name, low, high, log=distribution.log, when=when)
-
-
-def _stepped(distribution: BaseDistribution) -> bool:
-    if isinstance(distribution, FloatDistribution):
-        return distribution.step is not None
-    return bool(distribution.step != 1)
-
-
-def _same(distribution: BaseDistribution, value: Any) -> bool:
-    """Whether the distribution contains the value."""
-    try:
-        return bool(distribution._contains(distribution.to_internal_repr(value)))
-    except (ValueError, TypeError):
-        return False
+def _parameter(name: str, known: Sequence[BaseDistribution], when: Any) -> Parameter:
+    """Our parameter with every value of some distributions. Categories become their index."""
+    first = known[0]
+    if isinstance(first, CategoricalDistribution):
+        return Choice(name, list(range(len(first.choices))), when=when)
+    low, high = min(d.low for d in known), max(d.high for d in known)
+    steps = {d.step for d in known}
+    step = first.step if len(steps) == 1 else None
+    if step is not None and any(
+        abs((d.low - low) / step % 1.0 - 0.5) < 0.5 - ROUNDING for d in known
+    ):
+        step = None  # their grids differ
+    if isinstance(first, IntDistribution):
+        return Int(name, low, high, log=first.log, step=step or 1, when=when)
+    return Float(name, low, high, log=first.log, step=step, when=when)
 
 
 def _inward(distribution: BaseDistribution, value: Any) -> Value:
     if isinstance(distribution, CategoricalDistribution):
         return int(distribution.to_internal_repr(value))
-    if _stepped(distribution):
-        return int(round((value - distribution.low) / distribution.step))  # noqa: RUF046
     return int(value) if isinstance(distribution, IntDistribution) else float(value)
 
 
 def _outward(distribution: BaseDistribution, value: Any) -> Any:
+    """The value as Optuna has it, on the grid of a distribution with a step."""
     if isinstance(distribution, CategoricalDistribution):
         return distribution.choices[value]
-    if not _stepped(distribution):
+    low, step = distribution.low, distribution.step
+    if isinstance(distribution, IntDistribution):
+        return low + round((value - low) / step) * step
+    if step is None:
         return value
-    stepped = distribution.low + value * distribution.step
-    return (
-        stepped
-        if isinstance(distribution, IntDistribution)
-        else min(float(stepped), distribution.high)
-    )
+    return min(float(low + round((value - low) / step) * step), distribution.high)

@@ -145,7 +145,7 @@ class LedgerStorage(BaseStorage):  # type: ignore[misc]
         if time.monotonic() - at > FRESH_SECONDS:
             created = next(info.created for info in self._ledger.sweeps() if info.name == name)
             found = frozen_trials(
-                self._ledger.snapshot(name), self._ledger.spec(name).space, created, study_id
+                self._ledger.snapshot(name), self._ledger.spec(name).known_space, created, study_id
             )
             self._read[name] = (time.monotonic(), found)
         return found

@@ -73,6 +73,10 @@ class MemoryLedger:
         self._recorders[spec.name] = MemoryRecorder()
         return spec.name
 
+    def spec(self, sweep: str) -> SweepSpec:
+        """The specification of a sweep."""
+        return self._specs[sweep]
+
     def replace_spec(self, sweep: str, spec: SweepSpec) -> None:
         """Keep another spec."""
         self._specs[sweep] = replace(spec, name=sweep)

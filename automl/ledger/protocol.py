@@ -53,6 +53,9 @@ class SweepLedger(Protocol):
     ) -> str:
         """Add a sweep and return its name."""
 
+    def spec(self, sweep: str) -> SweepSpec:
+        """The specification of a sweep."""
+
     def replace_spec(self, sweep: str, spec: SweepSpec) -> None:
         """Store another spec for a sweep."""
 

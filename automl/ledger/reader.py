@@ -140,7 +140,7 @@ class Reader:
 
     def _of_sweep(self, name: str, read: Callable[[sa.Connection, Row, audit.Damage], T]) -> T:
         def both(connection: sa.Connection, damage: audit.Damage) -> list[T]:
-            query = sa.select(SWEEPS).where(SWEEPS.c.name == name)
+            query = sa.select(SWEEPS).where(SWEEPS.c.name == rows.storable(name))
             found = audit.read(connection, query)
             for row in found:
                 audit.sweep(row, damage)

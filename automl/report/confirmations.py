@@ -154,7 +154,11 @@ def read(ledger: Ledger, sweep: str) -> Confirmation | None:
     name = companion(sweep, KIND)
     if not ledger.exists(name):
         return None
-    snapshot, again, space = ledger.snapshot(sweep), ledger.snapshot(name), ledger.spec(sweep).space
+    snapshot, again, space = (
+        ledger.snapshot(sweep),
+        ledger.snapshot(name),
+        ledger.spec(sweep).known_space,
+    )
     originals = {space.key(t.params): t for t in candidates(snapshot, space, len(snapshot.trials))}
     runs: dict[Hashable, list[Trial]] = {}
     for trial in again.trials:

@@ -116,7 +116,9 @@ def surfaces(record: Record) -> Panel:
 
 def _panel(panel: Panel) -> Iterator[str]:
     """A panel as HTML: a place for each figure, and its data."""
-    yield f'<section id="{panel.key}"><h2>{escape(panel.title)}</h2><p>{escape(panel.caption)}</p>'
+    kind = "" if panel.figures else ' class="empty"'
+    yield f'<section id="{panel.key}"{kind}><h2>{escape(panel.title)}</h2>'
+    yield f"<p>{escape(panel.caption)}</p>"
     for i, figure in enumerate(panel.figures):
         key, height = f"{panel.key}-{i}", figure["layout"]["height"]
         yield f'<div class="figure" id="{key}" data-spec="{key}-spec" '
@@ -126,15 +128,19 @@ def _panel(panel: Panel) -> Iterator[str]:
 
 
 def card(snapshot: Snapshot, count: int = 5) -> str:
-    """A sweep in a few lines of HTML, for notebooks."""
+    """A sweep in a few lines of HTML and a small figure, for notebooks."""
     record = Record.of(snapshot)
-    rows = [_row(record, trial)[:-2] for trial, _ in record.scored()[:count]]
-    head = ("trial", "state", *(goal.metric for goal in snapshot.goals), "time", "memory")
+    scored = [trial for trial, _ in record.scored()]
+    rows = [(*row[:-2], row[-1]) for row in _rows(record, scored[:count])]
+    metrics = (goal.metric for goal in snapshot.goals)
+    head = ("trial", "state", *metrics, "time", "memory", "configuration")
     time = text.duration(snapshot.seconds)
     state = escape(f"{snapshot.sweep}: {snapshot.state}, {len(record.trials)} trials in {time}")
-    best = f"<pre>{escape(text.configuration(snapshot.best.params))}</pre>" if snapshot.best else ""
     headline = escape(summary.headline(snapshot))
-    return f"<p><b>{state}</b><br>{headline}</p>{table(head, rows)}{best}"
+    if not rows:
+        return f"<p><b>{state}</b><br>{headline}</p>"
+    chart = f'<div style="max-width:640px">{static_chart(record)}</div>'
+    return f"<p><b>{state}</b><br>{headline}</p>{chart}{table(head, rows)}"
 
 
 def _head(record: Record, insights: Sequence[Insight], panels: Sequence[Panel]) -> Iterator[str]:
@@ -218,7 +224,7 @@ def _trials(record: Record) -> Iterator[str]:
     others = [trial for trial in record.trials if trial.number not in known][::-1]
     room = max(MAX_ROWS - len(others[: MAX_ROWS // 4]), 0)
     shown = [*scored[:room], *others[: MAX_ROWS - len(scored[:room])]]
-    rows = [_row(record, trial) for trial in shown]
+    rows = _rows(record, shown)
     left_out = len(record.trials) - len(shown)
     yield '<section id="trials"><h2>Trials</h2>'
     more = f" To list {left_out} more: automl trials {record.spec.name}" if left_out else ""
@@ -230,15 +236,19 @@ def _trials(record: Record) -> Iterator[str]:
     yield f'<div class="scroll">{found}</div></section>'
 
 
-def _row(record: Record, trial: Trial) -> tuple[str, ...]:
+def _rows(record: Record, trials: Sequence[Trial]) -> list[tuple[str, ...]]:
+    lines = text.configurations([trial.params for trial in trials])
+    return [_row(record, trial, line) for trial, line in zip(trials, lines, strict=True)]
+
+
+def _row(record: Record, trial: Trial, configuration: str) -> tuple[str, ...]:
     values = [record.value(trial, index) for index in range(len(record.snapshot.goals))]
-    state = trial.failure.replace("_", " ") if trial.failure else str(trial.state)
     return (
         str(trial.number),
-        state,
+        text.state_of(trial, record.snapshot),
         *("-" if value is None else text.number(value) for value in values),
         text.duration(trial.seconds),
         text.memory(trial.peak_memory_bytes),
         trial.source,
-        text.configuration(trial.params),
+        configuration,
     )

@@ -12,6 +12,8 @@ from typing import Any, Final
 from automl.core import Trial, text
 from search_spaces import Choice, Float, Int, Parameter
 
+from .axis_range import NARROWEST, clipped, padded
+
 Figure = dict[str, Any]
 
 # The palette of Okabe and Ito, for colour-blind readers too.
@@ -56,6 +58,7 @@ def figure(data: list[dict[str, Any]], height: int = 380, **layout: Any) -> Figu
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "hoverlabel": {"align": "left"},
+        "modebar": {"bgcolor": "rgba(255,255,255,0.8)", "color": GREY, "activecolor": BLUE},
         "legend": {"orientation": "h", "y": 1.12, "x": 0},
     }
     for key in [key for key in layout if key.startswith(("xaxis", "yaxis"))]:
@@ -78,16 +81,20 @@ def hover(trial: Trial, *lines: str) -> str:
 
 
 def escape(raw: str) -> str:
-    """Escape text for HTML and plotly."""
+    """Escape text for HTML and plotly; control characters are escaped as in a terminal."""
     return (
-        raw.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
+        text.printable(raw, keep="\n\t")
+        .replace("&", "&amp;")
+        .replace("<", "&lt;")
+        .replace(">", "&gt;")
+        .replace('"', "&quot;")
     )
 
 
 def rounded(values: Iterable[float | None], digits: int = 5) -> list[float | None]:
     """Numbers with few digits; None for those that are not finite."""
     return [
-        None if value is None or not math.isfinite(value) else float(f"{value:.{digits}g}")
+        None if value is None or not math.isfinite(value) else float(f"{clipped(value):.{digits}g}")
         for value in values
     ]
 
@@ -96,9 +103,10 @@ def spread(points: Sequence[tuple[float, float]], columns: int, rows: int) -> li
     """Indices of the points to draw: the first in each cell of a grid, or all of few points."""
     if len(points) <= columns:
         return list(range(len(points)))
+    points = [(clipped(x), clipped(y)) for x, y in points]
     xs, ys = zip(*points, strict=True)
     left, top = min(xs), min(ys)
-    width, height = (max(xs) - left) or 1.0, (max(ys) - top) or 1.0
+    width, height = (max(max(ends) - min(ends), NARROWEST) for ends in (xs, ys))
     cells: dict[tuple[int, int], int] = {}
     for i, (x, y) in enumerate(points):
         cells.setdefault((int(columns * (x - left) / width), int(rows * (y - top) / height)), i)
@@ -110,7 +118,7 @@ def position(parameter: Parameter, value: Any) -> float:
     if isinstance(parameter, Choice):
         return float(parameter.index(value)) if value in parameter.choices else -1.0
     assert isinstance(parameter, Float | Int), "there are three kinds of parameters"
-    return math.log10(value) if parameter.log and value > 0 else float(value)
+    return math.log10(value) if parameter.log and value > 0 else clipped(float(value))
 
 
 def axis(parameter: Parameter) -> dict[str, Any]:
@@ -124,13 +132,12 @@ def axis(parameter: Parameter) -> dict[str, Any]:
         }
     assert isinstance(parameter, Float | Int), "there are three kinds of parameters"
     low, high = position(parameter, parameter.low), position(parameter, parameter.high)
-    room = 0.02 * (high - low) or 0.5
     ticks = log_ticks(parameter.low, parameter.high) if parameter.log else linear_ticks(low, high)
     if isinstance(parameter, Int):
         ticks = sorted({float(round(tick)) for tick in ticks})
     return {
         "title": {"text": parameter.name},
-        "range": [low - room, high + room],
+        "range": list(padded(low, high)),
         "tickvals": rounded([position(parameter, tick) for tick in ticks]),
         "ticktext": [text.number(int(tick) if tick.is_integer() else tick) for tick in ticks],
     }
@@ -138,7 +145,7 @@ def axis(parameter: Parameter) -> dict[str, Any]:
 
 def metric_axis(metric: str, values: Iterable[float], *, log: bool) -> dict[str, Any]:
     """The axis of a metric for plotly, with round ticks if it is logarithmic or in bytes."""
-    known = [value for value in values if math.isfinite(value)]
+    known = [clipped(value) for value in values if math.isfinite(value)]
     found: dict[str, Any] = {"title": {"text": escape(metric)}}
     if not known or (log and min(known) <= 0):
         return found
@@ -165,7 +172,8 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 def linear_ticks(low: float, high: float, count: int = 5) -> list[float]:
     """About `count` round numbers between two numbers."""
-    if not high > low:
+    low, high = clipped(low), clipped(high)
+    if high - low <= max(NARROWEST, 1e-12 * max(abs(low), abs(high))):
         return [low]
     power = 10.0 ** math.floor(math.log10((high - low) / count))
     step = next(

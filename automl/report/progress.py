@@ -1,14 +1,17 @@
 """The progress of a sweep that Python runs: a terminal view, or the output of a notebook cell."""
 
+from __future__ import annotations
+
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from automl.core import Snapshot, TrialState
 
-from .terminal_view import Show, state_lines, view
+if TYPE_CHECKING:
+    from .terminal_view import Show
 
 EVERY_SECONDS: Final = 1.0
 
@@ -28,10 +31,24 @@ def progress(wanted: bool | None = None) -> Iterator[Show | None]:
     elif wanted or sys.stderr.isatty():
         from rich.console import Console
 
+        from .terminal_view import view
+
         with view(Console(stderr=True, highlight=False)) as show:
             yield show
     else:
         yield None
+
+
+def say_which(wanted: str, name: str, trials: Sized) -> None:
+    """Say, on standard error, if a sweep gets another name or goes on with earlier trials."""
+    if name != wanted:
+        line = f"there is a sweep {wanted!r} already: this one is {name!r}; to go on with an "
+        line += "earlier one, give its name= and resume=True"
+    elif trials:
+        line = f"going on with the sweep {name!r}, which has trials: {len(trials)}"
+    else:
+        return
+    print(f"automl: {line}", file=sys.stderr)
 
 
 def in_notebook() -> bool:
@@ -65,6 +82,7 @@ def html(snapshot: Snapshot) -> str:
     """The state of the sweep and its best trials, as a few lines of HTML."""
     from .page import card
     from .plotting import escape
+    from .terminal_view import state_lines
 
     lines = "<br>".join(escape(line) for line in state_lines(snapshot))
     if snapshot.best:

@@ -24,6 +24,8 @@ def recipe(spec: SweepSpec, trial: Trial) -> str:
         items = [f"  {scalar(key)}: {scalar(value)}" for key, value in values.items()]
         lines += [f"{section}:", *items] if values else []
     lines.append(f"goals: [{', '.join(map(str, spec.goals))}]")
+    if spec.constraints:
+        lines.append(f"constraints: [{', '.join(scalar(str(one)) for one in spec.constraints)}]")
     lines += ["space:", *(f"  {key}: [{scalar(value)}]" for key, value in trial.params.items())]
     resources = f"resources: {{cpus: {spec.resources.cpus}, gpus: {scalar(spec.resources.gpus)}}}"
     return (

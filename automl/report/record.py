@@ -115,7 +115,7 @@ class Record:
     @property
     def space(self) -> Space:
         """The search space."""
-        return self.spec.space
+        return self.spec.known_space
 
     @property
     def goal(self) -> Goal:

@@ -45,6 +45,7 @@ def settings(record: Record) -> Rows:
             "; ".join(f"{limit} (from trial {first} on)" for first, limit in record.limits),
         ),
         ("beliefs about good values", _beliefs(record)),
+        ("changes of the space", "; ".join(n.message for n in record.notes if n.kind == "space")),
         (
             "from an earlier sweep",
             "; ".join(note.message for note in record.notes if note.kind == "transfer"),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from automl.core import Trial, TrialState, text
 
+from .axis_range import NARROWEST, clipped, padded
 from .plotting import BLUE, GREY, GRID, RED, escape, linear_ticks, spread
 from .record import Record
 
@@ -22,12 +23,7 @@ def static_chart(record: Record) -> str:
     if len(points) < 2:
         return ""
     end = max(record.snapshot.seconds, points[-1][0])
-    started = min(
-        [trial.started for trial in record.trials if trial.started is not None], default=0.0
-    )
-    frame = _Frame(
-        started, max(end, started + 1e-9), *window(record, [value for _, value in points])
-    )
+    frame = _Frame(0.0, max(end, 1e-9), *window(record, [value for _, value in points]))
     goal = escape(record.goal.metric)
     best = sorted((value for _, value in points), key=record.goal.loss)[0]
     label = f"best {goal} so far: {escape(text.number(best))}"
@@ -47,12 +43,11 @@ def static_chart(record: Record) -> str:
 
 def window(record: Record, values: Sequence[float]) -> tuple[float, float]:
     """The range of the value axis; the worst fifth of the trials is left out if it is far off."""
-    ordered = sorted(values, key=record.goal.loss)
+    ordered = sorted(map(clipped, values), key=record.goal.loss)
     best, usual, worst = ordered[0], ordered[int(0.8 * (len(ordered) - 1))], ordered[-1]
     far = len(values) >= 8 and abs(worst - best) >= 5 * abs(usual - best) and usual != best
     other = usual if far else worst
-    room = 0.08 * abs(other - best) or 0.5
-    return min(best, other) - room, max(best, other) + room
+    return padded(min(best, other), max(best, other))
 
 
 @dataclass(frozen=True)
@@ -65,7 +60,7 @@ class _Frame:
     high: float
 
     def x(self, at: float) -> float:
-        share = (at - self.first) / (self.last - self.first)
+        share = (at - self.first) / max(self.last - self.first, NARROWEST)
         return round(LEFT + (WIDTH - LEFT - RIGHT) * share, 1)
 
     def y(self, value: float) -> float:

@@ -97,9 +97,8 @@ def _cells(
     show: Callable[[float], str] = text.number,
 ) -> list[RenderableType]:
     shown = ["-" if value is None else show(value) for value in (ours, theirs)]
-    change = ""
-    if ours is not None and theirs is not None and theirs != 0 and ours != theirs:
-        change = f"{(ours - theirs) / abs(theirs):+.1%}"
+    known = ours is not None and theirs is not None and ours != theirs
+    change = text.change(ours, theirs) if known else ""  # type: ignore[arg-type]
     return [Text(shown[0], style=style), Text(shown[1]), Text(change, style=style)]
 
 
@@ -154,7 +153,7 @@ def headline(snapshot: Snapshot) -> str:
         return f"{found}{which}: no other trial was better."
     if baseline is None:
         return f"{found}; {default} failed."
-    share = f" ({(value - baseline) / abs(baseline):+.1%})" if baseline else ""
+    share = f" ({found_change})" if (found_change := text.change(value, baseline)) else ""
     return f"{found}, {value - baseline:+.4g}{share} against {default} ({text.number(baseline)})."
 
 

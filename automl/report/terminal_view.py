@@ -15,8 +15,8 @@ from rich.text import Text
 
 from automl.core import Snapshot, Trial, TrialState, text
 
+from .console import Escaped, table
 from .console import console as default_console
-from .console import table
 
 REFRESH_SECONDS = 0.25
 STATUS_SECONDS = 60.0
@@ -80,7 +80,7 @@ class _Screen:
         begin = time.monotonic()
         if begin < self.next_time and snapshot.state == "running":
             return
-        self.live.update(SweepView(snapshot, self.console.height - 1), refresh=True)
+        self.live.update(Escaped(SweepView(snapshot, self.console.height - 1)), refresh=True)
         end = time.monotonic()
         self.next_time = end + max(REFRESH_SECONDS, 20 * (end - begin))
 
@@ -94,6 +94,7 @@ class PlainLines:
         self.best: float | None = None
         self.next_status = STATUS_SECONDS
         self.dashboard = ""
+        self.waited = False  # for another sweep
         self.errors: set[str] = set()  # of which the traceback was printed
 
     def __call__(self, snapshot: Snapshot) -> None:
@@ -101,6 +102,9 @@ class PlainLines:
         if snapshot.dashboard and not self.dashboard:
             self._line(snapshot, f"Ray dashboard: {snapshot.dashboard}")
         self.dashboard = snapshot.dashboard
+        if snapshot.waits_for and not self.waited:
+            self.waited = True
+            self._line(snapshot, snapshot.waits_for)
         for trial in snapshot.trials:
             if self.seen.get(trial.number) is not trial.state:
                 self.seen[trial.number] = trial.state
@@ -129,9 +133,7 @@ class PlainLines:
             return [trial.failure.replace("_", " ")]
         goal, value = snapshot.goals[0], text.goal_value(trial, snapshot)
         if value is None:
-            return [
-                f"no {goal.metric}{' that satisfies constraints' if snapshot.constraints else ''}"
-            ]
+            return [text.violation(trial, snapshot) or f"no {goal.metric}"]
         found = [f"{goal.metric} {text.number(value)}", f"in {text.duration(trial.seconds)}"]
         if self.best is None or goal.better(value, self.best):
             self.best = value
@@ -140,7 +142,9 @@ class PlainLines:
 
     def _line(self, snapshot: Snapshot, line: str) -> None:
         self.console.print(
-            f"[{text.duration(snapshot.seconds):>7}] {line}", markup=False, soft_wrap=True
+            f"[{text.duration(snapshot.seconds):>7}] {text.printable(line)}",
+            markup=False,
+            soft_wrap=True,
         )
 
 
@@ -148,15 +152,17 @@ def state_lines(snapshot: Snapshot) -> list[str]:
     """The state of the sweep, in two lines of text."""
     words = [snapshot.state, _budget_text(snapshot), *_counts(snapshot)]
     left = _left_text(snapshot)
-    second = (
-        [f"workers {snapshot.busy_slots} of {snapshot.num_slots} busy"]
-        if snapshot.num_slots
-        else []
-    )
     return [
         ", ".join([*words, left] if left else words),
-        ", ".join([*second, f"suggestions {_suggesting(snapshot)}"]),
+        ", ".join([*_workers(snapshot), *_waits(snapshot), f"suggestions {_suggesting(snapshot)}"]),
     ]
+
+
+def _workers(snapshot: Snapshot) -> list[str]:
+    """How many workers are busy; none are known while Ray starts, which takes seconds."""
+    if snapshot.num_slots:
+        return [f"workers {snapshot.busy_slots} of {snapshot.num_slots} busy"]
+    return ["workers are starting"] if snapshot.state == "running" else []
 
 
 # The parts of the view, from top to bottom
@@ -224,7 +230,7 @@ def _row(
     snapshot: Snapshot, trial: Trial, default: Mapping[str, Any], best: Trial | None
 ) -> tuple[RenderableType, ...]:
     value = text.goal_value(trial, snapshot)
-    state = trial.failure.replace("_", " ") if trial.failure else str(trial.state)
+    state = text.state_of(trial, snapshot)
     if trial.state is TrialState.RUNNING:
         state = f"step {trial.reports[-1].step}" if trial.reports else "running"
     is_best = best is not None and best.number == trial.number
@@ -273,15 +279,17 @@ def _footer(snapshot: Snapshot) -> list[RenderableType]:
     counts = Text("   ".join(_counts(snapshot)) or "no trial has ended yet")
     if snapshot.state != "running":
         return [counts]
-    words = []
-    if snapshot.num_slots:
-        words.append(f"workers {snapshot.busy_slots} of {snapshot.num_slots} busy")
+    words = [*_workers(snapshot), *_waits(snapshot)]
     recent = list(snapshot.suggestion_seconds)[-10:]
     each = f", {sum(recent) / len(recent):.2g} s each" if recent else ""
     words.append(f"suggestions {_suggesting(snapshot)}{each}")
     if snapshot.dashboard:
         words.append(snapshot.dashboard)
     return [counts, Text("   ".join(words), style="dim", no_wrap=True, overflow="ellipsis")]
+
+
+def _waits(snapshot: Snapshot) -> list[str]:
+    return [snapshot.waits_for] if snapshot.waits_for and snapshot.state == "running" else []
 
 
 def _suggesting(snapshot: Snapshot) -> str:

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from automl.core import SweepSpec
 from automl.errors import SpaceError, UsageError
-from search_spaces import Float, Space
+from search_spaces import Choice, Float, Int, Space
 from search_spaces.parameters import Parameter, Value, parameter_from_dict
 from search_spaces.validation import plain
 from workers.protocol import Params
@@ -60,20 +62,60 @@ class Domain:
     teach the surrogates, and are not repeated.
 
     Args:
-        space: the whole space.
+        present: the space of the sweep.
         limits: by parameter; none for the whole space.
+        explored: a larger space, which has the trials from before a change of the space too.
 
     Attributes:
+        space: the whole space: `explored` if there is one, else `present`.
         inner: the space within the limits. A parameter that can no longer be active is not in it.
+        narrow: whether `inner` is less than `space`.
 
     Raises:
         UsageError: a limit does not fit the space, or no configuration is left.
     """
 
-    def __init__(self, space: Space, limits: Limits | None = None) -> None:
-        self.space = space
+    def __init__(
+        self, present: Space, limits: Limits | None = None, explored: Space | None = None
+    ) -> None:
+        self.space = explored or present
         self.limits = dict(limits or {})
-        self.inner = _narrowed(space, self.limits) if self.limits else space
+        self.inner = _narrowed(present, self.limits) if self.limits else present
+        self.narrow = self.inner is not self.space
+        self._present = present
+        self._explored = explored
+        # The constraints of the present space, on the coordinates of the whole one.
+        self._rules = self.space
+        if explored is not None:
+            parameters = explored.parameters.values()
+            self._rules = Space(*parameters, constraints=present.constraints)
+
+    @classmethod
+    def of(cls, spec: SweepSpec) -> Domain:
+        """The domain of a sweep without limits."""
+        return cls(spec.space, explored=spec.explored)
+
+    def within(self, limits: Limits) -> Domain:
+        """The same space within other limits."""
+        return Domain(self._present, limits, self._explored)
+
+    def fitted(self, params: Params) -> Params:
+        """An earlier configuration, with the defaults of parameters that are new since."""
+        return params if self._explored is None else self._explored.complete(params)
+
+    def feasible(self, units: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Whether coordinates `n x d` of the whole space satisfy the present constraints, `n`."""
+        return self._rules.feasible(units)
+
+    @property
+    def changed(self) -> bool:
+        """Whether the space has changed since the first trial."""
+        return self._explored is not None
+
+    @property
+    def constrained(self) -> bool:
+        """Whether there are constraints between parameters."""
+        return bool(self._rules.constraints)
 
     def legal(self, params: Params) -> bool:
         """Whether the configuration may be proposed."""
@@ -89,7 +131,7 @@ class Domain:
             taken: keys of known configurations.
         """
         for params in configurations:
-            inside = self._inside(params) if self.limits else params
+            inside = self._inside(params) if self.narrow else params
             if self.space.key(inside) not in taken and self.inner.legal(inside):
                 return inside
         return None
@@ -115,7 +157,7 @@ class Domain:
 
     def neighbours(self, params: Params, rng: np.random.Generator, count: int) -> list[Params]:
         """Up to `count` legal configurations near this one; none if it is not legal itself."""
-        if self.limits and not self.legal(params):
+        if self.narrow and not self.legal(params):
             return []
         return list(self.inner.neighbours(params, rng, count))
 
@@ -124,8 +166,8 @@ class Domain:
         found = dict(params)
         for name, value in params.items():
             parameter = self.inner.parameters.get(name)
-            if isinstance(parameter, Float) and isinstance(value, float):
-                found[name] = min(max(value, parameter.low), parameter.high)
+            if isinstance(parameter, Float) or (isinstance(parameter, Int) and parameter.step > 1):
+                found[name] = parameter.canonical(value)
         return found
 
 
@@ -173,14 +215,27 @@ def _limited(
     """The parameter with the values that are left; its default is moved to the nearest of them."""
     data = {**parameter.to_dict(), **({"when": dict(when)} if when else {})}
     if limit is not None:
-        data |= {key: value for key, value in limit.to_dict().items() if key in data}
+        data |= _both(parameter, limit)
     default = data.get("default")
     if default is not None and limit is not None:
         if limit.choices:
             data["default"] = default if default in limit.choices else limit.choices[0]
         else:
-            data["default"] = min(max(default, data["low"]), data["high"])
+            del data["default"]
+            data["default"] = parameter_from_dict(data).canonical(default)
     return parameter_from_dict(data)
+
+
+def _both(parameter: Parameter, limit: Limit) -> dict[str, Any]:
+    """The values that both the parameter and the limit allow."""
+    if isinstance(parameter, Choice):
+        return {"choices": [value for value in limit.choices if parameter.legal(value)]}
+    assert isinstance(parameter, Float | Int)
+    low, high = parameter.low, parameter.high
+    return {
+        "low": low if limit.low is None else max(low, limit.low),
+        "high": high if limit.high is None else min(high, limit.high),
+    }
 
 
 def _short(value: Any) -> str:

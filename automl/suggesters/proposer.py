@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final
 
 from automl.core import Constraint, Goal, Trial
@@ -36,7 +36,7 @@ def make_suggester(
     if choice.kind(SUGGESTERS).uses_context:
         return choice.make(SUGGESTERS, domain.space, goals, constraints, seed=seed, context=context)
     inner = choice.make(SUGGESTERS, domain.inner, goals, constraints, seed=seed)
-    return DomainSuggester(domain, inner) if domain.limits else inner
+    return DomainSuggester(domain, inner) if domain.narrow else inner
 
 
 class DomainSuggester(Suggester):
@@ -116,6 +116,7 @@ class Proposer:
         self._domain = domain
         self._made: dict[str, Suggester] = {}
         self._pending_keys = TrialKeys(domain.space)
+        self._known: dict[int, tuple[Trial, Trial]] = {}  # as recorded, and fitted, by number
         self._failures = 0
         self._fallback: Proposer | None = None
 
@@ -129,6 +130,7 @@ class Proposer:
                 last error.
         """
         begun = time.perf_counter()
+        history, pending = self._fitted(history), self._fitted(pending)
         gain = None
         try:
             suggester = self._suggester(self.name)
@@ -175,6 +177,19 @@ class Proposer:
         note = f"the suggester {self.name!r} failed, {FALLBACK} proposes instead: {cause}"
         proposals = [Proposal(item, FALLBACK) for item in params]
         return ProposalBatch(proposals, time.perf_counter() - begun, note, exhausted=not proposals)
+
+    def _fitted(self, trials: Sequence[Trial]) -> Sequence[Trial]:
+        """The trials in the present space, each fitted once (`Domain.fitted`)."""
+        if not self._domain.changed:
+            return trials
+        found = []
+        for trial in trials:
+            known, fitted = self._known.get(trial.number, (None, trial))
+            if known is not trial:
+                fitted = replace(trial, params=self._domain.fitted(trial.params))
+                self._known[trial.number] = (trial, fitted)
+            found.append(fitted)
+        return found
 
     def _suggester(self, name: str) -> Suggester:
         made = self._made  # `restrict` may replace it meanwhile

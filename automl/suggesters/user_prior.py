@@ -159,10 +159,12 @@ class UserPrior:
     """
 
     def __init__(self, space: Space, given: Mapping[str, Any]) -> None:
+        if not isinstance(given, Mapping):
+            raise UsageError(f"beliefs map parameters to good values, got {given!r:.100}")
         self.space = space
         for name in given:
             if name not in space.parameters:
-                hint = nearest(name, list(space.parameters))
+                hint = nearest(str(name), list(space.parameters))
                 raise UsageError(f"a belief about {name!r}, which is not tuned: {hint}")
         self.by_name = {
             name: ParameterPrior.read(space.parameters[name], value)

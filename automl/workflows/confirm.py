@@ -10,7 +10,7 @@ from automl.report.confirmations import KIND
 
 def missing(ledger: Ledger, sweep: str, chosen: Sequence[Trial], seeds: int) -> list[Trial]:
     """The runs that are missing until each chosen configuration has `seeds` runs, seed by seed."""
-    name, space = companion(sweep, KIND), ledger.spec(sweep).space
+    name, space = companion(sweep, KIND), ledger.spec(sweep).known_space
     counts = {space.key(trial.params): 0 for trial in chosen}
     for done in ledger.trials(name) if ledger.exists(name) else []:
         if (key := space.key(done.params)) in counts:

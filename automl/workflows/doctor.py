@@ -3,7 +3,7 @@
 import contextlib
 import platform
 import shutil
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from automl.core.text import memory
+from automl.dispatch.leases import Holder, current_holders
 from automl.report.console import table
-from search_spaces.hardware import PRECISIONS, Hardware, detect
+from search_spaces.hardware import PRECISIONS, Hardware, count_cpus, detect
 from search_spaces.knobs import KNOBS
 
 REQUIRED_RAY = (2, 52)
@@ -48,6 +49,7 @@ class Findings:
     packages: dict[str, str]
     abilities: tuple[Ability, ...]
     free_disk_bytes: int
+    leases: tuple[Holder, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The findings as JSON data."""
@@ -57,6 +59,7 @@ class Findings:
             "packages": self.packages,
             "abilities": [vars(ability) for ability in self.abilities],
             "free_disk_bytes": self.free_disk_bytes,
+            "leases": [asdict(holder) for holder in self.leases],
         }
 
     def render(self) -> RenderableType:
@@ -70,6 +73,7 @@ class Findings:
             ["CPU cores", str(hardware.num_cpus)],
             ["memory", f"{memory(hardware.memory_bytes)}, the limit of a trial's ranks together"],
             ["GPUs", gpus],
+            ["in use by", "; ".join(map(_holding, self.leases)) or "no sweep"],
             ["disk free", memory(self.free_disk_bytes)],
             ["Python", platform.python_version()],
             ["packages", ", ".join(f"{name} {version}" for name, version in self.packages.items())],
@@ -97,7 +101,14 @@ def examine(store: str) -> Findings:
         _ray(),
         _store(store),
     )
-    return Findings(hardware, _versions(), abilities, free)
+    leases = tuple(current_holders())
+    return Findings(hardware, _versions(), abilities, free, leases)
+
+
+def _holding(holder: Holder) -> str:
+    gpus = f" and {len(holder.gpus)} GPUs ({', '.join(holder.gpus)})" if holder.gpus else ""
+    waits = f", waits for {holder.waits} more" if holder.waits else ""
+    return f"{holder}: {holder.cores} of {count_cpus()} cores{gpus}{waits}"
 
 
 def _versions() -> dict[str, str]:

@@ -8,13 +8,14 @@ import csv
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import quote
 
 import sqlalchemy as sa
 
-from automl.core import Begun, Ended, Goal, Proposed, TrialState
+from automl.core import Begun, Ended, Goal, Proposed, Trial, TrialState
 from automl.errors import FAILURE_KINDS, UsageError
 from automl.ledger import Ledger
 from automl.ledger.database import refuse_password, shown
@@ -46,27 +47,48 @@ class ImportedTrials:
         return f"{len(self.trials)} trials added" + (f", left out: {reasons}" if reasons else "")
 
 
-def read(source: str, space: Space, goals: Sequence[Goal], ledger: Ledger) -> ImportedTrials:
+class SweptTrials(Protocol):
+    """A result of `automl.sweep` or `automl.load`."""
+
+    @property
+    def trials(self) -> Sequence[Trial]:
+        """Every trial."""
+
+
+Source = str | PathLike[str] | SweptTrials | Any  # Any stands for an Optuna study
+
+
+def read(source: Source, space: Space, goals: Sequence[Goal], ledger: Ledger) -> ImportedTrials:
     """The finished trials of a source that fit a sweep: legal, with a goal's metric or failed.
 
     Args:
+        source: `FILE.csv`, `optuna:URL#STUDY` or `sweep:NAME`; or an `optuna.Study`, or a result.
         space, goals: of the sweep; ledger: the store of `sweep:NAME`.
 
     Raises:
         UsageError: the source is malformed or cannot be read.
     """
-    kind, _, rest = source.partition(":")
+    if hasattr(source, "get_trials") and hasattr(source, "directions"):
+        return _fitting(from_study(source, goals), space, goals)
+    if not isinstance(source, str | PathLike):
+        if not hasattr(source, "trials"):
+            raise UsageError(
+                "a prior is FILE.csv, optuna:URL#STUDY, sweep:NAME, an Optuna study or a result, "
+                f"got {source!r:.80}"
+            )
+        return _fitting(_finished(source.trials), space, goals)
+    kind, _, rest = str(source).partition(":")
     if kind == "optuna":
         found = _from_optuna(rest, goals)
     elif kind == "sweep":
-        found = [
-            FinishedTrial(t.params, t.metrics, t.failure)
-            for t in ledger.trials(rest)
-            if t.state.finished
-        ]
+        found = _finished(ledger.trials(rest))
     else:
         found = _from_csv(Path(source), space)
     return _fitting(found, space, goals)
+
+
+def _finished(trials: Iterable[Trial]) -> list[FinishedTrial]:
+    return [FinishedTrial(t.params, t.metrics, t.failure) for t in trials if t.state.finished]
 
 
 def add(ledger: Ledger, sweep: str, trials: Sequence[FinishedTrial]) -> int:

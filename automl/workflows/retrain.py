@@ -21,6 +21,8 @@ def derived(spec: SweepSpec, kind: str, num_trials: int, **changes: Any) -> Swee
     return replace(
         spec,
         name=name,
+        space=spec.known_space,
+        explored=None,
         budget=budget,
         seed=seed,
         stopper="none",
@@ -71,6 +73,6 @@ def prepare(
             f"there is another sweep {spec.name!r} with another space: "
             f"delete it with `automl delete {spec.name}`"
         )
-    enqueue(ledger, spec.name, configurations)
+    enqueue(ledger, spec.name, [spec.space.complete(params) for params in configurations])
     total = len(ledger.trials(spec.name))
     return replace(spec, budget=Budget(trials=total))

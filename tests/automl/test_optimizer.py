@@ -163,7 +163,7 @@ def test_a_store_is_taken_up_again(tmp_path: Path) -> None:
         assert (again.number, again.params, again.attempts) == (left.number, left.params, 2)
         optimizer.tell(again, {"loss": 0.4})
     assert automl.load("optimizer", store=store).best is not None
-    with pytest.raises(UsageError, match="searches another space"):
+    with pytest.raises(UsageError, match="has run with another space: lr is gone"):
         Optimizer(Space(Float("x", 0, 1)), "minimize loss", store=store)
 
 

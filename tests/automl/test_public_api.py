@@ -20,7 +20,11 @@ CALLABLE = [
 ]
 SETTINGS = "goals constraints suggester stopper workers trials budget store seed"
 CALLS = [
-    (automl.sweep, 2, f"{SETTINGS} dispatcher resources name resume beliefs transfer progress"),
+    (
+        automl.sweep,
+        2,
+        f"{SETTINGS} dispatcher resources name resume beliefs transfer prior enqueue pin progress",
+    ),
     (automl.load, 1, "store"),
     (automl.Optimizer, 1, "goals constraints suggester seed store"),
     (automl.Optimizer.ask, 1, ""),

@@ -10,11 +10,14 @@ from objectives import SPACE, make_spec, quick, run_inline, states
 
 import automl
 from automl import sweeps
+from automl.config import load as load_configuration
 from automl.core.events import Ended, Proposed
 from automl.core.snapshot import Snapshot
 from automl.core.trial import TrialState
 from automl.errors import UsageError
 from automl.ledger import Ledger
+from automl.report.recipe import recipe
+from automl.result import Result
 from search_spaces import Float, Space
 
 
@@ -110,7 +113,7 @@ def test_automl_sweep_returns_what_it_found(
         quick, SPACE, goals="minimize loss", trials=4, name="mine", resume=True, **options
     )
     assert list(more.trials[:3]) == list(result.trials)
-    with pytest.raises(UsageError, match="searches another space"):
+    with pytest.raises(UsageError, match="has run with another space"):
         automl.sweep(
             quick,
             Space(Float("x", 0, 1)),
@@ -139,7 +142,7 @@ def test_automl_sweep_returns_what_it_found(
         ({"goals": []}, "at least one goal"),
         ({"constraints": "loss < 3"}, "a constraint is"),
         ({"workers": 0}, "workers must be a whole number of at least 1"),
-        ({"resources": {"cpus": 0}}, "at least 1 CPU"),
+        ({"resources": {"cpus": 0}}, "cpus of a slot must be a whole number of at least 1"),
         ({"resources": {"cores": 1}}, "cpus, gpus and memory"),
         ({"name": "../x"}, "a name has 1 to 64"),
         ({"name": "-x"}, "a name has 1 to 64"),
@@ -161,3 +164,30 @@ def test_inline_proposes_each_trial_with_the_results_of_all_before(ledger: Ledge
     proposed = [n for n, event in enumerate(events) if isinstance(event, Proposed)]
     ended = [n for n, event in enumerate(events) if isinstance(event, Ended)]
     assert all(end < begin for end, begin in zip(ended, proposed[1:], strict=False))
+
+
+def test_a_rerun_says_what_it_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options: dict[str, Any] = {"suggester": "random", "dispatcher": "inline", "store": tmp_path}
+    for _ in range(2):
+        automl.sweep(quick, SPACE, "minimize loss", trials=1, **options)
+    assert "there is a sweep 'sweep' already: this one is 'sweep-2'" in capsys.readouterr().err
+    options |= {"name": "sweep", "resume": True}
+    automl.sweep(quick, SPACE, "minimize loss", trials=2, **options)
+    assert "going on with the sweep 'sweep', which has trials: 1" in capsys.readouterr().err
+
+
+def test_a_notebook_shows_parameters_and_a_small_figure(ledger: Ledger) -> None:
+    result = Result(run_inline(ledger, make_spec(trials=3)))
+    shown = result._repr_html_()
+    assert "<svg" in shown
+    assert f"optimizer={result.best.params['optimizer']}" in shown
+    assert len(repr(result.best)) < 150
+
+
+def test_the_best_configuration_keeps_the_constraints(ledger: Ledger, tmp_path: Path) -> None:
+    spec = make_spec(trials=1, constraints="loss <= 1234567.25")
+    best = run_inline(ledger, spec).best
+    assert best is not None
+    (tmp_path / "best.yaml").write_text(recipe(spec, best))
+    again = load_configuration(tmp_path / "best.yaml", objective=True).spec
+    assert again.constraints == spec.constraints

@@ -1,4 +1,4 @@
-"""Hostile configurations, overrides, goals, constraints and durations.
+"""Hostile configurations, overrides, goals, constraints, durations, and sweeps to show.
 
     python tests/stress/fuzz.py                       100,000 inputs
     python tests/stress/fuzz.py --seconds 90          the missing inputs, for 90 seconds
@@ -8,6 +8,8 @@
 
 Each input must be accepted, or refused with one clear error. Other exceptions, inputs that take
 over a second of CPU time, very long messages, and files that are left behind count as failures.
+One input in a hundred is a legal sweep (`hostile_sweeps.py`), of which the report, the terminal's
+view and summary, and a notebook's card are made, within 20 seconds.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import hostile_sweeps
 
 from automl.config import load
 from automl.core.goals import parse_constraints, parse_duration, parse_goals
@@ -160,16 +164,28 @@ def constraint(rng: random.Random, folder: Path) -> None:
     made.evaluate({name: rng.choice(values) for name in made.names})
 
 
+def sweep(rng: random.Random, folder: Path) -> None:
+    problems = hostile_sweeps.wrong(hostile_sweeps.record(rng.randrange(2**32)))
+    assert not problems, problems[:5]
+
+
 KINDS = {
     "configuration": configuration,
     "override": override,
     "goal": goal,
     "constraint": constraint,
+    "sweep": sweep,
 }
+SWEEP_EVERY = 100
+CPU_SECONDS = {"sweep": 20.0}  # of other kinds one
+
+
+def kind_of(seed: int) -> str:
+    return "sweep" if seed % SWEEP_EVERY == 0 else list(KINDS)[seed % 4]
 
 
 class Hang(BaseException):
-    """An input has taken more than a second of CPU time."""
+    """An input has taken too much CPU time."""
 
 
 def interrupt(*_: object) -> None:
@@ -178,7 +194,7 @@ def interrupt(*_: object) -> None:
 
 def attempt(kind: str, seed: int, folder: Path) -> str:
     """Try one input: "taken", "refused", "hang", a bad message, or a traceback."""
-    signal.setitimer(signal.ITIMER_VIRTUAL, 1.0)
+    signal.setitimer(signal.ITIMER_VIRTUAL, CPU_SECONDS.get(kind, 1.0))
     try:
         KINDS[kind](random.Random(seed), folder)
     except UsageError as error:
@@ -216,10 +232,11 @@ def run(count: int, first: int, limit: float = math.inf) -> dict[str, Any]:
         for seed in range(first, first + count):
             if time.perf_counter() - begun > limit:
                 break
-            kind = list(KINDS)[seed % len(KINDS)]
+            kind = kind_of(seed)
             before = time.process_time()
             outcome = attempt(kind, seed, folder)
-            slowest = max(slowest, time.process_time() - before)
+            if kind not in CPU_SECONDS:
+                slowest = max(slowest, time.process_time() - before)
             word = outcome if outcome in ("taken", "refused", "hang") else "other"
             found[f"{kind} {word}"] += 1
             if word in ("hang", "other"):

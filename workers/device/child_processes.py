@@ -39,11 +39,11 @@ class ChildProcesses:
     def _sample(self) -> None:
         wait = LEAST_SECONDS
         while not self._ended.wait(wait):
-            began = time.monotonic()
+            began = time.thread_time()
             found = [child for child in self._children() if child not in self._others]
             if found:
                 self._memory.add_children(sum(map(_unique_bytes, found)))
-            wait = max(LEAST_SECONDS, (time.monotonic() - began) / SHARE)
+            wait = max(LEAST_SECONDS, (time.thread_time() - began) / SHARE)
 
     def _children(self) -> list[psutil.Process]:
         try:

@@ -1,6 +1,6 @@
 "use strict";
 // Asks for the state every two seconds and draws again what has changed.
-const CONFIG = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["lasso2d", "select2d"] };
+const CONFIG = { responsive: true, displaylogo: false, displayModeBar: "hover", modeBarButtonsToRemove: ["lasso2d", "select2d"] };
 const SECONDS = 2;
 let version = 0;
 

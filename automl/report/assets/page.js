@@ -1,7 +1,7 @@
 "use strict";
 // Figures wait as JSON in the page. Those in view are drawn first, the others while nothing else is to do, so that the
 // page can be read and scrolled from the beginning.
-const CONFIG = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["lasso2d", "select2d"] };
+const CONFIG = { responsive: true, displaylogo: false, displayModeBar: "hover", modeBarButtonsToRemove: ["lasso2d", "select2d"] };
 const waiting = new Set(document.querySelectorAll(".figure"));
 const inView = new Set();
 

@@ -1,17 +1,32 @@
 """Learning curves: the reports of each trial."""
 
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from automl.core import ReportPoint, Trial, TrialState, text
-from automl.report.plotting import BLUE, GREEN, GREY, ORANGE, PURPLE, Figure, Panel, figure, rounded
+from automl.report.axis_range import AxisRange
+from automl.report.plotting import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    RED,
+    Figure,
+    Panel,
+    figure,
+    metric_axis,
+    rounded,
+)
 from automl.report.record import Record
 
 MAX_CURVES = 300
 MAX_POINTS = 60
 TITLE = "Learning curves"
+Curves = list[tuple[Trial, list[ReportPoint]]]
 
 
 def panel(record: Record) -> Panel:
@@ -25,6 +40,7 @@ def panel(record: Record) -> Panel:
     if not reported:
         return Panel("curves", TITLE, f"No trial reported {metric} before its end.")
     chosen = _chosen(record, reported)
+    limits = AxisRange.of(p.metrics[metric] for _, points in chosen for p in points)
     caption = (
         f"The {metric} at each report of each trial; the best trial is blue. Circles are ends of "
         "completed trials, crosses ends of stopped ones, bars pauses, triangles resumptions."
@@ -33,12 +49,11 @@ def panel(record: Record) -> Panel:
         caption += (
             f" Of {len(reported)} curves, the {len(chosen) // 2} best and as many others are shown."
         )
-    return Panel("curves", TITLE, caption, (_draw(record, chosen),))
+    caption += limits.note(p.metrics[metric] for _, points in chosen for p in points)
+    return Panel("curves", TITLE, caption, (_draw(record, chosen, limits),))
 
 
-def _chosen(
-    record: Record, reported: list[tuple[Trial, list[ReportPoint]]]
-) -> list[tuple[Trial, list[ReportPoint]]]:
+def _chosen(record: Record, reported: Curves) -> Curves:
     if len(reported) <= MAX_CURVES:
         return reported
     rank = {trial.number: i for i, (trial, _) in enumerate(record.scored())}
@@ -50,36 +65,66 @@ def _chosen(
     return [*ordered[: MAX_CURVES // 2], *(ordered[i] for i in sorted(rest))]
 
 
-def _draw(record: Record, chosen: list[tuple[Trial, list[ReportPoint]]]) -> Figure:
+def _draw(record: Record, chosen: Curves, limits: AxisRange) -> Figure:
     best = record.snapshot.best
     timed = record.goal.within is not None
     others = [(t, p) for t, p in chosen if best is None or t.number != best.number]
     best_lines = (
-        _lines(record, [(t, p)], timed, BLUE, 3.0, f"trial {t.number}, the best")
+        _lines(record, [(t, p)], limits, BLUE, 3.0, f"trial {t.number}, the best")
         for t, p in chosen
         if t == best
     )
     data = [
-        _lines(record, others, timed, GREY, 1.2, "trials"),
+        _lines(record, others, limits, GREY, 1.2, "trials"),
         *best_lines,
-        *_marks(record, chosen, timed),
+        *_beyond(record, chosen, limits),
+        *_marks(record, chosen, limits),
     ]
     xaxis: dict[str, Any] = {"title": {"text": "training seconds" if timed else "step"}}
     first = max(min(points[0].step for _, points in chosen), 1)
     last = max(points[-1].step for _, points in chosen)
     if not timed and last > 200 * first:
         xaxis |= {"type": "log", "range": [np.log10(first), np.log10(last) + 0.05]}
-    return figure(data, 420, xaxis=xaxis, yaxis={"title": {"text": record.goal.metric}})
+    known = [p.metrics[record.goal.metric] for _, points in chosen for p in points]
+    axis = metric_axis(record.goal.metric, limits.inside(known), log=limits.log)
+    return figure(data, 420, xaxis=xaxis, yaxis=limits.axis(axis))
 
 
-def _x(point: ReportPoint, timed: bool) -> float:
-    return point.seconds if timed else float(point.step)
+def _x(record: Record, point: ReportPoint) -> float:
+    return float(point.step) if record.goal.within is None else point.seconds
+
+
+def _beyond(record: Record, chosen: Curves, limits: AxisRange) -> Iterator[dict[str, Any]]:
+    """A triangle at the edge for each curve that leaves the range, at its first such report."""
+    metric = record.goal.metric
+    found = [
+        (trial, next(p for p in points if limits.beyond(p.metrics[metric])))
+        for trial, points in chosen
+        if any(limits.beyond(p.metrics[metric]) for p in points)
+    ]
+    if not found:
+        return
+    values = [point.metrics[metric] for _, point in found]
+    yield {
+        "type": "scatter",
+        "mode": "markers",
+        "name": "beyond the axis",
+        "x": rounded([_x(record, point) for _, point in found]),
+        "y": rounded(limits.inside(values)),
+        "marker": {"symbol": limits.symbols(values), "color": RED, "size": 9},
+        "text": [
+            f"trial {trial.number}: {text.number(value)}"
+            for (trial, _), value in zip(found, values, strict=True)
+        ],
+        "hoverinfo": "text",
+        "cliponaxis": False,
+    }
 
 
 def _lines(
     record: Record,
-    curves: list[tuple[Trial, list[ReportPoint]]],
-    timed: bool,
+    curves: Curves,
+    limits: AxisRange,
     colour: str,
     width: float,
     name: str,
@@ -90,8 +135,8 @@ def _lines(
     texts: list[str] = []
     for trial, points in curves:
         thinned = _thinned(points)
-        xs += [*(_x(p, timed) for p in thinned), None]
-        ys += [*(p.metrics[record.goal.metric] for p in thinned), None]
+        xs += [*(_x(record, p) for p in thinned), None]
+        ys += [*limits.inside(p.metrics[record.goal.metric] for p in thinned), None]
         values = (text.number(p.metrics[record.goal.metric]) for p in thinned)
         texts += [*(f"trial {trial.number}: {value}" for value in values), ""]
     return {
@@ -114,9 +159,7 @@ def _thinned(points: list[ReportPoint]) -> list[ReportPoint]:
     return [points[row] for row in rows]
 
 
-def _marks(
-    record: Record, chosen: list[tuple[Trial, list[ReportPoint]]], timed: bool
-) -> list[dict[str, Any]]:
+def _marks(record: Record, chosen: Curves, limits: AxisRange) -> list[dict[str, Any]]:
     """Marks of ends, pauses and resumptions."""
     ends = {
         TrialState.COMPLETED: ("completed", "circle", GREEN),
@@ -135,8 +178,8 @@ def _marks(
             "type": "scatter",
             "mode": "markers",
             "name": name,
-            "x": rounded([_x(point, timed) for _, point in items]),
-            "y": rounded([point.metrics[record.goal.metric] for _, point in items]),
+            "x": rounded([_x(record, point) for _, point in items]),
+            "y": rounded(limits.inside(p.metrics[record.goal.metric] for _, p in items)),
             "marker": {
                 "symbol": symbol,
                 "color": colour,
@@ -145,6 +188,7 @@ def _marks(
             },
             "text": [f"trial {trial.number} {name}" for trial, _ in items],
             "hoverinfo": "text",
+            "cliponaxis": False,
         }
         for (name, symbol, colour), items in groups.items()
     ]

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from automl.core import text
+from automl.report.axis_range import AxisRange
 from automl.report.effects import Effect, Insight
 from automl.report.metric_models import MetricModel
 from automl.report.plotting import (
@@ -36,6 +37,8 @@ def panel(record: Record, insights: Sequence[Insight]) -> Panel:
             title,
             "Too few trials have succeeded to fit a model.",
         )
+    if all(one.doubt for one in insights):
+        return Panel("dependence", title, doubts(insights).strip())
     caption = (
         "The metric that the model expects if one parameter changes, averaged over the tried "
         "values of the others, with its 90% band. If the band is as wide as the curve is high, "
@@ -88,7 +91,8 @@ def _span(model: MetricModel, found: Sequence[Effect]) -> list[float]:
     usual = np.quantile(observed, [0.0, 0.8] if model.sign > 0 else [0.2, 1.0])
     bands = [np.concatenate([effect.low, effect.high]) for effect in found]
     ends = np.array([min(usual[0], *map(np.min, bands)), max(usual[1], *map(np.max, bands))])
-    seen = np.array([observed.min(), observed.max()])
+    limits = AxisRange.of(observed, log=False)
+    seen = np.array([observed.min(), observed.max()] if model.log else [limits.low, limits.high])
     if model.log:
         ends, seen = np.log10(ends), np.log10(seen)
     beyond = BEYOND * (seen[1] - seen[0])

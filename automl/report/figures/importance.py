@@ -19,6 +19,8 @@ def panel(record: Record, insights: Sequence[Insight]) -> Panel:
     title = "Parameter importance"
     if not insights:
         return Panel("importance", title, "Too few trials have succeeded to fit a model.")
+    if all(one.doubt for one in insights):
+        return Panel("importance", title, doubts(insights).strip())
     caption = (
         "How much the metric changes with one parameter alone, averaged over the tried values of "
         "the others; 1 is the standard deviation of all trials. Lines are 90% intervals. "

@@ -1,14 +1,27 @@
 """Parallel coordinates of the configurations."""
 
+import math
+from collections.abc import Sequence
 from html import unescape
 from typing import Any
 
 import numpy as np
 
-from automl.core import Trial
-from automl.report.plotting import SCALE, Panel, axis, escape, figure, position, rounded
+from automl.core import Trial, text
+from automl.report.axis_range import AxisRange
+from automl.report.plotting import (
+    SCALE,
+    Panel,
+    axis,
+    escape,
+    figure,
+    linear_ticks,
+    log_ticks,
+    position,
+    rounded,
+)
 from automl.report.record import Record
-from search_spaces.parameters import Parameter
+from search_spaces import Float, Int, Parameter
 
 MAX_LINES = 1000
 TITLE = "Configurations (parallel coordinates)"
@@ -70,6 +83,10 @@ def _dimension(parameter: Parameter, scored: list[tuple[Trial, float]]) -> dict[
     ticks: dict[str, Any] = {
         key: list(found[key]) for key in ("tickvals", "ticktext") if key in found
     }
+    if isinstance(parameter, Float | Int):
+        bounds = [float(parameter.low), float(parameter.high)]
+        places = [position(parameter, bound) for bound in bounds]
+        ticks = _with_ends(ticks, places, [text.number(bound) for bound in bounds])
     if None in values:
         absent = low - 0.12 * (high - low)
         values = [absent if value is None else value for value in values]
@@ -86,8 +103,35 @@ def _dimension(parameter: Parameter, scored: list[tuple[Trial, float]]) -> dict[
 def _metric(record: Record, scored: list[tuple[Trial, float]], index: int) -> dict[str, Any]:
     name = record.snapshot.goals[index].metric
     values = [record.value(trial, index) for trial, _ in scored]
-    filler = min((value for value in values if value is not None), default=0.0)
+    known = [value for value in values if value is not None]
+    limits = AxisRange.of(known)
+    inside = limits.inside(limits.low if value is None else value for value in values)
+    low, high = min(inside), max(inside)
+    if low == high:
+        low, high = limits.low, limits.high
+    ticks = (log_ticks if limits.log else linear_ticks)(low, high)
+    place = math.log10 if limits.log else float
+    labels = [text.metric(name, tick) for tick in ticks]
+    ends = [
+        ("≤ " if any(value < low for value in known) else "") + text.metric(name, low),
+        ("≥ " if any(value > high for value in known) else "") + text.metric(name, high),
+    ]
+    found = {"tickvals": rounded(map(place, ticks)), "ticktext": labels}
     return {
         "label": escape(name),
-        "values": rounded([filler if value is None else value for value in values]),
+        "values": rounded(map(place, inside)),
+        "range": limits.range,
+        **_with_ends(found, [place(low), place(high)], ends),
     }
+
+
+def _with_ends(ticks: dict[str, Any], ends: Sequence[float], labels: list[str]) -> dict[str, Any]:
+    """Ticks with both ends of the range, because plotly draws the bar of an axis between ticks."""
+    near = 0.06 * (ends[1] - ends[0])
+    inner = [
+        (at, label)
+        for at, label in zip(ticks["tickvals"], ticks["ticktext"], strict=True)
+        if min(abs(at - ends[0]), abs(at - ends[1])) > near
+    ]
+    shown = [(ends[0], labels[0]), *inner, (ends[1], labels[1])]
+    return {"tickvals": rounded([at for at, _ in shown]), "ticktext": [word for _, word in shown]}

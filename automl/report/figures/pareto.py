@@ -1,5 +1,6 @@
 """Several goals: the Pareto front and its hypervolume. One goal: its cost in time and memory."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ from numpy.typing import NDArray
 
 from automl.core import Trial, text
 from automl.core.metrics import PEAK_MEMORY
+from automl.report.axis_range import AxisRange, clipped
 from automl.report.plotting import (
     BLUE,
     GREY,
@@ -43,7 +45,7 @@ def _fronts(record: Record) -> Panel:
     front = {trial.number for trial in record.snapshot.pareto}
     figures = [_pair(record, known, front, 0, other) for other in range(1, len(goals))]
     losses = np.array(
-        [[g.loss(v) for g, v in zip(goals, values, strict=True)] for _, values in known]
+        [[clipped(g.loss(v)) for g, v in zip(goals, values, strict=True)] for _, values in known]
     )
     volumes = _hypervolumes(losses)
     trace = {
@@ -62,8 +64,9 @@ def _fronts(record: Record) -> Panel:
             yaxis={"title": {"text": "hypervolume"}, "rangemode": "tozero"},
         )
     )
+    many = "1 configuration is" if len(front) == 1 else f"{len(front)} configurations are"
     caption = (
-        f"{len(front)} configurations are on the front: no other is at least as good in every goal "
+        f"{many} on the front: no other is at least as good in every goal "
         "and better in one. Below: the hypervolume that the front dominates, as a share of the box "
         f"between the worst and the best observed value of each goal. It is now {volumes[-1]:.3f}."
     )
@@ -75,6 +78,7 @@ def _pair(
 ) -> Figure:
     one, other = record.snapshot.goals[i].metric, record.snapshot.goals[j].metric
     ordered = sorted(known, key=lambda item: float(item[1][i]))
+    limits = [AxisRange.of(float(values[index]) for _, values in known) for index in (i, j)]
     data = [
         _cloud(
             [(t, v[i], v[j]) for t, v in ordered if t.number not in front],
@@ -83,6 +87,7 @@ def _pair(
             "trials",
             GREY,
             "markers",
+            limits,
         ),
         _cloud(
             [(t, v[i], v[j]) for t, v in ordered if t.number in front],
@@ -91,13 +96,15 @@ def _pair(
             "Pareto front",
             BLUE,
             "both",
+            limits,
         ),
     ]
-    return figure(data, 420, xaxis=_axis(one, known, i), yaxis=_axis(other, known, j))
+    axes = [_axis(name, limit) for name, limit in zip((one, other), limits, strict=True)]
+    return figure(data, 420, xaxis=axes[0], yaxis=axes[1])
 
 
-def _axis(metric: str, known: list[tuple[Trial, Any]], index: int) -> dict[str, Any]:
-    return metric_axis(metric, [float(values[index]) for _, values in known], log=False)
+def _axis(metric: str, limits: AxisRange) -> dict[str, Any]:
+    return limits.axis(metric_axis(metric, [limits.low, limits.high], log=limits.log))
 
 
 def _cloud(
@@ -107,6 +114,7 @@ def _cloud(
     name: str,
     colour: str,
     mode: str,
+    limits: Sequence[AxisRange],
 ) -> dict[str, Any]:
     many = len(points) > MANY
     if many:
@@ -122,11 +130,22 @@ def _cloud(
         "mode": "lines+markers" if mode == "both" else "markers",
         "line": {"dash": "dot", "width": 1.5},
         "name": name,
-        "x": rounded([x for _, x, _ in points]),
-        "y": rounded([y for _, _, y in points]),
-        "marker": {"color": colour, "size": 4 if many else 8, "opacity": 0.5 if many else 0.8},
+        "x": rounded(limits[0].inside(x for _, x, _ in points)),
+        "y": rounded(limits[1].inside(y for _, _, y in points)),
+        "marker": {
+            "color": colour,
+            "size": 4 if many else 8,
+            "opacity": 0.5 if many else 0.8,
+            "symbol": [
+                "triangle-right" if x > limits[0].high else symbol
+                for (_, x, _), symbol in zip(
+                    points, limits[1].symbols([y for _, _, y in points]), strict=True
+                )
+            ],
+        },
         "text": texts,
         "hoverinfo": "text",
+        "cliponaxis": False,
     }
 
 
@@ -143,24 +162,24 @@ def _costs(record: Record) -> Panel:
         rest = [point for point in points if point[0] != best]
         chosen = [point for point in points if point[0] == best]
         star = {"marker": {"color": ORANGE, "size": 13, "symbol": "star"}}
+        limits = [AxisRange.of(column) for column in list(zip(*points, strict=True))[1:]]
+        goal = record.goal.metric
         data = [
-            _cloud(rest, metric, record.goal.metric, "trials", GREY, "markers"),
-            _cloud(chosen, metric, record.goal.metric, "the best", ORANGE, "markers") | star,
+            _cloud(rest, metric, goal, "trials", GREY, "markers", limits),
+            _cloud(chosen, metric, goal, "the best", ORANGE, "markers", limits) | star,
         ]
-        log = min(x for _, x, _ in points) > 0 and max(x for _, x, _ in points) > 5 * min(
-            x for _, x, _ in points
-        )
-        xaxis = metric_axis(metric, [x for _, x, _ in points], log=log)
-        figures.append(
-            figure(data, 340, xaxis=xaxis, yaxis={"title": {"text": record.goal.metric}})
-        )
+        axes = [_axis(name, limit) for name, limit in zip((metric, goal), limits, strict=True)]
+        figures.append(figure(data, 340, xaxis=axes[0], yaxis=axes[1]))
     if not figures:
         return Panel(
             "pareto",
             title,
             "There is one goal, and no trial reported speed or memory.",
         )
-    caption = f"The {record.goal.metric} of each trial against its time and memory."
+    caption = (
+        f"The {record.goal.metric} of each trial against its time and memory. Trials beyond an "
+        "axis are triangles at its edge."
+    )
     return Panel("pareto", title, caption, tuple(figures))
 
 

@@ -3,7 +3,19 @@
 from typing import Any
 
 from automl.core import Trial, TrialState, text
-from automl.report.plotting import BLUE, GREY, RED, Figure, Panel, figure, hover, rounded, spread
+from automl.report.axis_range import AxisRange
+from automl.report.plotting import (
+    BLUE,
+    GREY,
+    RED,
+    Figure,
+    Panel,
+    escape,
+    figure,
+    hover,
+    rounded,
+    spread,
+)
 from automl.report.record import Record
 from automl.report.static_chart import improvements, window
 
@@ -22,20 +34,22 @@ def panel(record: Record) -> Panel:
         f"Each point is a trial at the time when it ended; the line is the best {goal.metric} so "
         "far. Crosses at the bottom are failed trials."
     )
-    return Panel("progress", "Best so far", caption, (_draw(record, scored),))
+    limits = AxisRange(*window(record, [value for _, value in scored]))
+    caption += limits.note(value for _, value in scored)
+    return Panel("progress", "Best so far", caption, (_draw(record, scored, limits),))
 
 
-def _draw(record: Record, scored: list[tuple[Trial, float]]) -> Figure:
+def _draw(record: Record, scored: list[tuple[Trial, float]], limits: AxisRange) -> Figure:
     goal = record.goal
     steps = improvements(record, [(trial.ended or 0.0, value) for trial, value in scored])
     end = max(record.snapshot.seconds, steps[-1][0])
-    points = _points(record, scored, {value for _, value in steps})
+    points = _points(record, scored, {value for _, value in steps}, limits)
     line = {
         "type": "scatter",
         "mode": "lines",
         "name": "best so far",
         "x": rounded([*(at for at, _ in steps), end]),
-        "y": rounded([*(value for _, value in steps), steps[-1][1]]),
+        "y": rounded(limits.inside([*(value for _, value in steps), steps[-1][1]])),
         "line": {"color": BLUE, "width": 3, "shape": "hv"},
         "hoverinfo": "skip",
     }
@@ -44,16 +58,15 @@ def _draw(record: Record, scored: list[tuple[Trial, float]]) -> Figure:
     if failed:
         data.append(_failures(failed))
     layout: dict[str, Any] = {
-        "xaxis": {"title": {"text": "sweep time (seconds)"}},
-        "yaxis": {
-            "title": {"text": goal.metric},
-            "range": list(window(record, [value for _, value in scored])),
-        },
+        "xaxis": {"title": {"text": "sweep time (seconds)"}, "rangemode": "tozero"},
+        "yaxis": limits.axis({"title": {"text": escape(goal.metric)}}),
     }
     return figure(data, **layout, yaxis2={"overlaying": "y", "visible": False, "range": [0, 1]})
 
 
-def _points(record: Record, scored: list[tuple[Trial, float]], best: set[float]) -> dict[str, Any]:
+def _points(
+    record: Record, scored: list[tuple[Trial, float]], best: set[float], limits: AxisRange
+) -> dict[str, Any]:
     many, name = len(scored) > MANY, record.goal.metric
     if many:  # overlapping ones are drawn once, but every new best is drawn
         rows = set(spread([(trial.ended or 0.0, value) for trial, value in scored], 200, 60))
@@ -63,8 +76,14 @@ def _points(record: Record, scored: list[tuple[Trial, float]], best: set[float])
         "mode": "markers",
         "name": "trials",
         "x": rounded([trial.ended for trial, _ in scored]),
-        "y": rounded([value for _, value in scored]),
-        "marker": {"color": GREY, "size": 4 if many else 7, "opacity": 0.45 if many else 0.7},
+        "y": rounded(limits.inside(value for _, value in scored)),
+        "marker": {
+            "color": GREY,
+            "size": 4 if many else 7,
+            "opacity": 0.45 if many else 0.7,
+            "symbol": limits.symbols([value for _, value in scored]),
+        },
+        "cliponaxis": False,
         "text": [
             f"trial {t.number}" if many else hover(t, f"{name} {text.number(v)}") for t, v in scored
         ],

@@ -27,7 +27,7 @@ def panel(record: Record) -> Panel:
         f"{busy / (count * (end - attempts[0].started)):.0%} of these slots were used. "
         "A trial of several ranks is one bar."
     )
-    figures = [_busy(attempts, end)]
+    figures = _busy(attempts, end)
     if len(attempts) <= MAX_BARS:
         figures.insert(0, _bars(attempts, lanes, count))
     return Panel("timeline", TITLE, caption, tuple(figures))
@@ -95,14 +95,19 @@ def _bars(attempts: Sequence[Attempt], lanes: list[int], count: int) -> Figure:
     )
 
 
-def _busy(attempts: Sequence[Attempt], end: float) -> Figure:
-    """The number of running trials at each change, or in means if there are very many changes."""
+def _busy(attempts: Sequence[Attempt], end: float) -> list[Figure]:
+    """The number of running trials at each change, or in means if there are very many changes.
+
+    There is no figure if every attempt is too short to be drawn.
+    """
     grain = end / 1000 or 1.0  # shorter gaps between trials are not drawn
     steps: dict[float, int] = {}
     for attempt in attempts:
         for at, step in ((attempt.started, 1), (attempt.ended, -1)):
             steps[round(at / grain) * grain] = steps.get(round(at / grain) * grain, 0) + step
     changes = sorted((at, step) for at, step in steps.items() if step)
+    if not changes:
+        return []
     times = np.array([0.0] + [at for at, _ in changes] + [max(end, changes[-1][0])])
     counts = np.cumsum([0] + [step for _, step in changes] + [0])
     shape = "hv"
@@ -121,9 +126,10 @@ def _busy(attempts: Sequence[Attempt], end: float) -> Figure:
         "line": {"color": BLUE, "shape": shape, "width": 1.5},
         "hovertemplate": "%{y} busy at %{x} s<extra></extra>",
     }
-    return figure(
+    drawn = figure(
         [trace],
         240,
         xaxis={"title": {"text": "sweep time (seconds)"}},
         yaxis={"title": {"text": "trials running"}, "rangemode": "tozero"},
     )
+    return [drawn]

@@ -163,7 +163,7 @@ class CurveForecast:
     def _embed(self, curves: Sequence[Curve]) -> None:
         fresh = [c for c in curves if c.number not in self._z]
         if fresh:
-            unit = self.space.encode([c.params for c in fresh])  # type: ignore[misc]
+            unit = self.space.encode([self._params(c) for c in fresh])
             z = self.encoder(unit).z
             for i, curve in enumerate(fresh):
                 self._z[curve.number], self._unit[curve.number] = z[i], unit[i]
@@ -314,9 +314,12 @@ class CurveForecast:
         )
         return np.concatenate([everywhere, near, self.sampler.snap(faces.astype(np.float64))])
 
+    def _params(self, curve: Curve) -> Params:
+        return self.sampler.domain.fitted(curve.params)  # type: ignore[arg-type]
+
     def _first_new(self, unit: Array, order: Sequence[int]) -> Params | None:
         fresh = islice(self.curves.all.values(), self._num_taken, None)
-        self._taken.update(self.space.key(c.params) for c in fresh)  # type: ignore[arg-type]
+        self._taken.update(self.space.key(self._params(c)) for c in fresh)
         self._num_taken = len(self.curves.all)
         some = self.space.decode(unit[order[:50]])
         return self.sampler.domain.first_new(some, self._taken)

@@ -92,7 +92,7 @@ class CandidateSampler:
         return points
 
     def _legal(self, points: Array) -> Array:
-        return points[self.space.feasible(points)] if self.space.constraints else points
+        return points[self.domain.feasible(points)] if self.domain.constrained else points
 
     def near(
         self, rng: np.random.Generator, bases: Array, count: int, scales: tuple[float, float]

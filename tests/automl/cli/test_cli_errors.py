@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -77,7 +79,7 @@ def test_a_malformed_configuration_is_refused(folder: Path, text: str, message: 
         (["--store", "/proc/automl/runs"], "cannot be made in /proc"),
         (["--store", "postgresql://me:secret@host/db"], "PGPASSWORD"),
         (["--store", "nosuch://host/db"], "nosuch"),
-        (["--objective", "mine.py"], "--objective is FILE:NAME"),
+        (["--objective", "mine.py:"], "--objective is FILE:NAME"),
         (["--objective", "absent.py:f"], "there is no file 'absent.py'"),
         (["--objective", "mine.py:objectiv"], "did you mean 'objective'?"),
         (["--objective", "mine.py:not_callable"], "is no function, it is of type int"),
@@ -121,3 +123,16 @@ def test_the_program_itself_ends_with_status_2_and_no_traceback(
     assert err.startswith("Error: ")
     assert "Traceback" not in err
     assert sorted(path.name for path in folder.iterdir()) == ["mine.py", "toy.yaml"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [CONFIG + "sead: 1", CONFIG.replace("high: 1.0", "high: -1.0"), "workload: translation\nx: 1"],
+)
+def test_a_malformed_configuration_is_refused_without_torch(folder: Path, text: str) -> None:
+    (folder / "toy.yaml").write_text(text)
+    arguments = ["sweep", "toy.yaml"] + ["--objective", "mine.py:objective"] * ("space" in text)
+    program = f"import sys; sys.argv = ['automl', *{arguments}]\nfrom automl.cli import main\n"
+    program += "try: main()\nexcept SystemExit as end: print(end.code, 'torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "2 False\n", done.stderr

@@ -29,7 +29,7 @@ PARAMETERS = (
     Float("momentum", 0, 0.99, default=0.9, when={"optimizer": "sgd"}),
 )
 TOY = Declaration(
-    Hardware(2, 8 << 30),
+    lambda: Hardware(2, 8 << 30),
     "toy",
     {parameter.name: parameter for parameter in PARAMETERS},
     (Expression("width % num_heads == 0"),),
@@ -104,7 +104,7 @@ def test_choices_that_the_hardware_cannot_run_are_dropped_with_the_reason() -> N
 def test_a_choice_that_runs_slowly_is_tried_only_where_it_is_asked_for() -> None:
     slow = Hardware(2, 8 << 30, slow={"fp16": "emulated"})
     declaration = Declaration(
-        slow, "toy", TOY.parameters, left_out={"precision": {"fp16": "emulated"}}
+        lambda: slow, "toy", TOY.parameters, left_out={"precision": {"fp16": "emulated"}}
     )
     space, resolution = resolve("space: {precision: auto}", declaration=declaration)
     assert (space.size, [d.value for d in resolution.dropped]) == (2, ["fp16"])
@@ -137,7 +137,7 @@ def test_a_condition_holds_of_a_fixed_parent_too(text: str, active: set[str]) ->
 
 def test_a_condition_is_inherited_from_a_parent_that_is_not_tuned() -> None:
     child = Int("buckets", 1, 8, default=2, when={"ranks": 2})
-    declaration = Declaration(TOY.hardware, "toy", {**TOY.parameters, "buckets": child})
+    declaration = Declaration(TOY.detected, "toy", {**TOY.parameters, "buckets": child})
     space, _ = resolve("space: {buckets: auto, parallelism: auto}", declaration=declaration)
     assert space.parameters["buckets"].when == {"parallelism": ("ddp",)}
 
@@ -300,7 +300,8 @@ def test_choices_that_what_is_fixed_rules_out_are_dropped_with_the_reason() -> N
 def test_options_of_the_trainer_and_the_strategies_can_be_fixed(name: str) -> None:
     hardware = Hardware(2, 8 << 30)
     trained, other = (
-        Declaration.of(WORKLOADS.get(one), hardware) for one in ("translation", "graph_embedding")
+        Declaration.of(WORKLOADS.get(one), lambda: hardware)
+        for one in ("translation", "graph_embedding")
     )
     assert trained.refuse_fixed(name, 2) is None
     assert "unknown option" in str(other.refuse_fixed(name, 2))

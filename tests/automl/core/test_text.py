@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import pytest
 
 from automl.core import text
-from automl.core.goals import Goal
+from automl.core.goals import Goal, parse_constraints
 from automl.core.snapshot import Snapshot
 from automl.core.trial import Trial, TrialState
 
@@ -18,6 +21,10 @@ def ended(number: int, bleu: float, at: float) -> Trial:
     ("seconds", "expected"),
     [
         (0, "0s"),
+        (1e-9, "1ms"),
+        (0.0204, "20ms"),
+        (0.9996, "1s"),
+        (1e300, "1.16e+295 days"),
         (59.4, "59s"),
         (59.6, "1m 00s"),
         (3599, "59m 59s"),
@@ -56,3 +63,36 @@ def test_the_best_so_far_follows_the_order_of_ends() -> None:
     trials = [ended(0, 20.0, 99.0), ended(1, 10.0, 60.0), ended(2, 15.0, 90.0)]
     shown = Snapshot("s", "running", trials, (Goal("bleu", maximize=True),))
     assert text.best_so_far(shown) == [10.0, 15.0, 20.0]
+
+
+def test_different_configurations_look_different() -> None:
+    many = [{"lr": 0.12345, "n": 1}, {"lr": 0.12346, "n": 1}, {"lr": 0.5, "n": 1}]
+    shown = text.configurations([*many, many[0]])
+    assert shown == ["lr=0.12345  n=1", "lr=0.12346  n=1", "lr=0.5  n=1", "lr=0.12345  n=1"]
+
+
+def test_an_infeasible_trial_says_why() -> None:
+    snapshot = Snapshot("toy", "finished", [], (Goal("loss"),), parse_constraints("size <= 10"))
+    done = Trial(0, {}, TrialState.COMPLETED, {"loss": 1.0, "size": 12.0})
+    assert text.state_of(done, snapshot) == "infeasible: size 12 > 10"
+    assert text.state_of(replace(done, metrics={"loss": 1.0}), snapshot) == "infeasible: no size"
+    fits = replace(done, metrics={"loss": 1.0, "size": 9.0})
+    assert text.state_of(fits, snapshot) == "completed"
+
+
+def test_control_characters_are_escaped_as_in_python_and_json() -> None:
+    raw = "a\x1b]0;x\x07\n\t\r\x7f\x9b\u202e\ud800é<>"
+    assert text.printable(raw) == r"a\u001b]0;x\u0007\n\t\r\u007f\u009b\u202e\ud800é<>"
+    assert json.loads(f'"{text.printable(raw)}"') == raw
+    assert text.printable("a\tb\nc", keep="\n") == "a\\tb\nc"
+    assert text.configuration({"a\n": "b\x1b"}) == r"a\n=b\u001b"
+
+
+def test_a_change_that_says_nothing_is_not_shown() -> None:
+    assert text.change(23.5, 20.0) == "+17.5%"
+    assert text.change(1.0, -2.0) == "+150.0%"
+    assert {text.change(1.0, 0.0), text.change(1e308, 5e-324), text.change(1e308, -1e308)} == {""}
+
+
+def test_a_sparkline_of_the_largest_numbers() -> None:
+    assert text.sparkline([-1.7e308, 0.0, 1.7e308], 3, maximize=True) == "▁▅█"

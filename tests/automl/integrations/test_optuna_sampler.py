@@ -91,7 +91,7 @@ def test_constraints_are_heeded() -> None:
     assert max(x for x in late if x <= 0.5) > 0.4
 
 
-def test_moving_ranges_and_one_point_are_left_to_chance() -> None:
+def test_moving_ranges_and_one_point() -> None:
     def objective(trial: optuna.Trial) -> float:
         high = trial.suggest_int("high", 1, 3)
         return trial.suggest_float("x", 0.0, float(high)) + trial.suggest_int("fixed", 4, 4)
@@ -99,7 +99,8 @@ def test_moving_ranges_and_one_point_are_left_to_chance() -> None:
     study = study_of(objective, 10)
     learned = learn_space(study.trials)
     assert learned is not None
-    assert set(learned.distributions) == {"high"}
+    assert set(learned.distributions) == {"high", "x"}
+    assert all(0 <= trial.params["x"] <= trial.params["high"] for trial in study.trials)
 
 
 def test_asked_several_times_before_told() -> None:
@@ -117,3 +118,55 @@ def test_two_goals() -> None:
 
     study = study_of(objective, 12, directions=["minimize", "minimize"])
     assert len(study.best_trials) >= 4
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "best"), [((0.0, 1.0), (0.0, 4.0), 3.0), ((0.0, 4.0), (2.5, 4.0), 3.0)]
+)
+def test_a_range_that_was_changed_is_searched_and_earlier_trials_teach(
+    before: tuple[float, float], after: tuple[float, float], best: float
+) -> None:
+    ranges = [before]
+
+    def objective(trial: optuna.Trial) -> float:
+        return (trial.suggest_float("x", *ranges[-1]) - best) ** 2 + trial.suggest_int("n", 0, 3)
+
+    study = study_of(objective, 10)
+    ranges.append(after)
+    study.optimize(objective, n_trials=12)
+    learned = learn_space(study.trials)
+    assert learned is not None
+    assert "x" in learned.distributions
+    assert learned.distributions["x"].high == after[1]
+    assert all(learned.space.legal(learned.inward(t.params)) for t in study.trials), "all teach"
+    late = [t.params["x"] for t in study.trials[14:]]
+    assert min(abs(x - best) for x in late) < 0.05
+    assert sum(abs(x - best) < 0.3 for x in late) >= 3, "a random search is seldom so near"
+
+
+def test_a_grid_that_was_changed_is_kept() -> None:
+    steps = [(0, 20, 5), (2, 20, 3)]
+
+    def objective(trial: optuna.Trial) -> float:
+        low, high, step = steps[trial.number >= 8]
+        x = trial.suggest_float("x", low, high, step=step)
+        return (x - 8) ** 2 + trial.suggest_int("n", low, high, step=step)
+
+    study = study_of(objective, 20)
+    for trial in study.trials[8:]:
+        assert (trial.params["x"] - 2) % 3 == 0
+        assert (trial.params["n"] - 2) % 3 == 0
+    assert study.best_params == {"x": 8.0, "n": 2}
+
+
+def test_a_parameter_that_cannot_be_modelled_is_warned_of() -> None:
+    study = optuna.create_study()
+    for distribution in (
+        optuna.distributions.FloatDistribution(1, 2),
+        optuna.distributions.FloatDistribution(1, 2, log=True),
+    ):
+        study.add_trial(
+            optuna.create_trial(params={"x": 1.5}, distributions={"x": distribution}, value=1.0)
+        )
+    with pytest.warns(UserWarning, match="'x' is drawn at random: its kind or its scale"):
+        assert learn_space(study.trials) is None

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from automl.core.snapshot import Snapshot
 from automl.core.trial import TrialState
-from automl.report.terminal_view import PlainLines, SweepView, view
+from automl.report.terminal_view import PlainLines, SweepView, state_lines, view
 
 
 def drawn(shown: Snapshot, width: int, height: int = 24) -> list[str]:
@@ -89,3 +89,10 @@ def test_the_view_follows_whether_there_is_a_terminal() -> None:
         show(replace(MIDDLE, state="finished"))
     assert "best  bleu 23.5" in terminal.file.getvalue()  # type: ignore[attr-defined]
     assert "\x1b" in terminal.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_while_ray_starts_the_view_says_that_the_workers_are_starting() -> None:
+    starting = replace(snapshot(trial(0, None, TrialState.WAITING)), num_slots=0, busy_slots=0)
+    assert ", ".join(state_lines(starting)).count("workers are starting") == 1
+    stopped = replace(starting, state="interrupted")
+    assert "workers" not in ", ".join(state_lines(stopped))

@@ -12,7 +12,7 @@ import pytest
 MB = 2**20
 FILL = "; kept[::4096] = b'x' * len(kept[::4096]); "
 MODULE = f"import time; time.sleep(0.4); kept = bytearray(60 * 2**20){FILL}"
-CHILD = f"import time; kept = bytearray(80 * 2**20){FILL}time.sleep(1)"
+CHILD = f"import sys; kept = bytearray(80 * 2**20){FILL}sys.stdin.read()"
 
 
 @pytest.fixture
@@ -61,11 +61,15 @@ def test_the_traceback_of_a_failed_import_is_the_users(runner, slow_module):
 
 
 def test_memory_of_child_processes_counts(runner):
-    before = subprocess.Popen([sys.executable, "-c", CHILD])
+    before = subprocess.Popen([sys.executable, "-c", CHILD], stdin=subprocess.PIPE)
 
     def objective(context):
         inner = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {CHILD!r}])"
-        subprocess.run([sys.executable, "-c", inner], check=True)
+        outer = subprocess.Popen([sys.executable, "-c", inner], stdin=subprocess.PIPE)
+        deadline = time.monotonic() + 60
+        while context.memory.bytes() < 80 * MB and time.monotonic() < deadline:
+            time.sleep(0.05)
+        outer.communicate()
         return {"loss": 1.0}
 
     runner.objective = objective

@@ -42,13 +42,12 @@ def test_a_knob_is_one_file(tmp_path, monkeypatch, runner):
         "[search_spaces.knobs]\ndenormals = denormals_knob:DenormalsKnob\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    hardware = detect()
     for name in ("translation", "sentiment", "image_classification"):
-        declaration = Declaration.of(WORKLOADS.get(name), hardware)
+        declaration = Declaration.of(WORKLOADS.get(name), detect)
         assert declaration.parameters["flush_denormals"].default is False
         assert declaration.refuse_fixed("flush_denormals", True) is None
         assert declaration.refuse_fixed("flush_denormals", "maybe") is not None
-    assert "flush_denormals" not in WORKLOADS.get("graph_embedding").space(hardware).parameters
+    assert "flush_denormals" not in WORKLOADS.get("graph_embedding").space(detect()).parameters
     assert runner(max_updates=1, flush_denormals=True).failure is None
     assert runner(max_updates=1).failure is None
     applied = importlib.import_module("denormals_knob").applied

@@ -1,0 +1,27 @@
+"""Checks that the other packages of this project are ours; imported before they are."""
+
+import sys
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+
+def check_not_hidden() -> None:
+    """Raise ImportError if a file or folder of the user hides one of our other packages."""
+    ours = Path(__file__).resolve().parents[1]
+    for name in ("search_spaces", "workers"):
+        spec = PathFinder.find_spec(name, sys.path)
+        if spec is None or spec.origin is None:
+            continue
+        found = Path(spec.origin).resolve()
+        if found != ours / name / "__init__.py":
+            what = found.parent if found.name == "__init__.py" else found
+            raise ImportError(
+                f"{what} hides the package {name!r} that automl needs (in {ours}): rename it, or "
+                "move it to a folder that is not on Python's path",
+                name=name,
+                path=str(what),
+            )
+
+
+# Here, because the errors of this project are in one of those packages.
+check_not_hidden()

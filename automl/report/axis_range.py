@@ -1,0 +1,106 @@
+"""Ranges of axes in which usual values can be read, whatever the others are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+LARGEST: Final = 1e307  # of a drawn number: sums and differences of a few such are finite
+FAR_OUT: Final = 3.0  # interquartile ranges beyond a quartile
+NARROWEST: Final = 1e-290  # a narrower range is a constant: its parts cannot be told apart
+DIGITS: Final = 1e-9  # of the magnitude: an axis does not resolve less
+
+
+def clipped(value: float) -> float:
+    """The number to draw instead of one that is so large that differences overflow."""
+    return min(max(value, -LARGEST), LARGEST)
+
+
+def padded(low: float, high: float) -> tuple[float, float]:
+    """A range with some room at its ends, which is never empty."""
+    low, high = clipped(low), clipped(high)
+    magnitude = max(abs(low), abs(high))
+    room = max(0.06 * (high - low), DIGITS * magnitude)
+    if high - low <= max(NARROWEST, DIGITS * magnitude):
+        room = 0.05 * magnitude if magnitude > 1e3 * NARROWEST else 0.5
+    return clipped(low - room), clipped(high + room)
+
+
+@dataclass(frozen=True)
+class AxisRange:
+    """The range of an axis; values beyond it are drawn at its edge.
+
+    Args:
+        low, high: of the axis; log: whether it is logarithmic.
+    """
+
+    low: float
+    high: float
+    log: bool = False
+
+    @classmethod
+    def of(cls, values: Iterable[float], *, log: bool = True) -> AxisRange:
+        """The range of all values but those that are far out, more than three interquartile ranges.
+
+        The fences are Tukey's ("Exploratory Data Analysis", 1977). The axis is logarithmic if all
+        values are positive and fewer of their logarithms are far out.
+
+        Args:
+            log: whether the axis may be logarithmic.
+        """
+        known = np.array([clipped(value) for value in values if np.isfinite(value)], dtype=float)
+        if not len(known):
+            return cls(0.0, 1.0)
+        low, high, beyond = _fenced(known)
+        if log and beyond and known.min() > 0:
+            first, last, fewer = _fenced(np.log10(known))
+            if fewer < beyond:
+                first, last = padded(first, last)
+                return cls(10.0 ** max(first, -300.0), 10.0 ** min(last, 307.0), log=True)
+        return cls(*padded(low, high))
+
+    @property
+    def range(self) -> list[float]:
+        """The range as plotly takes it."""
+        ends = [self.low, self.high]
+        return [float(np.log10(end)) for end in ends] if self.log else ends
+
+    def inside(self, values: Iterable[float]) -> list[float]:
+        """The values, those beyond the range at its edge."""
+        return [min(max(value, self.low), self.high) for value in values]
+
+    def beyond(self, value: float) -> bool:
+        """Whether a value is drawn at the edge."""
+        return not self.low <= value <= self.high
+
+    def symbols(self, values: Sequence[float], usual: str = "circle") -> list[str]:
+        """A marker for each value: a triangle for those beyond the range."""
+        return [
+            "triangle-up" if value > self.high else "triangle-down" if value < self.low else usual
+            for value in values
+        ]
+
+    def note(self, values: Iterable[float]) -> str:
+        """A sentence about the values beyond the range; "" if there are none."""
+        count = sum(map(self.beyond, values))
+        if not count:
+            return ""
+        return f" {count} value{'s' * (count != 1)} beyond the axis: triangles at its edge."
+
+    def axis(self, axis: dict[str, Any]) -> dict[str, Any]:
+        """An axis of plotly with this range."""
+        return {**axis, "range": self.range, **({"type": "log"} if self.log else {})}
+
+
+def _fenced(values: NDArray[np.float64]) -> tuple[float, float, int]:
+    """The range of the values within the fences, and the number of values beyond."""
+    first, third = np.quantile(values, [0.25, 0.75])
+    reach = FAR_OUT * (third - first)
+    if reach == 0:
+        return float(values.min()), float(values.max()), 0
+    kept = values[(values >= first - reach) & (values <= third + reach)]
+    return float(kept.min()), float(kept.max()), len(values) - len(kept)

@@ -1,0 +1,155 @@
+"""The scripts that `benchmarks/first_hour.py` runs in new processes.
+
+Each prints its result as the last line of its output; names in capitals are given by the caller.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+START_OPTUNA: Final = """
+import sys, time
+import optuna
+import torch
+
+def objective(trial):
+    x = trial.suggest_float("x", 0.0, 1.0)
+    if TORCH:
+        x = float(torch.tensor(x) + 1.0)
+    print("FIRST", time.time(), flush=True) if trial.number == 0 else None
+    return x
+
+optuna.logging.set_verbosity(optuna.logging.WARNING)
+optuna.create_study().optimize(objective, n_trials=2, n_jobs=2)
+"""
+START_AUTOML: Final = """
+import sys, time
+import automl
+import torch
+from search_spaces import Float, Space
+
+def objective(trial):
+    x = trial.params["x"]
+    if TORCH:
+        x = float(torch.tensor(x) + 1.0)
+    if trial.number == 0:
+        with open(MARK, "w") as file:
+            file.write(str(time.time()))
+    return {"loss": x}
+
+space = Space(Float("x", 0.0, 1.0, default=0.5))
+automl.sweep(objective, space, "minimize loss", trials=2, workers=2, dispatcher=DISPATCHER,
+             store=STORE)
+"""
+README: Final = """
+import sys, time
+import torch
+
+torch.manual_seed(SEED)
+x = torch.rand(512, 2) * 6 - 3
+
+def losses(lr, w):
+    model = torch.nn.Sequential(torch.nn.Linear(2, w), torch.nn.Tanh(), torch.nn.Linear(w, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
+    for step in range(200):
+        loss = ((model(x) - x.sin().prod(1, keepdim=True)) ** 2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        yield step, loss
+"""
+README_OPTUNA: Final = """
+import optuna
+
+def objective(trial):
+    lr = trial.suggest_float("lr", 1e-4, 1.0, log=True)
+    w = trial.suggest_int("width", 4, 256, log=True)
+    best = float("inf")
+    for step, loss in losses(lr, w):
+        trial.report(float(loss), step)
+        best = min(best, float(loss))
+    return best
+
+torch.set_num_threads(1)
+optuna.logging.set_verbosity(optuna.logging.ERROR)
+study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=SEED))
+study.optimize(objective, n_trials=20, n_jobs=2)
+print(study.best_value)
+"""
+README_AUTOML: Final = """
+import automl
+from search_spaces import Float, Int, Space
+
+def train(trial):
+    for step, loss in losses(trial.params["lr"], trial.params["width"]):
+        trial.report(step, loss=loss)
+
+space = Space(
+    Float("lr", 1e-4, 1.0, log=True, default=1e-2),
+    Int("width", 4, 256, log=True, default=32),
+)
+result = automl.sweep(train, space, goals="minimize loss", trials=20, workers=2, seed=SEED,
+                      store=STORE, dispatcher="local")
+print(result.best.value)
+"""
+SAMPLER: Final = """
+import statistics, time
+import automl, optuna
+
+def objective(trial):
+    kind = trial.suggest_categorical("optimizer", ["sgd", "adam", "lamb"])
+    lr = trial.suggest_float("lr", 1e-5, 1.0, log=True)
+    best = {"sgd": 1e-1, "adam": 1e-3, "lamb": 1e-2}[kind]
+    import math
+    value = math.log10(lr / best) ** 2 + {"sgd": 0.0, "adam": 0.3, "lamb": 0.6}[kind]
+    if kind == "sgd":
+        value += 2 * (trial.suggest_float("momentum", 0.0, 0.99) - 0.9) ** 2
+    else:
+        value += (trial.suggest_float("beta", 0.8, 0.999) - 0.95) ** 2
+    return value + (trial.suggest_int("layers", 1, 8) - 3) ** 2 / 10
+
+optuna.logging.set_verbosity(optuna.logging.ERROR)
+kinds = {"bayes": automl.BayesSampler, "tpe": optuna.samplers.TPESampler}
+study = optuna.create_study(sampler=kinds[SAMPLER](seed=SEED))
+taken = []
+for _ in range(TRIALS):
+    began = time.perf_counter()
+    study.optimize(objective, n_trials=1)
+    taken.append(1000 * (time.perf_counter() - began))
+print(statistics.median(taken), study.best_value)
+"""
+RANDOM: Final = """
+import os, time
+import automl
+import psutil
+from search_spaces import Float, Space
+
+def objective(trial):
+    return {"loss": trial.params["x"]}
+
+def resident(process):
+    try:
+        return process.memory_info().rss
+    except psutil.Error:
+        return 0
+
+marks = []
+
+def watch(snapshot):
+    if len(snapshot.trials) >= 500 * (len(marks) + 1):
+        here = psutil.Process()
+        marks.append((time.perf_counter(), sum(map(resident, [here, *here.children()]))))
+
+from automl import sweeps
+from automl.core import Budget, SweepSpec, parse_goals
+from automl.ledger import Ledger
+
+ledger = Ledger.open(STORE, create=True)
+spec = SweepSpec("random", space=Space(Float("x", 0.0, 1.0)), goals=parse_goals("minimize loss"),
+                 budget=Budget(trials=TRIALS), suggester="random", workers=2)
+ledger.create_sweep(spec)
+began = time.perf_counter()
+sweeps.run(spec, ledger=ledger, objective=objective, dispatcher="local", on_change=watch)
+seconds = time.perf_counter() - began
+print(1000 * seconds / TRIALS, (marks[-1][1] - marks[0][1]) / 1e6)
+"""

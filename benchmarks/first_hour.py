@@ -1,0 +1,233 @@
+"""What somebody who comes from Optuna notices in the first hour, beside Optuna in the same run.
+
+    python benchmarks/first_hour.py [--repeats N]        measure and store the rows
+    python benchmarks/first_hour.py --quick [--check]    fewer rounds and seeds
+    python benchmarks/first_hour.py --table [--check]    the stored rows
+
+- start: seconds from the start of a process to its first trial, two workers; torch is imported.
+- readme: wall seconds and best loss of the example of README, 20 trials, two workers.
+- sampler: milliseconds a trial of `BayesSampler` in an Optuna study, on a conditional problem.
+- random: milliseconds a trial of random search on `local`, and the growth of its memory.
+
+Contestants run in turn, so that other work on the machine slows all of them alike. Each ratio is
+the median over the rounds.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.common import store
+from benchmarks.common.bounds import Claim, at_most, conclude
+from benchmarks.common.options import benchmark_parser
+from benchmarks.common.paired import interleaved, ratios
+from benchmarks.control.first_hour_scripts import (
+    RANDOM,
+    README,
+    README_AUTOML,
+    README_OPTUNA,
+    SAMPLER,
+    START_AUTOML,
+    START_OPTUNA,
+)
+
+ROWS: Final = store.RESULTS / "first_hour.jsonl"
+START_LIMITS: Final = {"inline": 1.1, "local": 1.3}  # times Optuna's seconds
+README_LIMIT: Final = 1.5
+SAMPLER_LIMITS: Final = {40: 60.0, 100: 100.0}  # trials: milliseconds a trial in the median
+RANDOM_MILLISECONDS: Final = 20.0
+RANDOM_MEGABYTES: Final = 20.0
+
+
+def script(text: str, folder: str, **values: Any) -> tuple[float, list[str]]:
+    """Run a script with these constants; the time at which it began, and its last line's words."""
+    path = Path(folder, "script.py")
+    path.write_text("".join(f"{name} = {value!r}\n" for name, value in values.items()) + text)
+    began = time.time()
+    done = subprocess.run(
+        [sys.executable, str(path)], cwd=folder, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(f"the script failed: {done.stderr[-2000:]}")
+    return began, done.stdout.split("\n")[-2].split() if done.stdout else []
+
+
+def start(dispatcher: str, uses_torch: bool) -> float:
+    """Seconds from the start of a process to its first trial; `optuna` is a dispatcher too."""
+    with tempfile.TemporaryDirectory() as folder:
+        if dispatcher == "optuna":
+            began, words = script(START_OPTUNA, folder, TORCH=uses_torch)
+            return float(words[1]) - began
+        mark = Path(folder, "mark")
+        values = {"MARK": str(mark), "STORE": str(Path(folder, "store"))}
+        began, _ = script(START_AUTOML, folder, TORCH=uses_torch, DISPATCHER=dispatcher, **values)
+        return float(mark.read_text()) - began
+
+
+def starts(rounds: int) -> list[store.Row]:
+    """The starting times as ratios to Optuna's."""
+    rows = []
+    for uses_torch in (False, True):
+        contestants: dict[str, Callable[[], float]] = {
+            name: partial(start, name, uses_torch) for name in ("optuna", "inline", "local")
+        }
+        taken = interleaved(contestants, rounds)
+        found = ratios(taken, "optuna")
+        rows += [
+            {
+                "measure": "start, uses torch" if uses_torch else "start",
+                "contestant": name,
+                "seconds": round(statistics.median(taken[name]), 3),
+                "ratio": round(found[name], 3),
+                "rounds": rounds,
+            }
+            for name in contestants
+        ]
+    return rows
+
+
+def readme(seeds: int) -> list[store.Row]:
+    """Wall seconds and best losses of README's example."""
+    losses: dict[str, list[float]] = {"optuna": [], "local": []}
+
+    def run(name: str, text: str, folder: str) -> float:
+        seed = len(losses[name])
+        began, words = script(README + text, folder, SEED=seed, STORE=f"{folder}/{name}{seed}")
+        losses[name].append(float(words[-1]))
+        return time.time() - began
+
+    with tempfile.TemporaryDirectory() as folder:
+        taken = interleaved(
+            {
+                "optuna": partial(run, "optuna", README_OPTUNA, folder),
+                "local": partial(run, "local", README_AUTOML, folder),
+            },
+            seeds,
+        )
+    found = ratios(taken, "optuna")
+    return [
+        {
+            "measure": "readme",
+            "contestant": name,
+            "seconds": round(statistics.median(taken[name]), 2),
+            "ratio": round(found[name], 3),
+            "loss": statistics.median(losses[name]),
+            "seeds": seeds,
+        }
+        for name in losses
+    ]
+
+
+def sampler(seeds: int) -> list[store.Row]:
+    """Milliseconds a trial and best values on the conditional problem."""
+    rows = []
+    for trials in SAMPLER_LIMITS:
+        for name in ("bayes", "tpe"):
+            with tempfile.TemporaryDirectory() as folder:
+                given = {"SAMPLER": name, "TRIALS": trials}
+                found = [
+                    list(map(float, script(SAMPLER, folder, SEED=seed, **given)[1]))
+                    for seed in range(seeds)
+                ]
+            rows.append(
+                {
+                    "measure": f"sampler, {trials} trials",
+                    "contestant": name,
+                    "milliseconds": round(statistics.median(ms for ms, _ in found), 1),
+                    "loss": statistics.median(value for _, value in found),
+                    "seeds": seeds,
+                }
+            )
+    return rows
+
+
+def random_search(trials: int) -> list[store.Row]:
+    """Milliseconds a trial of random search, and the growth of memory after the first 500."""
+    with tempfile.TemporaryDirectory() as folder:
+        _, words = script(RANDOM, folder, TRIALS=trials, STORE=f"{folder}/store")
+    milliseconds, megabytes = map(float, words)
+    return [
+        {
+            "measure": "random",
+            "contestant": "local",
+            "milliseconds": round(milliseconds, 2),
+            "megabytes": round(megabytes, 1),
+            "trials": trials,
+        }
+    ]
+
+
+def claims(rows: dict[tuple[Any, ...], store.Row]) -> list[Claim]:
+    """Every limit beside what was measured."""
+
+    def value(measure: str, contestant: str, key: str) -> float | None:
+        return rows.get((measure, contestant), {}).get(key)
+
+    made = [
+        at_most(
+            f"{name}: start to first trial, times Optuna's", value("start", name, "ratio"), most
+        )
+        for name, most in START_LIMITS.items()
+    ]
+    ratio = value("readme", "local", "ratio")
+    made.append(at_most("README's example: wall time, times Optuna's", ratio, README_LIMIT))
+    pair = value("readme", "local", "loss"), value("readme", "optuna", "loss")
+    made.append(at_most("README's example: median of the best losses", *pair, "Optuna's"))
+    for trials, most in SAMPLER_LIMITS.items():
+        measure = f"sampler, {trials} trials"
+        taken = value(measure, "bayes", "milliseconds")
+        made.append(at_most(f"BayesSampler: ms a trial at {trials} trials", taken, most))
+        pair = value(measure, "bayes", "loss"), value(measure, "tpe", "loss")
+        made.append(at_most(f"conditional problem, {trials} trials: best value", *pair, "TPE's"))
+    taken = value("random", "local", "milliseconds")
+    made.append(at_most("random search on local: ms a trial", taken, RANDOM_MILLISECONDS))
+    growth = value("random", "local", "megabytes")
+    made.append(at_most("random search on local: growth of memory, MB", growth, RANDOM_MEGABYTES))
+    return made
+
+
+def main() -> int:
+    """Measure, store and print the rows."""
+    parser = benchmark_parser(__doc__, "3 rounds, 3 seeds, 1,500 trials")
+    parser.add_argument("--repeats", type=int, default=10, help="rounds and seeds")
+    given = parser.parse_args()
+    rows = store.load(ROWS, "measure", "contestant") if given.table else {}
+    rounds = 3 if given.quick else given.repeats
+    measures: list[Callable[[], list[store.Row]]] = [
+        partial(starts, rounds),
+        partial(random_search, 1500 if given.quick else 3000),
+        partial(readme, rounds),
+        partial(sampler, min(rounds, 5)),
+    ]
+    for measure in [] if given.table else measures:
+        for row in measure():
+            rows[row["measure"], row["contestant"]] = row
+            if not given.quick:
+                store.append(ROWS, row)
+            print(_line(row), flush=True)
+    if given.table:
+        print("\n".join(map(_line, rows.values())))
+    return conclude(claims(rows)) if given.check else 0
+
+
+def _line(row: store.Row) -> str:
+    hidden = ("measure", "contestant", "machine")
+    figures = {key: value for key, value in row.items() if key not in hidden}
+    assert all(math.isfinite(value) for value in figures.values()), json.dumps(row)
+    return f"{row['measure']}: {row['contestant']}: " + ", ".join(
+        f"{key} {value:.4g}" for key, value in figures.items()
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,146 @@
+"""A space that changes while the trials of the earlier one stay known."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from .errors import SpaceError
+from .parameters import Choice, Float, Int, Parameter, Params, Value, parameter_from_dict
+from .space import Space
+from .validation import show
+
+_NEW_SWEEP = "begin a new sweep that learns from this one (--prior sweep:NAME)"
+
+
+def joined(before: Space, after: Space, tried: Iterable[Params] = ()) -> Space:
+    """The smallest space that has the configurations of both, for what is known of the first.
+
+    A new parameter has its default in the configurations of the first space (`Space.complete`).
+
+    Args:
+        before: the space of the configurations that were tried.
+        after: the space of those to come. It has every parameter of `before`, of the same type.
+        tried: configurations of `before`.
+
+    Raises:
+        SpaceError: a parameter is missing or has another type, or it is new, active in a
+            configuration that was tried, and has no default.
+    """
+    for name, parameter in before.parameters.items():
+        found = after.parameters.get(name)
+        if found is None:
+            raise SpaceError(
+                f"{name} is gone from the space, and earlier trials have it; keep it and fix its "
+                f"value (automl pin SWEEP {name}=VALUE), or {_NEW_SWEEP}"
+            )
+        if found.kind != parameter.kind:
+            raise SpaceError(
+                f"{name} was of type {parameter.kind} and is now of type {found.kind}; "
+                f"keep its type, or {_NEW_SWEEP}"
+            )
+    known = before.parameters
+    parameters = [
+        _joined(known[name], parameter, after) if name in known else parameter
+        for name, parameter in after.parameters.items()
+    ]
+    kept = {str(constraint) for constraint in before.constraints}
+    space = Space(*parameters, constraints=[c for c in after.constraints if str(c) in kept])
+    for params in tried:
+        for name in space.complete(params):
+            if name not in params and not space.parameters[name].has_default:
+                raise SpaceError(
+                    f"{name} is new, and earlier trials had none: give it a default, "
+                    "which is the value that they count with"
+                )
+    return space
+
+
+def changes(before: Space, after: Space) -> list[str]:
+    """What has changed from one space to the next, a sentence each; empty if nothing has."""
+    found = []
+    for name, parameter in after.parameters.items():
+        earlier = before.parameters.get(name)
+        if earlier is None:
+            count = f"; earlier trials count as {parameter.default!r}"
+            known = count if parameter.has_default else ""
+            found.append(f"{name} is new ({_values(parameter)}{known})")
+        elif isinstance(parameter, Choice) and isinstance(earlier, Choice):
+            found += _choices(earlier, parameter)
+        elif parameter.domain() != earlier.domain():
+            found.append(f"{name}: {_values(earlier)} became {_values(parameter)}")
+        if earlier is not None:
+            found += [
+                f"{name}: its {what} changed from {show(old)} to {show(new)}"
+                for what, old, new in (
+                    ("default", earlier.default, parameter.default),
+                    ("condition", earlier.when, parameter.when),
+                )
+                if old != new
+            ]
+    found += [f"{name} was removed" for name in before.parameters if name not in after.parameters]
+    old, new = ([str(c) for c in space.constraints] for space in (before, after))
+    found += [f"constraint {text} was added" for text in new if text not in old]
+    found += [f"constraint {text} was dropped" for text in old if text not in new]
+    return found
+
+
+def _joined(before: Parameter, after: Parameter, space: Space) -> Parameter:
+    """A parameter with the values of both, and the default that earlier trials count with."""
+    data = after.to_dict()
+    if before.has_default:
+        data["default"] = before.default
+    if isinstance(before, Choice) and isinstance(after, Choice):
+        data["choices"] = _merged(before, after)
+    else:
+        assert isinstance(before, Float | Int)
+        assert isinstance(after, Float | Int)
+        data |= _range(before, after)
+    when = {parent: list(values) for parent, values in after.when.items()}
+    if set(before.when) == set(after.when):
+        for parent, values in before.when.items():  # earlier values of a parent go on to count
+            when[parent] += [v for v in values if not space.parameters[parent].legal(v)]
+    return parameter_from_dict({**data, **({"when": when} if when else {})})
+
+
+def _merged(before: Choice, after: Choice) -> list[Value]:
+    found = [*after.choices, *(value for value in before.choices if value not in after.choices)]
+    numbers = [v for v in found if isinstance(v, int | float) and not isinstance(v, bool)]
+    if not after.ordered or len(numbers) < len(found):
+        return found
+    given = numbers[: len(after.choices)]
+    return [*sorted(numbers)] if given == sorted(given) else found
+
+
+def _range(before: Float | Int, after: Float | Int) -> Mapping[str, Any]:
+    low, high = min(before.low, after.low), max(before.high, after.high)
+    if after.log and low <= 0:
+        raise SpaceError(
+            f"{after.name} cannot have a log scale, since earlier trials may lie at {low!r}; "
+            "keep its linear scale"
+        )
+    found: dict[str, Any] = {"low": low, "high": high}
+    step = after.step if after.step == before.step else None
+    if step is not None and not isinstance(after, Int):
+        cells = (before.low - after.low) / step
+        step = step if abs(cells - round(cells)) < 1e-8 else None
+    elif step is not None and (before.low - after.low) % step:
+        step = None
+    return {**found, "step": step if step is not None or isinstance(after, Float) else 1}
+
+
+def _choices(before: Choice, after: Choice) -> list[str]:
+    new = ", ".join(repr(value) for value in after.choices if value not in before.choices)
+    gone = ", ".join(repr(value) for value in before.choices if value not in after.choices)
+    parts = [f"{new} added"] if new else []
+    parts += [f"{gone} left out"] if gone else []
+    if before.ordered != after.ordered:
+        parts.append("ordered" if after.ordered else "no longer ordered")
+    return [f"{after.name}: {', '.join(parts)}"] if parts else []
+
+
+def _values(parameter: Parameter) -> str:
+    if isinstance(parameter, Choice):
+        return show(list(parameter.choices))
+    fields = parameter.domain()
+    log = " on a log scale" if "log" in fields else ""
+    step = f" in steps of {fields['step']!r}" if "step" in fields else ""
+    return f"{fields['low']!r} to {fields['high']!r}{log}{step}"

@@ -1,0 +1,65 @@
+"""A search space as plain Python data: `{"lr": (1e-5, 0.1), "optimizer": ["sgd", "adam"]}`."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from .errors import SpaceError
+from .parameters import Choice, Float, Int, Parameter, parameter_from_dict
+from .space import Space
+from .validation import plain, show
+
+_FORMS: Final = (
+    "(low, high) with two numbers, a list of choices, a mapping such as "
+    "{'low': 1e-5, 'high': 0.1, 'log': True}, or a Float, Int or Choice"
+)
+
+
+def read_space(given: Any) -> Space:
+    """The space that a user gives.
+
+    Args:
+        given: a `Space`, a list of parameters, or a mapping of names to ranges. (0, 10) is a range
+            of whole numbers, (0.0, 10.0) one of real numbers, ["a", "b"] a choice, and a mapping
+            has the arguments of the parameter.
+
+    Raises:
+        SpaceError: it is none of these, or an entry is malformed.
+    """
+    if isinstance(given, Space):
+        return given
+    if isinstance(given, Mapping):
+        return Space(*(_parameter(name, entry) for name, entry in given.items()))
+    if isinstance(given, Iterable) and not isinstance(given, str | bytes):
+        return Space(*given)
+    raise SpaceError(
+        "a space is a Space or a mapping of names to ranges, such as "
+        f"{{'lr': (1e-5, 0.1), 'optimizer': ['sgd', 'adam']}}; got {show(given)}"
+    )
+
+
+def _parameter(name: Any, entry: Any) -> Parameter:
+    if isinstance(entry, Parameter):
+        if entry.name != name:
+            raise SpaceError(f"{show(name)} is a parameter with another name, {entry.name!r}")
+        return entry
+    if isinstance(entry, list):
+        return Choice(name, entry)
+    if isinstance(entry, Mapping) and entry:
+        if "type" in entry:
+            return parameter_from_dict({**entry, "name": name})
+        kind = "choice" if "choices" in entry else _number(entry.get("low"), entry.get("high"))
+        return parameter_from_dict({**entry, "type": kind, "name": name})
+    if isinstance(entry, tuple) and len(entry) == 2 and all(map(_is_number, entry)):
+        low, high = map(plain, entry)
+        return Int(name, low, high) if _number(low, high) == "int" else Float(name, low, high)
+    raise SpaceError(f"the range of {show(name)} must be {_FORMS}; got {show(entry)}")
+
+
+def _number(low: Any, high: Any) -> str:
+    """The type of a range: "int" if both bounds are whole numbers."""
+    return "int" if isinstance(plain(low), int) and isinstance(plain(high), int) else "float"
+
+
+def _is_number(value: Any) -> bool:
+    value = plain(value)
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,137 @@
+"""Whatever is legal in a ledger can be shown: extreme numbers, hostile names, empty sweeps."""
+
+from __future__ import annotations
+
+import math
+import os
+import stat
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import hostile_sweeps
+import pytest
+from report_snapshots import snapshot, trial
+
+from automl.core.goals import Goal
+from automl.core.trial import ReportPoint, TrialState
+from automl.report.axis_range import AxisRange, padded
+from automl.report.dashboard import links
+from automl.report.figures import draw
+from automl.report.page import save
+from automl.report.record import Record
+
+LOSS = Goal("loss")
+
+
+def sweep(losses: list[float], curves: Any = (), **facts: Any) -> Record:
+    """A finished sweep with these losses; `curves` are the reported losses of the first trials."""
+    trials = []
+    for number, loss in enumerate(losses):
+        curve = curves[number] if number < len(curves) else ()
+        reports = tuple(
+            ReportPoint(step, {"loss": value}, float(step), 1, step)
+            for step, value in enumerate(curve, 1)
+        )
+        one = trial(number, None, TrialState.COMPLETED, metrics={"loss": loss}, reports=reports)
+        trials.append(one)
+    return Record.of(snapshot(*trials, state="finished", goals=(LOSS,), **facts))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_legal_sweep_is_shown(seed: int) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        assert hostile_sweeps.wrong(hostile_sweeps.record(seed)) == []
+
+
+@pytest.mark.parametrize(
+    "losses",
+    [
+        [5e15] * 8,
+        [5e15, 5e15 + 1, 5e15 + 2] * 3,
+        [1e308, -1e308, 0.0, 1.0, 1.7976931348623157e308, 2.0, 3.0, 4.0],
+        [5e-324, 0.0, 5e-324, -5e-324, 5e-324, 0.0, 1e-300],
+        [1e308],
+    ],
+)
+def test_extreme_losses_are_shown(losses: list[float]) -> None:
+    assert hostile_sweeps.wrong(sweep(losses)) == []
+
+
+def test_thousands_of_hostile_trials_are_shown() -> None:
+    """The figures of trials and the terminal; models are fitted to small sweeps above."""
+    found = hostile_sweeps.record(3, count=2000)
+    for name in ("progress", "parallel", "pareto", "curves", "memory", "timeline"):
+        draw(name, found, ())
+    hostile_sweeps.terminal_text(found)
+
+
+def test_a_diverged_curve_leaves_the_others_readable() -> None:
+    usual = [[3.0 * 0.9**step + 0.1 * n for step in range(30)] for n in range(9)]
+    diverged = [3.0 * 17.0**step for step in range(30)]
+    record = sweep([c[-1] for c in usual] + [diverged[-1]], [*usual, diverged])
+    (figure,) = draw("curves", record, ()).figures
+    axis = figure["layout"]["yaxis"]
+    high = 10 ** axis["range"][1] if axis.get("type") == "log" else axis["range"][1]
+    assert 3 < high < 1e9
+    (marks,) = [one for one in figure["data"] if one.get("name") == "beyond the axis"]
+    assert marks["marker"]["symbol"] == ["triangle-up"]
+    assert marks["text"][0].startswith("trial 9: ")
+    assert all(value <= high for one in figure["data"] for value in one["y"] if value is not None)
+    assert "beyond the axis" in draw("curves", record, ()).caption
+    parallel = draw("parallel", record, ()).figures[0]["data"][0]["dimensions"][-1]
+    assert parallel["range"][1] < 100
+
+
+def test_limits_hold_what_is_usual() -> None:
+    assert AxisRange.of([1.0, 2.0, 3.0, 4.0]).note([1.0, 4.0]) == ""
+    found = AxisRange.of([*range(1, 20), 1e35], log=False)
+    assert found.high < 25
+    assert found.note([1e35, 2.0]) == " 1 value beyond the axis: triangles at its edge."
+    assert found.symbols([-2.0, 5.0, 1e35]) == ["triangle-down", "circle", "triangle-up"]
+    assert AxisRange.of([10.0**k for k in range(-8, 4)]).log
+    assert not AxisRange.of([-1.0, *(10.0**k for k in range(-8, 4))]).log
+    for low, high in ((5e15, 5e15), (0.0, 0.0), (-1e308, 1e308), (0.0, 5e-324), (1e308, 1e308)):
+        first, last = padded(low, high)
+        assert first < last
+        assert math.isfinite(last - first)
+
+
+def test_the_bar_of_an_axis_covers_its_range() -> None:
+    (figure,) = draw("parallel", sweep([0.1, 0.37, 0.2, 0.9]), ()).figures
+    for dimension in figure["data"][0]["dimensions"]:
+        if dimension["label"] != "precision":
+            used, bar = dimension["values"], dimension["tickvals"]
+            assert min(bar) <= min(used) <= max(used) <= max(bar)
+
+
+def test_a_report_follows_the_umask_and_leaves_no_draft(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        save(sweep([1.0]), tmp_path / "private.html")
+        os.umask(0o022)
+        save(sweep([1.0]), tmp_path / "shared.html")
+    finally:
+        os.umask(before)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    assert modes == {"private.html": 0o600, "shared.html": 0o644}
+
+
+@pytest.mark.parametrize("address", ["javascript:alert(1)", "data:text/html,x", "\x1b[2J", ""])
+def test_only_web_pages_are_linked(address: str) -> None:
+    assert links(snapshot(dashboard=address)) == {}
+    assert links(snapshot(dashboard="https://h:1"))["cluster"] == "https://h:1/#/cluster"
+
+
+def test_control_characters_do_not_reach_the_terminal() -> None:
+    hostile = "\x1b]0;owned\x07\x9b31m\u202e"
+    params = {"learning_rate": 1e-3, "precision": f"a\nb{hostile}"}
+    failed = trial(1, None, TrialState.FAILED, failure="crashed", message=hostile, params=params)
+    one = trial(0, 20.0, params=params, metrics={"bleu": 20.0, f"{hostile}\ud800": 1.0})
+    found = Record.of(replace(snapshot(one, failed, state="finished"), spec=None))
+    for shown in (found, replace(found, snapshot=snapshot(one, failed))):
+        text = hostile_sweeps.terminal_text(shown)
+        assert not set(hostile_sweeps.HOSTILE) & set(text)
+        assert r"a\nb\u001b]0;owned\u0007\u009b31m\u202e" in text

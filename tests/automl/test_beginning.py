@@ -1,0 +1,96 @@
+"""`automl.sweep(prior=, enqueue=, pin=)`: what a sweep begins with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+
+import automl
+from automl import Choice, Float, Space
+
+SPACE = Space(Float("m.x", 0, 1, default=0.5), Choice("kind", ["a", None, [1, 2]], default="a"))
+
+
+def run(tmp_path: Path, trials: int, name: str = "s", **options: Any) -> automl.Result:
+    return automl.sweep(
+        lambda trial: {"loss": (trial.params["m.x"] - 0.3) ** 2},
+        SPACE,
+        "minimize loss",
+        trials=trials,
+        workers=1,
+        dispatcher="inline",
+        suggester="sobol",
+        store=str(tmp_path / "runs"),
+        name=name,
+        progress=False,
+        **options,
+    )
+
+
+def study() -> optuna.Study:
+    found = optuna.create_study()
+    distributions = {"m.x": optuna.distributions.FloatDistribution(0, 2)}
+    for value in (0.2, 1.5):
+        found.add_trial(
+            optuna.create_trial(params={"m.x": value}, distributions=distributions, value=0.1)
+        )
+    return found
+
+
+def test_several_priors_are_taken_and_the_rest_is_told(tmp_path: Path) -> None:
+    earlier = run(tmp_path, 2, "earlier")
+    table = tmp_path / "old.csv"
+    table.write_text('m.x,kind,loss\n0.25,"[1, 2]",0.7\n0.75,,0.8\n')
+    with pytest.warns(UserWarning, match="prior Study: 1 trials added, left out: 1 outside"):
+        result = run(tmp_path, 2, prior=[table, study(), "sweep:earlier", earlier])
+    added = [t for t in result.trials if t.source == "added"]
+    assert [t.params["m.x"] for t in added] == [0.25, 0.75, 0.2, *[0.5, added[4].params["m.x"]] * 2]
+    assert [t.params["kind"] for t in added[:2]] == [(1, 2), None]
+    assert len(result.trials) == 7 + 2, "imported trials are beside the budget"
+    again = run(tmp_path, 3, prior=[table, study()], resume=True)
+    assert len(again.trials) == 7 + 3, "they are imported once"
+
+
+def test_enqueued_configurations_come_after_trial_0_and_only_once(tmp_path: Path) -> None:
+    wanted = [{"m.x": 0.125, "kind": [1, 2]}, {"kind": None}]
+    result = run(tmp_path, 4, enqueue=wanted)
+    assert [(t.source, t.params) for t in result.trials[:3]] == [
+        ("default", {"m.x": 0.5, "kind": "a"}),
+        ("enqueued", {"m.x": 0.125, "kind": (1, 2)}),
+        ("enqueued", {"m.x": 0.5, "kind": None}),
+    ]
+    more = run(tmp_path, 6, enqueue=[*wanted, {"m.x": 0.75}], resume=True)
+    assert [t.params["m.x"] for t in more.trials if t.source == "enqueued"] == [0.125, 0.5, 0.75]
+
+
+def test_limits_hold_from_the_first_suggestion_on(tmp_path: Path) -> None:
+    result = run(tmp_path, 6, pin={"m.x": (0.2, 0.4), "kind": [None, [1, 2]]})
+    for trial in result.trials[1:]:
+        assert 0.2 <= trial.params["m.x"] <= 0.4
+        assert trial.params["kind"] in (None, (1, 2))
+    fixed = run(tmp_path, 8, pin={"kind": [1, 2]}, resume=True)
+    assert {t.params["kind"] for t in fixed.trials[6:]} == {(1, 2)}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"prior": 3}, "a prior is FILE.csv, optuna:URL#STUDY, sweep:NAME"),
+        ({"prior": "sweep:none"}, "none"),
+        ({"enqueue": [{"x": 1}]}, "unknown parameter 'x'"),
+        ({"enqueue": {"m.x": 3}}, "m.x must lie in"),
+        ({"pin": {"x": 3}}, "the sweep tunes no 'x'"),
+        ({"pin": {"m.x": (0.4, 0.2)}}, "the range of a number is m.x=LOW..HIGH"),
+        ({"pin": {"kind": "b"}}, "kind must be one of"),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_leaves_nothing(
+    tmp_path: Path, options: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(automl.UsageError, match=said):
+        run(tmp_path, 2, **options)
+    with pytest.raises(automl.UsageError, match="no sweep"):
+        automl.load("s", str(tmp_path / "runs"))

@@ -1,0 +1,160 @@
+"""A sweep that is resumed with another space keeps what it has learned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import automl
+from automl import Choice, Float, Int, Space
+from automl.cli import cli
+from automl.core import Noted, Trial, TrialState, parse_goals
+from automl.ledger import Ledger
+from automl.suggesters import SUGGESTERS
+from automl.suggesters.base import SearchContext
+from automl.suggesters.domain import Domain
+from automl.suggesters.proposer import Proposer
+from automl.suggesters.random import RandomSuggester
+from search_spaces.change import joined
+
+BEFORE = Space(Float("x", 0, 1, default=0.5), Choice("kind", ["a", "b"], default="a"))
+WIDER = Space(
+    Float("x", 0, 3, default=0.5),
+    Choice("kind", ["a", "b", "c"], default="a"),
+    Float("extra", 0, 1, default=0.5),
+)
+NARROWER = Space(Float("x", 0.9, 1, default=0.95), Choice("kind", ["a"], default="a"))
+
+
+def loss(params: Mapping[str, Any]) -> float:
+    return float((params["x"] - 2) ** 2 + params.get("extra", 0.5))
+
+
+def run(tmp_path: Path, space: Space, trials: int, **options: Any) -> automl.Result:
+    return automl.sweep(
+        lambda trial: {"loss": loss(trial.params)},
+        space,
+        "minimize loss",
+        trials=trials,
+        workers=1,
+        dispatcher="inline",
+        store=str(tmp_path),
+        name="s",
+        progress=False,
+        **options,
+    )
+
+
+def notes(tmp_path: Path) -> list[str]:
+    with closing(Ledger.open(str(tmp_path), readonly=True)) as ledger:
+        return [e.message for e in ledger.events("s") if isinstance(e, Noted) and e.kind == "space"]
+
+
+def test_a_wider_space_keeps_what_was_learned(tmp_path: Path) -> None:
+    before = run(tmp_path, BEFORE, 10)
+    after = run(tmp_path, WIDER, 16, resume=True)
+    assert [t.params for t in after.trials[:10]] == [t.params for t in before.trials], "as stored"
+    new = after.trials[10:]
+    assert {t.source for t in new} == {"bayes"}, "it did not begin again"
+    for trial in new:
+        WIDER.check(trial.params)
+    assert min(loss(t.params) for t in new) < min(loss(t.params) for t in before.trials)
+    assert notes(tmp_path) == [
+        "x: 0.0 to 1.0 became 0.0 to 3.0; kind: 'c' added; "
+        "extra is new (0.0 to 1.0; earlier trials count as 0.5)"
+    ]
+    assert (
+        "extra is new" in CliRunner().invoke(cli, ["status", "s", "--store", str(tmp_path)]).output
+    )
+    page = tmp_path / "page.html"
+    after.save_report(page)
+    assert "changes of the space" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    "suggester", [n for n in SUGGESTERS.names() if n not in ("ax", "optuna-gp")]
+)
+def test_a_narrower_space_is_never_left(tmp_path: Path, suggester: str) -> None:
+    run(tmp_path, WIDER, 10)
+    space = Space(*NARROWER.parameters.values(), WIDER.parameters["extra"])
+    after = run(tmp_path, space, 16, resume=True, suggester=suggester)
+    for trial in after.trials[10:]:
+        space.check(trial.params)
+
+
+def test_trials_outside_of_the_space_are_known_to_the_surrogate() -> None:
+    narrow = Space(Float("x", 0.5, 1), Choice("kind", ["a"]), Int("n", 0, 3, default=2))
+    domain = Domain(narrow, explored=joined(BEFORE, narrow))
+    goals = parse_goals("minimize loss")
+    params = [{"x": round(0.03 * i, 2), "kind": "b"} for i in range(12)]
+    trials = [
+        Trial(i, p, TrialState.COMPLETED, {"loss": loss(p) + 0.01 * (i % 2)})
+        for i, p in enumerate(params)
+    ]
+    seen: list[Trial] = []
+
+    class Seeing(RandomSuggester):
+        def suggest(self, history: Any, pending: Any, count: int = 1) -> Any:
+            seen.extend(history)
+            return super().suggest(history, pending, count)
+
+    Proposer(lambda name, domain: Seeing(domain.space, goals), "random", domain).propose(
+        trials, [], 1
+    )
+    assert [t.params for t in seen] == [{**p, "n": 2} for p in params]
+    bayes = SUGGESTERS.get("bayes")(domain.space, goals, context=SearchContext(domain))  # type: ignore[call-arg]
+    assert bayes.expected_gain(seen, {"x": 1.0, "kind": "a", "n": 2}) is not None
+    found = bayes.suggest(seen, [], 4)
+    assert all(narrow.legal(params) for params in found)
+
+
+def test_what_cannot_change_ends_in_one_message_and_releases_the_sweep(tmp_path: Path) -> None:
+    run(tmp_path, BEFORE, 2)
+    with pytest.raises(automl.UsageError, match="kind is gone from the space"):
+        run(tmp_path, Space(Float("x", 0, 1)), 3, resume=True)
+    with pytest.raises(automl.UsageError, match="x was of type float and is now of type int"):
+        automl.Optimizer(
+            Space(Int("x", 0, 1), Choice("kind", ["a", "b"])),
+            "minimize loss",
+            store=str(tmp_path),
+            name="s",
+        )
+    assert len(run(tmp_path, BEFORE, 3, resume=True).trials) == 3
+
+
+def test_on_the_command_line_by_overrides_and_by_an_edited_file(tmp_path: Path) -> None:
+    train = tmp_path / "train.py"
+    train.write_text("def objective(trial):\n    return {'loss': (trial.params['x'] - 2) ** 2}\n")
+    config = tmp_path / "s.yaml"
+    config.write_text("space: {x: {low: 0.0, high: 1.0}, m.kind: [a, b]}\ngoals: minimize loss\n")
+    common = ["--objective", f"{train}:objective", "--dispatcher", "inline", "--json"]
+    store = ["--store", str(tmp_path / "runs")]
+
+    def ended(*arguments: str) -> Any:
+        return CliRunner().invoke(cli, [*arguments, *common, *store])
+
+    assert ended("sweep", str(config), "--trials", "3").exit_code == 0
+    changed = ["space.x.high=3", "space.m.kind=[b, c]", "space.n={low: 0, high: 4, default: 1}"]
+    done = ended("resume", "s", *changed, "--trials", "6")
+    assert done.exit_code == 0, done.output
+    config.write_text(
+        "space: {x: {low: 1.0, high: 2.0}, m.kind: [c], n: [1, 2]}\ngoals: minimize loss\n"
+    )
+    refused = ended("resume", "s", "--config", str(config), "--trials", "8")
+    assert refused.exit_code == 2
+    assert "n was of type int and is now of type choice" in refused.output
+    wrong = ended("resume", "s", "seed=3", "space.x.hihg=3", "--trials", "8")
+    assert wrong.exit_code == 2
+    assert "only the space can be changed here" in wrong.output
+    with closing(Ledger.open(store[1], readonly=True)) as ledger:
+        space = ledger.spec("s").space
+    assert list(space.parameters.values()) == [
+        Float("x", 0.0, 3.0),
+        Choice("m.kind", ["b", "c"]),
+        Int("n", 0, 4, default=1),
+    ]
