@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from automl.core import Command, Proposed, ReportPoint, Trial
-from automl.core.events import lineage
+from automl.core import Command, Proposed, ReportLog, ReportPoint, Trial
+from automl.core.events import lineage_of
 from automl.errors import UsageError
 from search_spaces.plugins import nearest
 
@@ -202,11 +202,8 @@ def _trials(found: list[Row], reports: Mapping[int, list[sa.Row[Any]]]) -> list[
     return [rows.trial_of(row, _points(reports.get(row["number"], []))) for row in found]
 
 
-def _points(reports: list[sa.Row[Any]]) -> tuple[ReportPoint, ...]:
-    points: tuple[ReportPoint, ...] = ()
-    for row in reports:
-        metrics = rows.metrics_of(row.metrics)
-        points = lineage(
-            points, ReportPoint(row.step, metrics, row.seconds, row.attempt, row.sequence)
-        )
-    return points
+def _points(reports: list[sa.Row[Any]]) -> ReportLog:
+    return lineage_of(
+        ReportPoint(row.step, rows.metrics_of(row.metrics), row.seconds, row.attempt, row.sequence)
+        for row in reports
+    )
