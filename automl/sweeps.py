@@ -1,7 +1,6 @@
 """Runs a sweep: parse the arguments, check them, wire the parts of the controller, run it."""
 
 import os
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing, nullcontext
 from typing import Any
@@ -36,9 +35,8 @@ from .core import (
     read_resources,
 )
 from .dispatch import DISPATCHERS
-from .dispatch._make import choose_dispatcher, local_slots, starting
+from .dispatch._make import choose_dispatcher, local_slots, make_leases, starting
 from .dispatch.base import Dispatcher
-from .dispatch.leases import MachineLeases
 from .errors import StoreError, StoreFailure, UsageError
 from .integrations.ray_metrics import with_ray_metrics
 from .ledger import Ledger, SweepLedger
@@ -226,7 +224,7 @@ def run(
             set, it replaces the spec in the ledger, so that a budget can be raised.
         objective: the user's; None for the workload of the spec.
         dispatcher, ray_address: see `sweep`.
-        on_change: called from this thread with the sweep after each event and at least every 0.5 s.
+        on_change: called with the sweep after each commit and at least every 0.5 s.
         resume: the sweep may have run before; unfinished trials go on.
         plugins: the suggester and the stopper; None for those that the spec names.
         start: makes the dispatcher, if it is starting already.
@@ -293,10 +291,10 @@ def conduct(
             journal.note("fallback", message)
 
         with (
-            StopSignals(interrupts=kind.commits_each) as signals,
+            StopSignals(interrupts=kind.serial) as signals,
             closing(plugins.make_queue(spec, kind, local_slots(spec), note)) as suggestions,
             closing(MemoryGuard(spec, kind.estimates, local)) as guard,
-            closing(_leases(spec, kind, local)) as leases,
+            closing(make_leases(spec, kind, local=local)) as leases,
         ):
             journal = Journal(
                 spec,
@@ -326,11 +324,10 @@ def conduct(
         raise StoreFailure(
             f"{error}. To go on with the sweep: automl resume {spec.name}"
         ) from error
+    except OSError as error:  # no space or inodes for a trial's folder, no more processes
+        raise StoreFailure(
+            f"the system refuses what the sweep needs: {error}. "
+            f"To go on with the sweep: automl resume {spec.name}"
+        ) from error
     finally:
         ledger.release(spec.name)
-
-
-def _leases(spec: SweepSpec, kind: type[Dispatcher], local: bool) -> MachineLeases:
-    ray = sys.modules.get("ray") if kind.name == "ray" else None
-    elsewhere = not local or not kind.estimates or (ray is not None and ray.is_initialized())
-    return MachineLeases(spec.name, spec.resources.cpus, local_slots(spec), enabled=not elsewhere)

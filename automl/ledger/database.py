@@ -18,8 +18,9 @@ from sqlalchemy.pool import NullPool, StaticPool
 
 from automl.errors import StoreError
 from workers.files.disk import flush
+from workers.files.folder import Folder
 
-from . import migrations, store_errors
+from . import migrations, store_errors, wal
 from .drafts import exclusive_draft
 from .schema import META, METADATA, VERSION
 from .sealing import seal_all
@@ -166,6 +167,8 @@ def _open_file(file: Path, *, create: bool, readonly: bool) -> sa.Engine:
         _create_file(file)
     elif facts.st_size == 0:
         raise damaged(str(file), "it is empty, it holds no ledger")
+    if reason := wal.find_damage(file):
+        raise damaged(str(file), reason)
     engine = _file_engine(file, _mode(file, readonly))
     version = checked_version(engine, str(file))
     if version == VERSION:
@@ -191,6 +194,7 @@ def _mode(file: Path, readonly: bool) -> str:
 
 
 def _create_file(file: Path) -> None:
+    """Make an empty ledger, unless there is one."""
     if not file.parent.exists():
         file.parent.parent.mkdir(parents=True, exist_ok=True)
         file.parent.mkdir(mode=0o700, exist_ok=True)
@@ -198,16 +202,22 @@ def _create_file(file: Path) -> None:
         with exclusive_draft(file) as draft:
             if file.exists():
                 return  # another process was faster
-            with closing(sqlite3.connect(draft)) as connection:
-                connection.execute("PRAGMA journal_mode=WAL")  # kept in the file's header
-            engine = _sqlite_engine(NullPool, lambda: sqlite3.connect(draft))
-            _create_tables(engine)
-            engine.dispose()
-            flush(draft)
+            write_new(draft)
+            Folder(file.parent).unlink(f"{file.name}-newest")  # of a deleted ledger
             draft.replace(file)
             flush(file.parent)
     except sqlite3.Error as error:
         raise StoreError(f"{file}: the store cannot be made: {error}") from error
+
+
+def write_new(draft: Path) -> None:
+    """Write an empty ledger to a new file."""
+    with closing(sqlite3.connect(draft)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")  # kept in the file's header
+    engine = _sqlite_engine(NullPool, lambda: sqlite3.connect(draft))
+    _create_tables(engine)
+    engine.dispose()
+    flush(draft)
 
 
 def _create_tables(engine: sa.Engine) -> None:

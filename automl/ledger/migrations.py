@@ -27,7 +27,7 @@ from .rows import dumps
 from .schema import HOLDERS, META, VERSION
 from .sealing import seal_all
 from .sqlite_files import connect
-from .store_errors import backup_of
+from .store_errors import backups_of
 
 if TYPE_CHECKING:
     from alembic.operations import Operations
@@ -169,7 +169,7 @@ def _refuse_users(holders: Iterable[Any], name: str) -> None:
 
 
 def _replace(file: Path, version: int, draft: Path) -> None:
-    kept = backup_of(file).with_name(f"{file.name}.v{version}")
+    kept = backups_of(file)[0].with_name(f"{file.name}.v{version}")
     Folder(file.parent, kept.parent.name).make()
     backup.copy(file, kept)
     backup.copy(file, draft)

@@ -1,14 +1,18 @@
 """Turns errors of databases and files into StoreErrors, and retries what may succeed later."""
 
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
 import sqlalchemy as sa
 
 from automl.errors import AutomlError, StoreError
+from workers.files.folder import Folder
+
+from .sqlite_files import connect
 
 BACKUP: Final = "backup"  # folder beside a file
 BUSY_SECONDS: Final = 30.0  # how long to wait for a lock of SQLite
@@ -73,20 +77,52 @@ def translate_decoding_errors(name: str) -> Iterator[None]:
 
 
 def damaged(name: str, reason: str) -> StoreError:
-    """The error for a damaged store. It tells how to restore the backup."""
+    """The error for a damaged store. It tells what can be done.
+
+    Args:
+        name: the SQLite file, or the URL of a server.
+    """
+    file = Path(name).absolute()
     message = f"{name}: the file is damaged ({reason}). It was left as it is"
-    backup = backup_of(Path(name))
-    if not backup.is_file():
-        return StoreError(f"{message}; there is no backup")
+    if "://" in name:
+        return StoreError(
+            f"{name}: a record is damaged ({reason}). Restore the server's own backup"
+        )
+    try:
+        backup = next(iter(existing_backups(file)), None)
+    except StoreError:  # a link
+        backup = None
+    rest = f"`automl repair {file.parent}` keeps every record that is sound"
+    if backup is None:
+        return StoreError(f"{message}; there is no backup. {rest}")
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(backup.stat().st_mtime))
-    return StoreError(
-        f"{message}. The backup of {when} is {backup}: move {name}* away and copy it to {name}"
-    )
+    return StoreError(f"{message}. {rest}; the backup of {when} holds {_num_trials(backup)}")
 
 
-def backup_of(file: Path) -> Path:
-    """The path of a SQLite file's backup. It is in a folder, so that `FILE*` does not match it."""
-    return file.parent / BACKUP / file.name
+def backups_of(file: Path) -> list[Path]:
+    """The paths of a SQLite file's backups, the newest first. `FILE*` does not match them."""
+    folder = file.parent / BACKUP
+    return [folder / f"{file.name}{suffix}" for suffix in ("", ".1", ".2")]
+
+
+def existing_backups(file: Path) -> list[Path]:
+    """Those that exist.
+
+    Raises:
+        StoreError: their folder is a link.
+    """
+    folder = Folder(file.parent, BACKUP)
+    return [path for path in backups_of(file) if folder.is_file(path.name)]
+
+
+def _num_trials(backup: Path) -> str:
+    try:
+        with closing(connect(backup, "mode=ro&immutable=1")) as connection:
+            # Not `count(*)`: it is one step, which nothing bounds.
+            (count,) = connection.execute("SELECT count(state) FROM trials").fetchone()
+    except (sqlite3.Error, StoreError):
+        return "nothing that can be read"
+    return f"{count} trial{'s' * (count != 1)}"
 
 
 def retry(action: Callable[[], T], seconds: float = RETRY_SECONDS) -> T:

@@ -183,22 +183,21 @@ def store(tmp_path: Path) -> Path:
 def test_the_backup_of_a_finished_sweep_is_complete_and_the_message_says_how_to_use_it(
     store: Path,
 ) -> None:
-    trials = [repr(trial) for trial in Ledger.open(store).trials("test")]
+    trials = [repr(vars(trial)) for trial in Ledger.open(store).trials("test")]
     file = store / FILE_NAME
     file.write_bytes(file.read_bytes()[:5000])
     broken = file.read_bytes()
     with pytest.raises(StoreError, match="is damaged") as caught:
         Ledger.open(store, create=True).acquire("test")
-    assert f"is {store / 'backup' / FILE_NAME}: move {file}* away and copy it to {file}" in str(
-        caught.value
-    )
+    assert f"`automl repair {store}` keeps every record that is sound" in str(caught.value)
+    assert str(caught.value).endswith("holds 12 trials")
     assert file.read_bytes() == broken
     (store / "away").mkdir()
     for path in store.glob(f"{FILE_NAME}*"):
         path.rename(store / "away" / path.name)
     shutil.copy(store / "backup" / FILE_NAME, file)
     ledger = Ledger.open(store)
-    assert [repr(trial) for trial in ledger.trials("test")] == trials
+    assert [repr(vars(trial)) for trial in ledger.trials("test")] == trials
     assert ledger.acquire("test").commit() is False
 
 
@@ -215,7 +214,8 @@ def test_a_sweep_that_runs_is_backed_up(tmp_path: Path, monkeypatch: pytest.Monk
     ledger.close()
     with closing(sqlite3.connect(tmp_path / "backup" / FILE_NAME)) as kept:
         assert kept.execute("SELECT count(*) FROM trials").fetchone()[0] == 20
-    assert [path.name for path in (tmp_path / "backup").iterdir()] == [FILE_NAME]
+    names = {path.name for path in (tmp_path / "backup").iterdir()}
+    assert names == {FILE_NAME, f"{FILE_NAME}.1", f"{FILE_NAME}.2"}
 
 
 def test_one_backup_at_a_time_and_the_next_one_later(
@@ -263,7 +263,7 @@ def test_a_damaged_file_does_not_replace_a_good_backup(
     backup.try_back_up(file)
     assert f"no backup of {file} could be made" in caplog.text
     assert (store / "backup" / FILE_NAME).read_bytes() == good
-    assert [path.name for path in (store / "backup").iterdir()] == [FILE_NAME]
+    assert {path.name for path in (store / "backup").iterdir()} == {FILE_NAME, f"{FILE_NAME}.1"}
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -348,3 +348,35 @@ def test_text_and_numbers_that_a_database_refuses(tmp_path: Path) -> None:
         2**63 - 1,
     )
     assert kept.metrics == {"\0\udcff": 1.0}
+
+
+def test_a_file_system_without_inodes_ends_a_sweep_with_the_cause(tmp_path: Path) -> None:
+    printed = in_a_mount(
+        tmp_path,
+        """
+        mount("-o", "size=20m,nr_inodes=60")
+        os.chdir(folder)
+        pathlib.Path("toy.yaml").write_text(
+            "name: toy\\nspace: {x: {low: 0.0, high: 1.0, default: 0.5}}\\n"
+            "goals: minimize loss\\nsuggester: random\\n"
+        )
+        pathlib.Path("mine.py").write_text(
+            "def objective(trial):\\n    return {'loss': trial.params['x']}\\n"
+        )
+        options = ["--objective", "mine.py:objective", "--dispatcher", "inline"]
+        command = [sys.executable, "-m", "automl"]
+        sweep = [*command, "sweep", "toy.yaml", *options, "--trials", "90"]
+        done = subprocess.run(sweep, capture_output=True, text=True)
+        assert done.returncode == 1, (done.returncode, done.stdout, done.stderr)
+        assert "Traceback" not in done.stderr + done.stdout, done.stderr
+        print(done.stderr)
+        subprocess.run(["mount", "-o", "remount,nr_inodes=1000", str(folder)], check=True)
+        resume = [*command, "resume", "toy", *options, "--json"]
+        done = subprocess.run(resume, capture_output=True, text=True)
+        assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
+        kept = Ledger.open(".automl", readonly=True).trials("toy")
+        assert [str(trial.state) for trial in kept] == ["completed"] * 90
+        """,
+    )
+    assert "No space left on device" in printed
+    assert "To go on with the sweep: automl resume toy" in printed
