@@ -164,7 +164,9 @@ class Optimizer:
             step = arguments.whole("a step", step)
             numbers = _numbers(metrics)
             seconds = numbers.get("seconds", time.monotonic() - self._begun[current.number])
-            sequence = len([p for p in current.reports if p.attempt == current.attempts])
+            last = current.reports[-1] if current.reports else None
+            again = last is not None and last.attempt == current.attempts
+            sequence = last.sequence + 1 if last is not None and again else 0
             self._apply(Report(current.number, current.attempts, sequence, step, numbers, seconds))
             self._recorder.commit(self._now())
 
@@ -330,8 +332,6 @@ def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
     found = {}
     for key, value in metrics.items():
         try:
-            if isinstance(value, str | bytes):
-                raise TypeError
             found[arguments.text("a metric's name", key)] = number_of(value)
         except (TypeError, ValueError, OverflowError) as error:
             if isinstance(error, UsageError):

@@ -224,7 +224,7 @@ def run(
             set, it replaces the spec in the ledger, so that a budget can be raised.
         objective: the user's; None for the workload of the spec.
         dispatcher, ray_address: see `sweep`.
-        on_change: called from this thread with the sweep after each event and at least every 0.5 s.
+        on_change: called with the sweep after each commit and at least every 0.5 s.
         resume: the sweep may have run before; unfinished trials go on.
         plugins: the suggester and the stopper; None for those that the spec names.
         start: makes the dispatcher, if it is starting already.
@@ -291,7 +291,7 @@ def conduct(
             journal.note("fallback", message)
 
         with (
-            StopSignals(interrupts=kind.commits_each) as signals,
+            StopSignals(interrupts=kind.serial) as signals,
             closing(plugins.make_queue(spec, kind, local_slots(spec), note)) as suggestions,
             closing(MemoryGuard(spec, kind.estimates, local)) as guard,
             closing(make_leases(spec, kind, local=local)) as leases,
@@ -323,6 +323,11 @@ def conduct(
     except StoreError as error:
         raise StoreFailure(
             f"{error}. To go on with the sweep: automl resume {spec.name}"
+        ) from error
+    except OSError as error:  # no space or inodes for a trial's folder, no more processes
+        raise StoreFailure(
+            f"the system refuses what the sweep needs: {error}. "
+            f"To go on with the sweep: automl resume {spec.name}"
         ) from error
     finally:
         ledger.release(spec.name)

@@ -1,11 +1,14 @@
 """The context of a running trial: its parameters, its folder, and the way to report."""
 
+import os
+import reprlib
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from search_spaces.errors import TrialFailure
 
@@ -13,6 +16,9 @@ from .device.profiling import profiling
 from .device.warmup import Warmup
 from .files.folder import Folder
 from .protocol import Assignment, Report, StopRequest
+
+MAX_METRICS: Final = 10_000  # of a report or result
+MAX_NAME: Final = 200  # characters of a metric's name
 
 
 class Stopped(Exception):
@@ -46,6 +52,9 @@ class Context:
     def __post_init__(self) -> None:
         self._begun = time.monotonic()
         self._sequence = 0
+        self._process = os.getpid()
+        self._lock = threading.Lock()  # an objective may report from several threads
+        self._over = False
         self.stop: StopRequest | None = None  # the request that ends this attempt
         self.memory: Any = None  # workers.device.peak_memory.PeakMemory, while `workers.run` runs
         self.warmup = Warmup()
@@ -104,29 +113,82 @@ class Context:
         """
         return self.emit(step, metrics, time.monotonic() - self._begun - self.warmup.seconds)
 
+    def close(self) -> None:
+        """The attempt is over: reports of threads that it has left behind are ignored."""
+        with self._lock:
+            self._over = True
+
     def emit(self, step: int, metrics: Mapping[str, float], seconds: float) -> bool:
         """Like `report`, with the training seconds of this attempt, for a trainer with a clock."""
-        numbers = {}
-        for key, value in metrics.items():
-            try:
-                numbers[key] = number_of(value)
-            except (TypeError, ValueError) as error:
-                raise TrialFailure(
-                    "missing_metric", f"metric {key!r} must be a number, got {value!r}"
-                ) from error
+        if os.getpid() != self._process:
+            raise RuntimeError(
+                "a process that the objective has forked cannot report: "
+                "report in the process that began the trial"
+            )
+        numbers = numbers_of(metrics)
         a = self.assignment
         if not -(2**63) <= step < 2**63:
-            raise TrialFailure("crashed", f"a step must fit 64 bits, got {step!r:.60}")
-        self.send(
-            Report(
-                a.trial, a.attempt, self._sequence, int(step), numbers, a.previous_seconds + seconds
+            raise TrialFailure("crashed", f"a step must fit 64 bits, got {reprlib.repr(step)}")
+        with self._lock:
+            if self._over:
+                return False
+            report = Report(
+                a.trial,
+                a.attempt,
+                self._sequence,
+                int(step),
+                numbers,
+                a.previous_seconds + seconds,
             )
-        )
-        self._sequence += 1
+            self._sequence += 1
+            self.send(report)
         self.stop = self.stop_requested()
         return self.stop is None
 
 
 def number_of(value: Any) -> float:
-    """A number or tensor as a float; raises TypeError or ValueError if it is neither."""
+    """A number or tensor as a float.
+
+    Raises:
+        TypeError, ValueError: it is neither; a text is no number, even if it reads like one.
+    """
+    if isinstance(value, str | bytes | bytearray):
+        raise TypeError(f"a text is no number: {reprlib.repr(value)}")
     return float(value.detach() if hasattr(value, "detach") else value)
+
+
+def numbers_of(metrics: Mapping[Any, Any]) -> dict[str, float]:
+    """Metrics with each value as a float.
+
+    Raises:
+        TrialFailure: a value is not a number, or there are too many or too long names
+            ("missing_metric").
+    """
+    if len(metrics) > MAX_METRICS:
+        raise TrialFailure(
+            "missing_metric", f"at most {MAX_METRICS:,} metrics are kept, got {len(metrics):,}"
+        )
+    numbers = {}
+    for key, value in metrics.items():
+        name = str(key)
+        if len(name) > MAX_NAME:
+            raise TrialFailure(
+                "missing_metric",
+                f"a metric's name has at most {MAX_NAME} characters, got {len(name):,}",
+            )
+        try:
+            numbers[name] = number_of(value)
+        except Exception as error:  # of any kind, from a type of the objective
+            raise TrialFailure(
+                "missing_metric", f"metric {name!r} must be a number, got {shown(value)}"
+            ) from error
+    return numbers
+
+
+def shown(value: Any) -> str:
+    """A value of any kind in few characters."""
+    try:
+        size = f" of {len(value):,}" if hasattr(value, "__len__") else ""
+        return f"{type(value).__name__}{size}: {reprlib.repr(value)}"
+    except Exception:  # its own methods may raise
+        return type(value).__name__

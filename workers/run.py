@@ -3,18 +3,21 @@
 torch is imported only if the attempt needs it: an objective that does not use it starts quickly.
 """
 
+import os
 import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import Any, Final, NoReturn
 
 from search_spaces.errors import TrialFailure, UsageError
 
-from .context import Context, Stopped, number_of
+from .context import Context, Stopped, numbers_of, shown
 from .protocol import Ending, Outcome
 
 Objective = Callable[["Context"], Any]
+MAX_MESSAGE: Final = 4096  # characters of a message that the ledger keeps
 _MEMORY_WORDS = (
     "out of memory",
     "can't allocate memory",
@@ -53,6 +56,7 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
         context.details["exception"] = type(error).__name__
         context.details["traceback"] = _traceback(error)
     finally:
+        context.close()
         _leave_process_group()
     peak = context.memory.bytes() if context.memory else None
     seconds = time.monotonic() - begun - context.warmup.seconds
@@ -64,12 +68,13 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
 
 def failure_of(error: BaseException) -> tuple[str, str]:
     """The kind of failure of an exception, and one line that describes it."""
-    text = str(error).strip().splitlines()
+    whole = text_of(error)
+    text = whole.strip().splitlines()
     line = f"{type(error).__name__}: {text[0][:300]}" if text else type(error).__name__
-    about_memory = any(word in str(error).lower() for word in _MEMORY_WORDS)
+    about_memory = any(word in whole.lower() for word in _MEMORY_WORDS)
     match error:
         case TrialFailure():
-            return error.kind, error.message or error.kind
+            return error.kind, bounded(str(error.message or error.kind))
         case MemoryError():
             return "out_of_memory", line
         case RuntimeError() if _is_torch_out_of_memory(error):
@@ -79,6 +84,21 @@ def failure_of(error: BaseException) -> tuple[str, str]:
         case FloatingPointError() | OverflowError() | ZeroDivisionError():
             return "non_finite", line
     return "crashed", line
+
+
+def text_of(error: BaseException) -> str:
+    """The text of an exception, whose own methods may raise."""
+    try:
+        return str(error)
+    except BaseException as other:  # it must not end the controller
+        return f"its text cannot be shown, {type(other).__name__} is raised"
+
+
+def bounded(text: str) -> str:
+    """A message cut to `MAX_MESSAGE` characters."""
+    if len(text) <= MAX_MESSAGE:
+        return text
+    return f"{text[:MAX_MESSAGE]}... ({len(text):,} characters in all)"
 
 
 def _traceback(error: BaseException) -> str:
@@ -171,6 +191,26 @@ def _measured(context: Context, objective: Objective | None) -> Any:
 
 
 def _call(context: Context, objective: Objective | None) -> Any:
+    """Call the objective or workload; a process that it has forked and that returns ends here."""
+    process = os.getpid()
+    try:
+        return _called(context, objective)
+    finally:
+        if os.getpid() != process:
+            _leave_fork(sys.exc_info()[1])
+
+
+def _leave_fork(error: BaseException | None) -> NoReturn:
+    """End this process without touching what it shares with its parent, such as the ledger."""
+    with suppress(Exception):
+        if error is not None and not isinstance(error, SystemExit):
+            traceback.print_exception(error)
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(0 if error is None else 1)
+
+
+def _called(context: Context, objective: Objective | None) -> Any:
     assignment = context.assignment
     if assignment.workload is None:
         if objective is None:
@@ -197,11 +237,6 @@ def _flat(result: Any) -> dict[str, float]:
         return {}
     if not isinstance(result, Mapping):
         raise TrialFailure(
-            "missing_metric", f"an objective returns a dict of metrics, got {type(result).__name__}"
+            "missing_metric", f"an objective returns a dict of metrics, got {shown(result)}"
         )
-    try:
-        return {str(key): number_of(value) for key, value in result.items()}
-    except (TypeError, ValueError) as error:
-        raise TrialFailure(
-            "missing_metric", f"every metric must be a number, got {dict(result)!r}"[:300]
-        ) from error
+    return numbers_of(result)

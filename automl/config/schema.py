@@ -19,6 +19,7 @@ from pydantic_core import ErrorDetails
 
 from automl.core import Budget, Goal, Resources, parse_duration
 from automl.core.names import check_name
+from automl.core.resources import MAX_SLOTS
 from automl.errors import UsageError
 from search_spaces.plugins import nearest
 
@@ -97,6 +98,7 @@ def _space(value: Any) -> dict[str, Any] | None:
 Value = bool | int | float | str | tuple[Any, ...] | None
 Number = Annotated[int | float, PlainValidator(_number)]
 Count = Annotated[int, BeforeValidator(whole), Field(ge=1)]
+Slots = Annotated[int, BeforeValidator(whole), Field(ge=1, le=MAX_SLOTS)]
 Seconds = Annotated[float, PlainValidator(_seconds)]
 Bytes = Annotated[int, PlainValidator(_bytes)]
 Plugin = Annotated[str | dict[str, Any], PlainValidator(_plugin)]
@@ -122,7 +124,7 @@ class BudgetSection(Section):
 class ResourcesSection(Section):
     """`resources:`, see `automl.core.spec.Resources`."""
 
-    cpus: Count = 1
+    cpus: Slots = 1
     gpus: Annotated[float, Field(ge=0)] = 0.0
     memory: Bytes | None = None
 
@@ -163,7 +165,7 @@ class Document(Section):
     max_steps: Count | None = None
     max_retries: Annotated[int, BeforeValidator(whole), Field(ge=0)] = 2
     resumable: bool = False
-    workers: Count | None = None
+    workers: Slots | None = None
     resources: Annotated[ResourcesSection, BeforeValidator(_section)] = Field(
         default_factory=ResourcesSection
     )
@@ -258,6 +260,7 @@ _RULES = {
     "too_short": "at least one item",
     "greater_than": "more than {gt:g}",
     "greater_than_equal": "{ge:g} or more",
+    "less_than_equal": "{le:g} or less",
     "less_than": "less than {lt:g}",
     "literal_error": "one of {expected}",
 }

@@ -10,7 +10,7 @@ from automl.stopping.base import Decision, Stopper
 from workers.protocol import Event, Outcome, Report, StopRequest
 
 from .checkpoint_cleanup import CheckpointCleanup
-from .journal import Journal
+from .journal import COMMIT_SECONDS, Journal
 from .memory_guard import MemoryGuard
 from .outcome_policy import OutcomePolicy
 from .repeated_error import RepeatedError
@@ -97,15 +97,22 @@ class Controller:
         left = self._journal.budget.seconds_left(self._journal.now)
         return min(dispatcher.patience, max(left, MIN_POLL_SECONDS))
 
-    def _handle(self, event: Event, dispatcher: Dispatcher) -> None:
+    def _handle(self, event: Event | None, dispatcher: Dispatcher) -> None:
+        """Take in an event; None if only time has passed while an attempt runs inside `poll`."""
+        if event is None:
+            self._journal.keep_up()
+            return
         self._shutdown.check(dispatcher)  # it changes the meaning of an outcome
         if isinstance(event, Outcome):
             self._on_outcome(event, dispatcher)
         elif (trial := self._journal.apply(event)) is not None and isinstance(event, Report):
             self._on_report(trial, dispatcher)
-        if dispatcher.commits_each:
+        if dispatcher.serial:
             self._shutdown.check(dispatcher)
-            self._journal.flush()
+            # The outcome of a short attempt is committed together with the next trial.
+            self._journal.settle(
+                at_once=isinstance(event, Outcome) and event.seconds > COMMIT_SECONDS
+            )
 
     def _on_outcome(self, outcome: Outcome, dispatcher: Dispatcher) -> None:
         journal = self._journal

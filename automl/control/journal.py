@@ -13,6 +13,7 @@ from automl.suggesters.queue import SuggestionQueue
 
 from .budget_tracker import BudgetTracker
 
+COMMIT_SECONDS: Final = 0.25  # how long a report of an attempt inside `poll` waits at most
 HEARTBEAT_SECONDS: Final = 1.0
 SHOW_SECONDS: Final = 0.5
 NUM_STORED_SECONDS: Final = 20  # of the latest suggestions, in the status of each commit
@@ -30,7 +31,7 @@ class Journal:
         suggestions: their state is part of the sweep's status.
         seconds: wall-clock seconds of the sweep's earlier runs.
         observe: called with each trial that has changed.
-        on_change: called with the sweep after each event and at least every half second.
+        on_change: called with the sweep after each commit and at least every half second.
 
     Attributes:
         index: of the trials by state.
@@ -62,6 +63,7 @@ class Journal:
         self._state = "running"
         self._effects: list[Callable[[], None]] = []
         self._committed = self._shown = -math.inf
+        self._oldest = math.inf  # when the oldest event that is not committed came
 
     def attach(self, dispatcher: Dispatcher) -> None:
         """The dispatcher has started: its clock is the sweep's from now on."""
@@ -80,6 +82,8 @@ class Journal:
     def apply(self, event: SweepEvent) -> Trial | None:
         """The trial after the event; None if the event changes nothing."""
         trial = self._recorder.apply(event)
+        if self._recorder.uncommitted:
+            self._oldest = min(self._oldest, time.monotonic())
         if trial is not None:
             self.index.update(trial)
             self._observe(trial)
@@ -102,6 +106,22 @@ class Journal:
         for effect in effects:
             effect()
         self._show(changed)
+
+    def settle(self, *, at_once: bool) -> None:
+        """After an event of an attempt that runs inside `poll`: flush if something waits for it.
+
+        A report alone is committed with later ones, after `COMMIT_SECONDS` (see `keep_up`).
+        """
+        now = time.monotonic()
+        late = now - min(self._oldest, self._shown) > COMMIT_SECONDS
+        if at_once or late or self._effects:
+            self.flush()
+
+    def keep_up(self) -> None:
+        """Commit what has waited long enough, or a heartbeat; nothing takes effect by it."""
+        now = time.monotonic()
+        if now - self._oldest > COMMIT_SECONDS or now - self._committed > HEARTBEAT_SECONDS:
+            self._commit()
 
     def close(self, state: str) -> None:
         """Commit for the last time, with the final state of the sweep; drops pending effects."""
@@ -135,11 +155,13 @@ class Journal:
         self.stop_requested |= self._recorder.commit(
             self.now, state=state, status=self._status(NUM_STORED_SECONDS)
         )
+        self._oldest = math.inf
 
     def _show(self, changed: bool) -> None:
-        if self._on_change and (changed or time.monotonic() - self._shown > SHOW_SECONDS):
+        if changed or time.monotonic() - self._shown > SHOW_SECONDS:
             self._shown = time.monotonic()
-            self._on_change(self.snapshot())
+            if self._on_change:
+                self._on_change(self.snapshot())
 
     def _status(self, num_seconds: int) -> dict[str, Any]:
         """State that is not in the events, with the durations of the latest suggestions."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from automl.core import SweepSpec
 from automl.core.names import check_name
+from automl.core.resources import MAX_SLOTS
 from automl.dispatch import DISPATCHERS
 from automl.errors import StoreError, UsageError
 from automl.ledger import Ledger
@@ -84,6 +85,8 @@ def _check_counts(spec: SweepSpec) -> None:
         whole = isinstance(value, int) and not isinstance(value, bool)
         if value is not None and not (whole and value >= least):
             raise UsageError(f"{name} must be a whole number of at least {least}, got {value!r}")
+    if spec.workers is not None and spec.workers > MAX_SLOTS:
+        raise UsageError(f"workers must be at most {MAX_SLOTS}, got {spec.workers}")
 
 
 def check_store(location: str) -> None:

@@ -66,7 +66,7 @@ class Scheduler:
             journal.budget.add_earlier(trial, trial.seconds, self._assigner.slots(trial.params))
             self._stopper.observe(trial)
             if trial.state is TrialState.RUNNING:
-                self._shutdown.interrupt(trial, "its controller was lost")
+                self._shutdown.take_over(trial)
             if journal.trials[trial.number].state is TrialState.INTERRUPTED:
                 journal.apply(Moved(trial.number, TrialState.WAITING, "resumed", journal.now))
         default = journal.spec.space.default()

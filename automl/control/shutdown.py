@@ -15,10 +15,11 @@ from typing import Final
 from automl.core import Moved, Trial, TrialState
 from automl.dispatch.base import Dispatcher
 from automl.errors import AutomlError
-from workers.protocol import Ending, Outcome, StopRequest
+from workers.protocol import Ending, Outcome, StopRequest, lost
 
 from .assignments import Assigner
 from .journal import Journal
+from .outcome_policy import OutcomePolicy
 from .signals import StopSignals
 
 GRACE_SECONDS: Final = 30.0  # for trials that were asked to stop
@@ -87,12 +88,17 @@ class Shutdown:
             return replace(outcome, message=reason)
         return outcome
 
-    def interrupt(self, trial: Trial, reason: str) -> None:
-        """A running trial has lost its controller."""
+    def take_over(self, trial: Trial) -> None:
+        """A trial that ran when an earlier controller was killed; it may have been the cause.
+
+        So the attempt counts as one whose worker was lost: after `max_retries` the trial fails.
+        """
         journal = self._journal
-        now = journal.now
-        seconds = max(0.0, now - journal.begun(trial))
-        journal.apply(Moved(trial.number, TrialState.INTERRUPTED, reason, now, seconds))
+        policy = OutcomePolicy(journal.spec.goals, journal.spec.max_retries)
+        seconds = max(0.0, journal.now - journal.begun(trial))
+        assignment = self._assigner.assignment(trial)
+        outcome = lost(assignment, "its controller was lost", seconds=seconds)
+        journal.apply(policy.decide(trial, outcome, journal.now))
         journal.budget.add_earlier(trial, seconds, self._assigner.slots(trial.params))
 
     def finish(self) -> None:
@@ -117,10 +123,16 @@ class Shutdown:
         """The controller fails: record that it is gone, if the ledger can still be written to."""
         try:
             for trial in self._journal.index.running:
-                self.interrupt(trial, "its controller failed")
+                self._interrupt(trial, "its controller failed")
             self._journal.close(state)
         except AutomlError:
             return
+
+    def _interrupt(self, trial: Trial, reason: str) -> None:
+        journal = self._journal
+        now = journal.now
+        seconds = max(0.0, now - journal.begun(trial))
+        journal.apply(Moved(trial.number, TrialState.INTERRUPTED, reason, now, seconds))
 
     def _begin(self, how: StopRequest, reason: str, dispatcher: Dispatcher) -> None:
         self.request = how

@@ -3,10 +3,11 @@
 from .budget import Budget, read_budget
 from .events import Begun, Command, Ended, Moved, Noted, Proposed, SweepEvent
 from .goals import Constraint, Goal, parse_constraints, parse_duration, parse_goals
+from .reports import ReportLog, ReportPoint
 from .resources import Resources, read_resources
 from .snapshot import Snapshot
 from .spec import SweepSpec
-from .trial import ReportPoint, Trial, TrialState
+from .trial import Trial, TrialState
 from .trial_index import TrialIndex
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Moved",
     "Noted",
     "Proposed",
+    "ReportLog",
     "ReportPoint",
     "Resources",
     "Snapshot",

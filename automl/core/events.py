@@ -8,14 +8,16 @@ idempotent: a duplicate, or an event of an attempt that is over, leaves the tria
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any
 
 from automl.errors import AutomlError
 from workers.protocol import Ending, Metrics, Outcome, Params, Report, Started
 
-from .trial import ReportPoint, Trial, TrialState, check_transition
+from .reports import ReportLog, ReportPoint
+from .trial import Trial, TrialState, check_transition
 
 
 @dataclass(frozen=True)
@@ -159,23 +161,32 @@ def fold(trial: Trial | None, event: SweepEvent) -> Trial | None:
     return replace(trial, details={**trial.details, "worker": event.worker})
 
 
-def lineage(points: tuple[ReportPoint, ...], point: ReportPoint) -> tuple[ReportPoint, ...]:
-    """Add a report, in order of attempt and sequence; the same tuple if it is a duplicate.
+def lineage(points: ReportLog, point: ReportPoint) -> ReportLog:
+    """Add a report, in order of attempt and sequence; the same log if it is a duplicate.
 
     The first report of a later attempt removes earlier reports from that step on: they were made
     after the checkpoint from which the attempt resumed.
     """
     if points and points[-1].attempt < point.attempt:
-        points = tuple(p for p in points if p.step < point.step)
-    if not points or _key(points[-1]) < _key(point):
-        return (*points, point)
-    place = bisect_left(points, _key(point), key=_key)
-    if _key(points[place]) == _key(point):
+        points = _before(points, point.step)
+    if not points or points[-1].key < point.key:
+        return points.with_added(point)
+    place = bisect_left(points, point.key, key=lambda known: known.key)
+    if points[place].key == point.key:
         return points
-    return (*points[:place], point, *points[place:])
+    return ReportLog((*points[:place], point, *points[place:]))
 
 
-def reported(points: tuple[ReportPoint, ...]) -> dict[str, float]:
+def lineage_of(points: Iterable[ReportPoint]) -> ReportLog:
+    """The same for all reports of a trial at once, in order of attempt and sequence."""
+    kept: list[ReportPoint] = []
+    for _, group in groupby(points, key=lambda point: point.attempt):
+        added = list(group)
+        kept = [point for point in kept if point.step < added[0].step] + added
+    return ReportLog(kept)
+
+
+def reported(points: Iterable[ReportPoint]) -> dict[str, float]:
     """The newest value of every reported metric."""
     return {metric: value for point in points for metric, value in point.metrics.items()}
 
@@ -197,8 +208,10 @@ def _peak(trial: Trial, outcome: Outcome) -> int | None:
     return max((peak for peak in peaks if peak is not None), default=None)
 
 
-def _key(point: ReportPoint) -> tuple[int, int]:
-    return point.attempt, point.sequence
+def _before(points: ReportLog, step: int) -> ReportLog:
+    """The reports of earlier steps; the same log if that is all."""
+    kept = [point for point in points if point.step < step]
+    return points if len(kept) == len(points) else ReportLog(kept)
 
 
 def _begin(trial: Trial, event: Begun) -> Trial:

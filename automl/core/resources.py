@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from automl.errors import UsageError
 from search_spaces.hardware import count_cpus, detect
 
 from .arguments import finite, shown, whole
+
+MAX_SLOTS: Final = 10_000  # of a sweep, and cores of a slot: more is a slip of the keyboard
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ def read_resources(resources: Resources | Mapping[str, Any] | None) -> Resources
     if unknown := [key for key in given if key not in vars(Resources())]:
         raise UsageError(f"resources are cpus, gpus and memory, got {shown(unknown[0])}")
     cpus = whole("cpus of a slot", given.get("cpus", 1), least=1)
+    if cpus > MAX_SLOTS:
+        raise UsageError(f"a slot has at most {MAX_SLOTS} CPUs, got {cpus}")
     gpus = finite("gpus of a slot", given.get("gpus", 0.0))
     memory = given.get("memory")
     if gpus < 0:

@@ -15,6 +15,8 @@ from typing import Any, Final
 from automl.errors import AutomlError
 from workers.protocol import Metrics, Params
 
+from .reports import ReportLog
+
 
 class TrialState(StrEnum):
     """The state of a trial; the command line's JSON has these names."""
@@ -46,22 +48,6 @@ TRANSITIONS: Final[Mapping[TrialState, frozenset[TrialState]]] = {
     _S.FAILED: frozenset(),
 }
 _NOT_MISTAKES: Final = ("out_of_memory", "timeout", "preempted")
-
-
-@dataclass(frozen=True)
-class ReportPoint:
-    """One report: metrics at a step.
-
-    Args:
-        seconds: training seconds of the trial until then.
-        attempt, sequence: identify the report: its attempt, and its number from 0 in there.
-    """
-
-    step: int
-    metrics: Metrics
-    seconds: float
-    attempt: int = 1
-    sequence: int = 0
 
 
 @dataclass(frozen=True, repr=False)
@@ -98,12 +84,17 @@ class Trial:
     attempts: int = 0
     seconds: float = 0.0
     peak_memory_bytes: int | None = None
-    reports: tuple[ReportPoint, ...] = ()
+    reports: ReportLog = field(default_factory=ReportLog)
     source: str = ""
     started: float | None = None
     ended: float | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
     value: float | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        reports: Any = self.reports
+        if not isinstance(reports, ReportLog):  # any sequence is accepted
+            object.__setattr__(self, "reports", ReportLog(reports))
 
     @property
     def traceback(self) -> str:

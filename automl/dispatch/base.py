@@ -16,10 +16,9 @@ class Dispatcher(ABC):
     Exactly one `Outcome` follows each submitted assignment, even if its worker is lost.
 
     Attributes:
-        commits_each: every event is committed and answered inside `handle`, because the attempt
-            waits there.
         estimates: attempts run for real, so that their memory is worth estimating first.
-        serial: attempts run one after another, so that one trial is proposed and begun at a time.
+        serial: `poll` runs one whole attempt, which waits while `handle` runs. So one trial is
+            proposed and begun at a time, and a decision has taken effect when `handle` returns.
         suggests_ahead: attempts run while `poll` waits, so a thread makes suggestions in advance.
         keeps_paused: user objectives can resume after a pause. (Workloads always can.)
         patience: the most seconds, on its clock, that `poll` may wait for an event.
@@ -28,7 +27,6 @@ class Dispatcher(ABC):
     """
 
     name: ClassVar[str]
-    commits_each: ClassVar[bool] = False
     serial: ClassVar[bool] = False
     suggests_ahead: ClassVar[bool] = False
     estimates: ClassVar[bool] = False
@@ -51,11 +49,12 @@ class Dispatcher(ABC):
         """End a running attempt by force; its `Outcome` is FAILED with this failure."""
 
     @abstractmethod
-    def poll(self, handle: Callable[[Event], None], timeout: float) -> None:
+    def poll(self, handle: Callable[[Event | None], None], timeout: float) -> None:
         """Wait up to `timeout` seconds for events and pass each to `handle`, in order.
 
         `handle` may call `submit`, `stop` and `kill`. The inline dispatcher runs a whole attempt
-        in here and calls `handle` at each report.
+        in here: it calls `handle` at each report, in the thread that reports, and with None now
+        and then while the objective computes. Calls of `handle` never overlap.
         """
 
     @abstractmethod

@@ -1,19 +1,27 @@
 """Runs trials in this process, one at a time: for debugging, and for tests that must repeat."""
 
+import gc
 import os
 import socket
+import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from workers.protocol import Assignment, Event, Outcome, Started, StopRequest, lost
 
 from .base import Dispatcher
 
+PULSE_SECONDS: Final = 0.1  # how often the controller may commit while an objective computes
+
 
 class InlineDispatcher(Dispatcher):
     """Runs a trial of one rank in the calling thread, and one of several ranks as local processes.
+
+    An objective may report from its own threads. A thread of the dispatcher lets the controller
+    commit while the objective computes. A lock keeps the calls of `handle` apart.
 
     Args:
         num_slots: how many ranks a trial may have.
@@ -21,17 +29,23 @@ class InlineDispatcher(Dispatcher):
     """
 
     name = "inline"
-    commits_each: ClassVar[bool] = True
     serial: ClassVar[bool] = True
     estimates: ClassVar[bool] = True
 
     def __init__(self, num_slots: int = 1, objective: Callable[[Any], Any] | None = None) -> None:
+        self._num_modules = 0  # that were imported when objects were frozen last
+        self._freeze()
         self.num_slots = self.free_slots = num_slots
         self._objective = objective
         self._begun = time.monotonic()
         self._queue: deque[Assignment] = deque()
         self._current: Assignment | None = None
         self._request: StopRequest | None = None
+        self._handle: Callable[[Event | None], None] = lambda event: None
+        self._lock = threading.Lock()
+        self._error: Exception | None = None  # of the controller, while an objective reported
+        self._closed = threading.Event()
+        self._pulse = threading.Thread(target=self._beat, name="automl-inline", daemon=True)
 
     def submit(self, assignment: Assignment) -> None:
         """Queue an attempt for the next `poll`."""
@@ -48,23 +62,32 @@ class InlineDispatcher(Dispatcher):
         """Ask the attempt to stop: a thread cannot be killed by itself."""
         self.stop(trial, attempt, StopRequest.INTERRUPT)
 
-    def poll(self, handle: Callable[[Event], None], timeout: float) -> None:
+    def poll(self, handle: Callable[[Event | None], None], timeout: float) -> None:
         """Run the next attempt to its end."""
         if not self._queue:
             return
-        self._current = assignment = self._queue.popleft()
-        self._request = None
+        if not self._pulse.ident:
+            self._pulse.start()
+        assignment = self._queue.popleft()
         worker = f"{socket.gethostname()}:{os.getpid()}"
-        handle(Started(assignment.trial, assignment.attempt, worker))
+        with self._lock:
+            self._handle = handle
+            self._current = assignment
+            self._request = None
+            handle(Started(assignment.trial, assignment.attempt, worker))
         begun = time.monotonic()
         try:
-            outcome = self._run(assignment, handle)
+            outcome = self._run(assignment, lambda event: self._deliver(assignment, event))
         except KeyboardInterrupt:  # the second Ctrl-C: see `automl.control.signals`
             seconds = time.monotonic() - begun
             outcome = lost(assignment, "ended by force", failure="preempted", seconds=seconds)
-        self._current = None
-        self.free_slots = self.num_slots
-        handle(outcome)
+        with self._lock:
+            self._current = None
+            self.free_slots = self.num_slots
+            if self._error is not None:
+                raise self._error
+            handle(outcome)
+        self._freeze()  # what the attempt has imported
 
     def now(self) -> float:
         """Seconds since the dispatcher was made."""
@@ -72,7 +95,19 @@ class InlineDispatcher(Dispatcher):
 
     def close(self) -> None:
         """Drop the attempts that have not begun."""
+        gc.unfreeze()
         self._queue.clear()
+        self._closed.set()
+
+    def _freeze(self) -> None:
+        """Leave imported modules out of the garbage collection that precedes each attempt.
+
+        It would take 0.3 s, and an attempt's memory is measured after it.
+        """
+        if len(sys.modules) != self._num_modules:
+            self._num_modules = len(sys.modules)
+            gc.collect()
+            gc.freeze()
 
     def _run(self, assignment: Assignment, send: Callable[[Event], None]) -> Outcome:
         if assignment.num_ranks > 1:
@@ -83,5 +118,25 @@ class InlineDispatcher(Dispatcher):
         from workers.run import run
 
         device = "cuda:0" if assignment.gpus > 0 else "cpu"
+        assignment.files.make()  # if there is no room for it, the trial is not to blame
         context = Context(assignment, send, lambda: self._request, device=device)
         return run(context, self._objective)
+
+    def _deliver(self, assignment: Assignment | None, event: Event | None) -> None:
+        """Give an event of the running attempt to the controller; others are dropped.
+
+        If the controller fails, the attempt is asked to end, and then `poll` raises the error: it
+        is not the objective's.
+        """
+        with self._lock:
+            if assignment is None or assignment is not self._current or self._error is not None:
+                return
+            try:
+                self._handle(event)
+            except Exception as error:
+                self._error = error
+                self._request = StopRequest.INTERRUPT
+
+    def _beat(self) -> None:
+        while not self._closed.wait(PULSE_SECONDS):
+            self._deliver(self._current, None)

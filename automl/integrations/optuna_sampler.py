@@ -18,7 +18,7 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as OptunaState
 
-from automl.core import Constraint, Goal, ReportPoint, Trial, TrialState
+from automl.core import Constraint, Goal, ReportLog, ReportPoint, Trial, TrialState
 from automl.suggesters import SUGGESTERS
 from automl.suggesters.base import SearchContext
 from automl.suggesters.domain import Domain, Limit
@@ -170,7 +170,9 @@ class LearnedSpace:
             metrics |= {goal.metric: value for goal, value in zip(goals, trial.values, strict=True)}
             return Trial(trial.number, params, TrialState.COMPLETED, metrics)
         curve = sorted(trial.intermediate_values.items())
-        reports = tuple(ReportPoint(step, {goals[0].metric: value}, 0.0) for step, value in curve)
+        reports = ReportLog(
+            ReportPoint(step, {goals[0].metric: value}, 0.0) for step, value in curve
+        )
         metrics |= reports[-1].metrics if reports else {}
         return Trial(trial.number, params, TrialState.STOPPED, metrics, reports=reports)
 

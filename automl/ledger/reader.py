@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from automl.core import Command, Proposed, ReportPoint, Trial
-from automl.core.events import lineage
+from automl.core import Command, Proposed, ReportLog, ReportPoint, Trial
+from automl.core.events import lineage_of
 from automl.errors import UsageError
 from search_spaces.plugins import nearest
 
@@ -198,15 +198,12 @@ def _state(row: Mapping[str, Any], holder: Mapping[str, Any] | None) -> str:
     return "running" if holder and holder["held"] and holder_alive(holder) else "interrupted"
 
 
-def _trials(found: list[Row], points: Mapping[int, tuple[ReportPoint, ...]]) -> list[Trial]:
-    return [rows.trial_of(row, points.get(row["number"], ())) for row in found]
+def _trials(found: list[Row], points: Mapping[int, ReportLog]) -> list[Trial]:
+    return [rows.trial_of(row, points.get(row["number"], ReportLog())) for row in found]
 
 
-def _points(reports: list[ReportRow]) -> tuple[ReportPoint, ...]:
-    points: tuple[ReportPoint, ...] = ()
-    for row in reports:
-        metrics = rows.metrics_of(row.metrics)
-        points = lineage(
-            points, ReportPoint(row.step, metrics, row.seconds, row.attempt, row.sequence)
-        )
-    return points
+def _points(reports: list[ReportRow]) -> ReportLog:
+    return lineage_of(
+        ReportPoint(row.step, rows.metrics_of(row.metrics), row.seconds, row.attempt, row.sequence)
+        for row in reports
+    )

@@ -15,7 +15,7 @@ from automl.core import (
     Moved,
     Noted,
     Proposed,
-    ReportPoint,
+    ReportLog,
     SweepEvent,
     Trial,
     TrialState,
@@ -99,7 +99,7 @@ def trial_row(sweep: int, trial: Trial) -> Row:
     }
 
 
-def trial_of(row: Mapping[str, Any], reports: tuple[ReportPoint, ...]) -> Trial:
+def trial_of(row: Mapping[str, Any], reports: ReportLog) -> Trial:
     """The trial of a row of `trials`, with its reports."""
     decoded = {
         "state": TrialState(row["state"]),

@@ -33,7 +33,7 @@ class Probes:
             "" if it should go on, or if the newest report is not a probe.
         """
         goals = {goal.metric for goal in self._goals}
-        if not trial.reports or any(goals & point.metrics.keys() for point in trial.reports):
+        if not trial.reports or any(trial.reports.first(goal) for goal in goals):
             return ""
         return self._violation(trial) or self._too_slow(trial, trials)
 

@@ -28,8 +28,14 @@ def best_losses(
     if not metrics or not all(map(math.isfinite, losses)):
         return None
     latest = {name: value for item in metrics for name, value in item.items()}
-    violations = [max(c.excess(latest[c.metric]), 0.0) for c in constraints if c.metric in latest]
-    return (sum(violations, 0.0), *losses)
+    return (violation(latest, constraints), *losses)
+
+
+def violation(metrics: Metrics, constraints: Sequence[Constraint]) -> float:
+    """By how much metrics violate the constraints, summed; 0 for one whose metric is unknown."""
+    return sum(
+        (max(c.excess(metrics[c.metric]), 0.0) for c in constraints if c.metric in metrics), 0.0
+    )
 
 
 def losses_at(

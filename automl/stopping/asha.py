@@ -195,6 +195,13 @@ class AshaStopper(Stopper):
         A report at step 0 is before the training: it is not compared.
         """
         metric = self.goals[0].metric
+        latest = trial.reports[-1] if trial.reports else None
+        if (
+            latest is None
+            or trial.reports.first(metric) is None
+            or progress(latest, self.goals) <= 0
+        ):
+            return None  # without looking at every report again
         ats = (progress(p, self.goals) for p in trial.reports if metric in p.metrics)
         first = next((at for at in ats if at > 0), None)
         if (

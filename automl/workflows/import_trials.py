@@ -11,10 +11,14 @@ from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import quote
+
+import sqlalchemy as sa
 
 from automl.core import Begun, Ended, Goal, Proposed, Trial, TrialState
 from automl.errors import FAILURE_KINDS, UsageError
 from automl.ledger import Ledger
+from automl.ledger.database import refuse_password, shown
 from search_spaces import Choice, Int, Space
 from search_spaces.parameters import Parameter, Value
 from workers.protocol import Ending, Outcome
@@ -185,11 +189,36 @@ def _from_optuna(address: str, goals: Sequence[Goal]) -> list[FinishedTrial]:
         raise UsageError(
             f"a study is optuna:URL#NAME, such as optuna:sqlite:///old.db#resnet, got {address!r}"
         )
+    address = _readable(url)
     try:
-        study = optuna.load_study(study_name=name, storage=url)
+        # Optuna would make its tables in a database that has none.
+        storage = optuna.storages.RDBStorage(address, skip_table_creation=True)
+        study = optuna.load_study(study_name=name, storage=storage)
+        return from_study(study, goals)
+    except UsageError:
+        raise
     except Exception as error:  # SQLAlchemy, Optuna and plain KeyErrors
-        raise UsageError(f"the study {name!r} cannot be read from {url}: {error}") from error
-    return from_study(study, goals)
+        text = " ".join(str(error).split())[:300]
+        raise UsageError(
+            f"the study {name!r} cannot be read from {shown(url)}: {type(error).__name__}: {text}"
+        ) from error
+
+
+def _readable(url: str) -> str:
+    """The URL of an existing database without a password; a SQLite file is opened to read only.
+
+    Raises:
+        StoreError: the URL is malformed or holds a password.
+        UsageError: there is no such file.
+    """
+    refuse_password(url)
+    parsed = sa.make_url(url)
+    if parsed.get_backend_name() != "sqlite":
+        return url
+    file = Path(parsed.database or "")
+    if not file.is_file():
+        raise UsageError(f"there is no study at {url}: {file.absolute()} is no file")
+    return f"sqlite:///file:{quote(str(file.absolute()))}?mode=ro&uri=true"
 
 
 def from_study(study: Any, goals: Sequence[Goal]) -> list[FinishedTrial]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -105,4 +106,11 @@ def dying(trial: Context) -> dict[str, float]:
     if trial.number == 2 or (trial.number == 1 and trial.assignment.attempt == 1):
         time.sleep(0.05)
         os.kill(os.getpid(), 9)
+    return {"loss": loss_of(trial.params, 0)}
+
+
+def poisoned(trial: Context) -> dict[str, float]:
+    """Trial 0 takes its process with it."""
+    if trial.number == 0:
+        signal.raise_signal(signal.SIGSEGV)
     return {"loss": loss_of(trial.params, 0)}

@@ -80,7 +80,7 @@ def acknowledge(file: Path) -> Callable[[Any], None]:
 def facts(trial: Trial) -> list[Any]:
     """Parameters, attempts and reports of a trial, and all of it once it has ended."""
     reports = [[p.attempt, p.sequence, p.step, dict(p.metrics)] for p in trial.reports]
-    final = repr(trial) if trial.state.finished else ""
+    final = repr(vars(trial)) if trial.state.finished else ""
     return [dict(trial.params), trial.attempts, reports, final]
 
 

@@ -3,12 +3,12 @@
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from workers.protocol import LOGS, Assignment, Event, Heartbeat, StopRequest, log_name, open_log
 
+from .logs import bounded_log
 from .worker import Worker
 
 # Each group has a thread: `take` runs in "mail"; `stop`, `dump` and `address` in "control".
@@ -72,33 +72,12 @@ class Actor:
         return f"tcp://{host}:{self._rendezvous.port}"
 
 
-@dataclass(frozen=True)
-class _Tee:
-    """A text stream that writes to two others."""
-
-    first: IO[str]
-    second: IO[str]
-
-    def write(self, text: str) -> int:
-        self.second.write(text)
-        return self.first.write(text)
-
-    def flush(self) -> None:
-        self.first.flush()
-        self.second.flush()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.first, name)
-
-
 @contextmanager
 def _logged(assignment: Assignment, rank: int) -> Iterator[None]:
-    """Copy the output of a rank to its log in the trial's folder, besides Ray's own log."""
-    with open_log(assignment, rank) as log:
+    """Send the output of a rank to its log in the trial's folder, instead of Ray's own log."""
+    with open_log(assignment, rank) as log, bounded_log(assignment, rank):
         _show_in_dashboard(assignment, rank)
-        output: Any = _Tee(sys.stdout, log)
-        errors: Any = _Tee(sys.stderr, log)
-        with redirect_stdout(output), redirect_stderr(errors):
+        with redirect_stdout(log), redirect_stderr(log):
             print(assignment.label, flush=True)
             yield
 

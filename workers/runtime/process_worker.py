@@ -19,6 +19,7 @@ from typing import NamedTuple
 from workers.protocol import Assignment, Event, Heartbeat, open_log
 
 from .gang import TAKE_SECONDS
+from .logs import bounded_log
 from .worker import Worker
 
 
@@ -107,7 +108,8 @@ def logged(assignment: Assignment, rank: int) -> Iterator[None]:
         _redirect(log.fileno())
     print(assignment.label)
     try:
-        yield
+        with bounded_log(assignment, rank):
+            yield
     finally:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         _redirect(nowhere)

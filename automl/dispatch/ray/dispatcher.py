@@ -96,7 +96,7 @@ class RayDispatcher(Dispatcher):
         if running := self._attempts.get((trial, attempt)):
             self._outcomes += self._release_ended(running, running.gang.kill(failure, message))
 
-    def poll(self, handle: Callable[[Event], None], timeout: float) -> None:
+    def poll(self, handle: Callable[[Event | None], None], timeout: float) -> None:
         """Wait for events of the workers.
 
         Raises:

@@ -8,6 +8,9 @@ import logging
 import os
 import secrets
 import socket
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -19,11 +22,14 @@ from automl.core import Resources
 from automl.errors import UsageError
 from search_spaces.hardware import count_cpus
 
+from . import reaper as reaper_program
 from . import timeouts
 
 # In spite of its name, Ray's switch for binding every port to the loopback interface. It also lets
 # a sweep survive if a laptop changes its network.
 _LOOPBACK: Final = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+REAP_SECONDS: Final = 10.0
+MOST_BYTES: Final = 24  # of a folder: Ray adds about 80 to it, and a socket's path may have 107
 _ENVIRONMENT: Final = {
     _LOOPBACK: "0",
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -78,6 +84,7 @@ class RaySession:
 
     def _start(self, num_slots: int, resources: Resources) -> None:
         self._undo.enter_context(environment())
+        folder = self._undo.enter_context(own_folder())
         _make_token()
         # With more slots than cores the sweep is slow, but it must not wait for ever.
         num_cpus = max(num_slots * max(1, resources.cpus), count_cpus())
@@ -87,6 +94,7 @@ class RaySession:
             try:
                 ray.init(
                     address="local",
+                    _temp_dir=folder,
                     num_cpus=num_cpus,
                     include_dashboard=include_dashboard,
                     dashboard_host="127.0.0.1",
@@ -102,6 +110,36 @@ class RaySession:
             f"Ray could not be started here: {failures[-1]}. "
             "Try `--ray-address` of a running cluster"
         )
+
+
+@contextlib.contextmanager
+def own_folder() -> Iterator[str]:
+    """A temporary folder for Ray that only this account can enter; it is removed at the end.
+
+    In Ray's usual one every account of the machine may rename sockets and listen in their place. A
+    process of its own removes it, so that this also happens if this process is killed.
+    """
+    folder = tempfile.mkdtemp(prefix="automl-ray-", dir=_short_folder())
+    reaper = subprocess.Popen(
+        [sys.executable, "-P", reaper_program.__file__, folder],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # Ctrl-C is for this process
+    )
+    try:
+        yield f"{folder}/ray"  # Ray lets everybody into its folder, but nobody comes that far
+    finally:
+        assert reaper.stdin is not None
+        reaper.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            reaper.wait(REAP_SECONDS)
+
+
+def _short_folder() -> str:
+    """The folder for temporary files, or /tmp if Ray's sockets would have too long a path there."""
+    usual = os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
+    return usual if len(os.fsencode(usual)) <= MOST_BYTES else "/tmp"
 
 
 def _connect(address: str) -> None:

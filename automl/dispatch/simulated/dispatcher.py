@@ -134,7 +134,7 @@ class SimulatedDispatcher(Dispatcher):
             seconds = self._clock - found.begun
             self._end(found, lost(found.assignment, message, failure=failure, seconds=seconds))
 
-    def poll(self, handle: Callable[[Event], None], timeout: float) -> None:
+    def poll(self, handle: Callable[[Event | None], None], timeout: float) -> None:
         """Advance the clock to the next events, by at most `timeout` virtual seconds.
 
         All events of one moment are handled together.

@@ -43,6 +43,7 @@ def refused(done: Result, message: str, folder: Path) -> None:
         (CONFIG + "seed: 010", "leading zero"),
         (CONFIG + "seed: no", "a whole number is needed, got 'no'"),
         (CONFIG + "workers: 1:30", "a whole number is needed, got '1:30'"),
+        (CONFIG + "workers: 1000000000", "10000 or less is needed, got 1000000000"),
         (CONFIG + "sead: 1", "did you mean 'seed'?"),
         (CONFIG + "stopper: median-", "unknown stopper"),
         (CONFIG.replace("sobol", "bays"), "did you mean 'bayes'?"),

@@ -6,7 +6,8 @@ from pathlib import Path
 from objectives import make_spec
 
 from automl.control.checkpoint_cleanup import CheckpointCleanup
-from automl.core.trial import ReportPoint, Trial, TrialState
+from automl.core.reports import ReportPoint
+from automl.core.trial import Trial, TrialState
 from workers.files.folder import Folder
 
 

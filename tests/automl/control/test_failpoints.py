@@ -106,8 +106,8 @@ class Stuttering(InlineDispatcher):
         send(Outcome(assignment.trial, assignment.attempt - 1, outcome.ending, {"loss": -99.0}))
         return outcome
 
-    def poll(self, handle: Callable[[Event], None], timeout: float) -> None:
-        def twice(event: Event) -> None:
+    def poll(self, handle: Callable[[Event | None], None], timeout: float) -> None:
+        def twice(event: Event | None) -> None:
             handle(event)
             if isinstance(event, Outcome):
                 handle(event)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from objectives import make_spec, marked, patient, stubborn
+from objectives import make_spec, marked, patient, poisoned, stubborn
 from processes import begin
 
 from automl.core.trial import Trial, TrialState
@@ -23,7 +23,9 @@ def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
 
 
 def finished(ledger: Ledger) -> dict[int, str]:
-    return {trial.number: repr(trial) for trial in ledger.trials("test") if trial.state.finished}
+    return {
+        trial.number: repr(vars(trial)) for trial in ledger.trials("test") if trial.state.finished
+    }
 
 
 def running(ledger: Ledger) -> list[Trial]:
@@ -31,7 +33,7 @@ def running(ledger: Ledger) -> list[Trial]:
 
 
 def test_a_controller_killed_again_and_again_loses_and_repeats_nothing(tmp_path: Path) -> None:
-    spec = make_spec(trials=14)
+    spec = make_spec(trials=14, max_retries=9)
     ledger = Ledger.open(tmp_path, create=True)
     ledger.create_sweep(spec)
     kept: dict[int, str] = {}
@@ -135,3 +137,20 @@ def test_a_second_signal_ends_a_trial_that_does_not_listen(tmp_path: Path) -> No
         child.join(0.5)
     assert child.exitcode == 130  # it would have taken a minute otherwise
     assert [trial.state for trial in ledger.trials("test")] == [TrialState.INTERRUPTED]
+
+
+def test_a_trial_that_kills_its_controller_fails_in_the_end(tmp_path: Path) -> None:
+    """A segmentation fault inline would otherwise be tried again at each resume."""
+    spec = make_spec(trials=3, max_retries=2)
+    ledger = Ledger.open(tmp_path, create=True)
+    ledger.create_sweep(spec)
+    codes = []
+    for _ in range(4):
+        child = begin(tmp_path, spec, poisoned)
+        child.join()
+        codes.append(child.exitcode)
+    assert codes == [-signal.SIGSEGV] * 3 + [0]
+    trials = ledger.trials("test")
+    assert [str(trial.state) for trial in trials] == ["failed", "completed", "completed"]
+    assert (trials[0].failure, trials[0].attempts) == ("crashed", 3)
+    assert trials[0].message == "its controller was lost (after 2 retries)"

@@ -4,7 +4,8 @@ import math
 
 from automl.core import ranking
 from automl.core.goals import parse_constraints, parse_goals
-from automl.core.trial import ReportPoint, Trial, TrialState
+from automl.core.reports import ReportPoint
+from automl.core.trial import Trial, TrialState
 
 DONE = TrialState.COMPLETED
 

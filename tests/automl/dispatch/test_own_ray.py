@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -96,6 +97,14 @@ def listed(dashboard: str, what: str, token: Path) -> list[dict[str, Any]]:
     return found
 
 
+def own_folder(processes: list[psutil.Process]) -> Path:
+    """The temporary folder that only Ray of this sweep has."""
+    words = [word for process in processes for word in process.cmdline()]
+    found = {match[0] for word in words if (match := re.search(r"/\S*/automl-ray-\w+", word))}
+    (only,) = found
+    return Path(only)
+
+
 def left(processes: list[psutil.Process], seconds: float) -> list[psutil.Process]:
     """Those that have not ended after so long."""
     return psutil.wait_procs(processes, timeout=seconds)[1]
@@ -147,14 +156,15 @@ def test_a_ray_of_our_own_is_private_quiet_and_ends_with_its_controller(tmp_path
     while not any(trial.state is TrialState.RUNNING for trial in ledger.trials("test")):
         assert killed.process.poll() is None, killed.process.communicate()
         time.sleep(0.05)
-    agents = {
-        "ray::DashboardAgent",
-        "ray::RuntimeEnvAgent",
-    }  # Ray's own, they notice a minute later
-    children = [child for child in killed.children() if child.name() not in agents]
+    children = killed.children()
+    folder = own_folder(children)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    sockets = [path for path in folder.rglob("*") if path.is_socket()]
+    assert {path.name for path in sockets} >= {"raylet", "plasma_store"}
     killed.process.kill()
     killed.process.wait()
     assert not left(children, 60)
+    assert not folder.exists()
     last = ControllerProcess(store, "resume", home)
     output, errors = last.process.communicate(timeout=300)
     assert (last.process.returncode, output, errors) == (0, "", "")

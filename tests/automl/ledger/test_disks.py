@@ -183,7 +183,7 @@ def store(tmp_path: Path) -> Path:
 def test_the_backup_of_a_finished_sweep_is_complete_and_the_message_says_how_to_use_it(
     store: Path,
 ) -> None:
-    trials = [repr(trial) for trial in Ledger.open(store).trials("test")]
+    trials = [repr(vars(trial)) for trial in Ledger.open(store).trials("test")]
     file = store / FILE_NAME
     file.write_bytes(file.read_bytes()[:5000])
     broken = file.read_bytes()
@@ -197,7 +197,7 @@ def test_the_backup_of_a_finished_sweep_is_complete_and_the_message_says_how_to_
         path.rename(store / "away" / path.name)
     shutil.copy(store / "backup" / FILE_NAME, file)
     ledger = Ledger.open(store)
-    assert [repr(trial) for trial in ledger.trials("test")] == trials
+    assert [repr(vars(trial)) for trial in ledger.trials("test")] == trials
     assert ledger.acquire("test").commit() is False
 
 
@@ -348,3 +348,35 @@ def test_text_and_numbers_that_a_database_refuses(tmp_path: Path) -> None:
         2**63 - 1,
     )
     assert kept.metrics == {"\0\udcff": 1.0}
+
+
+def test_a_file_system_without_inodes_ends_a_sweep_with_the_cause(tmp_path: Path) -> None:
+    printed = in_a_mount(
+        tmp_path,
+        """
+        mount("-o", "size=20m,nr_inodes=60")
+        os.chdir(folder)
+        pathlib.Path("toy.yaml").write_text(
+            "name: toy\\nspace: {x: {low: 0.0, high: 1.0, default: 0.5}}\\n"
+            "goals: minimize loss\\nsuggester: random\\n"
+        )
+        pathlib.Path("mine.py").write_text(
+            "def objective(trial):\\n    return {'loss': trial.params['x']}\\n"
+        )
+        options = ["--objective", "mine.py:objective", "--dispatcher", "inline"]
+        command = [sys.executable, "-m", "automl"]
+        sweep = [*command, "sweep", "toy.yaml", *options, "--trials", "90"]
+        done = subprocess.run(sweep, capture_output=True, text=True)
+        assert done.returncode == 1, (done.returncode, done.stdout, done.stderr)
+        assert "Traceback" not in done.stderr + done.stdout, done.stderr
+        print(done.stderr)
+        subprocess.run(["mount", "-o", "remount,nr_inodes=1000", str(folder)], check=True)
+        resume = [*command, "resume", "toy", *options, "--json"]
+        done = subprocess.run(resume, capture_output=True, text=True)
+        assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
+        kept = Ledger.open(".automl", readonly=True).trials("toy")
+        assert [str(trial.state) for trial in kept] == ["completed"] * 90
+        """,
+    )
+    assert "No space left on device" in printed
+    assert "To go on with the sweep: automl resume toy" in printed

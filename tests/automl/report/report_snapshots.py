@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from automl.core.budget import Budget
 from automl.core.goals import Goal
+from automl.core.reports import ReportPoint
 from automl.core.snapshot import Snapshot
-from automl.core.trial import ReportPoint, Trial, TrialState
+from automl.core.trial import Trial, TrialState
 from search_spaces import Choice, Float, Space
 
 SPACE = Space(

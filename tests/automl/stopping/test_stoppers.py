@@ -15,8 +15,9 @@ import automl
 from automl.core.budget import Budget
 from automl.core.events import Moved, Noted
 from automl.core.goals import parse_goals
+from automl.core.reports import ReportPoint
 from automl.core.spec import SweepSpec
-from automl.core.trial import ReportPoint, Trial, TrialState
+from automl.core.trial import Trial, TrialState
 from automl.dispatch.simulated.dispatcher import SimulatedDispatcher
 from automl.dispatch.simulated.faults import Crashes
 from automl.ledger import Ledger

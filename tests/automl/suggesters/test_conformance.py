@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from automl.core.goals import parse_constraints, parse_goals
-from automl.core.trial import ReportPoint, Trial, TrialState
+from automl.core.reports import ReportPoint
+from automl.core.trial import Trial, TrialState
 from automl.suggesters import SUGGESTERS
 from automl.suggesters.base import Suggester
 from search_spaces import Choice, Float, Int, Space

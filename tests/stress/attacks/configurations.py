@@ -26,3 +26,45 @@ def yaml_bombs(folder: Path) -> str:
     assert not (folder / "hit").exists(), "a configuration ran code"
     assert not (folder / ".automl").exists(), "a store was made"
     return f"{len(BOMBS)} refused"
+
+
+NAMES = ["<img src=x onerror=alert(1)>", "a\u202eb", "\x1b[2Jx", "'; DROP TABLE sweeps; --"]
+
+
+@attack("a bound, with one clear error", quick=True)
+def a_billion_workers(folder: Path) -> str:
+    (folder / "many.yaml").write_text(
+        "name: many\nspace: {x: {low: 0.0, high: 1.0}}\ngoals: minimize loss\nworkers: 1000000000\n"
+    )
+    (folder / "mine.py").write_text("def objective(trial):\n    return {'loss': 1.0}\n")
+    done = automl(
+        folder, "sweep", "many.yaml", "--objective", "mine.py:objective", "--dry-run", seconds=30
+    )
+    assert done.returncode == 2, said(done)
+    return said(done)
+
+
+@attack("refused, and nothing is made", quick=True)
+def hostile_names_of_sweeps(folder: Path) -> str:
+    (folder / "toy.yaml").write_text("name: toy\nspace: {x: {low: 0.0, high: 1.0}}\n")
+    for name in NAMES:
+        done = automl(folder, "sweep", "toy.yaml", "--name", name, seconds=30)
+        assert done.returncode == 2, said(done)
+        assert "\x1b" not in done.stderr, "an escape sequence reaches the terminal"
+    assert not (folder / ".automl").exists()
+    return f"{len(NAMES)} refused"
+
+
+@attack("no password is shown, no file is made", quick=True)
+def studies_by_url(folder: Path) -> str:
+    (folder / "toy.yaml").write_text(
+        "name: toy\nspace: {x: {low: 0.0, high: 1.0}}\ngoals: minimize loss\nsuggester: random\n"
+    )
+    (folder / "mine.py").write_text("def objective(trial):\n    return {'loss': 1.0}\n")
+    options = ("--objective", "mine.py:objective", "--dispatcher", "inline", "--trials", "1")
+    for source in ("postgresql://me:secret@127.0.0.1/db#s", "sqlite:///missing.db#s"):
+        done = automl(folder, "sweep", "toy.yaml", *options, "--prior", f"optuna:{source}")
+        assert done.returncode == 2, said(done)
+        assert "secret" not in said(done) + done.stderr, "the password is shown"
+    assert not (folder / "missing.db").exists(), "a mistyped path made a file"
+    return said(done)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from automl.core.goals import Goal
-from automl.core.trial import ReportPoint, Trial, TrialState
+from automl.core.reports import ReportPoint
+from automl.core.trial import Trial, TrialState
 from automl.suggesters.bayes.model.data import TrialReader
 from automl.suggesters.bayes.model.surrogates import Surrogates
 from automl.suggesters.bayes.policy import Policy

@@ -1,0 +1,66 @@
+"""The log of a trial's reports: an immutable sequence that shares its points."""
+
+from __future__ import annotations
+
+import pickle
+import tracemalloc
+
+import pytest
+
+from automl.core.events import lineage_of
+from automl.core.reports import ReportLog, ReportPoint
+
+
+def point(number: int, attempt: int = 1, **metrics: float) -> ReportPoint:
+    return ReportPoint(number, metrics or {"loss": float(number)}, float(number), attempt, number)
+
+
+def test_a_longer_log_leaves_the_shorter_one_as_it_was() -> None:
+    one = ReportLog([point(0)])
+    two = one.with_added(point(1))
+    other = one.with_added(point(2))
+    assert one == (point(0),)
+    assert two == (point(0), point(1))
+    assert other == [point(0), point(2)]
+    assert two != other
+    assert len(two) == 2
+    assert two[-1] == point(1)
+    assert two[:1] == (point(0),)
+    with pytest.raises(IndexError):
+        one[1]
+
+
+def test_it_is_a_value() -> None:
+    log = ReportLog([point(0), point(1)])
+    assert pickle.loads(pickle.dumps(log)) == log
+    assert repr(log) == repr((point(0), point(1)))
+    assert log != 1
+
+
+def test_the_first_report_of_a_metric() -> None:
+    one = ReportLog([point(0)])
+    two = one.with_added(point(1, bleu=3.0))
+    assert two.first("bleu") == point(1, bleu=3.0)
+    assert one.first("bleu") is None
+    assert one.with_added(point(2)).first("bleu") is None
+    assert two.first("loss") == point(0)
+
+
+def test_all_versions_of_a_long_log_take_little_memory() -> None:
+    """As tuples, those of 10,000 reports would take 400 MB."""
+    points = [point(number) for number in range(10_000)]
+    tracemalloc.start()
+    versions = [ReportLog()]
+    for one in points:
+        versions.append(versions[-1].with_added(one))
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert versions[5000] == points[:5000]
+    assert taken < 20e6
+
+
+def test_reports_that_are_read_together_are_those_that_came_one_by_one() -> None:
+    first = [point(0), point(1), point(2)]
+    again = [ReportPoint(1, {"loss": 9.0}, 1.0, 2, 0), ReportPoint(2, {"loss": 8.0}, 1.0, 2, 1)]
+    assert lineage_of([*first, *again]) == [first[0], *again]
+    assert lineage_of([]) == ()

@@ -1,0 +1,54 @@
+"""A log of any length keeps its first and its newest part."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from workers.files.folder import Folder
+from workers.protocol import Assignment, open_log
+from workers.runtime.logs import bounded_log, shorten
+
+MOST = 40_000
+
+
+def test_a_log_that_several_write_is_cut_in_its_middle(tmp_path: Path) -> None:
+    assignment = Assignment("s", 0, 1, {}, None, str(tmp_path / "trials" / "0"))
+    with open_log(assignment, 0) as log, bounded_log(assignment, 0, MOST):
+        for number in range(20_000):
+            print(f"line {number}", file=log)
+            if number == 10_000:
+                subprocess.run(["echo", "from a program"], stdout=log, check=True)
+        log.flush()
+    (file,) = (tmp_path / "trials" / "0" / "logs").iterdir()
+    lines = file.read_text().splitlines()
+    assert file.stat().st_size <= MOST
+    assert lines[0] == "line 0"
+    assert lines[-1] == "line 19999"
+    assert lines.count("... the middle of this log is left out ...") == 1
+
+
+def test_a_short_log_stays_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"x" * MOST)
+    shorten(Folder(tmp_path), "log", MOST)
+    assert (tmp_path / "log").read_bytes() == b"x" * MOST
+
+
+def test_that_something_is_left_out_is_said(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"a" * MOST + b"b" * MOST)
+    shorten(Folder(tmp_path), "log", MOST)
+    head = b"a" * (MOST // 2)
+    assert (tmp_path / "log").read_bytes() == (
+        head + b"\n... the middle of this log is left out ...\n" + b"b" * (MOST // 4)
+    )
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
+def test_a_log_that_cannot_be_changed_is_left(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"x" * 2 * MOST)
+    (tmp_path / "log").chmod(0o400)
+    shorten(Folder(tmp_path), "log", MOST)
+    assert (tmp_path / "log").stat().st_size == 2 * MOST

@@ -1,0 +1,58 @@
+"""What `trial.report` and a result accept: numbers, in bounded number and length."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from search_spaces.errors import TrialFailure
+from workers.context import MAX_METRICS, number_of, numbers_of
+from workers.run import MAX_MESSAGE, failure_of
+
+
+class Hostile:
+    def __float__(self) -> float:
+        raise RuntimeError
+
+    def __len__(self) -> int:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("1.5", "metric 'loss' must be a number, got str of 3: '1.5'"),
+        (b"1.5", "metric 'loss' must be a number, got bytes of 3: b'1.5'"),
+        ([1.0] * 1_000_000, "metric 'loss' must be a number, got list of 1,000,000: [1.0, 1.0, "),
+        (None, "metric 'loss' must be a number, got NoneType: None"),
+        (torch.ones(3), "metric 'loss' must be a number, got Tensor of 3: tensor("),
+        (Hostile(), "metric 'loss' must be a number, got Hostile"),
+    ],
+)
+def test_a_value_that_is_no_number_is_one_short_failure(value: Any, message: str) -> None:
+    with pytest.raises(TrialFailure) as caught:
+        numbers_of({"loss": value})
+    assert caught.value.kind == "missing_metric"
+    assert caught.value.message.startswith(message)
+    assert len(caught.value.message) < 200
+
+
+def test_names_and_numbers_of_metrics_are_bounded() -> None:
+    with pytest.raises(TrialFailure, match="at most 10,000 metrics are kept, got 10,001"):
+        numbers_of({str(n): 0.0 for n in range(MAX_METRICS + 1)})
+    with pytest.raises(TrialFailure, match="at most 200 characters, got 1,000,000"):
+        numbers_of({"x" * 1_000_000: 0.0})
+
+
+def test_what_is_a_number() -> None:
+    assert numbers_of({1: True, "t": torch.tensor(2.5, requires_grad=True)}) == {"1": 1.0, "t": 2.5}
+    assert number_of(3) == 3.0
+
+
+def test_a_message_is_bounded() -> None:
+    kind, message = failure_of(TrialFailure("non_finite", "x" * 30_000_000))
+    assert kind == "non_finite"
+    assert len(message) < MAX_MESSAGE + 100
+    assert message.endswith("... (30,000,000 characters in all)")
