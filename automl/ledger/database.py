@@ -202,7 +202,7 @@ def _create_file(file: Path) -> None:
         with exclusive_draft(file) as draft:
             if file.exists():
                 return  # another process was faster
-            write_new(draft)
+            write_empty(draft)
             Folder(file.parent).unlink(f"{file.name}-newest")  # of a deleted ledger
             draft.replace(file)
             flush(file.parent)
@@ -210,8 +210,8 @@ def _create_file(file: Path) -> None:
         raise StoreError(f"{file}: the store cannot be made: {error}") from error
 
 
-def write_new(draft: Path) -> None:
-    """Write an empty ledger to a new file."""
+def write_empty(draft: Path) -> None:
+    """Write a ledger without sweeps to a file that nobody else uses, and flush it."""
     with closing(sqlite3.connect(draft)) as connection:
         connection.execute("PRAGMA journal_mode=WAL")  # kept in the file's header
     engine = _sqlite_engine(NullPool, lambda: sqlite3.connect(draft))

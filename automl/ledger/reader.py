@@ -16,7 +16,7 @@ from search_spaces.plugins import nearest
 from . import audit, rows
 from .lease import clock, holder_alive
 from .newest import NewestCommits
-from .rows import Row
+from .rows import ReportRow, Row
 from .schema import SWEEPS
 from .store_errors import damaged, read_with_retry, translate_decoding_errors
 
@@ -104,8 +104,8 @@ class Reader:
         def read(
             connection: sa.Connection, row: Row, holder: Row | None, damage: audit.Damage
         ) -> list[Trial]:
-            found, reports = audit.trials(connection, row, holder, damage)
-            return [] if damage else _trials(found, reports)
+            found, points = audit.trials(connection, row, holder, damage, _points)
+            return [] if damage else _trials(found, points)
 
         return self._of_sweep(name, read)
 
@@ -127,7 +127,7 @@ class Reader:
         def read(
             connection: sa.Connection, row: Row, holder: Row | None, damage: audit.Damage
         ) -> SweepContents:
-            trials, reports = audit.trials(connection, row, holder, damage)
+            trials, points = audit.trials(connection, row, holder, damage, _points)
             events = audit.events(connection, row, holder, damage)
             if damage:
                 return SweepContents(row, holder, [], [], {}, set())
@@ -138,7 +138,7 @@ class Reader:
             return SweepContents(
                 row,
                 holder,
-                _trials(trials, reports),
+                _trials(trials, points),
                 trials,
                 {event["trial"]: event["at"] for event in begun},
                 {command for command in commands if command is not None},
@@ -200,11 +200,11 @@ def _state(row: Mapping[str, Any], holder: Mapping[str, Any] | None) -> str:
     return "running" if holder and holder["held"] and holder_alive(holder) else "interrupted"
 
 
-def _trials(found: list[Row], reports: Mapping[int, list[sa.Row[Any]]]) -> list[Trial]:
-    return [rows.trial_of(row, _points(reports.get(row["number"], []))) for row in found]
+def _trials(found: list[Row], points: Mapping[int, ReportLog]) -> list[Trial]:
+    return [rows.trial_of(row, points.get(row["number"], ReportLog())) for row in found]
 
 
-def _points(reports: list[sa.Row[Any]]) -> ReportLog:
+def _points(reports: list[ReportRow]) -> ReportLog:
     return lineage_of(
         ReportPoint(row.step, rows.metrics_of(row.metrics), row.seconds, row.attempt, row.sequence)
         for row in reports
