@@ -1,7 +1,6 @@
 """Runs a sweep: parse the arguments, check them, wire the parts of the controller, run it."""
 
 import os
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing, nullcontext
 from typing import Any
@@ -36,9 +35,8 @@ from .core import (
     read_resources,
 )
 from .dispatch import DISPATCHERS
-from .dispatch._make import choose_dispatcher, local_slots, starting
+from .dispatch._make import choose_dispatcher, local_slots, make_leases, starting
 from .dispatch.base import Dispatcher
-from .dispatch.leases import MachineLeases
 from .errors import StoreError, StoreFailure, UsageError
 from .integrations.ray_metrics import with_ray_metrics
 from .ledger import Ledger, SweepLedger
@@ -296,7 +294,7 @@ def conduct(
             StopSignals(interrupts=kind.serial) as signals,
             closing(plugins.make_queue(spec, kind, local_slots(spec), note)) as suggestions,
             closing(MemoryGuard(spec, kind.estimates, local)) as guard,
-            closing(_leases(spec, kind, local)) as leases,
+            closing(make_leases(spec, kind, local=local)) as leases,
         ):
             journal = Journal(
                 spec,
@@ -333,9 +331,3 @@ def conduct(
         ) from error
     finally:
         ledger.release(spec.name)
-
-
-def _leases(spec: SweepSpec, kind: type[Dispatcher], local: bool) -> MachineLeases:
-    ray = sys.modules.get("ray") if kind.name == "ray" else None
-    elsewhere = not local or not kind.estimates or (ray is not None and ray.is_initialized())
-    return MachineLeases(spec.name, spec.resources.cpus, local_slots(spec), enabled=not elsewhere)

@@ -51,8 +51,8 @@ def main(trials: int = 25, dispatcher: str = "ray") -> automl.Result:
         name="digits",
         resume=True,
     )
-    table = result.to_pandas().sort_values("metrics.accuracy", ascending=False)
-    print(table[["number", "metrics.accuracy", "params.model"]].head().to_string(index=False))
+    table = result.to_pandas().sort_values("value", ascending=False)
+    print(table[["number", "value", "params.model"]].head().to_string(index=False))
     return result
 
 

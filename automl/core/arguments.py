@@ -3,7 +3,7 @@
 import math
 import operator
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar, cast
 
 from automl.errors import UsageError
@@ -79,6 +79,13 @@ def function(name: str, value: F) -> F:
     """Something that can be called."""
     if not callable(value):
         raise UsageError(f"{name} must be a function, got {shown(value)}")
+    return value
+
+
+def mapping(name: str, value: Any) -> Mapping[str, Any]:
+    """Values by the name of a parameter."""
+    if not isinstance(value, Mapping):
+        raise UsageError(f"{name} must map parameters to values, got {shown(value)}")
     return value
 
 

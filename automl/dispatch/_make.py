@@ -10,6 +10,7 @@ from automl.core import SweepSpec
 from search_spaces.errors import UsageError
 
 from .base import Dispatcher
+from .leases import MachineLeases
 
 
 def choose_dispatcher(name: str, ray_address: str | None) -> tuple[str, str | None]:
@@ -95,3 +96,15 @@ def make_dispatcher(
 def local_slots(spec: SweepSpec) -> int:
     """How many slots a sweep has on this machine."""
     return spec.workers if spec.workers is not None else spec.resources.local_slots()
+
+
+def make_leases(spec: SweepSpec, kind: type[Dispatcher], *, local: bool) -> MachineLeases:
+    """The leases of a sweep; they grant everything if its trials do not run on this machine.
+
+    Args:
+        kind: of its dispatcher.
+        local: whether no address of a cluster is given.
+    """
+    ray = sys.modules.get("ray") if kind.name == "ray" else None
+    here = local and kind.estimates and not (ray is not None and ray.is_initialized())
+    return MachineLeases(spec.name, spec.resources.cpus, local_slots(spec), enabled=here)

@@ -154,14 +154,15 @@ def state_lines(snapshot: Snapshot) -> list[str]:
     left = _left_text(snapshot)
     return [
         ", ".join([*words, left] if left else words),
-        ", ".join([*_workers(snapshot), *_waits(snapshot), f"suggestions {_suggesting(snapshot)}"]),
+        ", ".join([*_workers(snapshot), f"suggestions {_suggesting(snapshot)}"]),
     ]
 
 
 def _workers(snapshot: Snapshot) -> list[str]:
     """How many workers are busy; none are known while Ray starts, which takes seconds."""
+    waits = [snapshot.waits_for] if snapshot.waits_for and snapshot.state == "running" else []
     if snapshot.num_slots:
-        return [f"workers {snapshot.busy_slots} of {snapshot.num_slots} busy"]
+        return [f"workers {snapshot.busy_slots} of {snapshot.num_slots} busy", *waits]
     return ["workers are starting"] if snapshot.state == "running" else []
 
 
@@ -279,17 +280,13 @@ def _footer(snapshot: Snapshot) -> list[RenderableType]:
     counts = Text("   ".join(_counts(snapshot)) or "no trial has ended yet")
     if snapshot.state != "running":
         return [counts]
-    words = [*_workers(snapshot), *_waits(snapshot)]
+    words = _workers(snapshot)
     recent = list(snapshot.suggestion_seconds)[-10:]
     each = f", {sum(recent) / len(recent):.2g} s each" if recent else ""
     words.append(f"suggestions {_suggesting(snapshot)}{each}")
     if snapshot.dashboard:
         words.append(snapshot.dashboard)
     return [counts, Text("   ".join(words), style="dim", no_wrap=True, overflow="ellipsis")]
-
-
-def _waits(snapshot: Snapshot) -> list[str]:
-    return [snapshot.waits_for] if snapshot.waits_for and snapshot.state == "running" else []
 
 
 def _suggesting(snapshot: Snapshot) -> str:

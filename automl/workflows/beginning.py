@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from automl.config.limits import limit_of
-from automl.core import Command, SweepSpec
+from automl.core import Command, SweepSpec, arguments
 from automl.core.environment import describe
 from automl.ledger import Ledger
 from automl.suggesters.domain import Domain, updated_limits
@@ -46,11 +46,15 @@ class Beginning:
         limits: Mapping[str, Any] | None,
         transfer: str | None,
     ) -> "Beginning":
-        """From the arguments of `automl.sweep`, which may be one source or configuration alone."""
+        """From the arguments of `automl.sweep`, which may be one source or configuration alone.
+
+        Raises:
+            UsageError: an argument has the wrong type.
+        """
         sources = list(prior) if isinstance(prior, list | tuple) else [prior] if prior else []
-        one = isinstance(configurations, Mapping)
-        wanted: list[Any] = [configurations] if one else list(configurations)
-        return cls(sources, [plain_params(c) for c in wanted], limits or {}, transfer)
+        wanted = arguments.listed("enqueue", configurations, Mapping, "a configuration")
+        pinned = {} if limits is None else arguments.mapping("pin", limits)
+        return cls(sources, [plain_params(c) for c in wanted], pinned, transfer)
 
     def create(self, ledger: Ledger, spec: SweepSpec, *, rename: bool, resume: bool) -> SweepSpec:
         """Create the sweep, or find it if it is to be resumed, and begin it.

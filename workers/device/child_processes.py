@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .peak_memory import PeakMemory
 
 LEAST_SECONDS: Final = 0.1  # between two samples
+CLOCK_TICK: Final = 0.01  # to which the system rounds the start of a process
 SHARE: Final = 0.01  # of a core that sampling may take
 
 
@@ -26,7 +27,7 @@ class ChildProcesses:
         self._memory = memory
         self._process = psutil.Process()
         self._ended = threading.Event()
-        self._others = set(self._children())  # started before the trial
+        self._begun = _now() - CLOCK_TICK
         self._thread = threading.Thread(target=self._sample, name="child-memory", daemon=True)
 
     def __enter__(self) -> None:
@@ -40,16 +41,32 @@ class ChildProcesses:
         wait = LEAST_SECONDS
         while not self._ended.wait(wait):
             began = time.thread_time()
-            found = [child for child in self._children() if child not in self._others]
+            found = self._children()
             if found:
                 self._memory.add_children(sum(map(_unique_bytes, found)))
             wait = max(LEAST_SECONDS, (time.thread_time() - began) / SHARE)
 
     def _children(self) -> list[psutil.Process]:
+        """Processes that have begun since the trial has."""
         try:
-            return self._process.children(recursive=True)
+            found = self._process.children(recursive=True)
         except (psutil.Error, OSError):
             return []
+        return [child for child in found if _begun(child) >= self._begun]
+
+
+def _now() -> float:
+    """The present time, on the clock of `psutil.Process.create_time`."""
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return float(psutil.boot_time() + time.clock_gettime(time.CLOCK_BOOTTIME))
+    return time.time()
+
+
+def _begun(process: psutil.Process) -> float:
+    try:
+        return float(process.create_time())
+    except (psutil.Error, OSError):
+        return 0.0
 
 
 def _unique_bytes(process: psutil.Process) -> int:
