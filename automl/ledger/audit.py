@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from . import sums
+from .newest import Acknowledged
 from .rows import COMMAND, Row
 from .schema import EVENTS, HOLDERS, META, REPORTS, SWEEPS, TRIALS
 
@@ -24,13 +25,20 @@ def read(connection: sa.Connection, query: sa.Select[Any]) -> list[Row]:
     return [dict(row) for row in connection.execute(query).mappings()]
 
 
-def whole(connection: sa.Connection) -> Damage:
-    """What is damaged in a database, after every row was read."""
+def whole(
+    connection: sa.Connection, acknowledged: Mapping[int, Acknowledged] | None = None
+) -> Damage:
+    """What is damaged in a database, after every row was read.
+
+    Args:
+        acknowledged: by id of sweep, what must be in it.
+    """
     damage: Damage = []
     known = sweeps(connection, damage)
     for row in known:
         found: Damage = []
         holder_row = holder(connection, row, found)
+        check_newest(row, holder_row, acknowledged or {}, found)
         trials(connection, row, holder_row, found)
         damage += found
         found = []
@@ -86,6 +94,15 @@ def holders(
 def holder(connection: sa.Connection, sweep: Mapping[str, Any], damage: Damage) -> Row | None:
     """The row of the controller that holds a sweep, or held it last."""
     return holders(connection, [sweep], damage).get(sweep["id"])
+
+
+def check_newest(
+    sweep: Row, holder: Row | None, acknowledged: Mapping[int, Acknowledged], damage: Damage
+) -> None:
+    """Verify that a sweep has everything that was acknowledged."""
+    known = acknowledged.get(sweep["id"])
+    if not damage and known and (missing := known.missing(sweep, holder)):
+        damage.append(missing)
 
 
 def trials(

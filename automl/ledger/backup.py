@@ -1,17 +1,29 @@
-"""Backups of a SQLite ledger while it is used. A new one is checked, then replaces the old one."""
+"""Backups of a SQLite ledger while it is used: the three newest.
 
+Every row of a new backup is verified before it takes its place, so damage replaces none.
+"""
+
+import contextlib
 import logging
 import sqlite3
 import threading
 import time
 import uuid
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
+import sqlalchemy as sa
+
+from automl.errors import AutomlError
 from workers.files.disk import flush
+from workers.files.folder import Folder
 
-from .store_errors import backup_of
+from . import audit
+from .newest import Acknowledged, NewestCommits
+from .store_errors import backups_of
 
 BACKUP_SECONDS: Final = 300.0
 _LOG = logging.getLogger(__name__)
@@ -48,25 +60,46 @@ def try_back_up(file: Path) -> None:
     """Make a backup; log a failure instead of raising it."""
     try:
         back_up(file)
-    except (OSError, sqlite3.Error) as error:
+    except (OSError, sqlite3.Error, sa.exc.SQLAlchemyError, AutomlError) as error:
         _LOG.warning("no backup of %s could be made: %s", file, error)
 
 
 def back_up(file: Path) -> None:
-    """Replace the backup of a file by a copy of everything committed.
+    """Make a copy of everything committed the newest backup; the oldest of three goes.
 
     Raises:
-        OSError, sqlite3.Error: the copy fails, or the file is damaged; an earlier backup stays.
+        OSError, sqlite3.Error, SQLAlchemyError, StoreError: the copy fails, or the ledger is
+            damaged; the earlier backups stay.
     """
-    place = backup_of(file)
-    place.parent.mkdir(exist_ok=True)
-    draft = place.with_name(f".{place.name}.{uuid.uuid4().hex}")
+    newest, older, oldest = backups_of(file)
+    folder = Folder(file.parent, newest.parent.name)
+    folder.make()
+    draft = newest.with_name(f".{newest.name}.{uuid.uuid4().hex}")
+    acknowledged = NewestCommits(file).read()
     try:
         copy(file, draft)
-        draft.replace(place)
+        with contextlib.suppress(FileNotFoundError):
+            flush(file.with_name(f"{file.name}-newest"))
+        if damage := damage_of(draft, acknowledged):
+            raise sqlite3.DatabaseError(f"it is damaged: {damage[0]}")
+        for old, new in ((older, oldest), (newest, older), (draft, newest)):
+            if old.exists():
+                folder.rename(old.name, new.name)
     finally:
         for left in (draft, Path(f"{draft}-journal"), Path(f"{draft}-wal")):
             left.unlink(missing_ok=True)
+
+
+def damage_of(file: Path, acknowledged: Mapping[int, Acknowledged]) -> audit.Damage:
+    """What is damaged in a SQLite file that nobody uses.
+
+    Args:
+        acknowledged: what must be in it, by id of sweep.
+    """
+    url = f"sqlite:///file:{quote(str(file))}?mode=ro&immutable=1&uri=true"
+    engine = sa.create_engine(url, poolclass=sa.pool.NullPool)
+    with engine.connect() as connection:
+        return audit.whole(connection, acknowledged)
 
 
 def copy(file: Path, target: Path) -> None:

@@ -57,8 +57,12 @@ def delete_sweep(connection: sa.Connection, store: str, sweep: int) -> None:
     _store_total(connection, sums.added(total, -found))
 
 
-def add_commands(connection: sa.Connection, store: str, sweep: int, found: list[Row]) -> None:
-    """Add commands to a sweep, and the flag that tells its controller of them."""
+def add_commands(connection: sa.Connection, store: str, sweep: int, found: list[Row]) -> Row:
+    """Add commands to a sweep, and the flag that tells its controller of them.
+
+    Returns:
+        The columns of the sweep's row that change while it runs.
+    """
     row = read_progress(connection, store, sweep)
     for command in found:
         unsealed = command | {"previous": 0}
@@ -69,6 +73,7 @@ def add_commands(connection: sa.Connection, store: str, sweep: int, found: list[
         row["commands_total"] = sums.added(row["commands_total"], sealed["sum"])
     row["stop_requested"] |= NEW_COMMANDS
     write_progress(connection, row)
+    return row
 
 
 def _locked_total(connection: sa.Connection, store: str) -> int:

@@ -20,7 +20,7 @@ from sqlalchemy.pool import NullPool, StaticPool
 from automl.errors import StoreError
 from workers.files.disk import flush
 
-from . import migrations, store_errors
+from . import migrations, store_errors, wal
 from .schema import META, METADATA, VERSION
 from .sealing import seal_all
 from .store_errors import damaged, translate_errors
@@ -164,9 +164,11 @@ def _open_file(file: Path, *, create: bool, readonly: bool) -> sa.Engine:
     if not file.exists():
         if not create:
             raise StoreError(f"there is no store at {file}")
-        _create_file(file)
+        create_file(file)
     if file.stat().st_size == 0:
         raise damaged(str(file), "it is empty, it holds no ledger")
+    if reason := wal.find_damage(file):
+        raise damaged(str(file), reason)
     engine = _sqlite_engine(
         f"sqlite:///file:{quote(str(file))}?{_mode(file, readonly)}uri=true", NullPool
     )
@@ -193,7 +195,8 @@ def _mode(file: Path, readonly: bool) -> str:
     return "mode=ro&" if Path(f"{file}-wal").exists() else "mode=ro&immutable=1&"
 
 
-def _create_file(file: Path) -> None:
+def create_file(file: Path) -> None:
+    """Make an empty ledger, unless there is one."""
     file.parent.mkdir(parents=True, exist_ok=True)
     draft = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
     try:
@@ -203,6 +206,7 @@ def _create_file(file: Path) -> None:
         _create_tables(engine)
         engine.dispose()
         flush(draft)
+        file.with_name(f"{file.name}-newest").unlink(missing_ok=True)  # of a deleted ledger
         os.link(draft, file)
         flush(file.parent)
     except sqlite3.Error as error:

@@ -23,6 +23,7 @@ from . import catalog, database, rows
 from .backup import Backups
 from .lease import Lease, holder_alive, take
 from .lock import lock_of
+from .newest import NewestCommits
 from .progress import read_progress, write_progress
 from .reader import Reader, SweepContents, SweepInfo
 from .recorder import Recorder
@@ -43,7 +44,8 @@ class Ledger:
         self._folder = folder
         self._lockable = lockable
         self.name = name
-        self._reader = Reader(engine, name)
+        self._newest = NewestCommits(Path(name)) if lockable else None
+        self._reader = Reader(engine, name, self._newest)
         self._held: dict[str, Recorder] = {}
 
     @classmethod
@@ -75,6 +77,8 @@ class Ledger:
         """Release every held sweep and close the connections."""
         for name in list(self._held):
             self.release(name)
+        if self._newest:
+            self._newest.close()
         self._engine.dispose()
 
     def sweeps(self) -> list[SweepInfo]:
@@ -176,7 +180,9 @@ class Ledger:
         sweep_id = self._reader.sweep(sweep)["id"]
         found = [rows.event_row(sweep_id, command, time.time()) for command in commands]
         with translate_errors(self.name), self._write() as connection:
-            catalog.add_commands(connection, self.name, sweep_id, found)
+            row = catalog.add_commands(connection, self.name, sweep_id, found)
+        if self._newest:
+            self._newest.note_commands(row)
 
     def commands(self, sweep: str) -> list[Command]:
         """Every command that was given to the sweep, in order."""
@@ -204,8 +210,15 @@ class Ledger:
             if lock:
                 lock.release()
             raise
-        backups = Backups(Path(self.name)) if lock else None
-        recorder = Recorder(self._engine, self._reader, lease, contents, lock=lock, backups=backups)
+        recorder = Recorder(
+            self._engine,
+            self._reader,
+            lease,
+            contents,
+            lock=lock,
+            backups=Backups(Path(self.name)) if lock else None,
+            newest=self._newest,
+        )
         self._held[sweep] = recorder
         return recorder
 
@@ -224,6 +237,8 @@ class Ledger:
         self.acquire(sweep)
         try:
             with translate_errors(self.name), self._write() as connection:
+                if self._newest:
+                    self._newest.forget(row["id"])
                 catalog.delete_sweep(connection, self.name, row["id"])
         finally:
             self.release(sweep)

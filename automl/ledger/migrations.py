@@ -27,7 +27,7 @@ from .lock import FileLock
 from .rows import dumps
 from .schema import HOLDERS, META, VERSION
 from .sealing import seal_all
-from .store_errors import backup_of
+from .store_errors import backups_of
 
 if TYPE_CHECKING:
     from alembic.operations import Operations
@@ -183,7 +183,7 @@ def _refuse_users(holders: Iterable[Any], name: str) -> None:
 
 
 def _replace(file: Path, version: int) -> None:
-    kept = backup_of(file).with_name(f"{file.name}.v{version}")
+    kept = backups_of(file)[0].with_name(f"{file.name}.v{version}")
     kept.parent.mkdir(exist_ok=True)
     draft = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
     try:

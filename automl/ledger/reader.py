@@ -14,6 +14,7 @@ from search_spaces.plugins import nearest
 
 from . import audit, rows
 from .lease import clock, holder_alive
+from .newest import NewestCommits
 from .rows import Row
 from .schema import SWEEPS
 from .store_errors import damaged, read_with_retry, translate_decoding_errors
@@ -59,28 +60,34 @@ class Reader:
 
     Args:
         engine: of the database; name: of the store, for messages.
+        newest: of a SQLite file; None for a server.
     """
 
-    def __init__(self, engine: sa.Engine, name: str) -> None:
+    def __init__(self, engine: sa.Engine, name: str, newest: NewestCommits | None = None) -> None:
         # A method makes several queries, which must see one state of the database.
         is_server = engine.dialect.name == "postgresql"
         level: dict[str, Any] = {"isolation_level": "REPEATABLE READ"} if is_server else {}
         self._engine = engine.execution_options(**level)
         self._name = name
+        self._newest = newest
 
     def sweeps(self) -> list[SweepInfo]:
         """Every sweep, the newest one last."""
 
+        acknowledged = self._newest.read() if self._newest else {}
+
         def read(connection: sa.Connection, damage: audit.Damage) -> list[SweepInfo]:
             found = audit.sweeps(connection, damage)
             holders, now = audit.holders(connection, found, damage), clock(connection)
+            for row in found:
+                audit.check_newest(row, holders.get(row["id"]), acknowledged, damage)
             return [_info(row, holders.get(row["id"]), now) for row in found]
 
         return self._verified(read)
 
     def sweep(self, name: str) -> Row:
         """The row of a sweep."""
-        return self._of_sweep(name, lambda connection, row, damage: row)
+        return self._of_sweep(name, lambda connection, row, holder, damage: row)
 
     def holder(self, name: str) -> Row | None:
         """The controller that holds a sweep, or held it last; with `now` on its server's clock."""
@@ -93,8 +100,9 @@ class Reader:
     def trials(self, name: str) -> list[Trial]:
         """Every trial of a sweep by number, with its reports."""
 
-        def read(connection: sa.Connection, row: Row, damage: audit.Damage) -> list[Trial]:
-            holder = audit.holder(connection, row, damage)
+        def read(
+            connection: sa.Connection, row: Row, holder: Row | None, damage: audit.Damage
+        ) -> list[Trial]:
             found, reports = audit.trials(connection, row, holder, damage)
             return [] if damage else _trials(found, reports)
 
@@ -102,23 +110,22 @@ class Reader:
 
     def events(self, name: str) -> list[Row]:
         """Every event and command of a sweep, in order."""
-
-        def read(connection: sa.Connection, row: Row, damage: audit.Damage) -> list[Row]:
-            return audit.events(connection, row, audit.holder(connection, row, damage), damage)
-
-        return self._of_sweep(name, read)
+        return self._of_sweep(name, audit.events)
 
     def commands(self, name: str) -> list[tuple[int, Command]]:
         """Identity and command of every command to a sweep, in order."""
-        found = self._of_sweep(name, audit.commands)
+        found = self._of_sweep(
+            name, lambda connection, row, _, damage: audit.commands(connection, row, damage)
+        )
         with translate_decoding_errors(self._name):
             return [(row["id"], Command(**json.loads(row["payload"]))) for row in found]
 
     def contents(self, name: str) -> SweepContents:
         """All of a sweep, after each of its rows has been verified."""
 
-        def read(connection: sa.Connection, row: Row, damage: audit.Damage) -> SweepContents:
-            holder = audit.holder(connection, row, damage)
+        def read(
+            connection: sa.Connection, row: Row, holder: Row | None, damage: audit.Damage
+        ) -> SweepContents:
             trials, reports = audit.trials(connection, row, holder, damage)
             events = audit.events(connection, row, holder, damage)
             if damage:
@@ -138,13 +145,22 @@ class Reader:
 
         return self._of_sweep(name, read)
 
-    def _of_sweep(self, name: str, read: Callable[[sa.Connection, Row, audit.Damage], T]) -> T:
+    def _of_sweep(
+        self, name: str, read: Callable[[sa.Connection, Row, Row | None, audit.Damage], T]
+    ) -> T:
+        """What a function reads of a sweep, from the rows of the sweep and of its holder."""
+        acknowledged = self._newest.read() if self._newest else {}
+
         def both(connection: sa.Connection, damage: audit.Damage) -> list[T]:
             query = sa.select(SWEEPS).where(SWEEPS.c.name == rows.storable(name))
             found = audit.read(connection, query)
+            results = []
             for row in found:
                 audit.sweep(row, damage)
-            return [read(connection, row, damage) for row in found]
+                holder = audit.holder(connection, row, damage)
+                audit.check_newest(row, holder, acknowledged, damage)
+                results.append(read(connection, row, holder, damage))
+            return results
 
         if found := self._verified(both):
             return found[0]
@@ -170,9 +186,10 @@ def _info(row: Row, holder: Row | None, now: float) -> SweepInfo:
     return SweepInfo(row["name"], state, row["created"], row["seconds"], num_trials)
 
 
-def _holder(connection: sa.Connection, row: Row, damage: audit.Damage) -> Row | None:
-    found = audit.holder(connection, row, damage)
-    return found and found | {"now": clock(connection)}
+def _holder(
+    connection: sa.Connection, row: Row, holder: Row | None, damage: audit.Damage
+) -> Row | None:
+    return holder and holder | {"now": clock(connection)}
 
 
 def _state(row: Mapping[str, Any], holder: Mapping[str, Any] | None) -> str:

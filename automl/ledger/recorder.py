@@ -15,6 +15,7 @@ from .backup import Backups
 from .batch import Batch, Totals, make_batch
 from .lease import Lease, clock
 from .lock import FileLock
+from .newest import NewestCommits
 from .pending import PendingEvents
 from .progress import read_progress, write_progress
 from .reader import Reader, SweepContents
@@ -34,7 +35,7 @@ class Recorder(PendingEvents):
         engine, reader: of the database.
         lease: the sweep, and the proof that this process holds it.
         contents: of the sweep when it was taken.
-        lock, backups: of a SQLite file; None for a server.
+        lock, backups, newest: of a SQLite file; None for a server.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Recorder(PendingEvents):
         *,
         lock: FileLock | None,
         backups: Backups | None = None,
+        newest: NewestCommits | None = None,
     ) -> None:
         super().__init__(contents.trials)
         self._reader = reader
@@ -53,6 +55,7 @@ class Recorder(PendingEvents):
         self._lease = lease
         self._lock = lock
         self._backups = backups
+        self._newest = newest
         self._commits = 0
         self._has_new_commands = True
         self._seen_commands: set[int] = set()
@@ -62,6 +65,7 @@ class Recorder(PendingEvents):
         self._batch: Batch | None = None
         # One connection stays open: closing SQLite's last connection takes longer than a commit.
         self._connection = engine.connect().execution_options(write=True)
+        self._acknowledge()
 
     def commit(
         self,
@@ -128,6 +132,8 @@ class Recorder(PendingEvents):
             self._connection.close()
             if self._lock:
                 self._lock.release()
+        if self._newest:
+            self._newest.flush()
         if self._backups:
             self._backups.close()
 
@@ -153,7 +159,14 @@ class Recorder(PendingEvents):
         self._begun.update(batch.begun)
         self._executed |= batch.executed
         del self._events[: batch.num_events]
+        self._acknowledge()
         return stop
+
+    def _acknowledge(self) -> None:
+        if self._newest:
+            last_event = self._totals.holder["last_event"]
+            lease = self._lease
+            self._newest.note_commit(lease.sweep, lease.fence, self._commits, last_event)
 
     def _commit_once(
         self, batch: Batch, values: Mapping[str, Any], status: Mapping[str, Any] | None

@@ -1,8 +1,9 @@
 """Turns errors of databases and files into StoreErrors, and retries what may succeed later."""
 
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -13,6 +14,7 @@ from automl.errors import AutomlError, StoreError
 BUSY_SECONDS: Final = 30.0  # how long to wait for a lock of SQLite
 RETRY_SECONDS: Final = 60.0  # how long to wait for a server that restarts
 _PAUSE_SECONDS: Final = 0.25
+_MOST_STEPS: Final = 1_000_000  # of SQLite's machine, to count the trials of a backup
 # Codes of SQLSTATE, by their beginning: lost connections, a server that restarts, conflicts.
 _TRANSIENT: Final = ("08", "57P", "40001", "40P01", "53300")
 _DAMAGED: Final = ("malformed", "not a database", "decode to UTF-8", "unsupported file format")
@@ -65,20 +67,40 @@ def translate_decoding_errors(name: str) -> Iterator[None]:
 
 
 def damaged(name: str, reason: str) -> StoreError:
-    """The error for a damaged store. It tells how to restore the backup."""
+    """The error for a damaged store. It tells what can be done.
+
+    Args:
+        name: the SQLite file, or the URL of a server.
+    """
+    file = Path(name).absolute()
     message = f"{name}: the file is damaged ({reason}). It was left as it is"
-    backup = backup_of(Path(name))
-    if not backup.is_file():
-        return StoreError(f"{message}; there is no backup")
+    if "://" in name:
+        return StoreError(
+            f"{name}: a record is damaged ({reason}). Restore the server's own backup"
+        )
+    backup = next((path for path in backups_of(file) if path.is_file()), None)
+    rest = f"`automl repair {file.parent}` keeps every record that is sound"
+    if backup is None:
+        return StoreError(f"{message}; there is no backup. {rest}")
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(backup.stat().st_mtime))
-    return StoreError(
-        f"{message}. The backup of {when} is {backup}: move {name}* away and copy it to {name}"
-    )
+    return StoreError(f"{message}. {rest}; the backup of {when} holds {_num_trials(backup)}")
 
 
-def backup_of(file: Path) -> Path:
-    """The path of a SQLite file's backup. It is in a folder, so that `FILE*` does not match it."""
-    return file.parent / "backup" / file.name
+def backups_of(file: Path) -> list[Path]:
+    """The paths of a SQLite file's backups, the newest first. `FILE*` does not match them."""
+    folder = file.parent / "backup"
+    return [folder / f"{file.name}{suffix}" for suffix in ("", ".1", ".2")]
+
+
+def _num_trials(backup: Path) -> str:
+    try:
+        url = f"{backup.as_uri()}?mode=ro&immutable=1"
+        with closing(sqlite3.connect(url, uri=True)) as connection:
+            connection.set_progress_handler(lambda: 1, _MOST_STEPS)  # it may be a stranger's
+            (count,) = connection.execute("SELECT count(*) FROM trials").fetchone()
+    except sqlite3.Error:
+        return "nothing that can be read"
+    return f"{count} trial{'s' * (count != 1)}"
 
 
 def retry(action: Callable[[], T], seconds: float = RETRY_SECONDS) -> T:

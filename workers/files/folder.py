@@ -26,6 +26,7 @@ _MODES: Final = {
     "w": os.O_WRONLY | os.O_CREAT,  # truncated once it is known to be a file of this folder
     "a": os.O_WRONLY | os.O_CREAT | os.O_APPEND,
     "x": os.O_WRONLY | os.O_CREAT | os.O_EXCL,
+    "+": os.O_RDWR | os.O_CREAT,
 }
 _KINDS: Final = {
     stat.S_IFLNK: "a symbolic link",
@@ -107,7 +108,7 @@ class Folder:
         return os.fdopen(self.open_descriptor(name, mode[0]), mode, **text)
 
     def open_descriptor(self, name: str, mode: str) -> int:
-        """Like `open`, for one of the modes r, w, a and x; returns a descriptor."""
+        """Like `open`, for one of the modes r, w, a, x and + (in place); returns a descriptor."""
         _check_name(name)
         with self.descriptor() as folder:
             kind = _kind(folder, name)

@@ -126,18 +126,22 @@ def test_errors_of_files_and_records_are_the_stores() -> None:
         raise StoreError("mine")
 
 
-def test_a_damaged_store_names_its_backup(tmp_path: Path) -> None:
+def test_a_damaged_store_says_what_can_be_done(tmp_path: Path) -> None:
     file = tmp_path / "ledger.sqlite3"
     kept = tmp_path / "backup" / "ledger.sqlite3"
-    assert store_errors.backup_of(file) == kept
-    assert str(store_errors.damaged(str(file), "why")).endswith(
-        "(why). It was left as it is; there is no backup"
-    )
-    kept.parent.mkdir()
-    kept.touch()
+    assert store_errors.backups_of(file)[0] == kept
     told = str(store_errors.damaged(str(file), "why"))
-    assert f"is {kept}: move {file}* away and copy it to {file}" in told
-    assert re.search(r" The backup of \d{4}-\d\d-\d\d \d\d:\d\d:\d\d is ", told)
+    assert f"(why). It was left as it is; there is no backup. `automl repair {tmp_path}`" in told
+    kept.parent.mkdir()
+    kept.write_text("no database")
+    told = str(store_errors.damaged(str(file), "why"))
+    assert told.endswith("holds nothing that can be read")
+    kept.unlink()
+    Ledger.open(kept.parent, create=True).close()
+    told = str(store_errors.damaged(str(file), "why"))
+    assert re.search(r"; the backup of \d{4}-\d\d-\d\d \d\d:\d\d:\d\d holds 0 trials$", told)
+    server = str(store_errors.damaged("postgresql://host/name", "why"))
+    assert server.endswith("(why). Restore the server's own backup")
 
 
 class Lost(Exception):

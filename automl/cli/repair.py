@@ -1,0 +1,34 @@
+"""`automl repair STORE`: make a sound ledger of a damaged one."""
+
+import click
+
+from .common import STORE, emit, json_option
+
+
+@click.command("repair", short_help="Keep everything that is sound in a damaged store.")
+@click.argument("store", default=STORE)
+@json_option
+def command(store: str, as_json: bool) -> None:
+    """Replace a damaged ledger by one with every sound record of it, of its log and of its backups.
+
+    What was lost is listed. The damaged files are kept in the folder of the backups. No sweep may
+    be running in the store.
+
+    \b
+    Example:
+      automl repair .automl
+    """
+    from automl.ledger.database import refuse_password
+    from automl.ledger.repair import repair
+
+    refuse_password(store)
+    done = repair(store)
+    if as_json:
+        aside = str(done.aside) if done.aside else None
+        emit({"store": store, "damage": done.damage, "lost": done.lost, "aside": aside})
+    elif done.aside is None:
+        click.echo("\n".join([f"{store}: the ledger is sound", *done.damage]))
+    else:
+        click.echo("\n".join(done.damage))
+        click.echo(f"repaired; the damaged files are in {done.aside}")
+        click.echo("\n".join(f"lost: {one}" for one in done.lost) or "nothing was lost")

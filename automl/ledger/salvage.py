@@ -1,0 +1,84 @@
+"""Reads the sound rows of a SQLite ledger that is damaged."""
+
+import sqlite3
+import struct
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+from . import sums, wal
+from .rows import COMMAND, Row
+from .schema import EVENTS, HOLDERS, REPORTS, SWEEPS, TRIALS
+
+Rows = dict[str, dict[tuple[Any, ...], Row]]
+_TABLES: Final = (SWEEPS, HOLDERS, TRIALS, REPORTS, EVENTS)
+_MOST_STEPS: Final = (
+    1_000_000_000  # of SQLite's machine; a view in a table's place could be endless
+)
+
+
+def sound_rows(file: Path) -> Rows:
+    """The rows that have their checksums, by table and primary key.
+
+    The columns of a sweep that change are in "progress", the others in "sweeps".
+    """
+    found: Rows = {name: {} for name in (*(table.name for table in _TABLES), "progress")}
+    with tempfile.TemporaryDirectory() as folder:
+        image = Path(folder) / "ledger"
+        image.write_bytes(_image(file))
+        with closing(sqlite3.connect(image)) as connection:
+            connection.row_factory = sqlite3.Row
+            connection.text_factory = lambda data: data.decode(errors="surrogateescape")
+            connection.set_progress_handler(lambda: 1, _MOST_STEPS)
+            for table in _TABLES:
+                keys = [column.name for column in table.primary_key]
+                for row in _read(connection, table.name, keys):
+                    for name in _sound(table.name, row):
+                        found[name].setdefault(tuple(row[key] for key in keys), row)
+    return found
+
+
+def _sound(table: str, row: Row) -> Iterator[str]:
+    """What the row is sound as."""
+    checksums = {
+        "sweeps": [("sweeps", sums.SWEEP), ("progress", sums.PROGRESS)],
+        "holders": [("holders", sums.HOLDER)],
+        "trials": [("trials", sums.TRIAL)],
+        "reports": [("reports", sums.REPORT)],
+        "events": [("events", sums.COMMAND if row.get("kind") == COMMAND else sums.EVENT)],
+    }
+    for name, checksum in checksums[table]:
+        if all(column in row for column in checksum.columns) and checksum.holds(row):
+            yield name
+
+
+def _read(connection: sqlite3.Connection, table: str, keys: list[str]) -> Iterator[Row]:
+    """The rows of a table up to the first damaged page, from its beginning and from its end."""
+    for direction in ("ASC", "DESC"):
+        order = ", ".join(f"{key} {direction}" for key in keys)
+        try:
+            for row in connection.execute(f"SELECT * FROM {table} ORDER BY {order}"):
+                yield dict(row)
+        except (sqlite3.Error, OverflowError):
+            continue
+        return
+
+
+def _image(file: Path) -> bytes:
+    """The file with what its log holds, as one file without a log."""
+    image = bytearray(file.read_bytes())
+    log = file.with_name(f"{file.name}-wal")
+    for page, size, data in wal.committed_pages(log.read_bytes() if log.exists() else b""):
+        start = (page - 1) * len(data)
+        if page <= size:
+            image.extend(bytes(max(0, start + len(data) - len(image))))
+            image[start : start + len(data)] = data
+    if len(image) >= 100:
+        image[18:20] = b"\x01\x01"  # the file format without a log
+        page_size = struct.unpack_from(">H", image, 16)[0]
+        image[28:32] = struct.pack(
+            ">I", len(image) // (65536 if page_size == 1 else page_size or 1)
+        )
+    return bytes(image)

@@ -1,0 +1,139 @@
+"""`check` finds damage, and `repair` makes a sound ledger of what is left."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from attacks import flipped_bits
+from objectives import make_spec
+
+from automl.errors import StoreError, UsageError
+from automl.ledger import Ledger, wal
+from automl.ledger.check import back_up_to, check
+from automl.ledger.database import FILE_NAME
+from automl.ledger.repair import repair
+
+FRAME = 24 + 4096
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store whose log is in use."""
+    return flipped_bits.make_templates(tmp_path_factory.mktemp("made"))[1]
+
+
+@pytest.fixture
+def store(template: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(template, tmp_path / "store"))
+
+
+def turn(file: Path, place: int) -> None:
+    """Turn over a bit of the byte at a place."""
+    data = bytearray(file.read_bytes())
+    data[place] ^= 1
+    file.write_bytes(data)
+
+
+def end_of_log(store: Path) -> int:
+    return (store / f"{FILE_NAME}-wal").stat().st_size
+
+
+def test_a_store_whose_log_is_in_use_is_sound(store: Path) -> None:
+    assert check(store) == []
+    done = repair(store)
+    assert (done.damage, done.lost, done.aside) == ([], [], None)
+    assert not list((store / "backup").glob("damaged*"))
+
+
+def test_a_bad_frame_before_others_is_damage_and_not_the_end(store: Path) -> None:
+    truth = flipped_bits.seen(store)
+    log = store / f"{FILE_NAME}-wal"
+    turn(log, 32 + 10 * FRAME + 1000)
+    before = log.read_bytes()
+    for look in (Ledger.open, check):
+        if look is check:
+            assert "frame 11 of its log (-wal) has another checksum" in check(store)[0]
+        else:
+            with pytest.raises(StoreError, match=r"frame 11 of its log \(-wal\).*automl repair"):
+                Ledger.open(store)
+    assert log.read_bytes() == before, "nothing of it is dropped"
+    done = repair(store)
+    assert flipped_bits.seen(store) == truth
+    assert done.lost == []
+    assert done.aside is not None
+    assert (done.aside / f"{FILE_NAME}-wal").read_bytes() == before
+    assert check(store) == []
+
+
+def test_a_last_commit_that_is_lost_is_noticed(store: Path) -> None:
+    log = store / f"{FILE_NAME}-wal"
+    turn(log, end_of_log(store) - 100)
+    assert wal.find_damage(store / FILE_NAME) is None, "it looks like an interrupted commit"
+    with pytest.raises(StoreError, match="the last commits of sweep 'test' are missing"):
+        Ledger.open(store).trials("test")
+
+
+def test_a_log_that_is_gone_is_noticed(store: Path) -> None:
+    (store / f"{FILE_NAME}-wal").unlink()
+    with pytest.raises(StoreError, match="the last commits of sweep 'test' are missing"):
+        Ledger.open(store).sweeps()
+    done = repair(store)
+    assert done.lost == ["trials 5 to 8 of sweep 'test'"] or done.lost
+    kept = Ledger.open(store, readonly=True).trials("test")
+    assert len(kept) == 7, "the newest backup has two more than the file"
+    assert check(store) == []
+
+
+def test_a_commit_that_was_interrupted_is_no_damage(store: Path) -> None:
+    log = store / f"{FILE_NAME}-wal"
+    log.write_bytes(log.read_bytes() + bytes(FRAME) + b"x" * 100)
+    assert check(store) == []
+
+
+def test_a_store_in_use_is_not_repaired(store: Path) -> None:
+    ledger = Ledger.open(store)
+    ledger.acquire("test")
+    turn(store / "backup" / FILE_NAME, 5000)
+    (store / f"{FILE_NAME}-newest").write_bytes(b"x" * 128)
+    assert len(check(store)) >= 1
+    with pytest.raises(StoreError, match="in use: end its sweep"):
+        repair(store)
+    ledger.close()
+
+
+def test_a_ledger_in_use_is_copied_whole(store: Path, tmp_path: Path) -> None:
+    truth = flipped_bits.seen(store)
+    (tmp_path / "new").mkdir()
+    assert back_up_to(store, tmp_path / "new" / FILE_NAME) == flipped_bits.NUM_TRIALS
+    assert flipped_bits.seen(tmp_path / "new") == truth
+    with pytest.raises(UsageError, match="exists already"):
+        back_up_to(store, tmp_path / "new" / FILE_NAME)
+
+
+def test_what_is_no_file_cannot_be_repaired(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="a server has no files"):
+        repair("sqlite://")
+    with pytest.raises(StoreError, match="there is no store"):
+        check(tmp_path / "nowhere")
+
+
+def test_three_backups_are_kept_and_damage_replaces_none(store: Path) -> None:
+    from automl.ledger import backup
+
+    ledger = Ledger.open(store)
+    ledger.create_sweep(make_spec("second"))
+    places = [store / "backup" / f"{FILE_NAME}{end}" for end in ("", ".1", ".2")]
+    before = [place.read_bytes() for place in places]
+    backup.back_up(store / FILE_NAME)
+    after = [place.read_bytes() for place in places]
+    assert after[1:] == before[:2]
+    assert after[0] != before[0]
+    with ledger._write() as connection:
+        connection.exec_driver_sql("UPDATE trials SET seconds = 7.0 WHERE number = 3")
+    backup.try_back_up(store / FILE_NAME)
+    assert [place.read_bytes() for place in places] == after
+    assert sorted(path.name for path in (store / "backup").iterdir()) == [
+        place.name for place in places
+    ]
