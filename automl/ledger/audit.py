@@ -178,8 +178,9 @@ def _check_reports(
     whose = f"of trial {trial['number']} of {_named(sweep)}"
     total = 0
     for row in found:
-        total += row.sum
-        if sums.REPORT.of(row[:-1]) != row.sum:
+        *values, kept = row
+        total += kept
+        if sums.REPORT.of(values) != kept:
             damage.append(f"report {row.attempt}.{row.sequence} {whose} has another checksum")
     if not damage and (len(found), sums.added(total)) != (
         trial["num_reports"],
