@@ -4,25 +4,27 @@ The functions run in the transaction of their connection, which must show one st
 They append what is damaged to `damage`, one sentence each, and return every row as it is.
 """
 
-from collections.abc import Iterable, Mapping
-from itertools import groupby
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain, groupby
+from operator import attrgetter
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
 from . import sums
 from .newest import Acknowledged
-from .rows import COMMAND, Row
+from .rows import COMMAND, ReportRow, Row
 from .schema import EVENTS, HOLDERS, META, REPORTS, SWEEPS, TRIALS
 
 SCHEMA_VERSION = "schema_version"  # keys in `meta`
 SWEEPS_TOTAL = "sweeps_total"
 Damage = list[str]
+T = TypeVar("T")
 
 
 def read(connection: sa.Connection, query: sa.Select[Any]) -> list[Row]:
     """The rows of a query as dictionaries."""
-    return [dict(row) for row in connection.execute(query).mappings()]
+    return [dict(row) for row in connection.execute(query).mappings().all()]
 
 
 def whole(
@@ -39,7 +41,7 @@ def whole(
         found: Damage = []
         holder_row = holder(connection, row, found)
         check_newest(row, holder_row, acknowledged or {}, found)
-        trials(connection, row, holder_row, found)
+        trials(connection, row, holder_row, found, len)
         damage += found
         found = []
         events(connection, row, holder_row, found)
@@ -110,21 +112,31 @@ def trials(
     sweep: Mapping[str, Any],
     holder: Mapping[str, Any] | None,
     damage: Damage,
-) -> tuple[list[Row], dict[int, list[sa.Row[Any]]]]:
-    """Every trial of a sweep by number, and its reports by trial, attempt and sequence."""
+    use: Callable[[list[ReportRow]], T],
+) -> tuple[list[Row], dict[int, T]]:
+    """Every trial of a sweep by number, and what `use` makes of its sound reports, by trial.
+
+    The reports of one trial at a time are in memory: there may be a million of them.
+    """
     of_trials = sa.select(TRIALS).where(TRIALS.c.sweep == sweep["id"]).order_by(TRIALS.c.number)
-    found = read(connection, of_trials)
-    reports = _reports(connection, sweep)
-    for row in found:
+    found = {row["number"]: row for row in read(connection, of_trials)}
+    for row in found.values():
         _check(sums.TRIAL, row, f"trial {row['number']} of {_named(sweep)}", damage)
-        _check_reports(row, reports.get(row["number"], []), sweep, damage)
     expected = (holder["num_trials"], holder["trials_total"]) if holder else (0, 0)
-    _check_total(expected, found, f"of the trials of {_named(sweep)}", damage)
-    if lost := reports.keys() - {row["number"] for row in found}:
-        damage.append(
-            f"there are reports of trial {min(lost)} of {_named(sweep)}, which is missing"
-        )
-    return found, reports
+    _check_total(expected, found.values(), f"of the trials of {_named(sweep)}", damage)
+    used = {}
+    missing = {number for number, row in found.items() if row["num_reports"]}
+    for number, reports in groupby(_reports(connection, sweep), key=attrgetter("trial")):
+        missing.discard(number)
+        whose = f"of trial {number} of {_named(sweep)}"
+        if number not in found:
+            damage.append(f"there are reports {whose}, which is missing")
+        elif _check_reports(found[number], rows := list(reports), whose, damage):
+            used[number] = use(rows)
+    damage += [
+        f"the reports of trial {number} of {_named(sweep)} are missing" for number in missing
+    ]
+    return list(found.values()), used
 
 
 def events(
@@ -165,28 +177,22 @@ def _check_commands(found: list[Row], sweep: Mapping[str, Any], damage: Damage) 
     _check_total(expected, found, f"of the commands of {_named(sweep)}", damage)
 
 
-def _reports(connection: sa.Connection, sweep: Mapping[str, Any]) -> dict[int, list[sa.Row[Any]]]:
+def _reports(connection: sa.Connection, sweep: Mapping[str, Any]) -> Iterator[ReportRow]:
     key = (REPORTS.c.trial, REPORTS.c.attempt, REPORTS.c.sequence)
     query = sa.select(REPORTS).where(REPORTS.c.sweep == sweep["id"]).order_by(*key)
-    found = connection.execute(query).all()
-    return {number: list(group) for number, group in groupby(found, key=lambda row: row.trial)}
+    found = connection.execute(query).partitions(1000)
+    return map(ReportRow._make, chain.from_iterable(found))
 
 
-def _check_reports(
-    trial: Row, found: list[sa.Row[Any]], sweep: Mapping[str, Any], damage: Damage
-) -> None:
-    whose = f"of trial {trial['number']} of {_named(sweep)}"
-    total = 0
-    for row in found:
-        *values, kept = row
-        total += kept
-        if sums.REPORT.of(values) != kept:
-            damage.append(f"report {row.attempt}.{row.sequence} {whose} has another checksum")
-    if not damage and (len(found), sums.added(total)) != (
-        trial["num_reports"],
-        trial["reports_total"],
-    ):
+def _check_reports(trial: Row, found: list[ReportRow], whose: str, damage: Damage) -> bool:
+    """Verify the reports of a trial; True if all of them are there and sound."""
+    bad = [row for row in found if sums.REPORT.of(row[:-1]) != row.sum]
+    damage += [f"report {row.attempt}.{row.sequence} {whose} has another checksum" for row in bad]
+    total = sums.added(0, *(row.sum for row in found))
+    if not bad and (len(found), total) != (trial["num_reports"], trial["reports_total"]):
         damage.append(f"reports {whose} are missing: {trial['num_reports']} were recorded")
+        return False
+    return not bad
 
 
 def _check(checksum: sums.Checksum, row: Mapping[str, Any], what: str, damage: Damage) -> None:

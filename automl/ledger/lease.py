@@ -19,6 +19,7 @@ from automl.errors import StoreError
 
 from .rows import Row, dumps
 from .schema import HOLDERS
+from .statements import RENEW, keyed
 from .sums import HOLDER
 
 STALE_SECONDS: Final = 60.0
@@ -144,10 +145,10 @@ class Lease:
         if status is not None:
             changed["status"] = dumps(status)
         self._row = HOLDER.seal(self._row | changed)
-        mine = self._mine() & (HOLDERS.c.held == 1)
-        counted = HOLDERS.update().where(mine, HOLDERS.c.commits == commits).values(self._row)
-        if connection.execute(counted).rowcount:
+        counted = keyed(HOLDERS, self._row) | {"_fence": self.fence, "_commits": commits}
+        if connection.execute(RENEW, counted).rowcount:
             return True
+        mine = self._mine() & (HOLDERS.c.held == 1)
         if connection.scalar(sa.select(HOLDERS.c.commits).where(mine)) == commits + 1:
             return False
         raise StoreError(

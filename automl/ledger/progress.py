@@ -8,10 +8,9 @@ import sqlalchemy as sa
 
 from .rows import Row
 from .schema import SWEEPS
+from .statements import READ_PROGRESS, WRITE_PROGRESS, keyed
 from .store_errors import damaged
 from .sums import PROGRESS
-
-_COLUMNS = [SWEEPS.c[name] for name in (*PROGRESS.columns, PROGRESS.target)]
 
 
 def read_progress(connection: sa.Connection, store: str, sweep: int) -> Row:
@@ -20,8 +19,7 @@ def read_progress(connection: sa.Connection, store: str, sweep: int) -> Row:
     Raises:
         StoreError: they are damaged, or the sweep was deleted.
     """
-    query = sa.select(*_COLUMNS).where(SWEEPS.c.id == sweep).with_for_update(key_share=True)
-    found = connection.execute(query).mappings().first()
+    found = connection.execute(READ_PROGRESS, {"_id": sweep}).mappings().first()
     if found is None:
         raise damaged(store, f"the row of sweep {sweep} is missing")
     row = dict(found)
@@ -32,4 +30,4 @@ def read_progress(connection: sa.Connection, store: str, sweep: int) -> Row:
 
 def write_progress(connection: sa.Connection, row: Row) -> None:
     """Store the columns, as `read_progress` returned them, with changes."""
-    connection.execute(SWEEPS.update().where(SWEEPS.c.id == row["id"]).values(PROGRESS.seal(row)))
+    connection.execute(WRITE_PROGRESS, keyed(SWEEPS, PROGRESS.seal(row)))

@@ -11,13 +11,14 @@ import sqlalchemy as sa
 
 from automl.core import Command, Proposed, ReportLog, ReportPoint, Trial
 from automl.core.events import lineage_of
+from automl.core.names import check_name
 from automl.errors import UsageError
 from search_spaces.plugins import nearest
 
 from . import audit, rows
 from .lease import clock, holder_alive
 from .newest import NewestCommits
-from .rows import Row
+from .rows import ReportRow, Row
 from .schema import SWEEPS
 from .store_errors import damaged, read_with_retry, translate_decoding_errors
 
@@ -105,8 +106,8 @@ class Reader:
         def read(
             connection: sa.Connection, row: Row, holder: Row | None, damage: audit.Damage
         ) -> list[Trial]:
-            found, reports = audit.trials(connection, row, holder, damage)
-            return [] if damage else _trials(found, reports)
+            found, points = audit.trials(connection, row, holder, damage, _points)
+            return [] if damage else _trials(found, points)
 
         return self._of_sweep(name, read)
 
@@ -128,7 +129,7 @@ class Reader:
         def read(
             connection: sa.Connection, row: Row, holder: Row | None, damage: audit.Damage
         ) -> SweepContents:
-            trials, reports = audit.trials(connection, row, holder, damage)
+            trials, points = audit.trials(connection, row, holder, damage, _points)
             events = audit.events(connection, row, holder, damage)
             if damage:
                 return SweepContents(row, holder, [], [], {}, set())
@@ -139,7 +140,7 @@ class Reader:
             return SweepContents(
                 row,
                 holder,
-                _trials(trials, reports),
+                _trials(trials, points),
                 trials,
                 {event["trial"]: event["at"] for event in begun},
                 {command for command in commands if command is not None},
@@ -158,6 +159,7 @@ class Reader:
             found = audit.read(connection, query)
             results = []
             for row in found:
+                check_name(row["name"])  # it names a folder
                 audit.sweep(row, damage)
                 holder = audit.holder(connection, row, damage)
                 audit.check_newest(row, holder, acknowledged, damage)
@@ -212,11 +214,11 @@ def _state(row: Mapping[str, Any], holder: Mapping[str, Any] | None) -> str:
     return "running" if holder and holder["held"] and holder_alive(holder) else "interrupted"
 
 
-def _trials(found: list[Row], reports: Mapping[int, list[sa.Row[Any]]]) -> list[Trial]:
-    return [rows.trial_of(row, _points(reports.get(row["number"], []))) for row in found]
+def _trials(found: list[Row], points: Mapping[int, ReportLog]) -> list[Trial]:
+    return [rows.trial_of(row, points.get(row["number"], ReportLog())) for row in found]
 
 
-def _points(reports: list[sa.Row[Any]]) -> ReportLog:
+def _points(reports: list[ReportRow]) -> ReportLog:
     metrics = rows.metrics_of_all([row.metrics for row in reports])
     return lineage_of(
         ReportPoint(step, found, seconds, attempt, sequence)

@@ -10,7 +10,6 @@ import sqlalchemy as sa
 from automl.core import Command, Trial
 from automl.errors import StoreError
 
-from . import rows
 from .backup import Backups
 from .batch import Batch, Totals, make_batch
 from .lease import Lease, clock
@@ -19,8 +18,8 @@ from .newest import NewestCommits
 from .pending import PendingEvents
 from .progress import read_progress, write_progress
 from .reader import Reader, SweepContents
-from .schema import EVENTS, NEW_COMMANDS, REPORTS, STOP_REQUESTED, TRIALS
-from .sealing import update
+from .schema import NEW_COMMANDS, STOP_REQUESTED, TRIALS
+from .statements import INSERT_EVENTS, INSERT_REPORTS, INSERT_TRIALS, REPLACE_TRIALS, keyed
 from .store_errors import retry, translate_errors
 
 _LOG = logging.getLogger(__name__)
@@ -184,12 +183,12 @@ class Recorder(PendingEvents):
             return bool(row["stop_requested"] & STOP_REQUESTED)
 
     def _write_events(self, batch: Batch) -> None:
-        _insert(self._connection, TRIALS, batch.new_trials)
-        update(self._connection, TRIALS, batch.changed_trials)
-        _insert(self._connection, REPORTS, batch.reports)
-        _insert(self._connection, EVENTS, batch.events)
-
-
-def _insert(connection: sa.Connection, table: sa.Table, found: list[rows.Row]) -> None:
-    if found:
-        connection.execute(table.insert(), found)
+        changed = [keyed(TRIALS, row) for row in batch.changed_trials]
+        for statement, rows in (
+            (INSERT_TRIALS, batch.new_trials),
+            (REPLACE_TRIALS, changed),
+            (INSERT_REPORTS, batch.reports),
+            (INSERT_EVENTS, batch.events),
+        ):
+            if rows:
+                self._connection.execute(statement, rows)

@@ -99,7 +99,7 @@ def _merged(sources: list[Rows]) -> Rows:
 
 
 def _write(draft: Path, kept: Rows) -> None:
-    database.create_file(draft)
+    database.write_empty(draft)
     engine = sa.create_engine(f"sqlite:///{draft}", poolclass=sa.pool.NullPool)
     with engine.begin() as connection:
         for table in METADATA.sorted_tables:

@@ -4,7 +4,6 @@ For rows that are known to be right: those that a migration has changed or a rep
 """
 
 from collections import defaultdict
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -12,34 +11,30 @@ from . import sums
 from .audit import SWEEPS_TOTAL, read
 from .rows import COMMAND, Row
 from .schema import EVENTS, HOLDERS, META, REPORTS, SWEEPS, TRIALS
+from .statements import keyed, replacing
 
 
 def seal_all(connection: sa.Connection) -> None:
     """Store the sum of every row, the totals and the chains of events."""
     kept = [_seal_sweep(connection, row) for row in read(connection, sa.select(SWEEPS))]
-    update(connection, SWEEPS, kept)
+    _replace(connection, SWEEPS, kept)
     connection.execute(META.delete().where(META.c.key == SWEEPS_TOTAL))
     total = sums.added(0, *(row["sum"] for row in kept))
     connection.execute(META.insert(), {"key": SWEEPS_TOTAL, "value": str(total)})
     meta = [sums.META_ROW.seal(row) for row in read(connection, sa.select(META))]
-    update(connection, META, meta)
+    _replace(connection, META, meta)
 
 
-def update(connection: sa.Connection, table: sa.Table, rows: list[Row]) -> None:
-    """Replace rows of a table; each is found by its primary key."""
-    if not rows:
-        return
-    keys = [column.name for column in table.primary_key]
-    where = sa.and_(*(table.c[key] == sa.bindparam(f"_{key}") for key in keys))
-    values: dict[str, Any] = {name: sa.bindparam(name) for name in rows[0] if name not in keys}
-    named = [{f"_{name}" if name in keys else name: row[name] for name in row} for row in rows]
-    connection.execute(table.update().where(where).values(values), named)
+def _replace(connection: sa.Connection, table: sa.Table, rows: list[Row]) -> None:
+    if rows:
+        parameters = [keyed(table, row) for row in rows]
+        connection.execute(replacing(table, rows[0]), parameters)
 
 
 def _seal_sweep(connection: sa.Connection, sweep: Row) -> Row:
     reports = _read_all(connection, REPORTS, sweep)
     sealed = [sums.REPORT.seal(row) for row in reports]
-    update(connection, REPORTS, sealed)
+    _replace(connection, REPORTS, sealed)
     of_trial = defaultdict(list)
     for row in sealed:
         of_trial[row["trial"]].append(row["sum"])
@@ -53,9 +48,9 @@ def _seal_sweep(connection: sa.Connection, sweep: Row) -> Row:
         )
         for row in _read_all(connection, TRIALS, sweep)
     ]
-    update(connection, TRIALS, trials)
+    _replace(connection, TRIALS, trials)
     events, commands = _seal_events(_read_all(connection, EVENTS, sweep))
-    update(connection, EVENTS, events + commands)
+    _replace(connection, EVENTS, events + commands)
     totals = {
         "num_trials": len(trials),
         "trials_total": sums.added(0, *(row["sum"] for row in trials)),
@@ -63,7 +58,7 @@ def _seal_sweep(connection: sa.Connection, sweep: Row) -> Row:
         "last_event": events[-1]["sum"] if events else 0,
     }
     holders = _read_all(connection, HOLDERS, sweep)
-    update(connection, HOLDERS, [sums.HOLDER.seal(row | totals) for row in holders])
+    _replace(connection, HOLDERS, [sums.HOLDER.seal(row | totals) for row in holders])
     counts = {
         "num_commands": len(commands),
         "commands_total": sums.added(0, *(row["sum"] for row in commands)),

@@ -11,13 +11,21 @@ import sqlalchemy as sa
 
 from automl.errors import AutomlError, StoreError
 
+BACKUP: Final = "backup"  # folder beside a file
 BUSY_SECONDS: Final = 30.0  # how long to wait for a lock of SQLite
 RETRY_SECONDS: Final = 60.0  # how long to wait for a server that restarts
 _PAUSE_SECONDS: Final = 0.25
 _MOST_STEPS: Final = 1_000_000  # of SQLite's machine, to count the trials of a backup
 # Codes of SQLSTATE, by their beginning: lost connections, a server that restarts, conflicts.
 _TRANSIENT: Final = ("08", "57P", "40001", "40P01", "53300")
-_DAMAGED: Final = ("malformed", "not a database", "decode to UTF-8", "unsupported file format")
+_DAMAGED: Final = (
+    "malformed",
+    "not a database",
+    "decode to UTF-8",
+    "unsupported file format",
+    "interrupted",  # a query takes longer than a sound file of its size can cause
+    "too big",  # a record is larger than any of ours
+)
 # A part of the database's message, and the words for a person.
 _EXPLANATIONS: Final = {
     "locked": "locked by another process for more than {busy:g} s",
@@ -88,7 +96,7 @@ def damaged(name: str, reason: str) -> StoreError:
 
 def backups_of(file: Path) -> list[Path]:
     """The paths of a SQLite file's backups, the newest first. `FILE*` does not match them."""
-    folder = file.parent / "backup"
+    folder = file.parent / BACKUP
     return [folder / f"{file.name}{suffix}" for suffix in ("", ".1", ".2")]
 
 
