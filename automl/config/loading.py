@@ -22,9 +22,9 @@ from workers.workload import Workload
 from workers.workloads import WORKLOADS
 
 from .declaration import Declaration
+from .mentions import all_known
 from .nodes import ConfigProblems, Location, Node, shown
 from .overrides import Override, apply
-from .mentions import all_known
 from .resolution import Exclusion, Resolution, split_constraints
 from .schema import Document, validate
 from .strict_yaml import read_file
@@ -145,14 +145,14 @@ class _Checker:
     ) -> bool:
         """Whether the configuration has errors, and all of them are found without torch.
 
-        Torch takes seconds to load, and only tells what this machine and the strategies can do.
-        Errors that follow from that alone are found by the full check.
+        Torch takes seconds to load. What this machine cannot run is told by the full check, if
+        there is no other error.
         """
         document, root = self.document, deepcopy(self.root)
         given = root.child("resources")
         gpus = 1.0 if given and given.broken_below() else document.resources.gpus
         if self._hardware or (gpus and not self.problems.found):
-            return False  # whether a GPU is needed, and there, decides about more than errors
+            return False  # only torch knows whether there is a GPU
         assumed = AssumedHardware.with_slots(document.resources.cpus, gpus, document.workers)
         quick = _Checker(root, document, ConfigProblems([*self.problems.found]), assumed)
         try:
