@@ -167,7 +167,7 @@ def sweep(
         closing(Ledger.open(store, create=True)) as ledger,
     ):
         wanted = spec.name
-        spec = beginning.create(ledger, spec, rename=name is None, resume=resume)
+        spec = beginning.create(ledger, spec, plugins.suggester, rename=name is None, resume=resume)
         from .report.progress import progress as show_progress
         from .report.progress import say_which
 
