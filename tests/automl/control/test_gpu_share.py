@@ -102,7 +102,7 @@ def test_gpus_of_others_are_passed_over_and_that_is_said(ledger: Ledger, smi: Fa
 
 
 def test_it_waits_and_says_for_whom_until_a_killed_sweep_frees_them(
-    ledger: Ledger, smi: FakeSmi
+    ledger: Ledger, smi: FakeSmi, tmp_path: Path
 ) -> None:
     process = subprocess.Popen([sys.executable, "-c", HOLD], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -111,11 +111,12 @@ def test_it_waits_and_says_for_whom_until_a_killed_sweep_frees_them(
     held: list[Any] = []
 
     def on_change(snapshot: Snapshot) -> None:
-        if snapshot.waits_for and not waits:
-            waits.extend([snapshot.waits_for, state_lines(snapshot)[1]])
-            stored = ledger.snapshot(snapshot.sweep)
-            waits.append(stored.waits_for)
-            held.append(examine(str(snapshot.sweep)))
+        if snapshot.waits_for and not held:
+            stored = ledger.snapshot(snapshot.sweep)  # as `automl status` reads it
+            if not stored.waits_for:
+                return
+            waits.extend([snapshot.waits_for, state_lines(snapshot)[1], stored.waits_for])
+            held.append(examine(str(tmp_path)))
             process.send_signal(signal.SIGKILL)
             process.wait()
 
