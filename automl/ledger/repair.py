@@ -22,7 +22,7 @@ from .rebuild import rebuild
 from .salvage import Rows, sound_rows
 from .schema import METADATA
 from .sealing import seal_all
-from .store_errors import backups_of, translate_errors
+from .store_errors import existing_backups, translate_errors
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def repair(store: str | os.PathLike[str]) -> Repair:
         return Repair(damage, [], None)
     with ExitStack() as stack, translate_errors(str(file)):
         _hold_all(folder, stack)
-        sources = [file, *filter(Path.is_file, backups_of(file))]
+        sources = [file, *existing_backups(file)]
         kept, lost = rebuild(_merged([_read(source) for source in sources]))
         if not kept["sweeps"]:
             raise StoreError(f"{file}: no sweep in it or in its backups is sound")

@@ -11,12 +11,10 @@ from typing import Any, Final
 from . import sums, wal
 from .rows import COMMAND, Row
 from .schema import EVENTS, HOLDERS, REPORTS, SWEEPS, TRIALS
+from .sqlite_files import FileConnection, check_files
 
 Rows = dict[str, dict[tuple[Any, ...], Row]]
 _TABLES: Final = (SWEEPS, HOLDERS, TRIALS, REPORTS, EVENTS)
-_MOST_STEPS: Final = (
-    1_000_000_000  # of SQLite's machine; a view in a table's place could be endless
-)
 
 
 def sound_rows(file: Path) -> Rows:
@@ -28,10 +26,15 @@ def sound_rows(file: Path) -> Rows:
     with tempfile.TemporaryDirectory() as folder:
         image = Path(folder) / "ledger"
         image.write_bytes(_image(file))
-        with closing(sqlite3.connect(image)) as connection:
+        with closing(sqlite3.connect(image, factory=FileConnection)) as connection:
+            connection.protect(str(image))
+            try:
+                connection.execute("SELECT 1 FROM sqlite_master LIMIT 1")
+            except sqlite3.Error:  # the schema cannot be read, or is far larger than any of ours
+                return found
+            connection.begin()
             connection.row_factory = sqlite3.Row
             connection.text_factory = lambda data: data.decode(errors="surrogateescape")
-            connection.set_progress_handler(lambda: 1, _MOST_STEPS)
             for table in _TABLES:
                 keys = [column.name for column in table.primary_key]
                 for row in _read(connection, table.name, keys):
@@ -68,6 +71,7 @@ def _read(connection: sqlite3.Connection, table: str, keys: list[str]) -> Iterat
 
 def _image(file: Path) -> bytes:
     """The file with what its log holds, as one file without a log."""
+    check_files(file, written=False)
     image = bytearray(file.read_bytes())
     log = file.with_name(f"{file.name}-wal")
     for page, size, data in wal.committed_pages(log.read_bytes() if log.exists() else b""):

@@ -10,12 +10,14 @@ from typing import Final, TypeVar
 import sqlalchemy as sa
 
 from automl.errors import AutomlError, StoreError
+from workers.files.folder import Folder
+
+from .sqlite_files import connect
 
 BACKUP: Final = "backup"  # folder beside a file
 BUSY_SECONDS: Final = 30.0  # how long to wait for a lock of SQLite
 RETRY_SECONDS: Final = 60.0  # how long to wait for a server that restarts
 _PAUSE_SECONDS: Final = 0.25
-_MOST_STEPS: Final = 1_000_000  # of SQLite's machine, to count the trials of a backup
 # Codes of SQLSTATE, by their beginning: lost connections, a server that restarts, conflicts.
 _TRANSIENT: Final = ("08", "57P", "40001", "40P01", "53300")
 _DAMAGED: Final = (
@@ -86,7 +88,10 @@ def damaged(name: str, reason: str) -> StoreError:
         return StoreError(
             f"{name}: a record is damaged ({reason}). Restore the server's own backup"
         )
-    backup = next((path for path in backups_of(file) if path.is_file()), None)
+    try:
+        backup = next(iter(existing_backups(file)), None)
+    except StoreError:  # a link
+        backup = None
     rest = f"`automl repair {file.parent}` keeps every record that is sound"
     if backup is None:
         return StoreError(f"{message}; there is no backup. {rest}")
@@ -100,13 +105,22 @@ def backups_of(file: Path) -> list[Path]:
     return [folder / f"{file.name}{suffix}" for suffix in ("", ".1", ".2")]
 
 
+def existing_backups(file: Path) -> list[Path]:
+    """Those that exist.
+
+    Raises:
+        StoreError: their folder is a link.
+    """
+    folder = Folder(file.parent, BACKUP)
+    return [path for path in backups_of(file) if folder.is_file(path.name)]
+
+
 def _num_trials(backup: Path) -> str:
     try:
-        url = f"{backup.as_uri()}?mode=ro&immutable=1"
-        with closing(sqlite3.connect(url, uri=True)) as connection:
-            connection.set_progress_handler(lambda: 1, _MOST_STEPS)  # it may be a stranger's
-            (count,) = connection.execute("SELECT count(*) FROM trials").fetchone()
-    except sqlite3.Error:
+        with closing(connect(backup, "mode=ro&immutable=1")) as connection:
+            # Not `count(*)`: it is one step, which nothing bounds.
+            (count,) = connection.execute("SELECT count(state) FROM trials").fetchone()
+    except (sqlite3.Error, StoreError):
         return "nothing that can be read"
     return f"{count} trial{'s' * (count != 1)}"
 
