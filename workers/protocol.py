@@ -18,6 +18,7 @@ Params = Mapping[str, Value]
 Metrics = Mapping[str, float]
 _ASPECTS: Final = ("quality", "speed", "memory", "quality and speed")
 LOGS: Final = "logs"  # folder of a trial's logs, in its own
+OUT_OF_MEMORY_ON = "out_of_memory_on"  # key there: the GPUs that a rank without memory saw
 WORKER_SPENT = "worker_leaves"  # key in an outcome's details: its worker takes no further attempt
 
 
