@@ -8,6 +8,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
+import sqlalchemy as sa
+
 from . import sums, wal
 from .rows import COMMAND, Row
 from .schema import EVENTS, HOLDERS, REPORTS, SWEEPS, TRIALS
@@ -29,12 +31,11 @@ def sound_rows(file: Path) -> Rows:
         image = Path(folder) / "ledger"
         image.write_bytes(_image(file))
         with closing(sqlite3.connect(image)) as connection:
-            connection.row_factory = sqlite3.Row
             connection.text_factory = lambda data: data.decode(errors="surrogateescape")
             connection.set_progress_handler(lambda: 1, _MOST_STEPS)
             for table in _TABLES:
                 keys = [column.name for column in table.primary_key]
-                for row in _read(connection, table.name, keys):
+                for row in _read(connection, table):
                     for name in _sound(table.name, row):
                         found[name].setdefault(tuple(row[key] for key in keys), row)
     return found
@@ -50,17 +51,22 @@ def _sound(table: str, row: Row) -> Iterator[str]:
         "events": [("events", sums.COMMAND if row.get("kind") == COMMAND else sums.EVENT)],
     }
     for name, checksum in checksums[table]:
-        if all(column in row for column in checksum.columns) and checksum.holds(row):
+        if checksum.holds(row):
             yield name
 
 
-def _read(connection: sqlite3.Connection, table: str, keys: list[str]) -> Iterator[Row]:
-    """The rows of a table up to the first damaged page, from its beginning and from its end."""
+def _read(connection: sqlite3.Connection, table: sa.Table) -> Iterator[Row]:
+    """The rows of a table up to the first damaged page, from its beginning and from its end.
+
+    Columns are told by their places, because their names may be damaged.
+    """
+    names = table.c.keys()
     for direction in ("ASC", "DESC"):
-        order = ", ".join(f"{key} {direction}" for key in keys)
+        order = ", ".join(f"{names.index(key.name) + 1} {direction}" for key in table.primary_key)
         try:
-            for row in connection.execute(f"SELECT * FROM {table} ORDER BY {order}"):
-                yield dict(row)
+            for row in connection.execute(f"SELECT * FROM {table.name} ORDER BY {order}"):
+                if len(row) == len(names):
+                    yield dict(zip(names, row, strict=True))
         except (sqlite3.Error, OverflowError):
             continue
         return

@@ -17,7 +17,13 @@ _PAUSE_SECONDS: Final = 0.25
 _MOST_STEPS: Final = 1_000_000  # of SQLite's machine, to count the trials of a backup
 # Codes of SQLSTATE, by their beginning: lost connections, a server that restarts, conflicts.
 _TRANSIENT: Final = ("08", "57P", "40001", "40P01", "53300")
-_DAMAGED: Final = ("malformed", "not a database", "decode to UTF-8", "unsupported file format")
+_DAMAGED: Final = (
+    "malformed",
+    "not a database",
+    "decode to UTF-8",
+    "unsupported file format",
+    "no such column",
+)
 # A part of the database's message, and the words for a person.
 _EXPLANATIONS: Final = {
     "locked": "locked by another process for more than {busy:g} s",
