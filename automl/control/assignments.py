@@ -29,19 +29,25 @@ class Assigner:
         return num_ranks(params, self.spec.fixed)
 
     def assignment(self, trial: Trial) -> Assignment:
-        """The assignment of the trial's current attempt."""
+        """The assignment of the trial's current attempt.
+
+        Raises:
+            StoreError: something in the trial's folder leads out of it.
+        """
         spec = self.spec
         within = [goal.within for goal in spec.goals if goal.within is not None]
         resume = trial.attempts > 1
         goes_on = spec.workload is not None or spec.resumable
         trained = trial.reports[-1].seconds if resume and trial.reports and goes_on else 0.0
+        folder = self.files / "trials" / str(trial.number)
+        folder.check()
         return Assignment(
             sweep=spec.name,
             trial=trial.number,
             attempt=trial.attempts,
             params=self._params(trial),
             workload=spec.workload,
-            folder=str((self.files / "trials" / str(trial.number)).path),
+            folder=str(folder.path),
             store=str(self.files.root),
             data=spec.data,
             fixed=spec.fixed,

@@ -23,6 +23,7 @@ from workers.files.folder import Folder
 
 from . import audit
 from .newest import Acknowledged, NewestCommits
+from .sqlite_files import check_files, connect
 from .store_errors import backups_of
 
 BACKUP_SECONDS: Final = 300.0
@@ -108,7 +109,8 @@ def copy(file: Path, target: Path) -> None:
     Raises:
         OSError, sqlite3.Error: the copy fails, or the file is damaged.
     """
-    with closing(sqlite3.connect(file.as_uri() + "?mode=rw", uri=True)) as source:
+    check_files(target, written=True)
+    with closing(connect(file)) as source:
         with closing(sqlite3.connect(target)) as connection:
             source.backup(connection)
             connection.execute("PRAGMA journal_mode=DELETE")  # everything in one file

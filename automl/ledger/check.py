@@ -12,7 +12,7 @@ from . import audit, database
 from .backup import copy, damage_of
 from .newest import Acknowledged, NewestCommits
 from .reader import Reader
-from .store_errors import backups_of, damaged, read_with_retry, translate_errors
+from .store_errors import damaged, existing_backups, read_with_retry, translate_errors
 
 
 def check(store: str | os.PathLike[str]) -> list[str]:
@@ -34,7 +34,7 @@ def check(store: str | os.PathLike[str]) -> list[str]:
         for sweep, known in acknowledged.items()
         if not known.legible
     ]
-    for backup in filter(Path.is_file, backups_of(file)):
+    for backup in existing_backups(file):
         found += _check_database(f"sqlite:///{backup}", str(backup), {})
     return found
 

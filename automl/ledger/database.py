@@ -7,12 +7,11 @@ empty, damaged or of a newer schema is refused, because it may hold somebody's r
 import os
 import re
 import sqlite3
-import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
 
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool, StaticPool
@@ -21,8 +20,10 @@ from automl.errors import StoreError
 from workers.files.disk import flush
 
 from . import migrations, store_errors, wal
+from .drafts import exclusive_draft
 from .schema import META, METADATA, VERSION
 from .sealing import seal_all
+from .sqlite_files import FileConnection, check_files, connect, newer
 from .store_errors import damaged, translate_errors
 from .sums import META_ROW
 
@@ -92,7 +93,7 @@ def open_engine(store: str | os.PathLike[str], *, create: bool, readonly: bool) 
         if file is not None:
             return _open_file(file, create=create, readonly=readonly)
         memory = url == IN_MEMORY
-        engine = _sqlite_engine(url, StaticPool) if memory else _server_engine(url)
+        engine = _sqlite_engine(StaticPool) if memory else _server_engine(url)
         if create or memory:
             _create_tables(engine)
         if checked_version(engine, name) < VERSION:
@@ -117,10 +118,7 @@ def checked_version(engine: sa.Engine, name: str) -> int:
     if not text.isdecimal():
         raise damaged(name, f"its schema version is {text[:20]!r}")
     if int(text) > VERSION:
-        raise StoreError(
-            f"{name} has schema version {text}, this automl knows up to {VERSION}: "
-            "use a newer automl"
-        )
+        raise newer(name, text)
     return int(text)
 
 
@@ -161,17 +159,16 @@ def is_ledger(store: str) -> bool:
 
 
 def _open_file(file: Path, *, create: bool, readonly: bool) -> sa.Engine:
-    if not file.exists():
+    facts = check_files(file, written=not readonly)
+    if facts is None:
         if not create:
             raise StoreError(f"there is no store at {file}")
-        create_file(file)
-    if file.stat().st_size == 0:
+        _create_file(file)
+    elif facts.st_size == 0:
         raise damaged(str(file), "it is empty, it holds no ledger")
     if reason := wal.find_damage(file):
         raise damaged(str(file), reason)
-    engine = _sqlite_engine(
-        f"sqlite:///file:{quote(str(file))}?{_mode(file, readonly)}uri=true", NullPool
-    )
+    engine = _file_engine(file, _mode(file, readonly))
     version = checked_version(engine, str(file))
     if version == VERSION:
         return engine
@@ -179,7 +176,7 @@ def _open_file(file: Path, *, create: bool, readonly: bool) -> sa.Engine:
         if not readonly:
             migrations.upgrade_file(file, version)
             return engine
-        memory = _sqlite_engine(IN_MEMORY, StaticPool)
+        memory = _sqlite_engine(StaticPool)
         migrations.in_memory(file, version, memory)
     except sqlite3.Error as error:
         raise StoreError(
@@ -191,31 +188,35 @@ def _open_file(file: Path, *, create: bool, readonly: bool) -> sa.Engine:
 def _mode(file: Path, readonly: bool) -> str:
     """URL options to open a file. In a read-only folder without a log, the file cannot change."""
     if os.access(file.parent, os.W_OK) and os.access(file, os.W_OK):
-        return "mode=rw&" if not readonly else "mode=ro&"
-    return "mode=ro&" if Path(f"{file}-wal").exists() else "mode=ro&immutable=1&"
+        return "mode=rw" if not readonly else "mode=ro"
+    return "mode=ro" if Path(f"{file}-wal").exists() else "mode=ro&immutable=1"
 
 
-def create_file(file: Path) -> None:
+def _create_file(file: Path) -> None:
     """Make an empty ledger, unless there is one."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    draft = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
+    if not file.parent.exists():
+        file.parent.parent.mkdir(parents=True, exist_ok=True)
+        file.parent.mkdir(mode=0o700, exist_ok=True)
     try:
-        with closing(sqlite3.connect(draft)) as connection:
-            connection.execute("PRAGMA journal_mode=WAL")  # kept in the file's header
-        engine = _sqlite_engine(f"sqlite:///{draft}", NullPool)
-        _create_tables(engine)
-        engine.dispose()
-        flush(draft)
-        file.with_name(f"{file.name}-newest").unlink(missing_ok=True)  # of a deleted ledger
-        os.link(draft, file)
-        flush(file.parent)
+        with exclusive_draft(file) as draft:
+            if file.exists():
+                return  # another process was faster
+            write_empty(draft)
+            file.with_name(f"{file.name}-newest").unlink(missing_ok=True)  # of a deleted ledger
+            draft.replace(file)
+            flush(file.parent)
     except sqlite3.Error as error:
         raise StoreError(f"{file}: the store cannot be made: {error}") from error
-    except FileExistsError:
-        pass  # another process was faster; its file is as good
-    finally:
-        for left in (draft, Path(f"{draft}-wal"), Path(f"{draft}-shm")):
-            left.unlink(missing_ok=True)
+
+
+def write_empty(draft: Path) -> None:
+    """Write a ledger without sweeps to a file that nobody else uses, and flush it."""
+    with closing(sqlite3.connect(draft)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")  # kept in the file's header
+    engine = _sqlite_engine(NullPool, lambda: sqlite3.connect(draft))
+    _create_tables(engine)
+    engine.dispose()
+    flush(draft)
 
 
 def _create_tables(engine: sa.Engine) -> None:
@@ -241,9 +242,21 @@ def _server_engine(url: str) -> sa.Engine:
     return sa.create_engine(url, pool_pre_ping=True, hide_parameters=True)
 
 
-def _sqlite_engine(url: str, pool: type[sa.Pool]) -> sa.Engine:
-    arguments = {"check_same_thread": False, "timeout": store_errors.BUSY_SECONDS}
-    engine = sa.create_engine(url, poolclass=pool, connect_args=arguments, hide_parameters=True)
+def _file_engine(file: Path, options: str) -> sa.Engine:
+    """An engine of a file that may come from a stranger; `options` are those of SQLite's URI."""
+    return _sqlite_engine(
+        NullPool, lambda: connect(file, options, timeout=store_errors.BUSY_SECONDS)
+    )
+
+
+def _sqlite_engine(
+    pool: type[sa.Pool], creator: Callable[[], sqlite3.Connection] | None = None
+) -> sa.Engine:
+    """An engine of a file that `creator` opens; without one, of a database in memory."""
+    memory = partial(sqlite3.connect, ":memory:", check_same_thread=False)
+    engine = sa.create_engine(
+        IN_MEMORY, poolclass=pool, creator=creator or memory, hide_parameters=True
+    )
     sa.event.listen(engine, "connect", _configure)
     sa.event.listen(engine, "begin", _begin)
     return engine
@@ -256,6 +269,9 @@ def _configure(connection: Any, _record: Any) -> None:
 
 def _begin(connection: sa.Connection) -> None:
     """Lock at once for writing: a reader that becomes a writer cannot wait for the lock."""
+    opened: Any = connection.connection.dbapi_connection
+    if isinstance(opened, FileConnection):
+        opened.begin()
     connection.exec_driver_sql(
         "BEGIN IMMEDIATE" if connection.get_execution_options().get("write") else "BEGIN"
     )

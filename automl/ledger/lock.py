@@ -5,12 +5,15 @@ import os
 
 from workers.files.folder import Folder
 
+from .store_errors import BACKUP
+
 
 class FileLock:
     """An exclusive lock on a file, which is made in a folder of the store. It never waits."""
 
     def __init__(self, folder: Folder, name: str) -> None:
         folder.make()
+        self._place = (folder, name)
         self._file = folder.open_descriptor(name, "a")
 
     def acquire(self) -> bool:
@@ -20,6 +23,12 @@ class FileLock:
         except BlockingIOError:
             return False
         return True
+
+    def replaced(self) -> bool:
+        """Whether its file was removed, so that another process may hold a lock on a new one."""
+        folder, name = self._place
+        facts = folder.check_file(name, written=True)
+        return facts is None or not os.path.samestat(facts, os.fstat(self._file))
 
     def release(self) -> None:
         """Give the lock back; a second call does nothing."""
@@ -32,8 +41,10 @@ def lock_of(folder: Folder) -> FileLock:
     """The lock of a sweep's folder.
 
     Raises:
-        StoreError: the folder, its lock or a folder of a trial is a link, or no folder.
+        StoreError: the folder, its lock, a folder of a trial or that of the backups is a link, or
+            is no folder.
     """
+    Folder(folder.root, BACKUP).names()
     trials = folder / "trials"
     for name in filter(str.isdecimal, trials.names()):
         with (trials / name).descriptor():

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -22,17 +21,17 @@ from workers.files.disk import flush
 from workers.files.folder import Folder
 
 from . import backup
+from .drafts import WAIT_SECONDS, exclusive_draft
 from .lease import alive
-from .lock import FileLock
 from .rows import dumps
 from .schema import HOLDERS, META, VERSION
 from .sealing import seal_all
+from .sqlite_files import connect
 from .store_errors import backups_of
 
 if TYPE_CHECKING:
     from alembic.operations import Operations
 
-WAIT_SECONDS: Final = 30.0
 _SCHEMA_LOCK: Final = 0x6175746F6D6C
 _RUNNING: Final = (
     "SELECT host, pid, process_started, heartbeat FROM holders "
@@ -112,25 +111,20 @@ def upgrade_file(file: Path, version: int) -> None:
             locked it.
         OSError, sqlite3.Error, SQLAlchemyError: the copy fails; the file was left as it is.
     """
-    lock = FileLock(Folder(file.parent), ".migration.lock")
-    try:
-        _wait_for(lock, file)
-        with closing(sqlite3.connect(file, timeout=WAIT_SECONDS, isolation_level=None)) as old:
-            query = "SELECT value FROM meta WHERE key = 'schema_version'"
-            if int(old.execute(query).fetchone()[0]) != version:
-                return  # another process was faster
-            _refuse_users(old.execute(_RUNNING), str(file))
-            # This succeeds only if nobody else has the file open. Then the file is complete.
-            mode = old.execute("PRAGMA journal_mode=DELETE").fetchone()[0]
-            if mode != "delete":
-                raise StoreError(
-                    f"{file}: its schema is older and another process uses it; "
-                    "try again when it is idle"
-                )
-            old.execute("BEGIN IMMEDIATE")
-            _replace(file, version)
-    finally:
-        lock.release()
+    with exclusive_draft(file) as draft, closing(connect(file, timeout=WAIT_SECONDS)) as old:
+        query = "SELECT value FROM meta WHERE key = 'schema_version'"
+        if int(old.execute(query).fetchone()[0]) != version:
+            return  # another process was faster
+        _refuse_users(old.execute(_RUNNING), str(file))
+        # This succeeds only if nobody else has the file open. Then the file is complete.
+        mode = old.execute("PRAGMA journal_mode=DELETE").fetchone()[0]
+        if mode != "delete":
+            raise StoreError(
+                f"{file}: its schema is older and another process uses it; "
+                "try again when it is idle"
+            )
+        old.execute("BEGIN IMMEDIATE")
+        _replace(file, version, draft)
 
 
 def upgrade_server(engine: sa.Engine, name: str) -> None:
@@ -153,23 +147,15 @@ def upgrade_server(engine: sa.Engine, name: str) -> None:
 def in_memory(file: Path, version: int, engine: sa.Engine) -> None:
     """Copy a file into an engine in memory and migrate the copy, for reading."""
     with (
-        closing(sqlite3.connect(file.as_uri() + "?mode=ro", uri=True)) as old,
+        closing(connect(file, "mode=ro")) as old,
         engine.connect() as connection,
     ):
+        if old.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
+            raise sqlite3.DatabaseError("it is damaged")
         target: Any = connection.connection.dbapi_connection
         old.backup(target)
         with connection.begin():
             upgrade(connection, version)
-
-
-def _wait_for(lock: FileLock, file: Path) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not lock.acquire():
-        if time.monotonic() > deadline:
-            raise StoreError(
-                f"{file}: another process is migrating it for more than {WAIT_SECONDS:g} s"
-            )
-        time.sleep(0.05)
 
 
 def _refuse_users(holders: Iterable[Any], name: str) -> None:
@@ -182,25 +168,18 @@ def _refuse_users(holders: Iterable[Any], name: str) -> None:
             )
 
 
-def _replace(file: Path, version: int) -> None:
+def _replace(file: Path, version: int, draft: Path) -> None:
     kept = backups_of(file)[0].with_name(f"{file.name}.v{version}")
-    kept.parent.mkdir(exist_ok=True)
-    draft = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
-    try:
-        backup.copy(file, kept)
-        backup.copy(file, draft)
-        engine = sa.create_engine(f"sqlite:///{draft}", poolclass=sa.pool.NullPool)
-        with engine.begin() as connection:
-            upgrade(connection, version)
-        with closing(sqlite3.connect(draft)) as connection:
-            connection.execute("PRAGMA journal_mode=WAL")
-            if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
-                raise StoreError(
-                    f"{file}: its migrated copy is not sound; the file was left as it is"
-                )
-        flush(draft)
-        draft.replace(file)
-        flush(file.parent)
-    finally:
-        for left in (draft, Path(f"{draft}-journal"), Path(f"{draft}-wal"), Path(f"{draft}-shm")):
-            left.unlink(missing_ok=True)
+    Folder(file.parent, kept.parent.name).make()
+    backup.copy(file, kept)
+    backup.copy(file, draft)
+    engine = sa.create_engine(f"sqlite:///{draft}", poolclass=sa.pool.NullPool)
+    with engine.begin() as connection:
+        upgrade(connection, version)
+    with closing(sqlite3.connect(draft)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+        if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
+            raise StoreError(f"{file}: its migrated copy is not sound; the file was left as it is")
+    flush(draft)
+    draft.replace(file)
+    flush(file.parent)

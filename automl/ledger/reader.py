@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from automl.core import Command, Proposed, ReportLog, ReportPoint, Trial
 from automl.core.events import lineage_of
+from automl.core.names import check_name
 from automl.errors import UsageError
 from search_spaces.plugins import nearest
 
@@ -156,6 +157,7 @@ class Reader:
             found = audit.read(connection, query)
             results = []
             for row in found:
+                check_name(row["name"])  # it names a folder
                 audit.sweep(row, damage)
                 holder = audit.holder(connection, row, damage)
                 audit.check_newest(row, holder, acknowledged, damage)

@@ -3,16 +3,19 @@
 import sqlite3
 import struct
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
 import sqlalchemy as sa
 
+from automl.errors import AutomlError
+
 from . import sums, wal
 from .rows import COMMAND, Row
 from .schema import EVENTS, HOLDERS, REPORTS, SWEEPS, TRIALS
+from .sqlite_files import connect
 
 Rows = dict[str, dict[tuple[Any, ...], Row]]
 _TABLES: Final = (SWEEPS, HOLDERS, TRIALS, REPORTS, EVENTS)
@@ -21,24 +24,45 @@ _MOST_STEPS: Final = (
 )
 
 
-def sound_rows(file: Path) -> Rows:
+def sound_rows(file: Path, schemas: Sequence[bytes] = ()) -> Rows:
     """The rows that have their checksums, by table and primary key.
 
     The columns of a sweep that change are in "progress", the others in "sweeps".
+
+    Args:
+        schemas: first pages of other ledgers. The first page says where each table is, and a copy
+            of a ledger has the same one.
     """
     found: Rows = {name: {} for name in (*(table.name for table in _TABLES), "progress")}
+    image = _image(file)
     with tempfile.TemporaryDirectory() as folder:
-        image = Path(folder) / "ledger"
-        image.write_bytes(_image(file))
-        with closing(sqlite3.connect(image)) as connection:
-            connection.text_factory = lambda data: data.decode(errors="surrogateescape")
-            connection.set_progress_handler(lambda: 1, _MOST_STEPS)
-            for table in _TABLES:
-                keys = [column.name for column in table.primary_key]
-                for row in _read(connection, table):
-                    for name in _sound(table.name, row):
-                        found[name].setdefault(tuple(row[key] for key in keys), row)
+        for first in (b"", *schemas):
+            place = Path(folder) / "ledger"
+            place.write_bytes(_with_first_page(image, first))
+            _collect(place, found)
     return found
+
+
+def first_page(file: Path) -> bytes:
+    """The first page of a SQLite file; it holds the schema of a ledger."""
+    with file.open("rb") as opened:
+        head = opened.read(100)
+        return head + opened.read(max(0, _page_size(head) - 100))
+
+
+def _collect(image: Path, found: Rows) -> None:
+    """Add the sound rows of a file, unless its schema is not ours."""
+    try:
+        connection = connect(image, "mode=ro&immutable=1")
+    except (sqlite3.Error, AutomlError):
+        return
+    with closing(connection):
+        connection.text_factory = lambda data: data.decode(errors="surrogateescape")
+        for table in _TABLES:
+            keys = [column.name for column in table.primary_key]
+            for row in _read(connection, table):
+                for name in _sound(table.name, row):
+                    found[name].setdefault(tuple(row[key] for key in keys), row)
 
 
 def _sound(table: str, row: Row) -> Iterator[str]:
@@ -81,10 +105,18 @@ def _image(file: Path) -> bytes:
         if page <= size:
             image.extend(bytes(max(0, start + len(data) - len(image))))
             image[start : start + len(data)] = data
-    if len(image) >= 100:
-        image[18:20] = b"\x01\x01"  # the file format without a log
-        page_size = struct.unpack_from(">H", image, 16)[0]
-        image[28:32] = struct.pack(
-            ">I", len(image) // (65536 if page_size == 1 else page_size or 1)
-        )
     return bytes(image)
+
+
+def _with_first_page(image: bytes, first: bytes) -> bytes:
+    """A file with another first page, if there is one, and with a header that fits its size."""
+    changed = bytearray(first + image[len(first) :])
+    if len(changed) >= 100:
+        changed[18:20] = b"\x01\x01"  # the file format without a log
+        changed[28:32] = struct.pack(">I", len(changed) // (_page_size(changed) or 1))
+    return bytes(changed)
+
+
+def _page_size(head: bytes | bytearray) -> int:
+    size = int(struct.unpack_from(">H", head.ljust(18, b"\0"), 16)[0])
+    return 65536 if size == 1 else size

@@ -10,11 +10,14 @@ from typing import Final, TypeVar
 import sqlalchemy as sa
 
 from automl.errors import AutomlError, StoreError
+from workers.files.folder import Folder
 
+from .sqlite_files import connect
+
+BACKUP: Final = "backup"  # folder beside a file
 BUSY_SECONDS: Final = 30.0  # how long to wait for a lock of SQLite
 RETRY_SECONDS: Final = 60.0  # how long to wait for a server that restarts
 _PAUSE_SECONDS: Final = 0.25
-_MOST_STEPS: Final = 1_000_000  # of SQLite's machine, to count the trials of a backup
 # Codes of SQLSTATE, by their beginning: lost connections, a server that restarts, conflicts.
 _TRANSIENT: Final = ("08", "57P", "40001", "40P01", "53300")
 _DAMAGED: Final = (
@@ -23,6 +26,8 @@ _DAMAGED: Final = (
     "decode to UTF-8",
     "unsupported file format",
     "no such column",
+    "interrupted",  # a query takes longer than a sound file of its size can cause
+    "too big",  # a record is larger than any of ours
 )
 # A part of the database's message, and the words for a person.
 _EXPLANATIONS: Final = {
@@ -84,7 +89,7 @@ def damaged(name: str, reason: str) -> StoreError:
         return StoreError(
             f"{name}: a record is damaged ({reason}). Restore the server's own backup"
         )
-    backup = next((path for path in backups_of(file) if path.is_file()), None)
+    backup = next(iter(existing_backups(file)), None)
     rest = f"`automl repair {file.parent}` keeps every record that is sound"
     if backup is None:
         return StoreError(f"{message}; there is no backup. {rest}")
@@ -94,17 +99,24 @@ def damaged(name: str, reason: str) -> StoreError:
 
 def backups_of(file: Path) -> list[Path]:
     """The paths of a SQLite file's backups, the newest first. `FILE*` does not match them."""
-    folder = file.parent / "backup"
+    folder = file.parent / BACKUP
     return [folder / f"{file.name}{suffix}" for suffix in ("", ".1", ".2")]
+
+
+def existing_backups(file: Path) -> list[Path]:
+    """The backups that there are, the newest first; none if a link is in place of their folder."""
+    folder = Folder(file.parent, BACKUP)
+    try:
+        return [path for path in backups_of(file) if folder.is_file(path.name)]
+    except StoreError:
+        return []
 
 
 def _num_trials(backup: Path) -> str:
     try:
-        url = f"{backup.as_uri()}?mode=ro&immutable=1"
-        with closing(sqlite3.connect(url, uri=True)) as connection:
-            connection.set_progress_handler(lambda: 1, _MOST_STEPS)  # it may be a stranger's
+        with closing(connect(backup, "mode=ro&immutable=1")) as connection:
             (count,) = connection.execute("SELECT count(*) FROM trials").fetchone()
-    except sqlite3.Error:
+    except (sqlite3.Error, StoreError):
         return "nothing that can be read"
     return f"{count} trial{'s' * (count != 1)}"
 

@@ -16,7 +16,9 @@ subtraction and one addition.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import blake2b
+from types import NoneType
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -59,8 +61,21 @@ class Checksum:
         return int.from_bytes(found, "big", signed=True)
 
     def holds(self, row: Mapping[str, Any]) -> bool:
-        """Whether a row that was read has its sum."""
-        return bool(row[self.target] == self.of([row[name] for name in self.columns]))
+        """Whether a row that was read has values of the columns' types, and its sum.
+
+        SQLite keeps a value of any type in any column: a path instead of a number, say.
+        """
+        kinds = self._kinds
+        fits = all(isinstance(row[name], kinds[name]) for name in self.columns)
+        return fits and bool(row[self.target] == self.of([row[name] for name in self.columns]))
+
+    @cached_property
+    def _kinds(self) -> Mapping[str, tuple[type, ...]]:
+        found = {name: self.table.c[name].type.python_type for name in self.columns}
+        return {
+            name: (int, float, NoneType) if kind is float else (kind, NoneType)
+            for name, kind in found.items()
+        }
 
     def _plain(self, name: str, value: Any) -> Any:
         return None if value is None else _CONVERTERS[self.table.c[name].type.python_type](value)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -145,7 +147,7 @@ def test_a_sweep_that_cannot_be_written_is_told(ledger: Ledger) -> None:
     assert ledger.create_sweep(make_spec()) == "test"
     assert ledger.sweeps()[-1].state == "interrupted", "until somebody conducts it"
     ledger.close()
-    with ledger._write() as connection:
-        connection.execute(sa.text("DROP TABLE sweeps"))
+    with closing(sqlite3.connect(ledger.name)) as connection:
+        connection.execute("DROP TABLE sweeps")
     with pytest.raises(StoreError, match="sweeps"):
         ledger.create_sweep(make_spec())

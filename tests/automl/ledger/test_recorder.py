@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -138,8 +140,8 @@ def test_a_release_that_cannot_be_written_is_told_and_frees_the_lock(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     held = ledger.acquire("test")
-    with ledger._write() as connection:
-        connection.execute(sa.text("DROP TABLE holders"))
+    with closing(sqlite3.connect(ledger.name)) as connection:
+        connection.execute("DROP TABLE holders")
     with caplog.at_level(logging.WARNING):
         held.release()
     assert "holders" in caplog.text

@@ -98,7 +98,7 @@ def test_a_store_in_use_is_not_repaired(store: Path) -> None:
     turn(store / "backup" / FILE_NAME, 5000)
     (store / f"{FILE_NAME}-newest").write_bytes(b"x" * 128)
     assert len(check(store)) >= 1
-    with pytest.raises(StoreError, match="in use: end its sweep"):
+    with pytest.raises(StoreError, match="'test' is in use: end it"):
         repair(store)
     ledger.close()
 

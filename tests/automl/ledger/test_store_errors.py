@@ -254,16 +254,16 @@ def test_what_cannot_be_written_is_read_without_side_files(
     monkeypatch.setattr(database.os, "access", lambda path, mode: path in writable)
     if len(allowed) == 2:
         assert [database._mode(file, readonly) for readonly in (False, True)] == [
-            "mode=rw&",
-            "mode=ro&",
+            "mode=rw",
+            "mode=ro",
         ]
     else:
-        assert database._mode(file, False) == ("mode=ro&" if logged else "mode=ro&immutable=1&")
+        assert database._mode(file, False) == ("mode=ro" if logged else "mode=ro&immutable=1")
 
 
 @pytest.mark.parametrize(
     "make",
-    [lambda: database._sqlite_engine("sqlite://", sa.pool.StaticPool), database._server_engine],
+    [lambda: database._sqlite_engine(sa.pool.StaticPool), database._server_engine],
 )
 def test_what_was_to_be_written_is_in_no_error(make: Callable[..., sa.Engine]) -> None:
     engine = make("sqlite://") if make is database._server_engine else make()
@@ -277,9 +277,7 @@ def test_a_writer_takes_the_lock_as_it_begins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_errors, "BUSY_SECONDS", 0.1)
-    one, two = (
-        database._sqlite_engine(f"sqlite:///{tmp_path}/x.db", sa.pool.NullPool) for _ in range(2)
-    )
+    one, two = (database._file_engine(tmp_path / "x.db", "mode=rwc") for _ in range(2))
     with one.execution_options(write=True).begin() as connection:
         assert connection.connection.dbapi_connection.isolation_level is None  # type: ignore[union-attr]
         with two.begin() as reader:

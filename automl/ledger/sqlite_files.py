@@ -1,0 +1,197 @@
+"""Opens SQLite files that may come from a stranger.
+
+Before anything is read: the file and those that SQLite keeps beside it are regular files, and the
+schema is one of ours. While it is read: a statement does nothing that ours do not do, and causes no
+more work and memory than a sound file of its size can. (Its pages might refer to each other so that
+a small file is endless.) https://sqlite.org/security.html
+"""
+
+import os
+import sqlite3
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from automl.errors import StoreError
+from workers.files.folder import Folder, descriptor_path
+
+from .known_schema import check_schema
+from .schema import VERSION
+
+BESIDE: Final = ("-wal", "-shm", "-journal")  # endings of the files that SQLite keeps beside one
+LARGEST: Final = 1 << 25  # bytes of a row
+SCHEMA_WORK: Final = 50_000  # steps to read the schema, which takes hundreds
+FREE_WORK: Final = 2_000_000  # steps of SQLite's machine, whatever the size of the file
+FREE_BYTES: Final = 1 << 25
+WORK_PER_BYTE: Final = 10  # a row takes at least 10 bytes and at most 60 steps
+TIMES_READ: Final = 4  # how often one transaction may read each byte
+_TICK: Final = 10_000  # steps between two looks
+_SCHEMA_TICK: Final = 1_000
+_ENDLESS: Final = "malformed: a query finds more than a file of this size can hold"
+_ALLOWED: Final = {
+    sqlite3.SQLITE_SELECT,
+    sqlite3.SQLITE_READ,
+    sqlite3.SQLITE_INSERT,
+    sqlite3.SQLITE_UPDATE,
+    sqlite3.SQLITE_DELETE,
+    sqlite3.SQLITE_FUNCTION,
+    sqlite3.SQLITE_PRAGMA,
+    sqlite3.SQLITE_TRANSACTION,
+}
+# A rollback journal that ends with these bytes names another file, which SQLite would delete.
+_NAMES_ANOTHER: Final = bytes.fromhex("d9d505f920a163d7")
+
+
+class FileConnection(sqlite3.Connection):
+    """A connection to a file that may come from a stranger. Call `begin` at each transaction."""
+
+    path: str
+    _work = 0
+    _bytes = 0
+
+    def protect(self, path: str) -> None:
+        """Bound what statements may do; before the first one."""
+        self.path = path
+        self.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST)
+        self.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+        self.set_progress_handler(self._tick_of_schema, _SCHEMA_TICK)
+        self.row_factory = self._count
+        if sys.version_info >= (3, 12):
+            self.setconfig(sqlite3.SQLITE_DBCONFIG_DEFENSIVE, True)
+        self.execute("PRAGMA trusted_schema=OFF")
+        self.execute("PRAGMA cell_size_check=ON")
+        self.set_authorizer(_allow)
+
+    def begin(self) -> None:
+        """Count work and bytes anew."""
+        self.set_progress_handler(self._tick, _TICK)
+        self._work = 0
+        self._bytes = 0
+
+    def _tick_of_schema(self) -> bool:
+        """Whether to stop reading the schema: it has far more entries than any of ours."""
+        self._work += _SCHEMA_TICK
+        return self._work > SCHEMA_WORK
+
+    def _tick(self) -> bool:
+        """Whether to end the statement: it works more than a sound file can cause."""
+        self._work += _TICK
+        return self._work > FREE_WORK and self._work > WORK_PER_BYTE * self._size()
+
+    def _count(self, _cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> tuple[Any, ...]:
+        self._bytes += sum(len(value) for value in row if isinstance(value, str | bytes))
+        if self._bytes > FREE_BYTES and self._bytes > TIMES_READ * self._size():
+            raise sqlite3.DatabaseError(_ENDLESS)
+        return row
+
+    def _size(self) -> int:
+        """Bytes of the file and of its log."""
+        files = (Path(self.path), Path(f"{self.path}-wal"))
+        return sum(file.stat().st_size for file in files if file.exists())
+
+
+def connect(file: Path, options: str = "mode=rw", *, timeout: float = 5.0) -> FileConnection:
+    """Open a SQLite file and check its schema.
+
+    Args:
+        options: of SQLite's URI; the file is not written to with `mode=ro`.
+        timeout: seconds to wait for locks.
+
+    Raises:
+        StoreError: a link, a pipe or a device is in place of a file, or the schema is not ours.
+        sqlite3.Error: it cannot be opened or read.
+    """
+    check_files(file, written="mode=ro" not in options)
+    with _openable(file) as path:
+        connection = sqlite3.connect(
+            f"file:{quote(path)}?{options}",
+            timeout=timeout,
+            isolation_level=None,
+            check_same_thread=False,
+            factory=FileConnection,
+            uri=True,
+        )
+    try:
+        connection.protect(str(file))
+        _check_schema(connection, str(file))
+        connection.begin()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def check_files(file: Path, *, written: bool) -> os.stat_result | None:
+    """Check a file and those beside it without opening them.
+
+    To close a file would free the locks that SQLite has on it.
+
+    Returns:
+        Its facts; None if it does not exist.
+
+    Raises:
+        StoreError: one is a link, a pipe or a device, has another name and is written to, or names
+            a file elsewhere.
+    """
+    folder = Folder(file.parent)
+    try:
+        facts = folder.check_file(file.name, written=written)
+        beside = [folder.check_file(file.name + end, written=True) for end in BESIDE]
+    except FileNotFoundError:  # the folder does not exist
+        return None
+    journal = f"{file.name}-journal"
+    if beside[-1] and beside[-1].st_size >= len(_NAMES_ANOTHER):
+        with folder.open(journal) as opened:
+            opened.seek(-len(_NAMES_ANOTHER), os.SEEK_END)
+            if opened.read() == _NAMES_ANOTHER:
+                raise StoreError(
+                    f"{folder.path / journal} names a file elsewhere, which SQLite would delete. "
+                    "No ledger has such a journal: do not trust this store"
+                )
+    return facts
+
+
+@contextmanager
+def _openable(file: Path) -> Iterator[str]:
+    """A path that leads to the file without another look at the folders above it."""
+    with Folder(file.parent).descriptor() as folder:
+        path = descriptor_path(folder)
+        yield f"{path}/{file.name}" if path else str(file)
+
+
+def _check_schema(connection: FileConnection, name: str) -> None:
+    """Check the schema; a newer one is named as such.
+
+    Raises:
+        StoreError: it is not ours.
+    """
+    found = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master LIMIT 100")
+    try:
+        check_schema(name, found.fetchall())
+    except StoreError:
+        query = "SELECT value FROM meta WHERE key = 'schema_version'"
+        try:
+            version = connection.execute(query).fetchone()
+        except sqlite3.Error:
+            version = None
+        if version and str(version[0]).isdecimal() and int(version[0]) > VERSION:
+            raise newer(name, str(version[0])) from None
+        raise
+
+
+def newer(name: str, version: str) -> StoreError:
+    """The error for a schema of a later release."""
+    return StoreError(
+        f"{name} has schema version {version}, this automl knows up to {VERSION}: "
+        "use a newer automl"
+    )
+
+
+def _allow(
+    action: int, _first: str | None, _second: str | None, _database: str | None, source: str | None
+) -> int:
+    """Allow what our statements do. `source` is the view or trigger that acts: we have none."""
+    return sqlite3.SQLITE_OK if action in _ALLOWED and source is None else sqlite3.SQLITE_DENY
