@@ -1,6 +1,7 @@
 """Makes whole sweeps of sound rows, and says what is missing."""
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from typing import Any, Final
 
 from automl.core import Trial
@@ -9,6 +10,7 @@ from automl.errors import AutomlError
 from workers.protocol import Metrics, Report
 
 from . import sums
+from .newest import Acknowledged
 from .rows import COMMAND, Row, event_of, metrics_of, trial_row
 from .salvage import Rows
 
@@ -24,14 +26,17 @@ _BEGINNING: Row = {
 }  # fmt: skip
 
 
-def rebuild(current: Rows, found: Rows) -> tuple[Rows, list[str]]:
+def rebuild(
+    current: Rows, found: Rows, acknowledged: Mapping[int, Acknowledged]
+) -> tuple[Rows, list[str]]:
     """The rows that make whole sweeps, and a sentence for each thing that is lost.
 
     A trial whose row is missing or old follows from its events and reports. Trials after one that
     is lost altogether are lost too, because trials are numbered without a gap.
 
     Args:
-        current: the sound rows of the ledger; found: those and what the backups have besides.
+        current: the sound rows of the newest file; found: those and what older ones have besides.
+        acknowledged: what was in the ledger, by id of sweep.
     """
     kept: Rows = {name: {} for name in ("sweeps", "holders", "trials", "reports", "events")}
     lost: list[str] = []
@@ -39,6 +44,10 @@ def rebuild(current: Rows, found: Rows) -> tuple[Rows, list[str]]:
         mine = {name: _of_sweep(rows, sweep["id"]) for name, rows in found.items()}
         newest = {name: _of_sweep(rows, sweep["id"]) for name, rows in current.items()}
         _rebuild_sweep(key, newest, mine, kept, lost)
+        known = acknowledged.get(sweep["id"])
+        sums_of_events = {0, *(row["sum"] for row in mine["events"].values())}
+        if known and known.commit and known.commit[2] not in sums_of_events:
+            lost.append(f"the newest commits of sweep {sweep['name']!r}")
     for (number,) in sorted(found.get("progress", {}).keys() - found.get("sweeps", {}).keys()):
         lost.append(f"the specification of sweep {number}, and so all of it")
     return kept, lost
@@ -62,14 +71,15 @@ def _rebuild_sweep(
     holder = mine["holders"].get(key)
     is_current = key in newest.get("holders", {})
     events = [mine["events"][number] for number in sorted(mine["events"])]
-    chained = [row for row in events if row["kind"] != COMMAND]
+    chained = _in_order([row for row in events if row["kind"] != COMMAND])
     num_commands = len(events) - len(chained)
     linked = _is_linked(chained)
     if not linked or (holder and len(chained) < holder["num_events"]):
         lost.append(f"events of {name}: {len(chained)} are kept")
     if progress["num_commands"] > num_commands:
         lost.append(f"commands to {name}: {num_commands} are kept")
-    kept["events"] |= mine["events"]
+    commands = [row for row in events if row["kind"] == COMMAND]
+    kept["events"] |= {(row["id"],): row for row in (*commands, *chained)}
     trials = _trials(mine, chained, holder if is_current else None, linked, sweep["id"])
     if not linked:
         old = [row["number"] for row in trials if _key(row) not in newest.get("trials", {})]
@@ -91,6 +101,24 @@ def _rebuild_sweep(
 
 def _key(trial: Row) -> tuple[Any, ...]:
     return trial["sweep"], trial["number"]
+
+
+def _in_order(chained: list[Row]) -> list[Row]:
+    """The events in the order of their chain, if it is whole; their identities say it too.
+
+    An identity that was damaged may have given an event a second one.
+    """
+    chained = list({row["sum"]: row for row in chained}.values())
+    after = {row["previous"]: row for row in chained}
+    found: list[Row] = []
+    last = 0
+    while last in after and len(found) < len(chained):
+        found.append(after[last])
+        last = after[last]["sum"]
+    if len(found) < len(chained):
+        return chained
+    numbers = sorted(row["id"] for row in chained)
+    return [row | {"id": number} for number, row in zip(numbers, found, strict=True)]
 
 
 def _is_linked(chained: list[Row]) -> bool:

@@ -3,6 +3,7 @@
 import os
 import tempfile
 import time
+import uuid
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from .backup import damage_of
 from .check import check
 from .drafts import exclusive_draft
 from .lock import FileLock
+from .newest import NewestCommits
 from .rebuild import rebuild
 from .salvage import Rows, first_page, sound_rows
 from .schema import METADATA
@@ -59,7 +61,9 @@ def repair(store: str | os.PathLike[str]) -> Repair:
         draft = stack.enter_context(exclusive_draft(file))
         backups = existing_backups(file)
         current = _read(file, [*map(first_page, backups), _new_first_page()])
-        kept, lost = rebuild(current, _merged([current, *(_read(one, []) for one in backups)]))
+        sources = [current, *(_read(one, []) for one in backups)]
+        sources.sort(key=_newest_event, reverse=True)
+        kept, lost = rebuild(sources[0], _merged(sources), NewestCommits(file).read())
         if not kept["sweeps"]:
             raise StoreError(f"{file}: no sweep in it or in its backups is sound")
         _write(draft, kept)
@@ -95,6 +99,11 @@ def _read(source: Path, schemas: list[bytes]) -> Rows:
         return {}
 
 
+def _newest_event(source: Rows) -> int:
+    """Identity of the newest event. A ledger that has lost its log is older than a backup."""
+    return max((number for (number,) in source.get("events", {})), default=0)
+
+
 def _merged(sources: list[Rows]) -> Rows:
     """Every row of some sources; the first source that has a row wins."""
     found: Rows = {}
@@ -119,7 +128,8 @@ def _write(draft: Path, kept: Rows) -> None:
 
 def _replace(file: Path, draft: Path) -> Path:
     """Put a new file in the place of a damaged one; the folder with the damaged files."""
-    aside = Folder(file.parent, "backup", f"damaged-{time.strftime('%Y%m%d-%H%M%S')}")
+    name = f"damaged-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:6]}"
+    aside = Folder(file.parent, "backup", name)
     aside.make()
     damaged = [file.with_name(f"{file.name}{end}") for end in ("", "-wal", "-shm", "-newest")]
     for path in filter(Path.exists, damaged):

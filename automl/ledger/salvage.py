@@ -34,11 +34,12 @@ def sound_rows(file: Path, schemas: Sequence[bytes] = ()) -> Rows:
             of a ledger has the same one.
     """
     found: Rows = {name: {} for name in (*(table.name for table in _TABLES), "progress")}
-    image = _image(file)
+    images = [_image(file, sound=True), _image(file, sound=False)]
+    changed = [_with_first_page(image, first) for image in images for first in (b"", *schemas)]
     with tempfile.TemporaryDirectory() as folder:
-        for first in (b"", *schemas):
+        for image in dict.fromkeys(changed):
             place = Path(folder) / "ledger"
-            place.write_bytes(_with_first_page(image, first))
+            place.write_bytes(image)
             _collect(place, found)
     return found
 
@@ -54,7 +55,7 @@ def _collect(image: Path, found: Rows) -> None:
     """Add the sound rows of a file, unless its schema is not ours."""
     try:
         connection = connect(image, "mode=ro&immutable=1")
-    except (sqlite3.Error, AutomlError):
+    except (sqlite3.Error, ValueError, AutomlError):
         return
     with closing(connection):
         connection.text_factory = lambda data: data.decode(errors="surrogateescape")
@@ -62,7 +63,20 @@ def _collect(image: Path, found: Rows) -> None:
             keys = [column.name for column in table.primary_key]
             for row in _read(connection, table):
                 for name in _sound(table.name, row):
-                    found[name].setdefault(tuple(row[key] for key in keys), row)
+                    key = tuple(row[key] for key in keys)
+                    known = found[name].get(key)
+                    if known is None or _age(name, known) < _age(name, row):
+                        found[name][key] = row
+
+
+def _age(name: str, row: Row) -> tuple[float, ...]:
+    """What grows as a row changes: the newest version of a row is kept."""
+    columns = {
+        "holders": ("fence", "commits"),
+        "progress": ("num_commands", "seconds"),
+        "trials": ("attempts", "num_reports", "seconds"),
+    }
+    return tuple(row[column] for column in columns.get(name, ()))
 
 
 def _sound(table: str, row: Row) -> Iterator[str]:
@@ -96,13 +110,14 @@ def _read(connection: sqlite3.Connection, table: sa.Table) -> Iterator[Row]:
         return
 
 
-def _image(file: Path) -> bytes:
-    """The file with what its log holds, as one file without a log."""
+def _image(file: Path, *, sound: bool) -> bytes:
+    """The file with what its log holds, as one file without a log; see `wal.committed_pages`."""
     image = bytearray(file.read_bytes())
     log = file.with_name(f"{file.name}-wal")
-    for page, size, data in wal.committed_pages(log.read_bytes() if log.exists() else b""):
+    logged = log.read_bytes() if log.exists() else b""
+    for page, size, data in wal.committed_pages(logged, sound=sound):
         start = (page - 1) * len(data)
-        if page <= size:
+        if 0 < page <= size:
             image.extend(bytes(max(0, start + len(data) - len(image))))
             image[start : start + len(data)] = data
     return bytes(image)

@@ -116,7 +116,7 @@ def _num_trials(backup: Path) -> str:
     try:
         with closing(connect(backup, "mode=ro&immutable=1")) as connection:
             (count,) = connection.execute("SELECT count(*) FROM trials").fetchone()
-    except (sqlite3.Error, StoreError):
+    except (sqlite3.Error, ValueError, StoreError):
         return "nothing that can be read"
     return f"{count} trial{'s' * (count != 1)}"
 
