@@ -82,7 +82,7 @@ class Scheduler:
         self._commands.execute()
         if self._shutdown.request is not None:
             return
-        free = self._room(dispatcher.free_slots)
+        free = self._room(dispatcher.free_slots, dispatcher)
         while free > 0 and (first := self._next_trial(free, dispatcher)) is not None:
             trial: Trial | None = first
             if self._slots(first, dispatcher) > free:
@@ -97,7 +97,7 @@ class Scheduler:
             if trial is not first:
                 self._overtaken[first.number] += 1
             self._begin(trial, dispatcher)
-            free = 0 if dispatcher.serial else self._room(free - slots)
+            free = 0 if dispatcher.serial else self._room(free - slots, dispatcher)
         seconds = self._journal.budget.trial_seconds
         self._suggestions.prepare(
             self._journal.index,
@@ -131,10 +131,10 @@ class Scheduler:
 
     # ------------------------------------------------------------------ the next trial
 
-    def _room(self, free: int) -> int:
+    def _room(self, free: int, dispatcher: Dispatcher) -> int:
         """How many of the free slots may begin a trial, since other sweeps use this machine too."""
         room = self._leases.room(free, claim=not self.is_done) if free > 0 else 0
-        self._journal.waits_for = self._leases.waits_for
+        self._journal.waits_for = self._leases.waits_for or dispatcher.waits_for
         self._blocked = free > 0 and room == 0
         return room
 

@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from automl.errors import AutomlError
@@ -180,7 +181,7 @@ def lineage(points: ReportLog, point: ReportPoint) -> ReportLog:
 def lineage_of(points: Iterable[ReportPoint]) -> ReportLog:
     """The same for all reports of a trial at once, in order of attempt and sequence."""
     kept: list[ReportPoint] = []
-    for _, group in groupby(points, key=lambda point: point.attempt):
+    for _, group in groupby(points, key=attrgetter("attempt")):
         added = list(group)
         kept = [point for point in kept if point.step < added[0].step] + added
     return ReportLog(kept)

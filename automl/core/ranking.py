@@ -1,7 +1,7 @@
 """Ranks trials: the value of a trial for a goal, the best trial, the Pareto front."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from workers.protocol import Metrics
@@ -23,13 +23,10 @@ def value(trial: Trial, goal: Goal, constraints: Sequence[Constraint] = ()) -> f
     if goal.at_end and trial.state not in (TrialState.COMPLETED, TrialState.STOPPED):
         return None
     points = [trial.metrics] if goal.at_end else _points(trial, goal, constraints)
-    found = [
-        point[goal.metric]
-        for point in points
-        if math.isfinite(point.get(goal.metric, math.nan))
-        and all(c.holds(point) for c in constraints)
-    ]
-    return min(found, key=goal.loss, default=None)
+    if constraints:
+        points = [point for point in points if all(c.holds(point) for c in constraints)]
+    found = [worth for point in points if math.isfinite(worth := point.get(goal.metric, math.nan))]
+    return (max if goal.maximize else min)(found, default=None)
 
 
 def best(
@@ -81,11 +78,11 @@ def dominates(one: Sequence[float], other: Sequence[float]) -> bool:
     return one != other and all(a <= b for a, b in zip(one, other, strict=True))
 
 
-def _points(trial: Trial, goal: Goal, constraints: Sequence[Constraint]) -> Iterator[Metrics]:
+def _points(trial: Trial, goal: Goal, constraints: Sequence[Constraint]) -> list[Metrics]:
     """The metrics of each report; a constraint's metric that a report lacks is the final one."""
     needed = {c.metric for c in constraints}
     final = {key: trial.metrics[key] for key in needed if key in trial.metrics}
-    yield trial.metrics
-    for point in trial.reports:
-        if goal.metric in point.metrics:
-            yield {**final, **point.metrics} if final else point.metrics
+    reported = [point.metrics for point in trial.reports if goal.metric in point.metrics]
+    if final:
+        reported = [{**final, **metrics} for metrics in reported]
+    return [trial.metrics, *reported]

@@ -1,14 +1,13 @@
 """The reports of a trial: an immutable sequence that grows in constant time."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, overload
+from itertools import islice
+from typing import Any, NamedTuple, overload
 
 from workers.protocol import Metrics
 
 
-@dataclass(frozen=True)
-class ReportPoint:
+class ReportPoint(NamedTuple):
     """One report: metrics at a step.
 
     Args:
@@ -43,7 +42,8 @@ class ReportLog(Sequence[ReportPoint]):
         self._first: dict[str, int] = {}  # of each metric: the first report that has it
         for place, point in enumerate(self._points):
             for metric in point.metrics:
-                self._first.setdefault(metric, place)
+                if metric not in self._first:
+                    self._first[metric] = place
 
     def with_added(self, point: ReportPoint) -> "ReportLog":
         """A log with one more report at its end."""
@@ -80,8 +80,7 @@ class ReportLog(Sequence[ReportPoint]):
         return self._count
 
     def __iter__(self) -> Iterator[ReportPoint]:
-        points = self._points
-        return (points[place] for place in range(self._count))
+        return islice(self._points, self._count)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sequence):

@@ -23,6 +23,7 @@ class Dispatcher(ABC):
         keeps_paused: user objectives can resume after a pause. (Workloads always can.)
         patience: the most seconds, on its clock, that `poll` may wait for an event.
         dashboard: address of a page that shows the workers; "" if there is none.
+        waits_for: workers that do not start, for a person; "" if there are none.
         num_slots, free_slots: the number of all slots, and of those without an attempt.
     """
 
@@ -33,6 +34,7 @@ class Dispatcher(ABC):
     keeps_paused: ClassVar[bool] = False
     patience: ClassVar[float] = 0.25
     dashboard: str = ""
+    waits_for: str = ""
     num_slots: int
     free_slots: int
 

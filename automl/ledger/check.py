@@ -12,6 +12,7 @@ from . import audit, database
 from .backup import copy, damage_of
 from .newest import Acknowledged, NewestCommits
 from .reader import Reader
+from .sqlite_files import check_files
 from .store_errors import damaged, existing_backups, read_with_retry, translate_errors
 
 
@@ -25,7 +26,7 @@ def check(store: str | os.PathLike[str]) -> list[str]:
     if file is None:
         database.open_engine(store, create=False, readonly=True).dispose()
         return _check_database(store, database.shown(store), {})
-    if not file.exists():
+    if check_files(file, written=False) is None:
         raise StoreError(f"there is no store at {file}")
     acknowledged = NewestCommits(file).read()
     found = _check_database(store, str(file), acknowledged)

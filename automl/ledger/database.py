@@ -18,6 +18,7 @@ from sqlalchemy.pool import NullPool, StaticPool
 
 from automl.errors import StoreError
 from workers.files.disk import flush
+from workers.files.folder import Folder
 
 from . import migrations, store_errors, wal
 from .drafts import exclusive_draft
@@ -202,7 +203,7 @@ def _create_file(file: Path) -> None:
             if file.exists():
                 return  # another process was faster
             write_empty(draft)
-            file.with_name(f"{file.name}-newest").unlink(missing_ok=True)  # of a deleted ledger
+            Folder(file.parent).unlink(f"{file.name}-newest")  # of a deleted ledger
             draft.replace(file)
             flush(file.parent)
     except sqlite3.Error as error:

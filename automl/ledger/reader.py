@@ -1,7 +1,9 @@
 """Reads a database, and verifies every row that it reads."""
 
+import gc
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -175,11 +177,23 @@ class Reader:
             damage: audit.Damage = []
             return read(connection, damage), damage
 
-        with translate_decoding_errors(self._name):
+        with translate_decoding_errors(self._name), _no_collection():
             found, damage = read_with_retry(self._engine, self._name, once)
         if damage:
             raise damaged(self._name, damage[0])
         return found
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Pause the collection of garbage: it would scan all rows again and again, and find nothing."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _info(row: Row, holder: Row | None, now: float) -> SweepInfo:
@@ -205,7 +219,10 @@ def _trials(found: list[Row], points: Mapping[int, ReportLog]) -> list[Trial]:
 
 
 def _points(reports: list[ReportRow]) -> ReportLog:
+    metrics = rows.metrics_of_all([row.metrics for row in reports])
     return lineage_of(
-        ReportPoint(row.step, rows.metrics_of(row.metrics), row.seconds, row.attempt, row.sequence)
-        for row in reports
+        ReportPoint(step, found, seconds, attempt, sequence)
+        for (_, _, attempt, sequence, step, seconds, _, _), found in zip(
+            reports, metrics, strict=True
+        )
     )

@@ -15,13 +15,10 @@ from automl.errors import AutomlError
 from . import sums, wal
 from .rows import COMMAND, Row
 from .schema import EVENTS, HOLDERS, REPORTS, SWEEPS, TRIALS
-from .sqlite_files import connect
+from .sqlite_files import check_files, connect
 
 Rows = dict[str, dict[tuple[Any, ...], Row]]
 _TABLES: Final = (SWEEPS, HOLDERS, TRIALS, REPORTS, EVENTS)
-_MOST_STEPS: Final = (
-    1_000_000_000  # of SQLite's machine; a view in a table's place could be endless
-)
 
 
 def sound_rows(file: Path, schemas: Sequence[bytes] = ()) -> Rows:
@@ -112,6 +109,7 @@ def _read(connection: sqlite3.Connection, table: sa.Table) -> Iterator[Row]:
 
 def _image(file: Path, *, sound: bool) -> bytes:
     """The file with what its log holds, as one file without a log; see `wal.committed_pages`."""
+    check_files(file, written=False)
     image = bytearray(file.read_bytes())
     log = file.with_name(f"{file.name}-wal")
     logged = log.read_bytes() if log.exists() else b""

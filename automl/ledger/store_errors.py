@@ -89,7 +89,10 @@ def damaged(name: str, reason: str) -> StoreError:
         return StoreError(
             f"{name}: a record is damaged ({reason}). Restore the server's own backup"
         )
-    backup = next(iter(existing_backups(file)), None)
+    try:
+        backup = next(iter(existing_backups(file)), None)
+    except StoreError:  # a link
+        backup = None
     rest = f"`automl repair {file.parent}` keeps every record that is sound"
     if backup is None:
         return StoreError(f"{message}; there is no backup. {rest}")
@@ -104,18 +107,20 @@ def backups_of(file: Path) -> list[Path]:
 
 
 def existing_backups(file: Path) -> list[Path]:
-    """The backups that there are, the newest first; none if a link is in place of their folder."""
+    """Those that exist.
+
+    Raises:
+        StoreError: their folder is a link.
+    """
     folder = Folder(file.parent, BACKUP)
-    try:
-        return [path for path in backups_of(file) if folder.is_file(path.name)]
-    except StoreError:
-        return []
+    return [path for path in backups_of(file) if folder.is_file(path.name)]
 
 
 def _num_trials(backup: Path) -> str:
     try:
         with closing(connect(backup, "mode=ro&immutable=1")) as connection:
-            (count,) = connection.execute("SELECT count(*) FROM trials").fetchone()
+            # Not `count(*)`: it is one step, which nothing bounds.
+            (count,) = connection.execute("SELECT count(state) FROM trials").fetchone()
     except (sqlite3.Error, ValueError, StoreError):
         return "nothing that can be read"
     return f"{count} trial{'s' * (count != 1)}"

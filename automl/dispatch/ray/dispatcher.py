@@ -71,6 +71,11 @@ class RayDispatcher(Dispatcher):
         """How many workers are idle."""
         return len(self._pool.free)
 
+    @property
+    def waits_for(self) -> str:  # type: ignore[override]
+        """Workers that do not start, for a person; "" if there are none."""
+        return self._pool.waits_for
+
     def submit(self, assignment: Assignment) -> None:
         """Begin an attempt on free workers."""
         slots = self._pool.acquire(assignment.num_ranks)

@@ -10,6 +10,7 @@ HEAD_POLL_SECONDS: Final = 1.0  # between two checks of the head, and for the an
 HEAD_LOST_SECONDS: Final = 20.0
 
 NODE_POLL_SECONDS: Final = 5.0  # between two checks of the nodes
+SLOW_START_SECONDS: Final = 20.0  # after that the sweep says that a worker has not started
 WORKER_START_SECONDS: Final = 60.0  # after that a worker that has not started may lack a node
 ALL_LOST_SECONDS: Final = 300.0  # for a new node, if no worker of the sweep is left
 ADDRESS_SECONDS: Final = 120.0  # for the first rank of an attempt to open a rendezvous

@@ -97,6 +97,16 @@ def listed(dashboard: str, what: str, token: Path) -> list[dict[str, Any]]:
     return found
 
 
+def wait_for_task(dashboard: str, token: Path, name: str) -> bool:
+    """Whether the dashboard lists a task whose name begins so; Ray tells it late."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if any(task["name"].startswith(name) for task in listed(dashboard, "tasks", token)):
+            return True
+        time.sleep(0.2)
+    return False
+
+
 def own_folder(processes: list[psutil.Process]) -> Path:
     """The temporary folder that only Ray of this sweep has."""
     words = [word for process in processes for word in process.cmdline()]
@@ -134,8 +144,7 @@ def test_a_ray_of_our_own_is_private_quiet_and_ends_with_its_controller(tmp_path
     with pytest.raises(urllib.error.HTTPError) as caught:
         urllib.request.urlopen(f"{dashboard}/api/jobs/", timeout=30)
     assert caught.value.code == 401
-    names = {task["name"] for task in listed(dashboard, "tasks", token)}
-    assert any(name.startswith("test/0.1 lr=0.001 optimizer=adam") for name in names), names
+    assert wait_for_task(dashboard, token, "test/0.1 lr=0.001 optimizer=adam")
     workers = {actor["repr_name"] for actor in listed(dashboard, "actors", token)}
     assert workers & {"test worker 0", "test worker 1"}, workers  # the other may be starting
 

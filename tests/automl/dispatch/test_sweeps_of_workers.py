@@ -309,3 +309,31 @@ def test_the_states_of_a_sweep_are_the_same_on_every_dispatcher(ledger: Ledger, 
     assert all(
         [point.step for point in trial.reports] == [0, 1, 2, 3] for trial in ledger.trials("test")
     )
+
+
+class SlowToLoad:
+    """An objective that takes seconds to arrive in a worker."""
+
+    def __setstate__(self, state: Any) -> None:
+        time.sleep(4.0)
+
+    def __getstate__(self) -> str:
+        return "slow"
+
+    def __call__(self, trial: Context) -> dict[str, float]:
+        return {"loss": 1.0}
+
+
+@on(("ray",))
+def test_a_worker_that_does_not_start_is_named(
+    ledger: Ledger, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("automl.dispatch.ray.timeouts.SLOW_START_SECONDS", 0.2)
+    seen: list[str] = []
+    run(
+        make_spec(trials=1),
+        SlowToLoad(),
+        on_change=lambda snapshot: seen.append(snapshot.waits_for),
+    )
+    assert any(text.startswith("waits for the start of worker 0, ") for text in seen), seen
+    assert seen[-1] == ""

@@ -34,10 +34,13 @@ READ = [
     ["best", "s"],
     ["logs", "s", "0"],
     ["report", "s", "-o", "report.html"],
-    ["export", "s", "-o", "exported"],
+    ["check", ".automl"],
+    ["backup", ".automl", "copy.sqlite3"],
+    ["export", "s", "--trial", "0", "-o", "exported"],
 ]
 WRITE = [
     ["resume", "s", "--trials", "4", "--objective", "mine.py:objective", "--dispatcher", "inline"],
+    ["repair", ".automl"],
     ["delete", "s", "--yes"],
 ]
 HANG_SECONDS = 2.0
@@ -208,6 +211,9 @@ KINDS: dict[str, Kind] = {
     "a pipe: its log": pipe(f"{LEDGER}-wal"),
     "a pipe: its shared memory": pipe(f"{LEDGER}-shm"),
     "a pipe: its journal": pipe(f"{LEDGER}-journal"),
+    "a pipe: the log of a backup": pipe(f"backup/{LEDGER}-wal"),
+    "a link: the record of commits": link(f"{LEDGER}-newest", "new"),
+    "a pipe: the record of commits": pipe(f"{LEDGER}-newest"),
     "a pipe: the lock": pipe("sweeps/s/controller.lock"),
     "a pipe: a log": pipe(f"{TRIAL}/logs/attempt-1-rank-0.log"),
     "a pipe: a file of the objective": pipe(f"{NEXT}/mine"),
