@@ -44,7 +44,8 @@ def check_schema(name: str, found: Iterable[tuple[Any, ...]]) -> None:
         if not isinstance(sql, str) or not _is_ours(sql):
             raise StoreError(
                 f"{name} is no ledger of automl, or was changed by another program: its "
-                f"{kind!s:.20} {item!r:.60} is not ours. It was left as it is; do not trust it"
+                f"{kind!s:.20} {item!r:.60} is not ours. It was left as it is; do not trust it. "
+                "If it is yours, `automl repair` keeps its sound records"
             )
 
 

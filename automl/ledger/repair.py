@@ -1,7 +1,7 @@
 """Makes a sound ledger of everything that is sound in a damaged one and in its backups."""
 
 import os
-import shutil
+import tempfile
 import time
 import uuid
 from contextlib import ExitStack
@@ -17,11 +17,14 @@ from workers.files.folder import Folder
 from . import database
 from .backup import damage_of
 from .check import check
+from .drafts import exclusive_draft
 from .lock import FileLock
+from .newest import NewestCommits
 from .rebuild import rebuild
-from .salvage import Rows, sound_rows
+from .salvage import Rows, first_page, sound_rows
 from .schema import METADATA
 from .sealing import seal_all
+from .sqlite_files import check_files
 from .store_errors import existing_backups, translate_errors
 
 
@@ -49,44 +52,56 @@ def repair(store: str | os.PathLike[str]) -> Repair:
     _, file, folder = database.locate(store)
     if file is None or folder is None:
         raise UsageError("a server has no files to repair: restore a backup of the server")
+    check_files(file, written=True)
     damage = check(store)
     if not any(not reason.startswith(str(folder / "backup")) for reason in damage):
         return Repair(damage, [], None)
-    with ExitStack() as stack, translate_errors(str(file)):
+    with translate_errors(str(file)), ExitStack() as stack:
         _hold_all(folder, stack)
-        sources = [file, *existing_backups(file)]
-        kept, lost = rebuild(_merged([_read(source) for source in sources]))
+        draft = stack.enter_context(exclusive_draft(file))
+        backups = existing_backups(file)
+        current = _read(file, [*map(first_page, backups), _new_first_page()])
+        sources = [current, *(_read(one, []) for one in backups)]
+        sources.sort(key=_newest_event, reverse=True)
+        kept, lost = rebuild(sources[0], _merged(sources), NewestCommits(file).read())
         if not kept["sweeps"]:
             raise StoreError(f"{file}: no sweep in it or in its backups is sound")
-        draft = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
-        try:
-            _write(draft, kept)
-            aside = _replace(file, draft)
-        finally:
-            draft.unlink(missing_ok=True)
+        _write(draft, kept)
+        aside = _replace(file, draft)
     return Repair(damage, lost, aside)
 
 
 def _hold_all(folder: Path, stack: ExitStack) -> None:
-    """Hold the lock of every sweep and of migrations.
+    """Hold the lock of every sweep.
 
     Raises:
         StoreError: somebody else holds one.
     """
     home = Folder(folder, "sweeps")
-    places = [(home / name, "controller.lock") for name in home.names()]
-    for place, name in [(Folder(folder), ".migration.lock"), *places]:
-        lock = FileLock(place, name)
+    for name in home.names():
+        lock = FileLock(home / name, "controller.lock")
         stack.callback(lock.release)
         if not lock.acquire():
-            raise StoreError(f"{place.path} is in use: end its sweep, then repair the store")
+            raise StoreError(f"sweep {name!r} is in use: end it, then repair the store")
 
 
-def _read(source: Path) -> Rows:
+def _new_first_page() -> bytes:
+    """The first page of a new ledger."""
+    with tempfile.TemporaryDirectory() as folder:
+        database.write_empty(Path(folder) / "new")
+        return first_page(Path(folder) / "new")
+
+
+def _read(source: Path, schemas: list[bytes]) -> Rows:
     try:
-        return sound_rows(source)
+        return sound_rows(source, schemas)
     except (OSError, ValueError, AutomlError):
         return {}
+
+
+def _newest_event(source: Rows) -> int:
+    """Identity of the newest event. A ledger that has lost its log is older than a backup."""
+    return max((number for (number,) in source.get("events", {})), default=0)
 
 
 def _merged(sources: list[Rows]) -> Rows:
@@ -113,11 +128,12 @@ def _write(draft: Path, kept: Rows) -> None:
 
 def _replace(file: Path, draft: Path) -> Path:
     """Put a new file in the place of a damaged one; the folder with the damaged files."""
-    aside = Folder(file.parent, "backup", f"damaged-{time.strftime('%Y%m%d-%H%M%S')}")
+    name = f"damaged-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:6]}"
+    aside = Folder(file.parent, "backup", name)
     aside.make()
     damaged = [file.with_name(f"{file.name}{end}") for end in ("", "-wal", "-shm", "-newest")]
     for path in filter(Path.exists, damaged):
-        shutil.copyfile(path, aside.path / path.name)
+        Folder(file.parent).copy(path.name, aside.path)
         flush(aside.path / path.name)
     for path in damaged[1:]:  # a log that stays would be applied to the new file
         path.unlink(missing_ok=True)

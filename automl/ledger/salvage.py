@@ -3,44 +3,77 @@
 import sqlite3
 import struct
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
+import sqlalchemy as sa
+
+from automl.errors import AutomlError
+
 from . import sums, wal
 from .rows import COMMAND, Row
 from .schema import EVENTS, HOLDERS, REPORTS, SWEEPS, TRIALS
-from .sqlite_files import FileConnection, check_files
+from .sqlite_files import check_files, connect
 
 Rows = dict[str, dict[tuple[Any, ...], Row]]
 _TABLES: Final = (SWEEPS, HOLDERS, TRIALS, REPORTS, EVENTS)
 
 
-def sound_rows(file: Path) -> Rows:
+def sound_rows(file: Path, schemas: Sequence[bytes] = ()) -> Rows:
     """The rows that have their checksums, by table and primary key.
 
     The columns of a sweep that change are in "progress", the others in "sweeps".
+
+    Args:
+        schemas: first pages of other ledgers. The first page says where each table is, and a copy
+            of a ledger has the same one.
     """
     found: Rows = {name: {} for name in (*(table.name for table in _TABLES), "progress")}
+    images = [_image(file, sound=True), _image(file, sound=False)]
+    changed = [_with_first_page(image, first) for image in images for first in (b"", *schemas)]
     with tempfile.TemporaryDirectory() as folder:
-        image = Path(folder) / "ledger"
-        image.write_bytes(_image(file))
-        with closing(sqlite3.connect(image, factory=FileConnection)) as connection:
-            connection.protect(str(image))
-            try:
-                connection.execute("SELECT 1 FROM sqlite_master LIMIT 1")
-            except sqlite3.Error:  # the schema cannot be read, or is far larger than any of ours
-                return found
-            connection.begin()
-            connection.row_factory = sqlite3.Row
-            connection.text_factory = lambda data: data.decode(errors="surrogateescape")
-            for table in _TABLES:
-                keys = [column.name for column in table.primary_key]
-                for row in _read(connection, table.name, keys):
-                    for name in _sound(table.name, row):
-                        found[name].setdefault(tuple(row[key] for key in keys), row)
+        for image in dict.fromkeys(changed):
+            place = Path(folder) / "ledger"
+            place.write_bytes(image)
+            _collect(place, found)
     return found
+
+
+def first_page(file: Path) -> bytes:
+    """The first page of a SQLite file; it holds the schema of a ledger."""
+    with file.open("rb") as opened:
+        head = opened.read(100)
+        return head + opened.read(max(0, _page_size(head) - 100))
+
+
+def _collect(image: Path, found: Rows) -> None:
+    """Add the sound rows of a file, unless its schema is not ours."""
+    try:
+        connection = connect(image, "mode=ro&immutable=1")
+    except (sqlite3.Error, ValueError, AutomlError):
+        return
+    with closing(connection):
+        connection.text_factory = lambda data: data.decode(errors="surrogateescape")
+        for table in _TABLES:
+            keys = [column.name for column in table.primary_key]
+            for row in _read(connection, table):
+                for name in _sound(table.name, row):
+                    key = tuple(row[key] for key in keys)
+                    known = found[name].get(key)
+                    if known is None or _age(name, known) < _age(name, row):
+                        found[name][key] = row
+
+
+def _age(name: str, row: Row) -> tuple[float, ...]:
+    """What grows as a row changes: the newest version of a row is kept."""
+    columns = {
+        "holders": ("fence", "commits"),
+        "progress": ("num_commands", "seconds"),
+        "trials": ("attempts", "num_reports", "seconds"),
+    }
+    return tuple(row[column] for column in columns.get(name, ()))
 
 
 def _sound(table: str, row: Row) -> Iterator[str]:
@@ -53,36 +86,50 @@ def _sound(table: str, row: Row) -> Iterator[str]:
         "events": [("events", sums.COMMAND if row.get("kind") == COMMAND else sums.EVENT)],
     }
     for name, checksum in checksums[table]:
-        if all(column in row for column in checksum.columns) and checksum.holds(row):
+        if checksum.holds(row):
             yield name
 
 
-def _read(connection: sqlite3.Connection, table: str, keys: list[str]) -> Iterator[Row]:
-    """The rows of a table up to the first damaged page, from its beginning and from its end."""
+def _read(connection: sqlite3.Connection, table: sa.Table) -> Iterator[Row]:
+    """The rows of a table up to the first damaged page, from its beginning and from its end.
+
+    Columns are told by their places, because their names may be damaged.
+    """
+    names = table.c.keys()
     for direction in ("ASC", "DESC"):
-        order = ", ".join(f"{key} {direction}" for key in keys)
+        order = ", ".join(f"{names.index(key.name) + 1} {direction}" for key in table.primary_key)
         try:
-            for row in connection.execute(f"SELECT * FROM {table} ORDER BY {order}"):
-                yield dict(row)
+            for row in connection.execute(f"SELECT * FROM {table.name} ORDER BY {order}"):
+                if len(row) == len(names):
+                    yield dict(zip(names, row, strict=True))
         except (sqlite3.Error, OverflowError):
             continue
         return
 
 
-def _image(file: Path) -> bytes:
-    """The file with what its log holds, as one file without a log."""
+def _image(file: Path, *, sound: bool) -> bytes:
+    """The file with what its log holds, as one file without a log; see `wal.committed_pages`."""
     check_files(file, written=False)
     image = bytearray(file.read_bytes())
     log = file.with_name(f"{file.name}-wal")
-    for page, size, data in wal.committed_pages(log.read_bytes() if log.exists() else b""):
+    logged = log.read_bytes() if log.exists() else b""
+    for page, size, data in wal.committed_pages(logged, sound=sound):
         start = (page - 1) * len(data)
-        if page <= size:
+        if 0 < page <= size:
             image.extend(bytes(max(0, start + len(data) - len(image))))
             image[start : start + len(data)] = data
-    if len(image) >= 100:
-        image[18:20] = b"\x01\x01"  # the file format without a log
-        page_size = struct.unpack_from(">H", image, 16)[0]
-        image[28:32] = struct.pack(
-            ">I", len(image) // (65536 if page_size == 1 else page_size or 1)
-        )
     return bytes(image)
+
+
+def _with_first_page(image: bytes, first: bytes) -> bytes:
+    """A file with another first page, if there is one, and with a header that fits its size."""
+    changed = bytearray(first + image[len(first) :])
+    if len(changed) >= 100:
+        changed[18:20] = b"\x01\x01"  # the file format without a log
+        changed[28:32] = struct.pack(">I", len(changed) // (_page_size(changed) or 1))
+    return bytes(changed)
+
+
+def _page_size(head: bytes | bytearray) -> int:
+    size = int(struct.unpack_from(">H", head.ljust(18, b"\0"), 16)[0])
+    return 65536 if size == 1 else size

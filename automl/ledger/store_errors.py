@@ -25,6 +25,7 @@ _DAMAGED: Final = (
     "not a database",
     "decode to UTF-8",
     "unsupported file format",
+    "no such column",
     "interrupted",  # a query takes longer than a sound file of its size can cause
     "too big",  # a record is larger than any of ours
 )
@@ -120,7 +121,7 @@ def _num_trials(backup: Path) -> str:
         with closing(connect(backup, "mode=ro&immutable=1")) as connection:
             # Not `count(*)`: it is one step, which nothing bounds.
             (count,) = connection.execute("SELECT count(state) FROM trials").fetchone()
-    except (sqlite3.Error, StoreError):
+    except (sqlite3.Error, ValueError, StoreError):
         return "nothing that can be read"
     return f"{count} trial{'s' * (count != 1)}"
 

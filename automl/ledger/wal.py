@@ -64,11 +64,14 @@ def _damage_of(data: bytes) -> str | None:
     return None
 
 
-def committed_pages(data: bytes) -> list[tuple[int, int, bytes]]:
+def committed_pages(data: bytes, *, sound: bool) -> list[tuple[int, int, bytes]]:
     """Number, number of pages of the file, and content of the pages in a log that may be damaged.
 
     A frame is sound if its checksum continues the one that the frame before it states. Frames after
     the last commit are left out.
+
+    Args:
+        sound: leave out pages of frames that are not sound; rows in them may be.
     """
     if len(data) < _HEADER.size + _FRAME.size:
         return []
@@ -82,9 +85,9 @@ def committed_pages(data: bytes) -> list[tuple[int, int, bytes]]:
     num_committed = 0
     for frame, page, commit, *rest in frames:
         content = frame[:8] + frame[_FRAME.size :]
-        sound = [_checksum(content, order, (one, two)) for order in _MAGIC.values()]
+        expected = [_checksum(content, order, (one, two)) for order in _MAGIC.values()]
         one, two = rest[2:]
-        if rest[:2] == salts and (one, two) in sound and page:
+        if not sound or (rest[:2] == salts and (one, two) in expected and page):
             found.append((page, commit, frame[_FRAME.size :]))
             num_committed = len(found) if commit else num_committed
     size = max((commit for _, commit, _ in found), default=0)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from attacks import flipped_bits
 from objectives import make_spec
 
 from automl.errors import StoreError, UsageError
-from automl.ledger import Ledger, wal
+from automl.ledger import Ledger, backup, wal
 from automl.ledger.check import back_up_to, check
 from automl.ledger.database import FILE_NAME
 from automl.ledger.repair import repair
@@ -80,10 +82,39 @@ def test_a_log_that_is_gone_is_noticed(store: Path) -> None:
     with pytest.raises(StoreError, match="the last commits of sweep 'test' are missing"):
         Ledger.open(store).sweeps()
     done = repair(store)
-    assert done.lost == ["trials 5 to 8 of sweep 'test'"] or done.lost
+    assert done.lost == ["the newest commits of sweep 'test'"]
     kept = Ledger.open(store, readonly=True).trials("test")
     assert len(kept) == 7, "the newest backup has two more than the file"
     assert check(store) == []
+
+
+def test_a_damaged_schema_is_replaced(store: Path) -> None:
+    """It says where the tables are; a backup says the same."""
+    truth = flipped_bits.seen(store)
+    for name in (b"trials", b"holders", b"REATE TABLE events"):
+        with closing(sqlite3.connect(store / FILE_NAME)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        data = (store / FILE_NAME).read_bytes()
+        place = data.index(name) + 2
+        turn(store / FILE_NAME, place)
+        with pytest.raises(StoreError, match="automl repair"):
+            Ledger.open(store)
+        assert repair(store).lost == []
+        assert flipped_bits.seen(store) == truth
+
+
+def test_what_only_a_backup_has_is_said_to_be_of_it(store: Path) -> None:
+    """The page of the sweeps is lost."""
+    with closing(sqlite3.connect(store / FILE_NAME)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        query = "SELECT rootpage FROM sqlite_master WHERE name = 'sweeps'"
+        (page,) = connection.execute(query).fetchone()
+    data = bytearray((store / FILE_NAME).read_bytes())
+    data[4096 * (page - 1) : 4096 * page] = bytes(4096)
+    (store / FILE_NAME).write_bytes(data)
+    done = repair(store)
+    assert done.lost == ["the newest state of sweep 'test': a backup's is kept"]
+    assert len(Ledger.open(store, readonly=True).trials("test")) == flipped_bits.NUM_TRIALS
 
 
 def test_a_commit_that_was_interrupted_is_no_damage(store: Path) -> None:
@@ -98,7 +129,7 @@ def test_a_store_in_use_is_not_repaired(store: Path) -> None:
     turn(store / "backup" / FILE_NAME, 5000)
     (store / f"{FILE_NAME}-newest").write_bytes(b"x" * 128)
     assert len(check(store)) >= 1
-    with pytest.raises(StoreError, match="in use: end its sweep"):
+    with pytest.raises(StoreError, match="'test' is in use: end it"):
         repair(store)
     ledger.close()
 
@@ -120,8 +151,6 @@ def test_what_is_no_file_cannot_be_repaired(tmp_path: Path) -> None:
 
 
 def test_three_backups_are_kept_and_damage_replaces_none(store: Path) -> None:
-    from automl.ledger import backup
-
     ledger = Ledger.open(store)
     ledger.create_sweep(make_spec("second"))
     places = [store / "backup" / f"{FILE_NAME}{end}" for end in ("", ".1", ".2")]

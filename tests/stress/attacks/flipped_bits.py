@@ -132,11 +132,11 @@ def one_flip(store: Path, truth: str, file: str) -> str:
 
 @attack("0 wrong values shown, 0 backups replaced by damage, what can be repaired is", quick=True)
 def a_few_flipped_bits(folder: Path) -> str:
-    """A hundred."""
-    return flips(folder, 100, 0)
+    return flips(folder, 24, 0)
 
 
-@attack("0 wrong values shown, 0 backups replaced by damage, what can be repaired is")
+@attack(
+    "0 wrong values shown, 0 backups replaced by damage, what can be repaired is", seconds=1000.0
+)
 def two_thousand_flipped_bits(folder: Path) -> str:
-    """Two thousand."""
     return flips(folder, 2000, 1)
