@@ -81,5 +81,5 @@ def test_the_command_shows_its_help(python: Path, tmp_path: Path) -> None:
 def test_the_first_example_of_the_readme_runs(python: Path, tmp_path: Path) -> None:
     """Twenty trials on Ray, from a folder that holds the example alone."""
     (tmp_path / "mine.py").write_text(blocks(ROOT / "README.md", "python")[0])
-    assert "'loss'" in run(python, "mine.py", folder=tmp_path)
+    assert "'lr'" in run(python, "mine.py", folder=tmp_path)
     assert "sweep" in run(python.parent / "automl", "list", folder=tmp_path)

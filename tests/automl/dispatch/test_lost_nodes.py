@@ -47,9 +47,9 @@ def sweep(name, workers, lose):
     spec = make_spec(name, trials=5, workers=workers)
     ledger.create_sweep(spec)
     try:
-        print(sweeps.run(spec, ledger=ledger, objective=slow, on_change=watch).state)
+        print("ended:", sweeps.run(spec, ledger=ledger, objective=slow, on_change=watch).state)
     except AutomlError as error:
-        print(error)
+        print("ended:", error)
 
 def lose_head():
     cluster.head_node.kill_gcs_server(check_alive=False)
@@ -80,7 +80,8 @@ def test_a_sweep_survives_a_lost_node_and_ends_if_all_nodes_or_the_head_are_lost
         command, capture_output=True, text=True, env=environment, check=False, timeout=280
     )
     assert done.returncode == 0, done.stderr
-    one, none, headless = done.stdout.splitlines()[-3:]
+    lines = done.stdout.splitlines()  # Ray prints there too
+    one, none, headless = (line.removeprefix("ended: ") for line in lines if "ended: " in line)
     ledger = Ledger.open(tmp_path)
     trials = ledger.trials("one")
     assert one == "finished"

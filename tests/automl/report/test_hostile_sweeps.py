@@ -15,7 +15,8 @@ import pytest
 from report_snapshots import snapshot, trial
 
 from automl.core.goals import Goal
-from automl.core.trial import ReportPoint, TrialState
+from automl.core.reports import ReportPoint
+from automl.core.trial import TrialState
 from automl.report.axis_range import AxisRange, padded
 from automl.report.dashboard import links
 from automl.report.figures import draw
