@@ -23,5 +23,18 @@ def check_not_hidden() -> None:
             )
 
 
+def _is_program() -> bool:
+    """Whether this is `python -m automl` or the script `automl`, not a program of the user."""
+    if sys.argv[:1] == ["-m"]:  # Python's own name for a module that it has not found yet
+        return not {"automl", "-mautoml"}.isdisjoint(sys.orig_argv)
+    return Path(sys.argv[0]).stem == "automl" if sys.argv else False
+
+
 # Here, because the errors of this project are in one of those packages.
-check_not_hidden()
+try:
+    check_not_hidden()
+except ImportError as error:
+    if not _is_program():
+        raise
+    sys.stderr.write(f"Error: {error}\n")
+    sys.exit(2)

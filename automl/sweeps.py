@@ -13,6 +13,7 @@ from .control.assignments import Assigner
 from .control.checkpoint_cleanup import CheckpointCleanup
 from .control.commands import SweepCommands
 from .control.controller import Controller
+from .control.gpu_share import GpuShare
 from .control.journal import Journal
 from .control.memory_guard import MemoryGuard
 from .control.plugins import Plugins, StopperLike, SuggesterLike
@@ -167,7 +168,7 @@ def sweep(
         closing(Ledger.open(store, create=True)) as ledger,
     ):
         wanted = spec.name
-        spec = beginning.create(ledger, spec, rename=name is None, resume=resume)
+        spec = beginning.create(ledger, spec, plugins.suggester, rename=name is None, resume=resume)
         from .report.progress import progress as show_progress
         from .report.progress import say_which
 
@@ -309,6 +310,7 @@ def conduct(
             scheduler = Scheduler(
                 journal, suggestions, stopper, assigner, guard, commands, shutdown, leases
             )
+            gpus = GpuShare(spec, leases, serial=kind.serial)
             checkpoints = CheckpointCleanup(spec, assigner.files)
 
             def start_dispatcher() -> Dispatcher:
@@ -316,7 +318,7 @@ def conduct(
                 signals.install()  # Ray has replaced the handlers
                 return dispatcher
 
-            return Controller(journal, scheduler, shutdown, stopper, guard, checkpoints).run(
+            return Controller(journal, scheduler, shutdown, stopper, guard, gpus, checkpoints).run(
                 start_dispatcher
             )
         return ledger.snapshot(spec.name)  # after the second signal

@@ -18,6 +18,7 @@ Params = Mapping[str, Value]
 Metrics = Mapping[str, float]
 _ASPECTS: Final = ("quality", "speed", "memory", "quality and speed")
 LOGS: Final = "logs"  # folder of a trial's logs, in its own
+OUT_OF_MEMORY_ON = "out_of_memory_on"  # key there: the GPUs that a rank without memory saw
 WORKER_SPENT = "worker_leaves"  # key in an outcome's details: its worker takes no further attempt
 
 
@@ -118,12 +119,12 @@ class Assignment:
         data: the `data` section of the configuration; fixed: its `fixed` section.
         seed: of everything random in the attempt; the same for every attempt of a trial.
         folder: absolute path of the trial's folder, for checkpoints and logs.
-        store: absolute path of a trusted folder above it, below which no link is followed; "" if
-            the trial's folder is trusted itself.
         num_ranks: processes that the trial takes, one slot each.
         threads: CPU threads of a rank; gpus: GPUs of a rank, a fraction if several share one.
         resume: whether the attempt continues from the newest valid checkpoint in `folder`.
         previous_seconds: training seconds of earlier attempts.
+        store: absolute path of a trusted folder above it, below which no link is followed; "" if
+            the trial's folder is trusted itself.
     """
 
     sweep: str
@@ -132,7 +133,6 @@ class Assignment:
     params: Params
     workload: str | None
     folder: str
-    store: str = ""
     data: Mapping[str, Any] = field(default_factory=dict)
     fixed: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
@@ -142,6 +142,7 @@ class Assignment:
     resume: bool = False
     previous_seconds: float = 0.0
     limits: Limits = field(default_factory=Limits)
+    store: str = ""
 
     @property
     def label(self) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn
 from search_spaces.errors import TrialFailure, UsageError
 
 from .context import Context, Stopped, numbers_of, shown
-from .protocol import Ending, Outcome
+from .protocol import OUT_OF_MEMORY_ON, Ending, Outcome
 
 Objective = Callable[["Context"], Any]
 MAX_MESSAGE: Final = 4096  # characters of a message that the ledger keeps
@@ -55,6 +55,8 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
         failure, message = failure_of(error)
         context.details["exception"] = type(error).__name__
         context.details["traceback"] = _traceback(error)
+        if context.device.startswith("cuda") and _is_torch_out_of_memory(error):
+            context.details[OUT_OF_MEMORY_ON] = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     finally:
         context.close()
         _leave_process_group()
@@ -131,7 +133,7 @@ def combine(outcomes: Sequence[Outcome]) -> Outcome:
         failed, key=lambda outcome: _CAUSES.index(outcome.failure or "crashed"), default=first
     )
     if worst is not first:
-        kept = ("exception", "traceback")
+        kept = ("exception", "traceback", OUT_OF_MEMORY_ON)
         details |= {key: value for key, value in worst.details.items() if key in kept}
     seconds = max(outcome.seconds for outcome in outcomes)
     peak = max(peaks, default=None)

@@ -29,15 +29,13 @@ def command(workload: str | None, objective: str | None, output: str | None) -> 
         )
     stem = workload or Path((objective or "").rpartition(":")[0]).stem
     path = Path(output if output and output != "-" else f"{stem}.yaml")
-    text = (
-        for_workload(workload, str(path)) if workload else for_objective(objective or "", str(path))
-    )
+    shown = click.format_filename(path)  # a name that is no UTF-8 cannot be in the file
+    text = for_workload(workload, shown) if workload else for_objective(objective or "", shown)
     if output == "-":
         click.echo(text, nl=False)
         return
     _write_new(path, text)
     option = f" --objective {objective}" if objective else ""
-    shown = click.format_filename(path)
     click.echo(f"wrote {shown}; check it, then run: automl sweep {shown}{option}")
 
 

@@ -49,7 +49,11 @@ class Declaration:
         left_out: dict[str, dict[Value, str]] = {}
         for dropped in workload.dropped(hardware):
             left_out.setdefault(dropped.parameter, {})[dropped.value] = dropped.reason
-        common = trainer_options() if issubclass(workload, Trainable) else {}
+        common = (
+            trainer_options(with_strategies=not hardware.assumed)
+            if issubclass(workload, Trainable)
+            else {}
+        )
         defaults = {**common, **workload.defaults}
         return cls(detected, workload.name, space.parameters, space.constraints, defaults, left_out)
 
@@ -65,6 +69,12 @@ class Declaration:
         if self.workload is None:
             return knob
         return {key: self.parameters[key] for key in knob if key in self.parameters}
+
+    def knows(self, name: str) -> bool:
+        """Whether the name is a parameter, a knob or an option here."""
+        return any(name in known for known in (self.parameters, self.defaults, self.left_out)) or (
+            bool(self.group(name))
+        )
 
     def names(self) -> list[str]:
         """Every name that can be tuned."""

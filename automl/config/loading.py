@@ -1,6 +1,7 @@
 """Loads a configuration file with overrides: checks everything and returns the spec of a sweep."""
 
 from collections.abc import Iterable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,13 @@ from automl.suggesters import SUGGESTERS
 from automl.suggesters.base import Suggester
 from automl.suggesters.user_prior import check_prior, without_unavailable
 from search_spaces import Space
-from search_spaces.hardware import Hardware, detect
+from search_spaces.hardware import AssumedHardware, Hardware, detect
 from search_spaces.plugins import Registry
 from workers.workload import Workload
 from workers.workloads import WORKLOADS
 
 from .declaration import Declaration
+from .mentions import all_known
 from .nodes import ConfigProblems, Location, Node, shown
 from .overrides import Override, apply
 from .resolution import Exclusion, Resolution, split_constraints
@@ -77,6 +79,19 @@ def load(
     return config
 
 
+@dataclass(frozen=True)
+class _Content:
+    """The parts of a sweep's spec that depend on the declaration."""
+
+    space: Space | None
+    goals: tuple[Goal, ...]
+    constraints: tuple[Constraint, ...]
+    data: dict[str, Any]
+    fixed: dict[str, Any]
+    beliefs: dict[str, Any]
+    dropped: tuple[Exclusion, ...]
+
+
 class _Checker:
     """Checks that the schema cannot do: names of plugins, the space, goals and data."""
 
@@ -100,47 +115,84 @@ class _Checker:
         workload, name = self._workload(objective), self._name(path)
         if workload is None and (objective is False or document.workload is not None):
             return None  # without a workload, nothing else can be checked
-        if workload is not None and self.problems.found:
-            return None  # what else may be wrong takes seconds to find: it needs torch
+        if workload is not None and self._refused_without_torch(workload, suggester):
+            return None
         declaration = self._declaration(workload)
         if declaration is None:
             return None
-        self._check_fixed(declaration)
-        resolution = Resolution(self.root, self.problems, declaration, document.fixed)
-        space, goals = self._space(resolution), self._goals(workload)
-        data, fixed = _with_absolute_folder(document.data), resolution.untuned()
-        if workload:
-            self._check_data(workload, data, fixed)
-        beliefs = self._beliefs(space, suggester, resolution)
-        if space is None or suggester is None or stopper is None or self.problems.found:
+        found = self._content(declaration, workload, suggester)
+        if found.space is None or suggester is None or stopper is None or self.problems.found:
             return None
         spec = SweepSpec(
             name=name,
-            space=space,
-            goals=goals,
-            constraints=self._constraints,
+            space=found.space,
+            goals=found.goals,
+            constraints=found.constraints,
             workload=workload.name if workload else None,
-            data=data,
-            fixed=fixed,
-            beliefs=beliefs,
+            data=found.data,
+            fixed=found.fixed,
+            beliefs=found.beliefs,
             metrics=workload.metrics if workload else (),
             **Plugins(suggester, stopper).settings(),
             **document.settings(),
         )
         if stopper.options:
             self._check_stopper(spec, Plugins(suggester, stopper))
-        return Config(spec, document.store or STORE, tuple(resolution.dropped))
+        return Config(spec, document.store or STORE, found.dropped)
 
-    def _space(self, resolution: Resolution) -> Any:
-        """The space with its constraints. Constraints on metrics go to `_constraints`."""
+    def _refused_without_torch(
+        self, workload: type[Workload], suggester: PluginChoice[Suggester] | None
+    ) -> bool:
+        """Whether the configuration has errors, and all of them are found without torch.
+
+        Torch takes seconds to load. What this machine cannot run is told by the full check, if
+        there is no other error.
+        """
+        document, root = self.document, deepcopy(self.root)
+        given = root.child("resources")
+        gpus = 1.0 if given and given.broken_below() else document.resources.gpus
+        if self._hardware or (gpus and not self.problems.found):
+            return False  # only torch knows whether there is a GPU
+        assumed = AssumedHardware.with_slots(document.resources.cpus, gpus, document.workers)
+        quick = _Checker(root, document, ConfigProblems([*self.problems.found]), assumed)
+        try:
+            declaration = Declaration.of(workload, lambda: assumed)
+        except AutomlError:
+            return False
+        if not all_known(document, declaration):
+            return False
+        quick._content(declaration, workload, suggester)
+        self.problems.found = quick.problems.found
+        return bool(self.problems.found)
+
+    def _content(
+        self,
+        declaration: Declaration,
+        workload: type[Workload] | None,
+        suggester: PluginChoice[Suggester] | None,
+    ) -> "_Content":
+        """What depends on the declaration, checked."""
+        self._check_fixed(declaration)
+        resolution = Resolution(self.root, self.problems, declaration, self.document.fixed)
+        space, constraints = self._space(resolution)
+        goals = self._goals(workload)
+        data, fixed = _with_absolute_folder(self.document.data), resolution.untuned()
+        if workload:
+            self._check_data(workload, data, fixed)
+        beliefs = self._beliefs(space, suggester, resolution)
+        dropped = tuple(resolution.dropped)
+        return _Content(space, goals, constraints, data, fixed, beliefs, dropped)
+
+    def _space(self, resolution: Resolution) -> tuple[Space | None, tuple[Constraint, ...]]:
+        """The space with its constraints, and the constraints on metrics."""
         document = self.document
         names = document.space if document.space is not None else resolution.declaration.parameters
         metrics, expressions = split_constraints(document.constraints, names)
-        self._constraints: tuple[Constraint, ...] = ()
+        found: tuple[Constraint, ...] = ()
         for index, text in enumerate(document.constraints):
             if text in metrics:
-                self._constraints += self._parsed(("constraints", index), parse_constraints, text)
-        return resolution.space(document.space, expressions)
+                found += self._parsed(("constraints", index), parse_constraints, text)
+        return resolution.space(document.space, expressions), found
 
     def _beliefs(
         self,

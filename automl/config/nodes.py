@@ -37,6 +37,12 @@ class Node:
             return [node.plain() for node in self.value]
         return self.value
 
+    def broken_below(self) -> bool:
+        """Whether an error was reported here or below."""
+        nodes = self.value.values() if isinstance(self.value, dict) else self.value
+        below = nodes if not isinstance(nodes, Scalar) else ()
+        return self.broken or any(node.broken_below() for node in below)
+
     def child(self, part: str | int) -> Node | None:
         """The value under a key or at an index, or None."""
         if isinstance(self.value, dict):

@@ -10,6 +10,7 @@ from automl.stopping.base import Decision, Stopper
 from workers.protocol import Event, Outcome, Report, StopRequest
 
 from .checkpoint_cleanup import CheckpointCleanup
+from .gpu_share import GpuShare
 from .journal import COMMIT_SECONDS, Journal
 from .memory_guard import MemoryGuard
 from .outcome_policy import OutcomePolicy
@@ -29,6 +30,7 @@ class Controller:
         shutdown: decides when and how the sweep ends.
         stopper: decides after each report.
         guard: adds the estimated memory to outcomes.
+        gpus: leased before the dispatcher is made.
         checkpoints: cleans up after each attempt.
     """
 
@@ -39,6 +41,7 @@ class Controller:
         shutdown: Shutdown,
         stopper: Stopper,
         guard: MemoryGuard,
+        gpus: GpuShare,
         checkpoints: CheckpointCleanup,
     ) -> None:
         self._journal = journal
@@ -46,6 +49,7 @@ class Controller:
         self._shutdown = shutdown
         self._stopper = stopper
         self._guard = guard
+        self._gpus = gpus
         self._checkpoints = checkpoints
         self._policy = OutcomePolicy(journal.spec.goals, journal.spec.max_retries)
         self._repeated_error = RepeatedError(journal.trials)
@@ -63,9 +67,11 @@ class Controller:
         dispatcher: Dispatcher | None = None
         try:
             self._scheduler.prepare()
-            dispatcher = start()
-            self._journal.attach(dispatcher)
-            self._loop(dispatcher)
+            if self._gpus.acquire(self._journal, self._shutdown):
+                with self._gpus.visible():
+                    dispatcher = start()
+                self._journal.attach(dispatcher)
+                self._loop(dispatcher)
             self._shutdown.finish()
         except BaseException as error:
             self._shutdown.abandon("failed" if isinstance(error, Exception) else "interrupted")
@@ -120,7 +126,8 @@ class Controller:
         if trial.state is not TrialState.RUNNING or trial.attempts != outcome.attempt:
             return  # late: the attempt is over already
         self._scheduler.ended(trial.number)
-        outcome = self._guard.add_estimate(self._shutdown.explain(outcome), trial.params)
+        outcome = self._gpus.explain(self._shutdown.explain(outcome))
+        outcome = self._guard.add_estimate(outcome, trial.params)
         ended = self._policy.decide(trial, outcome, journal.now, sweep_stop=self._shutdown.request)
         after = journal.apply(ended)
         journal.budget.end(after or trial, outcome.seconds)

@@ -60,6 +60,14 @@ class Shutdown:
             for trial in journal.index.running:
                 dispatcher.kill(trial.number, trial.attempts, "preempted", message)
 
+    def ends_before_it_begins(self) -> bool:
+        """While there is no dispatcher yet: begin to end the sweep if it was asked to."""
+        if self._signals.count:
+            self._begin(StopRequest.INTERRUPT, "interrupted", None)
+        elif self._journal.stop_requested:
+            self._begin(StopRequest.STOP, "it was asked to stop", None)
+        return self.request is not None
+
     def end(self, reason: str, dispatcher: Dispatcher) -> None:
         """Finish the sweep, unless it is ending already."""
         if self.request is None:
@@ -134,9 +142,11 @@ class Shutdown:
         seconds = max(0.0, now - journal.begun(trial))
         journal.apply(Moved(trial.number, TrialState.INTERRUPTED, reason, now, seconds))
 
-    def _begin(self, how: StopRequest, reason: str, dispatcher: Dispatcher) -> None:
+    def _begin(self, how: StopRequest, reason: str, dispatcher: Dispatcher | None) -> None:
         self.request = how
         self._deadline = time.monotonic() + GRACE_SECONDS
         self._journal.note("end", reason)
+        if dispatcher is None:
+            return  # nothing runs
         for trial in self._journal.index.running:
             self.stop_trial(trial, how, reason, dispatcher)

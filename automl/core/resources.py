@@ -1,5 +1,6 @@
 """The resources of a worker slot."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -30,7 +31,10 @@ class Resources:
         """How many such slots this machine has room for, at least 1."""
         slots = count_cpus() // max(1, self.cpus)
         if self.gpus > 0:
-            slots = min(slots, int(len(detect().gpus) / self.gpus))
+            visible = os.environ.get("CUDA_VISIBLE_DEVICES")  # it may have changed since `detect`
+            gpus = len(detect().gpus)
+            gpus = gpus if visible is None else min(gpus, len(visible.split(",")))
+            slots = min(slots, int(gpus / self.gpus))
         return max(1, slots)
 
 

@@ -46,9 +46,10 @@ def starting(
 ) -> Iterator[Callable[[], Dispatcher]]:
     """A function that returns the dispatcher of that name, see `make_dispatcher`.
 
-    The processes of `local` start at once, while the ledger is opened and suggestions are made.
+    The processes of `local` start at once, while the ledger is opened and suggestions are made;
+    those with GPUs only when these are leased.
     """
-    if name != "local":
+    if name != "local" or spec.resources.gpus > 0:
         yield lambda: make_dispatcher(name, spec, objective, ray_address)
         return
     with closing(make_dispatcher(name, spec, objective, ray_address)) as dispatcher:
@@ -68,9 +69,12 @@ def make_dispatcher(
         UsageError: there is no room for the workers, or Ray cannot be reached.
     """
     if name == "inline":
+        from workers.runtime.devices import visible_gpus
+
         from .inline import InlineDispatcher
 
-        return InlineDispatcher(local_slots(spec), objective)
+        gpus = visible_gpus() if spec.resources.gpus > 0 else []
+        return InlineDispatcher(local_slots(spec), objective, gpus)
     if name == "local":
         from .local import LocalDispatcher
 

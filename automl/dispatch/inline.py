@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final
 
 from workers.protocol import Assignment, Event, Outcome, Started, StopRequest, lost
@@ -26,13 +26,20 @@ class InlineDispatcher(Dispatcher):
     Args:
         num_slots: how many ranks a trial may have.
         objective: the user's; None to run the workload of the assignment.
+        gpus: those of the trials, as `CUDA_VISIBLE_DEVICES` names them.
     """
 
     name = "inline"
     serial: ClassVar[bool] = True
     estimates: ClassVar[bool] = True
 
-    def __init__(self, num_slots: int = 1, objective: Callable[[Any], Any] | None = None) -> None:
+    def __init__(
+        self,
+        num_slots: int = 1,
+        objective: Callable[[Any], Any] | None = None,
+        gpus: Sequence[str] = (),
+    ) -> None:
+        self._gpus = gpus
         self._num_modules = 0  # that were imported when objects were frozen last
         self._freeze()
         self.num_slots = self.free_slots = num_slots
@@ -113,11 +120,12 @@ class InlineDispatcher(Dispatcher):
         if assignment.num_ranks > 1:
             from workers.runtime.processes import run_gang
 
-            return run_gang(assignment, send, lambda: self._request)
+            return run_gang(assignment, send, lambda: self._request, gpus=self._gpus or None)
         from workers.context import Context
         from workers.run import run
+        from workers.runtime.devices import cuda_device
 
-        device = "cuda:0" if assignment.gpus > 0 else "cpu"
+        device = cuda_device(self._gpus) if assignment.gpus > 0 else "cpu"
         assignment.files.make()  # if there is no room for it, the trial is not to blame
         context = Context(assignment, send, lambda: self._request, device=device)
         return run(context, self._objective)

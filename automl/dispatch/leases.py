@@ -9,7 +9,7 @@ asks first, except that a sweep gives way to one that waits and holds fewer core
 sweeps gets its n-th part, and nobody starves. A sweep may always run one trial. Slots that the user
 asked for beyond the machine's cores need no lease.
 
-GPUs are leased by one sweep until it ends.
+GPUs are leased by one sweep until it ends; those that other programs use are passed over.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ import socket
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final, TypeVar
@@ -47,6 +47,7 @@ class Holder:
         gpus: the UUIDs of those that it holds.
         waits: how many more cores it waits for; asked: when it asked last, on the monotonic clock,
             which all processes share.
+        waits_gpus: how many more GPUs it waits for.
     """
 
     sweep: str
@@ -58,6 +59,7 @@ class Holder:
     gpus: tuple[str, ...] = ()
     waits: int = 0
     asked: float = 0.0
+    waits_gpus: int = 0
 
     def __str__(self) -> str:
         return f"sweep {self.sweep!r}, process {self.pid}"
@@ -131,6 +133,7 @@ class MachineLeases:
         enabled: whether trials run on this machine; if not, everything is granted.
 
     Attributes:
+        enabled: as given.
         waits_for: for whom the sweep waits, as text; "" if it does not.
         trouble: why the machine is not shared; "" if it is.
     """
@@ -155,6 +158,7 @@ class MachineLeases:
         self._own = Holder(
             sweep, os.getpid(), socket.gethostname(), time.time(), tuple(sorted(affinity))
         )
+        self.enabled = enabled
         self.waits_for = ""
         self.trouble = ""
         if not enabled:
@@ -186,20 +190,21 @@ class MachineLeases:
             self._alone(lambda: self._write(cores=self._leased()), None)
 
     def take_gpus(
-        self, count: int, visible: Sequence[str], occupied: Collection[str] = ()
+        self, most: int, visible: Sequence[str], occupied: Mapping[str, str], *, least: int = 1
     ) -> list[str]:
         """Lease GPUs until `close`.
 
         Args:
-            count: at most so many.
+            most: at most so many.
             visible: UUIDs of those that this process may use, in order.
-            occupied: those that other programs use; they come last.
+            occupied: those that other programs use, and how; they are passed over.
+            least: take none if fewer are free, so that no two sweeps wait for each other.
 
         Returns:
-            Their UUIDs; fewer than `count`, or none, if sweeps hold the others. Then `waits_for`
-            says which.
+            Their UUIDs. If there are none, `waits_for` says who has them.
         """
-        return self._alone(lambda: self._take_gpus(count, visible, occupied), list(visible[:count]))
+        free = [gpu for gpu in visible if gpu not in occupied] or list(visible)
+        return self._alone(lambda: self._take_gpus(most, visible, occupied, least), free[:most])
 
     def close(self) -> None:
         """Give everything back."""
@@ -218,16 +223,18 @@ class MachineLeases:
         return True
 
     def _take_gpus(
-        self, count: int, visible: Sequence[str], occupied: Collection[str]
+        self, most: int, visible: Sequence[str], occupied: Mapping[str, str], least: int
     ) -> list[str]:
         others = [
             other for other in self._folder.holders(self._path) if set(other.gpus) & set(visible)
         ]
         held = {gpu for other in others for gpu in other.gpus}
-        free = [gpu for gpu in visible if gpu not in held]
-        chosen = sorted(free, key=lambda gpu: gpu in occupied)[:count]
-        self._write(gpus=tuple(chosen))
-        self.waits_for = _waits_text(count - len(chosen), "GPU", others)
+        free = [gpu for gpu in visible if gpu not in held and gpu not in occupied]
+        chosen = free[:most] if len(free) >= least else []
+        missing = 0 if chosen else least - len(free)
+        self._write(gpus=tuple(chosen), waits_gpus=missing)
+        users = [use for gpu, use in occupied.items() if gpu not in held]
+        self.waits_for = _waits_text(missing, "GPU", [*others, *users])
         return chosen
 
     def _decide(self, slots: int, *, claim: bool) -> int:
@@ -329,7 +336,7 @@ def _read(file: int) -> Holder:
     return Holder(**{**data, "gpus": tuple(data["gpus"]), "affinity": tuple(data["affinity"])})
 
 
-def _waits_text(count: int, noun: str, blockers: Sequence[Holder]) -> str:
+def _waits_text(count: int, noun: str, blockers: Sequence[Holder | str]) -> str:
     if count <= 0:
         return ""
     held = ", and ".join(str(holder) for holder in blockers[:3]) or "another sweep"

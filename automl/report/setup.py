@@ -46,6 +46,7 @@ def settings(record: Record) -> Rows:
         ),
         ("beliefs about good values", _beliefs(record)),
         ("changes of the space", "; ".join(n.message for n in record.notes if n.kind == "space")),
+        ("GPUs", "; ".join(note.message for note in record.notes if note.kind == "gpus")),
         (
             "from an earlier sweep",
             "; ".join(note.message for note in record.notes if note.kind == "transfer"),

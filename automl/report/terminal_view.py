@@ -163,6 +163,8 @@ def _workers(snapshot: Snapshot) -> list[str]:
     waits = [snapshot.waits_for] if snapshot.waits_for and snapshot.state == "running" else []
     if snapshot.num_slots:
         return [f"workers {snapshot.busy_slots} of {snapshot.num_slots} busy", *waits]
+    if waits:
+        return waits
     return ["workers are starting"] if snapshot.state == "running" else []
 
 

@@ -9,7 +9,9 @@ from typing import Any
 from automl.config.limits import limit_of
 from automl.core import Command, SweepSpec, arguments
 from automl.core.environment import describe
+from automl.core.plugin_choice import PluginChoice
 from automl.ledger import Ledger
+from automl.suggesters.base import Suggester
 from automl.suggesters.domain import Domain, updated_limits
 from search_spaces.validation import plain_params
 from workers.protocol import Params
@@ -56,8 +58,19 @@ class Beginning:
         pinned = {} if limits is None else arguments.mapping("pin", limits)
         return cls(sources, [plain_params(c) for c in wanted], pinned, transfer)
 
-    def create(self, ledger: Ledger, spec: SweepSpec, *, rename: bool, resume: bool) -> SweepSpec:
+    def create(
+        self,
+        ledger: Ledger,
+        spec: SweepSpec,
+        suggester: PluginChoice[Suggester],
+        *,
+        rename: bool,
+        resume: bool,
+    ) -> SweepSpec:
         """Create the sweep, or find it if it is to be resumed, and begin it.
+
+        Args:
+            suggester: of the sweep.
 
         Returns:
             The spec, under the name of the sweep in the ledger.
@@ -76,7 +89,7 @@ class Beginning:
                 if found.left_out:
                     warnings.warn(f"prior {_name(source)}: {found}", stacklevel=3)
             if self.transfer is not None:
-                spec = begin_with(ledger, spec.name, self.transfer)
+                spec = begin_with(ledger, spec.name, self.transfer, suggester)
             self._go_on(ledger, spec)
         except Exception:
             ledger.delete(spec.name)

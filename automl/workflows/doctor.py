@@ -12,6 +12,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from automl.core.text import memory
+from automl.dispatch.gpus import SharedGpu, shared_gpus
 from automl.dispatch.leases import Holder, current_holders
 from automl.report.console import table
 from search_spaces.hardware import PRECISIONS, Hardware, count_cpus, detect
@@ -50,6 +51,7 @@ class Findings:
     abilities: tuple[Ability, ...]
     free_disk_bytes: int
     leases: tuple[Holder, ...] = ()
+    shared_gpus: tuple[SharedGpu, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The findings as JSON data."""
@@ -60,7 +62,17 @@ class Findings:
             "abilities": [vars(ability) for ability in self.abilities],
             "free_disk_bytes": self.free_disk_bytes,
             "leases": [asdict(holder) for holder in self.leases],
+            "shared_gpus": [asdict(gpu) for gpu in self.shared_gpus],
         }
+
+    def _others(self) -> list[str]:
+        """Which GPUs programs use that hold no lease."""
+        sweeps = {gpu for holder in self.leases for gpu in holder.gpus}
+        return [
+            f"{gpu.uuid} by {', '.join(gpu.users)}"
+            for gpu in self.shared_gpus
+            if gpu.users and gpu.uuid not in sweeps
+        ]
 
     def render(self) -> RenderableType:
         """The findings as tables."""
@@ -74,6 +86,7 @@ class Findings:
             ["memory", f"{memory(hardware.memory_bytes)}, the limit of a trial's ranks together"],
             ["GPUs", gpus],
             ["in use by", "; ".join(map(_holding, self.leases)) or "no sweep"],
+            ["GPUs of others", "; ".join(self._others()) or "none"],
             ["disk free", memory(self.free_disk_bytes)],
             ["Python", platform.python_version()],
             ["packages", ", ".join(f"{name} {version}" for name, version in self.packages.items())],
@@ -102,12 +115,13 @@ def examine(store: str) -> Findings:
         _store(store),
     )
     leases = tuple(current_holders())
-    return Findings(hardware, _versions(), abilities, free, leases)
+    return Findings(hardware, _versions(), abilities, free, leases, tuple(shared_gpus()))
 
 
 def _holding(holder: Holder) -> str:
     gpus = f" and {len(holder.gpus)} GPUs ({', '.join(holder.gpus)})" if holder.gpus else ""
     waits = f", waits for {holder.waits} more" if holder.waits else ""
+    waits += f", waits for {holder.waits_gpus} more GPUs" if holder.waits_gpus else ""
     return f"{holder}: {holder.cores} of {count_cpus()} cores{gpus}{waits}"
 
 

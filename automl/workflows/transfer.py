@@ -10,9 +10,11 @@ from dataclasses import replace
 from typing import Final
 
 from automl.core import Noted, Proposed, Snapshot, SweepSpec, text
+from automl.core.plugin_choice import PluginChoice, choose
 from automl.errors import UsageError
 from automl.ledger import Ledger
 from automl.suggesters import SUGGESTERS
+from automl.suggesters.base import Suggester
 from automl.suggesters.user_prior import check_prior, prior_from_best
 from search_spaces import Space
 from workers.protocol import Params
@@ -23,19 +25,26 @@ MAX_TRIED: Final = 3  # at most so many good configurations are trained again
 SOURCE: Final = "transferred"
 
 
-def begin_with(ledger: Ledger, sweep: str, earlier: str) -> SweepSpec:
+def begin_with(
+    ledger: Ledger, sweep: str, earlier: str, suggester: PluginChoice[Suggester]
+) -> SweepSpec:
     """Like `transfer`, for a new sweep: it is deleted if that fails."""
     try:
-        return transfer(ledger, sweep, earlier)
+        return transfer(ledger, sweep, earlier, suggester)
     except UsageError:
         ledger.delete(sweep)
         raise
 
 
-def transfer(ledger: Ledger, sweep: str, earlier: str) -> SweepSpec:
+def transfer(
+    ledger: Ledger, sweep: str, earlier: str, suggester: PluginChoice[Suggester] | None = None
+) -> SweepSpec:
     """Start a sweep that has not run from an earlier one of the same store.
 
     Priors that the sweep has already stay. Trial 0 is the default configuration, as usual.
+
+    Args:
+        suggester: of the sweep; None for the one that the spec names.
 
     Returns:
         The sweep's new spec.
@@ -49,11 +58,11 @@ def transfer(ledger: Ledger, sweep: str, earlier: str) -> SweepSpec:
         raise UsageError(
             f"sweep {earlier!r} has no successful trial with a parameter that is tuned here"
         )
-    uses_prior = SUGGESTERS.get(spec.suggester).uses_context
+    proposer = suggester or choose(SUGGESTERS, spec.suggester)
+    uses_prior = proposer.kind(SUGGESTERS).uses_context
     beliefs = prior_from_best(spec.space, good) if uses_prior else {}
-    spec = replace(
-        spec, beliefs=check_prior({**beliefs, **spec.beliefs}, spec.space, spec.suggester)
-    )
+    beliefs = {**beliefs, **spec.beliefs}
+    spec = replace(spec, beliefs=check_prior(beliefs, spec.space, proposer))
     ledger.replace_spec(sweep, spec)
     default = spec.space.default()
     chosen = distinct(spec.space, good, [default] if default else [])[:MAX_TRIED]

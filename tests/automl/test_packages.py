@@ -28,6 +28,24 @@ def test_a_file_that_hides_a_package_is_named(tmp_path: Path, name: str) -> None
     assert "rename it" in last
 
 
+@pytest.mark.parametrize("module", [["-m", "automl"], ["-mautoml"]])
+def test_the_program_beside_such_a_file_ends_with_one_line(
+    tmp_path: Path, module: list[str]
+) -> None:
+    (tmp_path / "workers.py").write_text("")
+    (tmp_path / "paths.py").write_text(
+        f"import os, sys\nos.environ['PYTHONPATH'] = {str(ROOT)!r}\n"
+        f"os.execv(sys.executable, [sys.executable, *{module}, 'list'])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "paths.py"], cwd=tmp_path, capture_output=True, text=True
+    )
+    hiding = tmp_path / "workers.py"
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"Error: {hiding} hides the package 'workers'")
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_one_beside_an_objective_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])
     (tmp_path / "workers.py").write_text("")

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from search_spaces.errors import TrialFailure
-from workers.protocol import Ending, Outcome, StopRequest
-from workers.run import combine
+from workers.context import Context
+from workers.protocol import OUT_OF_MEMORY_ON, Ending, Outcome, StopRequest
+from workers.run import combine, run
 
 
 def raiser(error):
@@ -134,3 +135,16 @@ def test_each_rank_has_a_log(runner):
         "s/3.1 \nhello from 0",
         "s/3.1 \nhello from 1",
     ]
+
+
+def test_out_of_memory_on_a_gpu_names_the_gpus_that_the_rank_saw(runner, monkeypatch):
+    def full(context):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr("workers.run._prepare", full)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-aa")
+    for device, seen in (("cuda:0", "GPU-aa"), ("cpu", None)):
+        context = Context(runner.assignment(), print, lambda: None, device=device)
+        outcome = run(context, runner.objective)
+        assert outcome.failure == "out_of_memory"
+        assert outcome.details.get(OUT_OF_MEMORY_ON) == seen

@@ -196,6 +196,7 @@ def run_gang(
     send: Callable[[Report], None],
     stop_requested: Callable[[], StopRequest | None],
     objective: Objective | None = None,
+    gpus: Sequence[str] | None = None,
 ) -> Outcome:
     """Run an assignment of n ranks as n new processes of this machine.
 
@@ -207,6 +208,7 @@ def run_gang(
         send: receives the reports of rank 0.
         stop_requested: polled about every 0.1 s.
         objective: the user's, if the assignment names no workload.
+        gpus: of all ranks; None for all that this process may use.
 
     Raises:
         UsageError: the processes cannot load the objective or the workload.
@@ -218,7 +220,7 @@ def run_gang(
             file,
             assignment.workload,
             assignment.threads,
-            environment_of(rank, assignment.gpus),
+            environment_of(rank, assignment.gpus, gpus),
         )
         for rank in range(assignment.num_ranks)
     ]

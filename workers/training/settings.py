@@ -85,21 +85,28 @@ OPTIMIZER_OPTIONS: Final = (
 )
 
 
-def trainer_options() -> dict[str, Any]:
+def trainer_options(*, with_strategies: bool = True) -> dict[str, Any]:
     """By name, every option of the trainer, its optimizers and strategies, and `automatic` knobs.
 
     The value is that of an option that is neither tuned nor fixed.
-    """
-    from workers.parallel import STRATEGIES
-    from workers.parallel.mesh import BACKEND
 
+    Args:
+        with_strategies: whether to import the strategies, and thus torch, for their options.
+    """
     settings = {setting.name: setting.default for setting in fields(Settings)}
-    known = [PARALLELISM, RANKS, BACKEND, PRECISION, *RuntimeKnob.options, *OPTIMIZER_OPTIONS]
-    for kind in map(STRATEGIES.get, STRATEGIES.names()):
-        known += kind.options
+    known = [PARALLELISM, RANKS, PRECISION, *RuntimeKnob.options, *OPTIMIZER_OPTIONS]
+    known += _strategy_options() if with_strategies else ()
     for knob in map(KNOBS.get, KNOBS.names()):
         known += knob.options if knob.automatic else ()
     return {**settings, **{option.name: option.unset for option in known}}
+
+
+def _strategy_options() -> list[Option]:
+    from workers.parallel import STRATEGIES
+    from workers.parallel.mesh import BACKEND
+
+    kinds = map(STRATEGIES.get, STRATEGIES.names())
+    return [BACKEND, *(option for kind in kinds for option in kind.options)]
 
 
 def options(workload: Workload) -> Mapping[str, Any]:

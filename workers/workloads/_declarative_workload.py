@@ -76,7 +76,7 @@ class DeclarativeWorkload(Workload):
             if name == "parallelism" and "strategies" not in adjustments:
                 from workers.parallel import requirements
 
-                general["strategies"] = requirements()
+                general["strategies"] = requirements(named_only=hardware.assumed)
             found.append(KNOBS.get(name)().resolve(hardware, {**general, **adjustments}))
         return found
 

@@ -21,6 +21,7 @@ from ray._private import ray_constants, services
 from automl.core import Resources
 from automl.errors import UsageError
 from search_spaces.hardware import count_cpus
+from workers.runtime.devices import visible_gpus
 
 from . import reaper as reaper_program
 from . import timeouts
@@ -88,6 +89,7 @@ class RaySession:
         _make_token()
         # With more slots than cores the sweep is slow, but it must not wait for ever.
         num_cpus = max(num_slots * max(1, resources.cpus), count_cpus())
+        num_gpus = len(visible_gpus()) if resources.gpus > 0 else None
         failures: list[str] = []
         # On a busy machine the dashboard sometimes fails to start.
         for include_dashboard in (True, True, False):
@@ -96,6 +98,7 @@ class RaySession:
                     address="local",
                     _temp_dir=folder,
                     num_cpus=num_cpus,
+                    num_gpus=num_gpus,
                     include_dashboard=include_dashboard,
                     dashboard_host="127.0.0.1",
                     log_to_driver=False,

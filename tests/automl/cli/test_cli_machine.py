@@ -127,6 +127,15 @@ def test_init_writes_a_configuration_that_tunes_all_that_a_workload_declares(
     assert "exists already" in again.stderr
 
 
+def test_init_writes_a_file_whose_name_is_no_utf_8(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = automl("init", "translation", "-o", "a\udcff.yaml")
+    assert done.exit_code == 0, done.output
+    assert "automl sweep a\ufffd.yaml" in (tmp_path / "a\udcff.yaml").read_text("utf-8")
+
+
 def test_init_reads_an_objective_without_running_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from automl.config.loading import Config
 from automl.core.budget import Budget
 from automl.core.resources import Resources
 from automl.errors import ConfigError
-from search_spaces.hardware import Hardware
+from search_spaces.hardware import Hardware, detect
 
 CONFIG = Path(__file__).parents[3] / "configs" / "nmt.yaml"
 HARDWARE = Hardware(num_cpus=2, memory_bytes=8 << 30)
@@ -89,3 +91,66 @@ def test_a_file_whose_own_name_is_none_needs_one(tmp_path: Path) -> None:
         ConfigError, match="a name is needed, the file's own is none: 'a name with spaces'"
     ):
         read(path=path)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "paths"),
+    [
+        (
+            [
+                *("goals=minimise loss", "space.learning_rate.low=1", "space.dropout.hihg=1"),
+                *("fixed.width=64", "budget.trails=1", "suggester=bays", "sead=1", "data.name=no"),
+            ],
+            [
+                *("goals", "space.learning_rate", "space.dropout.hihg", "fixed.width"),
+                *("budget.trails", "suggester", "sead", "data"),
+            ],
+        ),
+        (["space.learning_rate.low=1", "space.width=[a]"], ["space.learning_rate", "space.width"]),
+        (["resources.gpus=1", "seed=x", "space.width=[a]"], ["seed", "space.width"]),
+        (["resources.gpus=-1", "space.width=[a]"], ["resources.gpus", "space.width"]),
+    ],
+)
+def test_every_error_is_told_at_once_and_without_torch(
+    overrides: list[str], paths: list[str]
+) -> None:
+    program = (
+        "import sys\nfrom automl.config import load\n"
+        f"try: load({str(CONFIG)!r}, {overrides})\n"
+        "except ValueError as error: print(error, 'torch' in sys.modules, sep='\\n')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    head, *lines, imported = done.stdout.splitlines()
+    assert head.startswith(f"{len(paths)} errors in ")
+    assert {line.split(": ")[1] for line in lines} == set(paths)
+    assert imported == "False"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "told"),
+    [
+        (["space.num_microbatches=[2, 4]"], []),
+        (["space.microbaches=[2, 4]"], ["did you mean 'num_microbatches'?"]),
+        (["fixed.tensor_degree=2", "fixed.x=1"], ["fixed.x: unknown option"]),
+        (["space.dropout.when.num_microbatches=[4]", "space.num_microbatches=[4]"], []),
+        (["space=auto", "beliefs.num_microbatches=4"], []),
+        (["space=auto", "constraints=num_microbatches * ranks <= 8"], []),
+        (["space.parallelism=[pipeline]"], []),
+        (["space.parallelism=[nothing]"], ["space.parallelism"]),
+        (["space.ranks=[2]", "resources.gpus=0"], []),
+        (["space.precision=auto", "fixed.compile=x"], ["fixed.compile: must be one of"]),
+    ],
+)
+def test_an_option_of_a_strategy_is_no_error_beside_another(
+    overrides: list[str], told: list[str]
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(CONFIG, ["seed=x", *overrides])
+    lines = [line for line in str(caught.value).splitlines() if ": seed: " not in line]
+    assert len(lines) == (len(told) + 1 if told else 0), lines
+    assert all(any(text in line for line in lines) for text in told)
+
+
+@pytest.mark.parametrize("path", sorted(CONFIG.parent.glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_right_configuration_is_the_same_whoever_looks_at_the_machine(path: Path) -> None:
+    assert load(path) == load(path, hardware=detect())

@@ -156,13 +156,16 @@ def test_a_broken_file_of_a_dead_sweep_is_removed(folder: LeaseFolder, make: Any
     assert not (folder.path / "1-broken.json").exists()
 
 
-def test_gpus_are_exclusive_and_those_in_use_come_last(make: Any) -> None:
+def test_gpus_are_exclusive_and_those_in_use_are_passed_over(make: Any) -> None:
     one, two, three = make("one"), make("two"), make("three")
     visible = ["GPU-a", "GPU-b", "GPU-c"]
-    assert one.take_gpus(1, visible, {"GPU-a"}) == ["GPU-b"]
-    assert two.take_gpus(3, visible, {"GPU-a"}) == ["GPU-c", "GPU-a"]
-    assert two.waits_for == f"waits for 1 GPU held by sweep 'one', process {os.getpid()}"
-    assert three.take_gpus(1, visible) == []
-    with closing(one):
+    used = {"GPU-a": "GPU-a by process 7"}
+    assert one.take_gpus(1, visible, used) == ["GPU-b"]
+    assert two.take_gpus(3, visible, used, least=3) == [], "all that it needs or none"
+    who = f"sweep 'one', process {os.getpid()}, and GPU-a by process 7"
+    assert two.waits_for == f"waits for 2 GPUs held by {who}"
+    assert three.take_gpus(3, visible, used) == ["GPU-c"]
+    with closing(one), closing(three):
         pass
-    assert three.take_gpus(1, visible) == ["GPU-b"]
+    assert two.take_gpus(3, visible, {}, least=3) == visible
+    assert two.waits_for == ""

@@ -100,7 +100,7 @@ def test_every_stopper_takes_steps_that_begin_at_0(stopper: str) -> None:
             return super().decide(shifted(trial), trials)
 
     def shifted(trial: Trial) -> Trial:
-        points = tuple(replace(point, step=point.step - 1) for point in trial.reports)
+        points = tuple(point._replace(step=point.step - 1) for point in trial.reports)
         return replace(trial, reports=points)
 
     def replay(params: Any) -> Iterator[tuple[float, dict[str, float]]]:

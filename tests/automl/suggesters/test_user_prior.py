@@ -17,6 +17,7 @@ from automl.report.setup import settings
 from automl.suggesters.base import SearchContext
 from automl.suggesters.domain import Domain
 from automl.suggesters.proposer import make_suggester
+from automl.suggesters.random import RandomSuggester
 from automl.suggesters.user_prior import (
     ParameterPrior,
     UserPrior,
@@ -171,3 +172,23 @@ def test_the_prior_from_an_earlier_sweep_lies_at_its_best() -> None:
     )
     good, bad = prior.log_density(unit)
     assert good > 0 > bad
+
+
+class UnregisteredSuggester(RandomSuggester):
+    """A suggester of the user's own, which no registry knows."""
+
+
+def test_a_suggester_of_ones_own_starts_from_an_earlier_sweep(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"goals": "minimize loss", "dispatcher": "inline"}
+    options["store"] = str(tmp_path)
+    automl.sweep(quadratic, SPACE, trials=5, suggester="random", name="first", **options)
+    second = automl.sweep(
+        quadratic,
+        SPACE,
+        trials=3,
+        name="second",
+        suggester=UnregisteredSuggester,
+        transfer="first",
+        **options,
+    )
+    assert [trial.source for trial in second.trials][:2] == ["transferred"] * 2

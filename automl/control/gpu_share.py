@@ -1,0 +1,125 @@
+"""The GPUs of a sweep whose trials run on this machine: leased before its workers start."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Final
+
+from automl.core import SweepSpec
+from automl.dispatch.gpus import SharedGpu, shared_gpus
+from automl.dispatch.leases import MachineLeases
+from automl.errors import UsageError
+from workers.protocol import OUT_OF_MEMORY_ON, Outcome
+from workers.runtime.devices import VARIABLE, gpus_of_slots
+
+from .journal import Journal
+from .shutdown import Shutdown
+
+ASK_SECONDS: Final = 0.5  # while the sweep waits
+
+
+class GpuShare:
+    """Leases the GPUs of a sweep until it ends, and knows who else uses them.
+
+    Args:
+        spec: of the sweep.
+        leases: of the sweep; if they are disabled, nothing is leased.
+        serial: whether a trial runs at a time, so that the GPUs of one slot are enough.
+        look: returns the GPUs that this process may use.
+    """
+
+    def __init__(
+        self,
+        spec: SweepSpec,
+        leases: MachineLeases,
+        *,
+        serial: bool,
+        look: Callable[[], list[SharedGpu]] = shared_gpus,
+    ) -> None:
+        self._enabled = leases.enabled and spec.resources.gpus > 0
+        self._leases = leases
+        self._look = look
+        self._workers = spec.workers
+        self._each = spec.resources.gpus
+        self._serial = serial
+        self._chosen: tuple[str, ...] = ()
+
+    def acquire(self, journal: Journal, shutdown: Shutdown) -> bool:
+        """Lease the GPUs; wait if others have them, and say for whom.
+
+        Returns:
+            False if the sweep was asked to end while it waited.
+
+        Raises:
+            UsageError: this process may use fewer GPUs than the workers need.
+        """
+        if not self._enabled or not (gpus := self._look()):
+            return True  # without nvidia-smi the dispatcher finds the GPUs by itself
+        most, least = self._needed(gpus)
+        while not self._take(most, least, gpus, journal):
+            journal.flush()
+            if shutdown.ends_before_it_begins():
+                return False
+            time.sleep(ASK_SECONDS)
+            gpus = self._look() or gpus
+        return True
+
+    @contextmanager
+    def visible(self) -> Iterator[None]:
+        """Inside, workers that start, or a Ray, see the leased GPUs only."""
+        if not self._chosen:
+            yield
+            return
+        before = os.environ.get(VARIABLE)
+        os.environ[VARIABLE] = ",".join(self._chosen)
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ[VARIABLE]
+            else:
+                os.environ[VARIABLE] = before
+
+    def explain(self, outcome: Outcome) -> Outcome:
+        """The outcome; one that ran out of memory beside others' processes was preempted."""
+        if outcome.failure != "out_of_memory" or OUT_OF_MEMORY_ON not in outcome.details:
+            return outcome
+        if not self._enabled:
+            return outcome
+        seen = str(outcome.details[OUT_OF_MEMORY_ON]).split(",")
+        devices = set(self._chosen).intersection(seen) or set(self._chosen)
+        blamed = [gpu for gpu in self._look() if gpu.uuid in devices and gpu.users]
+        if not blamed:
+            return outcome
+        message = f"{outcome.message}; others use the GPU: {_uses(blamed)}"
+        return replace(outcome, failure="preempted", message=message)
+
+    def _needed(self, gpus: list[SharedGpu]) -> tuple[int, int]:
+        """How many GPUs the sweep takes at most, and at least."""
+        one = gpus_of_slots(1, self._each)
+        most = gpus_of_slots(self._workers, self._each) if self._workers else len(gpus)
+        least = one if self._serial or not self._workers else most
+        if least > len(gpus):
+            raise UsageError(
+                f"{self._workers or 1} workers of {self._each:g} GPUs need {least} GPUs, and this "
+                f"process may use {len(gpus)} ({', '.join(gpu.uuid for gpu in gpus)}): "
+                "ask for fewer workers"
+            )
+        return most, least
+
+    def _take(self, most: int, least: int, gpus: list[SharedGpu], journal: Journal) -> bool:
+        occupied = {gpu.uuid: _uses([gpu]) for gpu in gpus if gpu.users}
+        visible = [gpu.uuid for gpu in gpus]
+        self._chosen = tuple(self._leases.take_gpus(most, visible, occupied, least=least))
+        journal.waits_for = self._leases.waits_for
+        if self._chosen and occupied:
+            journal.note(
+                "gpus", f"passed over, since others use them: {'; '.join(occupied.values())}"
+            )
+        return bool(self._chosen)
+
+
+def _uses(gpus: list[SharedGpu]) -> str:
+    return "; ".join(f"{gpu.uuid} by {', '.join(gpu.users[:3])}" for gpu in gpus)

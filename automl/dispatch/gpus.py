@@ -1,0 +1,102 @@
+"""The GPUs that this process may use, and the processes of others that use them.
+
+`nvidia-smi` knows both. A machine without it has no GPUs to share.
+"""
+
+import csv
+import os
+import subprocess
+from dataclasses import dataclass
+from typing import Final
+
+import psutil
+
+from workers.runtime.devices import VARIABLE
+
+SMI_SECONDS: Final = 20.0  # nvidia-smi takes seconds if no process has opened the driver
+
+
+@dataclass(frozen=True)
+class SharedGpu:
+    """A GPU that this process may use.
+
+    Args:
+        uuid: its name, such as "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6".
+        users: the processes of others that use it, each as text.
+    """
+
+    uuid: str
+    users: tuple[str, ...] = ()
+
+
+def shared_gpus() -> list[SharedGpu]:
+    """The GPUs that `CUDA_VISIBLE_DEVICES` allows, in its order; none without nvidia-smi.
+
+    It names GPUs by UUID, the beginning of one, or the index that nvidia-smi shows. As in CUDA, a
+    name of no GPU hides those after it. A part of a GPU ("MIG-...") is taken as it is.
+    """
+    rows = _query("--query-gpu=index,uuid,memory.total")
+    indices = {row[0]: row[1] for row in rows if len(row) == 3}
+    if not indices:
+        return []
+    chosen = _chosen(indices)
+    users = _users() if chosen else {}
+    return [SharedGpu(uuid, tuple(users.get(uuid, ()))) for uuid in chosen]
+
+
+def _chosen(indices: dict[str, str]) -> list[str]:
+    given = os.environ.get(VARIABLE)
+    if given is None:
+        return list(indices.values())
+    found: list[str] = []
+    for name in (part.strip() for part in given.split(",")):
+        uuid = indices.get(name, name if name.startswith("MIG-") else "")
+        if name.startswith("GPU-"):
+            uuid = next((one for one in indices.values() if one.startswith(name)), "")
+        if not uuid:
+            break
+        if uuid not in found:
+            found.append(uuid)
+    return found
+
+
+def _users() -> dict[str, list[str]]:
+    """The processes of others by the GPU that they use."""
+    own = _own_processes()
+    found: dict[str, list[str]] = {}
+    for row in _query("--query-compute-apps=gpu_uuid,pid,used_memory"):
+        if len(row) == 3 and row[1].isdigit() and int(row[1]) not in own:
+            used = f" with {row[2]} MiB" if row[2].isdigit() else ""
+            found.setdefault(row[0], []).append(f"{_process(int(row[1]))}{used}")
+    return found
+
+
+def _own_processes() -> set[int]:
+    """This process and those that it has started."""
+    this = psutil.Process()
+    try:
+        return {this.pid, *(child.pid for child in this.children(recursive=True))}
+    except psutil.Error:
+        return {this.pid}
+
+
+def _process(pid: int) -> str:
+    try:
+        return f"process {pid} ({psutil.Process(pid).name()})"
+    except psutil.Error:
+        return f"process {pid}"
+
+
+def _query(question: str) -> list[list[str]]:
+    """The rows of an answer of nvidia-smi; none if there is no answer."""
+    try:
+        done = subprocess.run(
+            ["nvidia-smi", question, "--format=csv,noheader,nounits"],
+            capture_output=True,
+            text=True,
+            timeout=SMI_SECONDS,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return [[cell.strip() for cell in row] for row in csv.reader(done.stdout.splitlines())]

@@ -1,0 +1,212 @@
+"""A sweep leases GPUs before its workers start, and is not to blame for others on them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from objectives import make_spec
+
+from automl import sweeps
+from automl.core import Resources, Snapshot, TrialState
+from automl.dispatch import leases
+from automl.dispatch._make import make_dispatcher, starting
+from automl.dispatch.inline import InlineDispatcher
+from automl.dispatch.leases import MachineLeases
+from automl.dispatch.simulated.dispatcher import SimulatedDispatcher
+from automl.errors import UsageError
+from automl.ledger import Ledger
+from automl.report.terminal_view import state_lines
+from automl.workflows.doctor import examine
+from tests.automl.dispatch.nvidia_smi import FakeSmi
+from workers.protocol import OUT_OF_MEMORY_ON, Assignment, Ending, Event, Outcome
+
+VARIABLE = "CUDA_VISIBLE_DEVICES"
+HOLD = """
+import time
+from automl.dispatch.leases import MachineLeases
+leases = MachineLeases("killed")
+assert leases.take_gpus(2, ["GPU-aa", "GPU-bb"], {}) == ["GPU-aa", "GPU-bb"]
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+class OnGpus(SimulatedDispatcher):
+    """Passes for a dispatcher of this machine."""
+
+    estimates: ClassVar[bool] = True
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(leases.VARIABLE, str(tmp_path / "leases"))
+    return tmp_path / "leases"
+
+
+@pytest.fixture
+def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSmi:
+    return FakeSmi(tmp_path / "bin", monkeypatch, "GPU-aa", "GPU-bb")
+
+
+def replay(params: Any) -> Iterator[tuple[float, dict[str, float]]]:
+    yield 1.0, {"loss": 1.0}
+
+
+def run(ledger: Ledger, gpus: float, workers: int | None, on_change: Any = None) -> Any:
+    """The sweep, and what a worker that starts with it sees."""
+    spec = make_spec(trials=3, workers=workers, resources=Resources(gpus=gpus))
+    ledger.create_sweep(spec)
+    seen: list[str | None] = []
+
+    def start() -> OnGpus:
+        seen.append(os.environ.get(VARIABLE))
+        return OnGpus(replay, workers or 1)
+
+    snapshot = sweeps.conduct(spec, ledger, OnGpus, start, on_change=on_change)
+    return snapshot, seen
+
+
+@pytest.mark.parametrize(
+    ("gpus", "workers", "seen"),
+    [
+        (1.0, 1, "GPU-aa"),
+        (1.0, 2, "GPU-aa,GPU-bb"),
+        (0.5, 2, "GPU-aa"),
+        (1.0, None, "GPU-aa,GPU-bb"),
+        (0.0, 2, None),
+    ],
+)
+def test_its_workers_see_the_gpus_that_it_leases(
+    ledger: Ledger, smi: FakeSmi, gpus: float, workers: int | None, seen: str | None
+) -> None:
+    snapshot, found = run(ledger, gpus, workers)
+    assert (snapshot.state, found) == ("finished", [seen])
+    assert VARIABLE not in os.environ
+    assert leases.current_holders() == []
+
+
+def test_gpus_of_others_are_passed_over_and_that_is_said(ledger: Ledger, smi: FakeSmi) -> None:
+    smi.use({"GPU-aa": os.getppid()})
+    _, seen = run(ledger, 1.0, 1)
+    assert seen == ["GPU-bb"]
+    (sweep,) = ledger.sweeps()
+    notes = [getattr(event, "message", "") for event in ledger.events(sweep.name)]
+    assert any(f"GPU-aa by process {os.getppid()}" in note for note in notes)
+
+
+def test_it_waits_and_says_for_whom_until_a_killed_sweep_frees_them(
+    ledger: Ledger, smi: FakeSmi, tmp_path: Path
+) -> None:
+    process = subprocess.Popen([sys.executable, "-c", HOLD], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    waits: list[str] = []
+    held: list[Any] = []
+
+    def on_change(snapshot: Snapshot) -> None:
+        if snapshot.waits_for and not held:
+            stored = ledger.snapshot(snapshot.sweep)  # as `automl status` reads it
+            if not stored.waits_for:
+                return
+            waits.extend([snapshot.waits_for, state_lines(snapshot)[1], stored.waits_for])
+            held.append(examine(str(tmp_path)))
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+
+    snapshot, seen = run(ledger, 1.0, 2, on_change)
+    text = f"waits for 2 GPUs held by sweep 'killed', process {process.pid}"
+    assert waits[0] == waits[2] == text
+    assert text in waits[1]
+    assert (snapshot.state, snapshot.waits_for, seen) == ("finished", "", ["GPU-aa,GPU-bb"])
+    (doctor,) = held
+    holding = {holder.sweep: holder for holder in doctor.leases}
+    assert holding["killed"].gpus == ("GPU-aa", "GPU-bb")
+    assert [holder.waits_gpus for holder in doctor.leases if holder.pid == os.getpid()] == [2]
+
+
+def test_it_can_be_stopped_while_it_waits(ledger: Ledger, smi: FakeSmi) -> None:
+    smi.use({"GPU-aa": os.getppid(), "GPU-bb": os.getppid()})
+    waits: list[str] = []
+
+    def on_change(snapshot: Snapshot) -> None:
+        if snapshot.waits_for:
+            waits.append(snapshot.waits_for)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    snapshot, seen = run(ledger, 1.0, 1, on_change)
+    assert (snapshot.state, seen) == ("interrupted", [])
+    assert waits[0].startswith(f"waits for 1 GPU held by GPU-aa by process {os.getppid()}")
+
+
+def test_more_than_there_are_is_refused(ledger: Ledger, smi: FakeSmi) -> None:
+    with pytest.raises(UsageError, match=r"3 workers of 1 GPUs need 3 GPUs.* may use 2 \(GPU-aa"):
+        run(ledger, 1.0, 3)
+
+
+def test_workers_with_gpus_start_when_these_are_leased(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = make_spec(trials=1, workers=2, resources=Resources(gpus=1))
+    monkeypatch.setenv(VARIABLE, "")
+    with starting("local", spec, None, None) as start, pytest.raises(UsageError, match="GPU"):
+        start()
+    monkeypatch.setenv(VARIABLE, "GPU-bb")
+    dispatcher = make_dispatcher("inline", spec, replay, None)
+    assert vars(dispatcher)["_gpus"] == ["GPU-bb"]
+    dispatcher.close()
+
+
+class Full(InlineDispatcher):
+    """Attempts of trial 1 run out of the memory of their GPU."""
+
+    def __init__(self, smi: FakeSmi, others_until: int) -> None:
+        super().__init__(1, lambda trial: {"loss": 1.0})
+        self.smi = smi
+        self.others_until = others_until
+
+    def _run(self, assignment: Assignment, send: Any) -> Outcome:
+        number, attempt = assignment.trial, assignment.attempt
+        others = attempt <= self.others_until
+        self.smi.use({"GPU-aa": os.getppid()} if others else {"GPU-bb": os.getppid()})
+        if number != 1 or attempt > 2:
+            return Outcome(number, attempt, Ending.COMPLETED, {"loss": 1.0})
+        message = "OutOfMemoryError: CUDA out of memory"
+        return Outcome(
+            number,
+            attempt,
+            Ending.FAILED,
+            failure="out_of_memory",
+            message=message,
+            details={OUT_OF_MEMORY_ON: "GPU-aa"},
+        )
+
+
+@pytest.mark.parametrize(
+    ("others_until", "state", "attempts"), [(2, "completed", 3), (1, "failed", 2), (0, "failed", 1)]
+)
+def test_out_of_memory_beside_others_is_tried_again(
+    ledger: Ledger, smi: FakeSmi, others_until: int, state: str, attempts: int
+) -> None:
+    spec = make_spec(trials=3, workers=1, resources=Resources(gpus=1))
+    ledger.create_sweep(spec)
+    snapshot = sweeps.conduct(spec, ledger, Full, lambda: Full(smi, others_until))
+    trial = snapshot.trials[1]
+    assert (str(trial.state), trial.attempts) == (state, attempts)
+    assert trial.failure == ("out_of_memory" if trial.state is TrialState.FAILED else None)
+    messages: list[Event | Any] = list(ledger.events(spec.name))
+    said = [event.message for event in messages if getattr(event, "failure", "") == "preempted"]
+    assert len(said) == others_until
+    assert all(f"others use the GPU: GPU-aa by process {os.getppid()}" in text for text in said)
+
+
+def test_two_sweeps_never_hold_the_same_gpu(smi: FakeSmi) -> None:
+    one, two = MachineLeases("one"), MachineLeases("two")
+    assert one.take_gpus(1, ["GPU-aa", "GPU-bb"], {}) == ["GPU-aa"]
+    assert two.take_gpus(2, ["GPU-aa", "GPU-bb"], {}) == ["GPU-bb"]
+    one.close()
+    two.close()
