@@ -77,13 +77,10 @@ def flip(folder: Path, template: Path, rng: random.Random) -> str:
     """Copy the store with one bit turned over; the name of the file."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(template, folder)
-    files = [folder / f"{FILE_NAME}{end}" for end in ("", "-wal", "-newest")]
-    files = [
-        path
-        for path in (*files, *backups_of(folder / FILE_NAME))
-        if path.exists() and path.stat().st_size
-    ]
-    file = rng.choice(files)
+    ledger = folder / FILE_NAME
+    beside = [folder / f"{FILE_NAME}{end}" for end in ("-wal", "-newest")]
+    files = [ledger, ledger, *beside, *backups_of(ledger)]  # the ledger twice as often
+    file = rng.choice([path for path in files if path.exists() and path.stat().st_size])
     data = bytearray(file.read_bytes())
     place = rng.randrange(8 * len(data))
     data[place // 8] ^= 1 << place % 8
