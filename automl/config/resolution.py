@@ -18,7 +18,7 @@ from search_spaces.plugins import nearest
 from .declaration import Declaration
 from .entries import build
 from .nodes import ConfigProblems, Node, shown
-from .schema import Entry, add_errors
+from .schema import ENTRY_RULE, Entry, add_errors
 
 MAX_TRIED = 4096
 
@@ -120,8 +120,7 @@ class Resolution:
         elif isinstance(entry, dict):
             self._build(name, entry)
         else:
-            rule = "auto, a list of choices or {low, high, log, type, when, affects, default}"
-            self._refuse(name, f"{rule} is needed, got {shown(entry)}")
+            self._refuse(name, f"auto, {ENTRY_RULE} is needed, got {shown(entry)}")
 
     def _auto(self, name: str) -> None:
         group, gone = self.declaration.group(name), self.declaration.gone(name)

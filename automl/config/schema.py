@@ -146,6 +146,9 @@ class Entry(Section):
     default: Annotated[Value, PlainValidator(_value)] | None = None
 
 
+ENTRY_RULE = "a list of choices or {low, high, log, type, when, affects, default}"
+
+
 class Document(Section):
     """The whole file. `space` entries and names of plugins are checked later."""
 
@@ -219,7 +222,7 @@ def add_errors(
             problems.at(root.locate(path)[-1], path, text)
         else:
             problems.under(root, path, text)
-    return {details["loc"][0] for details in error.errors()}
+    return {details["loc"][0] for details in error.errors() if details["loc"]}
 
 
 def _text(details: ErrorDetails, model: type[BaseModel]) -> str:

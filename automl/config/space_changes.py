@@ -10,9 +10,9 @@ from search_spaces import Choice, Space
 from search_spaces.parameters import Parameter
 
 from .entries import build
-from .nodes import ConfigProblem, ConfigProblems, Node
+from .nodes import ConfigProblem, ConfigProblems, Node, shown
 from .overrides import apply
-from .schema import Entry, add_errors
+from .schema import ENTRY_RULE, Entry, add_errors
 
 
 def with_changes(space: Space, overrides: Sequence[str]) -> Space:
@@ -49,6 +49,9 @@ def _parameter(
 ) -> Parameter | None:
     base = space.parameters.get(name)
     given = {"choices": entry} if isinstance(entry, list) else entry
+    if not isinstance(given, dict):
+        problems.under(root, ("space", name), f"{ENTRY_RULE} is needed, got {shown(given)}")
+        return None
     if not given and base is not None:
         return base
     try:
