@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from .common import emit, json_option
+from .common import emit, json_option, say
 
 
 @click.command("backup", short_help="Copy the ledger of a store to a file, also while it is used.")
@@ -29,4 +29,4 @@ def command(store: str, file: Path, as_json: bool) -> None:
     if as_json:
         emit({"file": str(file), "num_trials": num_trials})
     else:
-        click.echo(f"copied {num_trials} trials to {file}")
+        say(f"copied {num_trials} trials to {file}")

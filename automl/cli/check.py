@@ -4,7 +4,7 @@ import click
 
 from automl.errors import AutomlError
 
-from .common import STORE, emit, json_option
+from .common import STORE, emit, json_option, say
 
 
 @click.command("check", short_help="Verify the checksums of a store and of its backups.")
@@ -28,8 +28,8 @@ def command(store: str, as_json: bool) -> None:
     if as_json:
         emit({"store": name, "sound": not damage, "damage": damage})
     elif not damage:
-        click.echo(f"{name}: every checksum holds")
+        say(f"{name}: every checksum holds")
     if damage and not as_json:
-        click.echo("\n".join(damage))
+        say("\n".join(damage))
     if damage:
         raise AutomlError(f"{name} is damaged: see `automl repair --help`")

@@ -50,7 +50,7 @@ def sweep_or_newest(command: F) -> F:
         if sweep is None:
             sweep = newest_sweep(store)
             if not options.get("as_json"):
-                click.echo(f"sweep {sweep}, the newest of {store}", err=True)
+                say(f"sweep {sweep}, the newest of {store}", err=True)
         return command(*args, sweep=sweep, store=store, **options)
 
     argument = click.argument("sweep", required=False, shell_complete=_complete_sweep)

@@ -2,7 +2,7 @@
 
 import click
 
-from .common import STORE, emit, json_option
+from .common import STORE, emit, json_option, say
 
 
 @click.command("repair", short_help="Keep everything that is sound in a damaged store.")
@@ -27,8 +27,8 @@ def command(store: str, as_json: bool) -> None:
         aside = str(done.aside) if done.aside else None
         emit({"store": store, "damage": done.damage, "lost": done.lost, "aside": aside})
     elif done.aside is None:
-        click.echo("\n".join([f"{store}: the ledger is sound", *done.damage]))
+        say("\n".join([f"{store}: the ledger is sound", *done.damage]))
     else:
-        click.echo("\n".join(done.damage))
-        click.echo(f"repaired; the damaged files are in {done.aside}")
-        click.echo("\n".join(f"lost: {one}" for one in done.lost) or "nothing was lost")
+        say("\n".join(done.damage))
+        say(f"repaired; the damaged files are in {done.aside}")
+        say("\n".join(f"lost: {one}" for one in done.lost) or "nothing was lost")

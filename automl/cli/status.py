@@ -4,7 +4,7 @@ import click
 
 from automl.core import Noted, Snapshot, TrialState
 
-from .common import emit, json_option, opened, store_option, sweep_or_newest, trial_object
+from .common import emit, json_option, opened, say, store_option, sweep_or_newest, trial_object
 
 
 @click.command("status", short_help="Show the progress of a sweep.")
@@ -32,7 +32,7 @@ def command(sweep: str, store: str, as_json: bool) -> None:
 
     console(width=100).print(SweepView(snapshot, height=24))
     for message in changes:
-        click.echo(f"the space was changed: {message}")
+        say(f"the space was changed: {message}")
 
 
 def status_object(snapshot: Snapshot) -> dict[str, object]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -13,6 +16,9 @@ from automl.core.goals import Goal
 from automl.core.spec import SweepSpec
 from automl.core.trial import TrialState
 from automl.ledger import Ledger
+from automl.ledger.database import FILE_NAME
+from automl.ledger.schema import SWEEPS
+from automl.ledger.sealing import seal_all
 from search_spaces import Choice, Space
 from workers.protocol import LOGS, Ending, Outcome
 
@@ -63,6 +69,50 @@ def test_no_verb_prints_control_characters(store: str, words: str) -> None:
         assert (found if isinstance(found, dict) else found[0])["params"] == {"data": "b\x1b[2J"}
     if words.startswith("logs"):
         assert done.output.startswith("10%\n20%\ngreen ")
+
+
+def test_a_change_of_the_space_prints_none(store: str, tmp_path: Path) -> None:
+    shutil.copytree(store, tmp_path / "s")
+    ledger = Ledger.open(tmp_path / "s")
+    ledger.replace_spec("toy", replace(ledger.spec("toy"), explored=SPACE))
+    recorder = ledger.acquire("toy")
+    recorder.apply(Noted("space", HOSTILE, at=3.0))
+    recorder.commit(3.0, state="finished")
+    ledger.close()
+    done = CliRunner().invoke(cli, ["status", "toy", "--store", str(tmp_path / "s")])
+    assert "the space was changed: \\u001b" in done.output
+    assert not FORBIDDEN & set(done.output)
+
+
+def test_the_name_of_the_newest_sweep_prints_none(store: str, tmp_path: Path) -> None:
+    shutil.copytree(store, tmp_path / "s")
+    ledger = Ledger.open(tmp_path / "s")
+    with ledger._write() as connection:
+        connection.execute(SWEEPS.update().values(name=HOSTILE))
+        seal_all(connection)
+    ledger.close()
+    done = CliRunner().invoke(cli, ["status", "--store", str(tmp_path / "s")])
+    assert done.exit_code == 2
+    assert "sweep \\u001b" in done.output
+    assert not FORBIDDEN & set(done.output)
+
+
+def test_check_repair_and_backup_print_none(store: str, tmp_path: Path) -> None:
+    """The path of a store may be a stranger's too, as may be what is damaged in it."""
+    kept = Path(shutil.copytree(store, tmp_path / HOSTILE))
+    runner = CliRunner()
+    done = [runner.invoke(cli, ["check", str(kept)]), runner.invoke(cli, ["repair", str(kept)])]
+    done.append(runner.invoke(cli, ["backup", str(kept), str(tmp_path / f"copy{HOSTILE}")]))
+    assert [one.exit_code for one in done] == [0, 0, 0]
+    file = kept / FILE_NAME
+    data = file.read_bytes()
+    place = data.index(b'"loss":1.0') + 7
+    file.write_bytes(data[:place] + b"9" + data[place + 1 :])
+    done += [runner.invoke(cli, [verb, str(kept)]) for verb in ("check", "repair")]
+    assert [one.exit_code for one in done[3:]] == [1, 0]
+    for one in done:
+        assert "\\u001b" in one.output
+        assert not FORBIDDEN & set(one.output)
 
 
 def test_an_error_message_prints_none(store: str) -> None:
