@@ -36,11 +36,12 @@ def whole(
         acknowledged: by id of sweep, what must be in it.
     """
     damage: Damage = []
+    must_have = {} if acknowledged is None else acknowledged
     known = sweeps(connection, damage)
     for row in known:
         found: Damage = []
         holder_row = holder(connection, row, found)
-        check_newest(row, holder_row, acknowledged or {}, found)
+        check_newest(row, holder_row, must_have, found)
         trials(connection, row, holder_row, found, len)
         damage += found
         found = []

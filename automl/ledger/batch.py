@@ -18,7 +18,7 @@ class Totals:
 
     Args:
         holder: the columns `TOTALS` of the sweep's holder.
-        trials: of each trial that has changed, its row's `sum`, `num_reports` and `reports_total`.
+        trials: by number of a trial, its row's `sum`, `num_reports` and `reports_total`.
     """
 
     holder: dict[str, int]

@@ -137,14 +137,12 @@ class Ledger:
 
     def snapshot(self, sweep: str) -> Snapshot:
         """The sweep as it is now."""
-        row = self._reader.sweep(sweep)
-        state, trials = self._reader.state(row), self._reader.trials(sweep)
-        holder = self._reader.holder(sweep) if state == "running" else None
+        row, holder, trials = self._reader.snapshot(sweep)
         with translate_decoding_errors(self.name):
             spec = SweepSpec.from_dict(json.loads(row["spec"]))
             return Snapshot(
                 sweep,
-                state,
+                row["state"],
                 trials,
                 spec.goals,
                 spec.constraints,
@@ -205,20 +203,19 @@ class Ledger:
             is_server = not lock and self._folder is not None
             seen = self._wait_until_free(sweep) if is_server else None
             contents = self._reader.contents(sweep)
-            lease = self._take(contents, seen)
+            recorder = Recorder(
+                self._engine,
+                self._reader,
+                self._take(contents, seen),
+                contents,
+                lock=lock,
+                backups=Backups(Path(self.name)) if lock else None,
+                newest=self._newest,
+            )
         except BaseException:
             if lock:
                 lock.release()
             raise
-        recorder = Recorder(
-            self._engine,
-            self._reader,
-            lease,
-            contents,
-            lock=lock,
-            backups=Backups(Path(self.name)) if lock else None,
-            newest=self._newest,
-        )
         self._held[sweep] = recorder
         return recorder
 

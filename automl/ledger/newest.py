@@ -6,12 +6,13 @@ that was acknowledged. It may be behind the ledger (it is not flushed at each co
 
 A sweep has 64 bytes at 64 times its id: fence, number and last event of its controller's newest
 commit; number and total of its commands; each half with a sum. Zeros mean that nothing is known.
+The file has at most 16 MiB: of a sweep with a larger id nothing is known.
 """
 
 import contextlib
 import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -23,6 +24,7 @@ from .rows import Row
 
 _HALF: Final = struct.Struct("<qqq8s")
 _SLOT: Final = 2 * _HALF.size
+_LARGEST: Final = 1 << 24  # bytes of the file
 
 
 @dataclass(frozen=True)
@@ -70,19 +72,20 @@ class NewestCommits:
 
     def forget(self, sweep: int) -> None:
         """Forget a sweep, before it is deleted."""
-        if self._folder.is_file(self._name):
+        if _has_slot(sweep) and self._folder.is_file(self._name):
             with contextlib.suppress(OSError):
                 os.pwrite(self._opened(), bytes(_SLOT), sweep * _SLOT)
 
-    def read(self) -> dict[int, Acknowledged]:
-        """What is known, by id of sweep. Read it before the ledger, which may grow meanwhile."""
+    def read(self) -> Mapping[int, Acknowledged]:
+        """What is known, by id of sweep. Read it before the ledger, which may grow meanwhile.
+
+        Raises:
+            StoreError: the file is larger than any of ours, or a link is in its place.
+        """
         try:
-            data = self._folder.read(self._name)
+            return _Slots(self._folder.read(self._name, _LARGEST))
         except FileNotFoundError:
             return {}
-        slots = range(len(data) // _SLOT + (len(data) % _SLOT > 0))
-        found = {sweep: _read_slot(sweep, data[sweep * _SLOT :][:_SLOT]) for sweep in slots}
-        return {sweep: known for sweep, known in found.items() if known}
 
     def flush(self) -> None:
         """Wait until the file is on the disk."""
@@ -98,6 +101,8 @@ class NewestCommits:
             self._file = None
 
     def _write(self, sweep: int, half: int, values: tuple[int, int, int]) -> None:
+        if not _has_slot(sweep):
+            return
         data = _HALF.pack(*values, _sum(sweep, half, values))
         with contextlib.suppress(OSError):
             os.pwrite(self._opened(), data, sweep * _SLOT + half * _HALF.size)
@@ -106,6 +111,34 @@ class NewestCommits:
         if self._file is None:
             self._file = self._folder.open_descriptor(self._name, "+")
         return self._file
+
+
+class _Slots(Mapping[int, Acknowledged]):
+    """The content of a file. A slot is decoded when it is asked for: most readers ask for one."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def __getitem__(self, sweep: int) -> Acknowledged:
+        found = _read_slot(sweep, self._slot(sweep)) if _has_slot(sweep) else None
+        if found is None:
+            raise KeyError(sweep)
+        return found
+
+    def __iter__(self) -> Iterator[int]:
+        num_slots = (len(self._data) + _SLOT - 1) // _SLOT
+        return (sweep for sweep in range(num_slots) if any(self._slot(sweep)))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def _slot(self, sweep: int) -> bytes:
+        return self._data[sweep * _SLOT : (sweep + 1) * _SLOT]
+
+
+def _has_slot(sweep: int) -> bool:
+    """Whether the file has room for a sweep. Its id may be any number: the store holds it."""
+    return 0 <= sweep < _LARGEST // _SLOT
 
 
 def _read_slot(sweep: int, data: bytes) -> Acknowledged | None:

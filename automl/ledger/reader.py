@@ -96,20 +96,26 @@ class Reader:
         """The controller that holds a sweep, or held it last; with `now` on its server's clock."""
         return self._of_sweep(name, _holder)
 
-    def state(self, row: Mapping[str, Any]) -> str:
-        """The state of a sweep, from its row. A sweep whose controller is gone is interrupted."""
-        return _state(row, self.holder(row["name"]) if row["state"] == "running" else None)
+    def snapshot(self, name: str) -> tuple[Row, Row | None, list[Trial]]:
+        """A sweep as it is at one instant.
 
-    def trials(self, name: str) -> list[Trial]:
-        """Every trial of a sweep by number, with its reports."""
+        Returns:
+            Its row, whose state is "interrupted" if its controller is gone; the controller if it
+            runs; the trials.
+        """
 
         def read(
             connection: sa.Connection, row: Row, holder: Row | None, damage: audit.Damage
-        ) -> list[Trial]:
-            found, points = audit.trials(connection, row, holder, damage, _points)
-            return [] if damage else _trials(found, points)
+        ) -> tuple[Row, Row | None, list[Trial]]:
+            state = _state(row, _holder(connection, row, holder, damage))
+            trials = _read_trials(connection, row, holder, damage)
+            return row | {"state": state}, holder if state == "running" else None, trials
 
         return self._of_sweep(name, read)
+
+    def trials(self, name: str) -> list[Trial]:
+        """Every trial of a sweep by number, with its reports."""
+        return self._of_sweep(name, _read_trials)
 
     def events(self, name: str) -> list[Row]:
         """Every event and command of a sweep, in order."""
@@ -212,6 +218,13 @@ def _state(row: Mapping[str, Any], holder: Mapping[str, Any] | None) -> str:
     if row["state"] != "running":
         return str(row["state"])
     return "running" if holder and holder["held"] and holder_alive(holder) else "interrupted"
+
+
+def _read_trials(
+    connection: sa.Connection, row: Row, holder: Row | None, damage: audit.Damage
+) -> list[Trial]:
+    found, points = audit.trials(connection, row, holder, damage, _points)
+    return [] if damage else _trials(found, points)
 
 
 def _trials(found: list[Row], points: Mapping[int, ReportLog]) -> list[Trial]:

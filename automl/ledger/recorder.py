@@ -102,14 +102,13 @@ class Recorder(PendingEvents):
         Args:
             refresh: look into the database now, instead of relying on the last commit.
         """
-        if refresh and not self._has_new_commands:
-            flags = self._reader.sweep(self._name)["stop_requested"]
-            self._has_new_commands = bool(flags & NEW_COMMANDS)
-        if not self._has_new_commands:
+        if not refresh and not self._has_new_commands:
             return []
         with translate_errors(self._lease.store):
             # The flag goes first: a command that comes before the query is then found twice.
-            retry(self._clear_flag)
+            self._has_new_commands |= retry(self._take_flag)
+        if not self._has_new_commands:
+            return []
         found = self._reader.commands(self._name)
         new = [(number, command) for number, command in found if number not in self._seen_commands]
         self._has_new_commands = False
@@ -136,12 +135,15 @@ class Recorder(PendingEvents):
         if self._backups:
             self._backups.close()
 
-    def _clear_flag(self) -> None:
+    def _take_flag(self) -> bool:
+        """Whether there are new commands, as the flag says, which is then cleared."""
         connection = self._connection
         with connection.begin():
             row = read_progress(connection, self._lease.store, self._lease.sweep)
-            flags = row["stop_requested"] & ~NEW_COMMANDS
-            write_progress(connection, row | {"stop_requested": flags})
+            flags = row["stop_requested"]
+            if flags & NEW_COMMANDS:
+                write_progress(connection, row | {"stop_requested": flags & ~NEW_COMMANDS})
+        return bool(flags & NEW_COMMANDS)
 
     def _write(self, values: Mapping[str, Any], status: Mapping[str, Any] | None) -> bool:
         """Store one batch. If this fails, the same batch is tried again by the next commit."""

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from objectives import make_spec, record
 from resealed import change_holders
 
-from automl.core.events import Begun, Ended, Moved, Noted, Proposed
+from automl.core.events import Begun, Command, Ended, Moved, Noted, Proposed
 from automl.core.trial import TrialState
 from automl.errors import StoreError
 from automl.ledger import Ledger
@@ -148,3 +148,29 @@ def test_a_release_that_cannot_be_written_is_told_and_frees_the_lock(
     assert isinstance(held, Recorder)
     assert held._lock is not None
     assert held._lock._file == -1
+
+
+def test_to_look_for_commands_opens_no_connection(ledger: Ledger) -> None:
+    """It happens at each proposal, and to open one takes longer than to look."""
+    recorder = ledger.acquire("test")
+    recorder.new_commands()
+    opened = []
+    sa.event.listen(ledger._engine, "connect", lambda *args: opened.append(args))
+    assert recorder.new_commands(refresh=True) == []
+    assert opened == []
+    ledger.send("test", Command("enqueue", {"lr": 0.01}))
+    assert [command.kind for _, command in recorder.new_commands(refresh=True)] == ["enqueue"]
+    assert recorder.new_commands(refresh=True) == []
+
+
+def test_a_snapshot_is_of_one_instant(ledger: Ledger) -> None:
+    ledger.acquire("test")
+    record(ledger, "test", Proposed(0, {"lr": 0.1}, "bayes"), Begun(0, 1, 1.5))
+    begun = []
+    sa.event.listen(ledger._engine, "begin", begun.append)
+    found = ledger.snapshot("test")
+    assert len(begun) == 1
+    assert (found.state, len(found.trials)) == ("running", 1)
+    ledger.close()
+    found = ledger.snapshot("test")
+    assert (found.state, len(found.trials)) == ("interrupted", 1)
