@@ -8,7 +8,6 @@ import logging
 import sqlite3
 import threading
 import time
-import uuid
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -22,8 +21,9 @@ from workers.files.disk import flush
 from workers.files.folder import Folder
 
 from . import audit
+from .drafts import exclusive_draft
 from .newest import Acknowledged, NewestCommits
-from .sqlite_files import check_files, connect
+from .sqlite_files import check_files, connect, mode
 from .store_errors import backups_of
 
 BACKUP_SECONDS: Final = 300.0
@@ -70,14 +70,13 @@ def back_up(file: Path) -> None:
 
     Raises:
         OSError, sqlite3.Error, SQLAlchemyError, StoreError: the copy fails, or the ledger is
-            damaged; the earlier backups stay.
+            damaged, or another process makes a backup and takes long; the earlier ones stay.
     """
     newest, older, oldest = backups_of(file)
     folder = Folder(file.parent, newest.parent.name)
     folder.make()
-    draft = newest.with_name(f".{newest.name}.{uuid.uuid4().hex}")
-    acknowledged = NewestCommits(file).read()
-    try:
+    with exclusive_draft(newest) as draft:
+        acknowledged = NewestCommits(file).read()
         copy(file, draft)
         with contextlib.suppress(FileNotFoundError):
             flush(file.with_name(f"{file.name}-newest"))
@@ -86,9 +85,6 @@ def back_up(file: Path) -> None:
         for old, new in ((older, oldest), (newest, older), (draft, newest)):
             if old.exists():
                 folder.rename(old.name, new.name)
-    finally:
-        for left in (draft, Path(f"{draft}-journal"), Path(f"{draft}-wal")):
-            left.unlink(missing_ok=True)
 
 
 def damage_of(file: Path, acknowledged: Mapping[int, Acknowledged]) -> audit.Damage:
@@ -103,14 +99,18 @@ def damage_of(file: Path, acknowledged: Mapping[int, Acknowledged]) -> audit.Dam
         return audit.whole(connection, acknowledged)
 
 
-def copy(file: Path, target: Path) -> None:
+def copy(file: Path, target: Path, *, readonly: bool = False) -> None:
     """Write a checked copy of a SQLite file that others may be using.
+
+    Args:
+        readonly: do not open the file for writing. Otherwise its log is brought into it at the end
+            if nobody else uses it.
 
     Raises:
         OSError, sqlite3.Error: the copy fails, or the file is damaged.
     """
     check_files(target, written=True)
-    with closing(connect(file)) as source:
+    with closing(connect(file, mode(file, readonly=readonly))) as source:
         with closing(sqlite3.connect(target)) as connection:
             source.backup(connection)
             connection.execute("PRAGMA journal_mode=DELETE")  # everything in one file

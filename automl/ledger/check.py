@@ -78,7 +78,7 @@ def back_up_to(store: str | os.PathLike[str], target: Path) -> int:
     acknowledged = NewestCommits(file).read()
     try:
         with translate_errors(str(target)):
-            copy(file, draft)
+            copy(file, draft, readonly=True)
             if damage := damage_of(draft, acknowledged):
                 raise damaged(str(file), damage[0])
             draft.rename(target)

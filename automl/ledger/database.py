@@ -1,7 +1,7 @@
 """Opens and creates the database: a SQLite file in a folder, SQLite in memory, or a server.
 
-A file is created whole or not at all: it is written under another name, then linked. A file that is
-empty, damaged or of a newer schema is refused, because it may hold somebody's results.
+A file is created whole or not at all: it is written under another name, then renamed. A file that
+is empty, damaged or of a newer schema is refused, because it may hold somebody's results.
 """
 
 import os
@@ -24,7 +24,7 @@ from . import migrations, store_errors, wal
 from .drafts import exclusive_draft
 from .schema import META, METADATA, VERSION
 from .sealing import seal_all
-from .sqlite_files import FileConnection, check_files, connect, newer
+from .sqlite_files import BESIDE, FileConnection, check_files, connect, mode, newer
 from .store_errors import damaged, translate_errors
 from .sums import META_ROW
 
@@ -169,7 +169,7 @@ def _open_file(file: Path, *, create: bool, readonly: bool) -> sa.Engine:
         raise damaged(str(file), "it is empty, it holds no ledger")
     if reason := wal.find_damage(file):
         raise damaged(str(file), reason)
-    engine = _file_engine(file, _mode(file, readonly))
+    engine = _file_engine(file, mode(file, readonly=readonly))
     version = checked_version(engine, str(file))
     if version == VERSION:
         return engine
@@ -186,13 +186,6 @@ def _open_file(file: Path, *, create: bool, readonly: bool) -> sa.Engine:
     return memory
 
 
-def _mode(file: Path, readonly: bool) -> str:
-    """URL options to open a file. In a read-only folder without a log, the file cannot change."""
-    if os.access(file.parent, os.W_OK) and os.access(file, os.W_OK):
-        return "mode=rw" if not readonly else "mode=ro"
-    return "mode=ro" if Path(f"{file}-wal").exists() else "mode=ro&immutable=1"
-
-
 def _create_file(file: Path) -> None:
     """Make an empty ledger, unless there is one."""
     if not file.parent.exists():
@@ -203,7 +196,8 @@ def _create_file(file: Path) -> None:
             if file.exists():
                 return  # another process was faster
             write_empty(draft)
-            Folder(file.parent).unlink(f"{file.name}-newest")  # of a deleted ledger
+            for end in (*BESIDE, "-newest"):  # of a deleted ledger: SQLite would replay its log
+                Folder(file.parent).unlink(f"{file.name}{end}")
             draft.replace(file)
             flush(file.parent)
     except sqlite3.Error as error:

@@ -21,8 +21,8 @@ _LOCK: Final = ".migration.lock"
 def exclusive_draft(file: Path) -> Iterator[Path]:
     """The path of a draft; it is removed at the end unless it has replaced the file.
 
-    One process at a time makes or migrates a file, so drafts that are there already are left over
-    from processes that were killed. They are removed too.
+    One process at a time makes, migrates or backs up a file, so drafts that are there already are
+    left over from processes that were killed. They are removed too.
 
     Raises:
         StoreError: another process takes longer than `WAIT_SECONDS`.

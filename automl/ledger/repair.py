@@ -24,8 +24,8 @@ from .rebuild import rebuild
 from .salvage import Rows, first_page, sound_rows
 from .schema import METADATA
 from .sealing import seal_all
-from .sqlite_files import check_files
-from .store_errors import existing_backups, translate_errors
+from .sqlite_files import BESIDE, check_files
+from .store_errors import BACKUP, existing_backups, translate_errors
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def repair(store: str | os.PathLike[str]) -> Repair:
         raise UsageError("a server has no files to repair: restore a backup of the server")
     check_files(file, written=True)
     damage = check(store)
-    if not any(not reason.startswith(str(folder / "backup")) for reason in damage):
+    if all(reason.startswith(f"{folder / BACKUP}{os.sep}") for reason in damage):
         return Repair(damage, [], None)
     with translate_errors(str(file)), ExitStack() as stack:
         _hold_all(folder, stack)
@@ -129,14 +129,14 @@ def _write(draft: Path, kept: Rows) -> None:
 def _replace(file: Path, draft: Path) -> Path:
     """Put a new file in the place of a damaged one; the folder with the damaged files."""
     name = f"damaged-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:6]}"
-    aside = Folder(file.parent, "backup", name)
+    aside = Folder(file.parent, BACKUP, name)
     aside.make()
-    damaged = [file.with_name(f"{file.name}{end}") for end in ("", "-wal", "-shm", "-newest")]
-    for path in filter(Path.exists, damaged):
-        Folder(file.parent).copy(path.name, aside.path)
-        flush(aside.path / path.name)
-    for path in damaged[1:]:  # a log that stays would be applied to the new file
-        path.unlink(missing_ok=True)
+    Folder(file.parent).copy(file.name, aside.path)
+    flush(aside.path / file.name)
+    beside = [file.with_name(f"{file.name}{end}") for end in (*BESIDE, "-newest")]
+    for path in filter(Path.exists, beside):  # a log that stays would be applied to the new file
+        path.rename(aside.path / path.name)
+    flush(aside.path)
     draft.replace(file)
     flush(file.parent)
     return aside.path

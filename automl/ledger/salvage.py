@@ -1,23 +1,28 @@
 """Reads the sound rows of a SQLite ledger that is damaged."""
 
+import os
 import sqlite3
 import struct
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import sqlalchemy as sa
 
 from automl.errors import AutomlError
 
-from . import sums, wal
+from . import sums
 from .rows import COMMAND, Row
 from .schema import EVENTS, HOLDERS, REPORTS, SWEEPS, TRIALS
 from .sqlite_files import check_files, connect
+from .wal import LoggedPages, committed_pages, next_data
 
 Rows = dict[str, dict[tuple[Any, ...], Row]]
+_LARGEST_PAGE: Final = 65536
+_MOST_PAGES: Final = 0xFFFFFFFE  # of a SQLite file
+_CHUNK: Final = 1 << 20  # bytes that are copied at once
 _TABLES: Final = (SWEEPS, HOLDERS, TRIALS, REPORTS, EVENTS)
 
 
@@ -31,13 +36,17 @@ def sound_rows(file: Path, schemas: Sequence[bytes] = ()) -> Rows:
             of a ledger has the same one.
     """
     found: Rows = {name: {} for name in (*(table.name for table in _TABLES), "progress")}
-    images = [_image(file, sound=True), _image(file, sound=False)]
-    changed = [_with_first_page(image, first) for image in images for first in (b"", *schemas)]
+    check_files(file, written=False)
+    logs = [_logged(file, sound=True), _logged(file, sound=False)]
     with tempfile.TemporaryDirectory() as folder:
-        for image in dict.fromkeys(changed):
-            place = Path(folder) / "ledger"
-            place.write_bytes(image)
-            _collect(place, found)
+        image = Path(folder) / "ledger"
+        for logged in logs[:1] if logs[0] == logs[1] else logs:
+            _write_image(file, logged, image)
+            with image.open("rb") as written:
+                head = written.read(_LARGEST_PAGE)
+            for first in dict.fromkeys((b"", *schemas)):
+                _replace_head(image, first + head[len(first) :])
+                _collect(image, found)
     return found
 
 
@@ -107,27 +116,49 @@ def _read(connection: sqlite3.Connection, table: sa.Table) -> Iterator[Row]:
         return
 
 
-def _image(file: Path, *, sound: bool) -> bytes:
-    """The file with what its log holds, as one file without a log; see `wal.committed_pages`."""
-    check_files(file, written=False)
-    image = bytearray(file.read_bytes())
+def _logged(file: Path, *, sound: bool) -> LoggedPages:
+    """The pages in the log of a file; see `committed_pages`."""
+    with file.open("rb") as opened:
+        page_size = _page_size(opened.read(18))
     log = file.with_name(f"{file.name}-wal")
-    logged = log.read_bytes() if log.exists() else b""
-    for page, size, data in wal.committed_pages(logged, sound=sound):
-        start = (page - 1) * len(data)
-        if 0 < page <= size:
-            image.extend(bytes(max(0, start + len(data) - len(image))))
-            image[start : start + len(data)] = data
-    return bytes(image)
+    if not log.exists():
+        return LoggedPages(page_size, 0, [])
+    with log.open("rb") as opened:
+        return committed_pages(opened.fileno(), page_size, sound=sound)
 
 
-def _with_first_page(image: bytes, first: bytes) -> bytes:
-    """A file with another first page, if there is one, and with a header that fits its size."""
-    changed = bytearray(first + image[len(first) :])
+def _write_image(file: Path, logged: LoggedPages, image: Path) -> None:
+    """Write a file with what its log holds, as one file without a log. Holes stay holes."""
+    with file.open("rb") as source, image.open("wb") as target:
+        place = next_data(source.fileno(), 0)
+        while place is not None:
+            data = os.pread(source.fileno(), _CHUNK, place)
+            target.seek(place)
+            target.write(data)
+            place = next_data(source.fileno(), place + len(data))
+        target.truncate(os.fstat(source.fileno()).st_size)
+        if logged.places:
+            _apply_log(file.with_name(f"{file.name}-wal"), logged, target)
+
+
+def _apply_log(log: Path, logged: LoggedPages, target: IO[bytes]) -> None:
+    with log.open("rb") as source:
+        for page, place in logged.places:
+            if 0 < page <= logged.num_pages:
+                target.seek((page - 1) * logged.page_size)
+                target.write(os.pread(source.fileno(), logged.page_size, place))
+
+
+def _replace_head(image: Path, head: bytes) -> None:
+    """Replace the beginning of a file; its header is made to fit its size."""
+    changed = bytearray(head)
     if len(changed) >= 100:
+        size = max(image.stat().st_size, len(changed))
+        num_pages = size // (_page_size(changed) or 1)
         changed[18:20] = b"\x01\x01"  # the file format without a log
-        changed[28:32] = struct.pack(">I", len(changed) // (_page_size(changed) or 1))
-    return bytes(changed)
+        changed[28:32] = struct.pack(">I", min(num_pages, _MOST_PAGES))
+    with image.open("r+b") as target:
+        target.write(changed)
 
 
 def _page_size(head: bytes | bytearray) -> int:

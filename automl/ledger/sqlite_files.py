@@ -124,6 +124,13 @@ def connect(file: Path, options: str = "mode=rw", *, timeout: float = 5.0) -> Fi
     return connection
 
 
+def mode(file: Path, *, readonly: bool) -> str:
+    """URI options to open a file. In a read-only folder without a log, the file cannot change."""
+    if os.access(file.parent, os.W_OK) and os.access(file, os.W_OK):
+        return "mode=ro" if readonly else "mode=rw"
+    return "mode=ro" if Path(f"{file}-wal").exists() else "mode=ro&immutable=1"
+
+
 def check_files(file: Path, *, written: bool) -> os.stat_result | None:
     """Check a file and those beside it without opening them.
 

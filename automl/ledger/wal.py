@@ -5,12 +5,18 @@ may have interrupted the last commit. It drops all later frames in silence, also
 middle is damaged. A bad frame before a later commit of the same log is damage, because each commit
 is flushed before the next one begins. `newest` finds out about the last commit.
 
+A log may come from a stranger, so it may be huge, with little data and long holes: one frame at a
+time is in memory, and holes are skipped.
+
 The format is described at https://www.sqlite.org/fileformat2.html#walformat.
 """
 
+import errno
+import os
 import struct
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -32,7 +38,7 @@ def find_damage(ledger: Path) -> str | None:
     for look in range(_LOOKS):
         try:
             with folder.open(f"{ledger.name}-wal") as log:
-                last, found = found, _damage_of(log.read())
+                last, found = found, _damage_of(log.fileno())
         except FileNotFoundError:
             return None
         if found is None or (look and found != last):
@@ -41,17 +47,18 @@ def find_damage(ledger: Path) -> str | None:
     return found
 
 
-def _damage_of(data: bytes) -> str | None:
-    if len(data) < _HEADER.size + _FRAME.size:
+def _damage_of(log: int) -> str | None:
+    if os.fstat(log).st_size < _HEADER.size + _FRAME.size:
         return None
-    magic, _, page_size, _, *salts, one, two = _HEADER.unpack_from(data)
+    header = os.pread(log, _HEADER.size, 0)
+    magic, _, page_size, _, *salts, one, two = _HEADER.unpack(header)
     order = _MAGIC.get(magic)
-    checksum = order and _checksum(data[:24], order, (0, 0))
-    if order is None or checksum != (one, two):
+    checksum = order and _checksum(header[:24], order, (0, 0))
+    if order is None or not _is_page_size(page_size) or checksum != (one, two):
         return "the header of its log (-wal) has another checksum"
     bad = None
     is_over = False
-    for number, frame in enumerate(_frames(data, page_size)):
+    for number, (_, frame) in enumerate(_frames(log, page_size)):
         page, commit, *found, one, two = _FRAME.unpack_from(frame)
         is_current = found == salts
         if bad is None:
@@ -64,40 +71,84 @@ def _damage_of(data: bytes) -> str | None:
     return None
 
 
-def committed_pages(data: bytes, *, sound: bool) -> list[tuple[int, int, bytes]]:
-    """Number, number of pages of the file, and content of the pages in a log that may be damaged.
+@dataclass(frozen=True)
+class LoggedPages:
+    """The pages in a log.
+
+    Args:
+        page_size: bytes of each; num_pages: of the file, after the log was applied.
+        places: number of a page and the place of its content in the log, the newest one last.
+    """
+
+    page_size: int
+    num_pages: int
+    places: list[tuple[int, int]]
+
+
+def committed_pages(log: int, page_size: int, *, sound: bool) -> LoggedPages:
+    """The pages in a log that may be damaged.
 
     A frame is sound if its checksum continues the one that the frame before it states. Frames after
     the last commit are left out.
 
     Args:
+        log: its descriptor; page_size: of the ledger, used if the log's header has none.
         sound: leave out pages of frames that are not sound; rows in them may be.
     """
-    if len(data) < _HEADER.size + _FRAME.size:
-        return []
-    magic, _, page_size, _, *salts, one, two = _HEADER.unpack_from(data)
-    if not 512 <= page_size <= 65536:
-        return []
-    frames = [(frame, *_FRAME.unpack_from(frame)) for frame in _frames(data, page_size)]
-    if _checksum(data[:24], _MAGIC.get(magic, "<"), (0, 0)) != (one, two) and frames:
-        salts = list(frames[0][3:5])  # the header is damaged
-    found: list[tuple[int, int, bytes]] = []
+    header = os.pread(log, _HEADER.size, 0)
+    if len(header) < _HEADER.size:
+        return LoggedPages(page_size, 0, [])
+    magic, _, stated_size, _, *stated_salts, one, two = _HEADER.unpack(header)
+    page_size = stated_size if _is_page_size(stated_size) else page_size
+    if not _is_page_size(page_size):
+        return LoggedPages(page_size, 0, [])
+    is_whole = _checksum(header[:24], _MAGIC.get(magic, "<"), (0, 0)) == (one, two)
+    salts = stated_salts if is_whole else None
+    found: list[tuple[int, int]] = []
     num_committed = 0
-    for frame, page, commit, *rest in frames:
+    num_pages = 0
+    for place, frame in _frames(log, page_size):
+        page, commit, *rest = _FRAME.unpack_from(frame)
+        salts = salts or rest[:2]  # those of the first frame, if the header is damaged
         content = frame[:8] + frame[_FRAME.size :]
         expected = [_checksum(content, order, (one, two)) for order in _MAGIC.values()]
         one, two = rest[2:]
         if not sound or (rest[:2] == salts and (one, two) in expected and page):
-            found.append((page, commit, frame[_FRAME.size :]))
+            found.append((page, place + _FRAME.size))
             num_committed = len(found) if commit else num_committed
-    size = max((commit for _, commit, _ in found), default=0)
-    return [(page, size, content) for page, _, content in found[:num_committed]]
+            num_pages = max(num_pages, commit)
+    return LoggedPages(page_size, num_pages, found[:num_committed])
 
 
-def _frames(data: bytes, page_size: int) -> Iterator[bytes]:
+def next_data(file: int, place: int) -> int | None:
+    """Where the data at a place of an open file, or after a hole there, begins; None at its end."""
+    try:
+        return os.lseek(file, place, os.SEEK_DATA)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            return None
+        raise
+
+
+def _frames(log: int, page_size: int) -> Iterator[tuple[int, bytes]]:
+    """Place and content of the frames of a log. Zeros are no frame; after some, holes are skipped.
+
+    The numbers of the frames before the first bad one are right.
+    """
     size = _FRAME.size + page_size
-    for place in range(_HEADER.size, len(data) - size + 1, size):
-        yield data[place : place + size]
+    place = _HEADER.size
+    while len(frame := os.pread(log, size, place)) == size:
+        yield place, frame
+        place += size
+        if frame.count(0) == size:
+            data = next_data(log, place)
+            if data is None:
+                return
+            place += (data - place) // size * size
+
+
+def _is_page_size(size: int) -> bool:
+    return 512 <= size <= 65536 and size & (size - 1) == 0
 
 
 def _checksum(data: bytes, order: str, seed: tuple[int, int]) -> tuple[int, int]:

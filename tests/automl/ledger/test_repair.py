@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
+import struct
 from contextlib import closing
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from attacks import flipped_bits
 from objectives import make_spec
 
 from automl.errors import StoreError, UsageError
-from automl.ledger import Ledger, backup, wal
+from automl.ledger import Ledger, backup, drafts, wal
 from automl.ledger.check import back_up_to, check
 from automl.ledger.database import FILE_NAME
 from automl.ledger.repair import repair
@@ -66,6 +68,74 @@ def test_a_bad_frame_before_others_is_damage_and_not_the_end(store: Path) -> Non
     assert done.lost == []
     assert done.aside is not None
     assert (done.aside / f"{FILE_NAME}-wal").read_bytes() == before
+    assert check(store) == []
+
+
+def test_a_log_with_a_damaged_page_size_is_kept(store: Path) -> None:
+    truth = flipped_bits.seen(store)
+    turn(store / f"{FILE_NAME}-wal", 11)  # 4097 bytes
+    assert "the header of its log (-wal) has another checksum" in check(store)[0]
+    assert repair(store).lost == []
+    assert flipped_bits.seen(store) == truth
+
+
+def test_a_log_with_a_page_size_that_is_none_is_damage(store: Path) -> None:
+    log = store / f"{FILE_NAME}-wal"
+    data = bytearray(log.read_bytes())
+    data[8:12] = struct.pack(">I", 1001)
+    order = wal._MAGIC[struct.unpack_from(">I", data)[0]]
+    data[24:32] = struct.pack(">2I", *wal._checksum(bytes(data[:24]), order, (0, 0)))
+    log.write_bytes(data)
+    assert "the header of its log (-wal) has another checksum" in check(store)[0]
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_a_log_of_terabytes_is_read_without_its_holes(store: Path, is_damaged: bool) -> None:
+    truth = flipped_bits.seen(store)
+    log = store / f"{FILE_NAME}-wal"
+    if is_damaged:
+        turn(log, 32 + 10 * FRAME + 1000)
+    os.truncate(log, 3 << 40)
+    assert bool(check(store)) is is_damaged
+    done = repair(store)
+    assert done.lost == []
+    assert flipped_bits.seen(store) == truth
+    if done.aside:
+        shutil.rmtree(done.aside)
+
+
+def test_a_bad_frame_and_a_commit_behind_a_hole_are_damage(store: Path) -> None:
+    log = store / f"{FILE_NAME}-wal"
+    frames = log.read_bytes()[32:]
+    turn(log, 32 + 1000)
+    with log.open("r+b") as file:
+        file.seek(32 + (1 << 40) // FRAME * FRAME)
+        file.write(frames)
+    assert "frame 1 of its log (-wal) has another checksum" in check(store)[0]
+
+
+def test_a_ledger_whose_name_begins_like_the_backups_is_repaired(tmp_path: Path) -> None:
+    flipped_bits.write(tmp_path).close()
+    file = tmp_path / "backup.sqlite3"
+    (tmp_path / FILE_NAME).rename(file)
+    (tmp_path / f"{FILE_NAME}-newest").rename(tmp_path / "backup.sqlite3-newest")
+    store = f"sqlite:///{file}"
+    truth = Ledger.open(store, readonly=True).trials("test")
+    turn(file, file.read_bytes().index(b'"loss":0.1111') + 8)
+    assert check(store)
+    assert repair(store).aside is not None
+    assert check(store) == []
+    assert Ledger.open(store, readonly=True).trials("test") == truth
+
+
+def test_the_log_of_a_deleted_ledger_is_not_applied_to_a_new_one(store: Path) -> None:
+    (store / FILE_NAME).unlink()
+    (store / f"{FILE_NAME}-journal").write_bytes(b"of the deleted ledger")
+    ledger = Ledger.open(store, create=True)
+    assert ledger.sweeps() == []
+    assert not (store / f"{FILE_NAME}-journal").exists()
+    ledger.create_sweep(make_spec())
+    ledger.close()
     assert check(store) == []
 
 
@@ -143,6 +213,14 @@ def test_a_ledger_in_use_is_copied_whole(store: Path, tmp_path: Path) -> None:
         back_up_to(store, tmp_path / "new" / FILE_NAME)
 
 
+def test_a_ledger_with_a_second_name_is_copied(tmp_path: Path) -> None:
+    """The copy only reads it."""
+    flipped_bits.write(tmp_path / "linked").close()
+    os.link(tmp_path / "linked" / FILE_NAME, tmp_path / "other")
+    copy = tmp_path / "copy.sqlite3"
+    assert back_up_to(tmp_path / "linked", copy) == flipped_bits.NUM_TRIALS
+
+
 def test_what_is_no_file_cannot_be_repaired(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="a server has no files"):
         repair("sqlite://")
@@ -166,3 +244,18 @@ def test_three_backups_are_kept_and_damage_replaces_none(store: Path) -> None:
     assert sorted(path.name for path in (store / "backup").iterdir()) == [
         place.name for place in places
     ]
+
+
+def test_one_backup_at_a_time_and_no_draft_of_a_killed_one_stays(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newest = store / "backup" / FILE_NAME
+    left = newest.with_name(f".{FILE_NAME}.{'0' * 32}")
+    left.touch()
+    backup.back_up(store / FILE_NAME)
+    assert not left.exists()
+    before = newest.stat().st_ino
+    monkeypatch.setattr(drafts, "WAIT_SECONDS", 0.1)
+    with drafts.exclusive_draft(newest):
+        backup.try_back_up(store / FILE_NAME)
+    assert newest.stat().st_ino == before

@@ -15,7 +15,7 @@ from objectives import make_spec
 from resealed import change_version
 
 from automl.errors import StoreError
-from automl.ledger import Ledger, database, store_errors
+from automl.ledger import Ledger, database, sqlite_files, store_errors
 
 
 def test_a_store_is_a_folder_a_file_a_server_or_memory(
@@ -251,14 +251,13 @@ def test_what_cannot_be_written_is_read_without_side_files(
     if logged:
         (tmp_path / "x.db-wal").touch()
     writable = {path for name, path in (("file", file), ("folder", tmp_path)) if name in allowed}
-    monkeypatch.setattr(database.os, "access", lambda path, mode: path in writable)
+    monkeypatch.setattr(sqlite_files.os, "access", lambda path, mode: path in writable)
     if len(allowed) == 2:
-        assert [database._mode(file, readonly) for readonly in (False, True)] == [
-            "mode=rw",
-            "mode=ro",
-        ]
+        found = [sqlite_files.mode(file, readonly=readonly) for readonly in (False, True)]
+        assert found == ["mode=rw", "mode=ro"]
     else:
-        assert database._mode(file, False) == ("mode=ro" if logged else "mode=ro&immutable=1")
+        expected = "mode=ro" if logged else "mode=ro&immutable=1"
+        assert sqlite_files.mode(file, readonly=False) == expected
 
 
 @pytest.mark.parametrize(

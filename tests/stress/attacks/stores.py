@@ -44,6 +44,7 @@ WRITE = [
     ["delete", "s", "--yes"],
 ]
 HANG_SECONDS = 2.0
+HUGE = 3 << 40  # bytes, most of them a hole
 LEDGER = "ledger.sqlite3"
 HARMLESS = "harmless"
 SECRET = "root:secret-of-the-victim"
@@ -172,6 +173,54 @@ def settle(store: Path) -> None:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
+def in_use(store: Path) -> Path:
+    """Leave two commits in the log, as a controller that was killed does; the log."""
+    log, kept = store / f"{LEDGER}-wal", store / "kept"
+    with closing(sqlite3.connect(store / LEDGER)) as connection:
+        for change in ("+ 1", "- 1"):
+            connection.execute(f"UPDATE sweeps SET stop_requested = stop_requested {change}")
+            connection.commit()
+        shutil.copy(log, kept)
+    return kept.replace(log)
+
+
+def huge_log(store: Path, outside: Path) -> None:
+    """A log of 3 TB: two commits and a hole."""
+    os.truncate(in_use(store), HUGE)
+
+
+def huge_damaged_log(store: Path, outside: Path) -> None:
+    """A log of 3 TB whose first frame is damaged, with a later commit behind the hole."""
+    log = in_use(store)
+    data = log.read_bytes()
+    frame = data[32:]
+    with log.open("r+b") as file:
+        file.seek(32 + 100)
+        file.write(b"damage")
+        file.seek(32 + HUGE // len(frame) * len(frame))
+        file.write(frame + frame)
+
+
+def odd_page_size(store: Path, outside: Path) -> None:
+    """A log whose header is sound, with pages of 1001 bytes."""
+    log = in_use(store)
+    data = bytearray(log.read_bytes())
+    data[8:12] = struct.pack(">I", 1001)
+    order = "<" if data[3] == 0x82 else ">"
+    one = two = 0
+    words = struct.unpack(f"{order}6I", data[:24])
+    for first, second in zip(words[::2], words[1::2], strict=True):
+        one = (one + first + two) & 0xFFFFFFFF
+        two = (two + second + one) & 0xFFFFFFFF
+    data[24:32] = struct.pack(">II", one, two)
+    log.write_bytes(data)
+
+
+def huge_record(store: Path, outside: Path) -> None:
+    """A record of commits of 4 MiB, with something in every slot."""
+    (store / f"{LEDGER}-newest").write_bytes(b"x" * (1 << 22))
+
+
 def nested(store: Path, outside: Path) -> None:
     """Three hundred folders in each other."""
     here = os.open(store / "sweeps" / "s" / "trials" / "0", os.O_RDONLY)
@@ -224,6 +273,10 @@ KINDS: dict[str, Kind] = {
     "folders in folders": nested,
     "a journal that deletes": journal,
     "endless pages": endless,
+    "a huge log": huge_log,
+    "a huge log, damaged": huge_damaged_log,
+    "a log of odd pages": odd_page_size,
+    "a huge record of commits": huge_record,
     "a trigger": sql(
         "CREATE TRIGGER t AFTER UPDATE ON holders BEGIN UPDATE trials SET metrics = "
         "'{\"loss\": -999.0}'; END"
