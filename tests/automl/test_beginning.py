@@ -62,6 +62,7 @@ def test_a_new_sweep_with_imported_trials_does_not_go_on(
         run(tmp_path, trials, prior=[table], resume=True, progress=None)
         said = capsys.readouterr().err
         assert ("going on with the sweep 's', which has trials: 2" in said) is (trials == 2)
+        assert said.count("going on") == trials - 1
 
 
 def test_enqueued_configurations_come_after_trial_0_and_only_once(tmp_path: Path) -> None:
