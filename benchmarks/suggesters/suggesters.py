@@ -1,4 +1,4 @@
-"""Our suggester against its peers on 43 problems of three kinds, in the same loop on one thread.
+"""Our suggester against its peers on 44 problems of three kinds, in the same loop on one thread.
 
     python benchmarks/suggesters/suggesters.py                       measure the missing rows
     python benchmarks/suggesters/suggesters.py --suggesters tpe,smac --seeds 5 --minutes 30
