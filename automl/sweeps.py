@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing, nullcontext
+from contextlib import closing
 from typing import Any
 
 from search_spaces import Space
@@ -167,24 +167,24 @@ def sweep(
         starting(dispatcher, spec, objective, ray_address) as start,
         closing(Ledger.open(store, create=True)) as ledger,
     ):
-        wanted = spec.name
+        wanted, sweeps = spec.name, ledger.sweeps()
+        earlier = next((info.num_trials for info in sweeps if info.name == wanted), 0)
         spec = beginning.create(ledger, spec, plugins.suggester, rename=name is None, resume=resume)
         from .report.progress import progress as show_progress
         from .report.progress import say_which
 
         if progress is not False:
-            say_which(wanted, spec.name, ledger.trials(spec.name))
+            say_which(wanted, spec.name, earlier)
         with show_progress(progress) as on_change:
-            snapshot = run(
+            snapshot = conduct(
                 spec,
-                ledger=ledger,
-                objective=objective,
-                dispatcher=dispatcher,
-                ray_address=ray_address,
+                ledger,
+                DISPATCHERS.get(dispatcher),
+                start,
                 on_change=on_change,
-                resume=resume or bool(ledger.trials(spec.name)),
+                resume=True,  # it may begin with imported trials
+                local=ray_address is None,
                 plugins=plugins,
-                start=start,
             )
             return Result(snapshot, store)
 
@@ -216,7 +216,6 @@ def run(
     on_change: Callable[[Snapshot], None] | None = None,
     resume: bool = False,
     plugins: Plugins | None = None,
-    start: Callable[[], Dispatcher] | None = None,
 ) -> Snapshot:
     """Run a sweep that `ledger.create_sweep` has made, until its budget is reached.
 
@@ -228,7 +227,6 @@ def run(
         on_change: called with the sweep after each commit and at least every 0.5 s.
         resume: the sweep may have run before; unfinished trials go on.
         plugins: the suggester and the stopper; None for those that the spec names.
-        start: makes the dispatcher, if it is starting already.
 
     Returns:
         The sweep. Its state is "finished", or "interrupted" after Ctrl-C or SIGTERM.
@@ -241,15 +239,13 @@ def run(
     dispatcher, ray_address = choose_dispatcher(dispatcher, ray_address)
     plugins = plugins or Plugins.of(spec)
     check_spec(spec, dispatcher, objective, plugins)
-    with (
-        nullcontext(start) if start else starting(dispatcher, spec, objective, ray_address) as begin
-    ):
+    with starting(dispatcher, spec, objective, ray_address) as start:
         return conduct(
             spec,
             ledger,
             DISPATCHERS.get(dispatcher),
-            begin,
-            on_change=with_ray_metrics(spec.name, on_change) if dispatcher == "ray" else on_change,
+            start,
+            on_change=on_change,
             resume=resume,
             local=ray_address is None,
             plugins=plugins,
@@ -274,13 +270,15 @@ def conduct(
         local: whether trials run on this machine.
     """
     plugins = plugins or Plugins.of(spec)
+    if kind.name == "ray":
+        on_change = with_ray_metrics(spec.name, on_change)
     recorder = ledger.acquire(spec.name)
     try:
         if recorder.trials and not resume:
             raise UsageError(
                 f"sweep {spec.name!r} has run before: resume it, or choose another name"
             )
-        seconds = ledger.snapshot(spec.name).seconds if recorder.trials else 0.0
+        seconds = recorder.seconds if recorder.trials else 0.0
         spec = with_known_space(ledger, recorder, spec, seconds)
         ledger.replace_spec(spec.name, spec)
         stopper = plugins.make_stopper(

@@ -18,7 +18,7 @@ from .files.folder import Folder
 from .protocol import Assignment, Report, StopRequest
 
 MAX_METRICS: Final = 10_000  # of a report or result
-MAX_NAME: Final = 200  # characters of a metric's name
+MAX_NAME: Final = 200  # characters of the name of a metric or of an exception
 
 
 class Stopped(Exception):
@@ -190,5 +190,5 @@ def shown(value: Any) -> str:
     try:
         size = f" of {len(value):,}" if hasattr(value, "__len__") else ""
         return f"{type(value).__name__}{size}: {reprlib.repr(value)}"
-    except Exception:  # its own methods may raise
+    except BaseException:  # its own methods may raise anything
         return type(value).__name__

@@ -3,6 +3,7 @@
 torch is imported only if the attempt needs it: an objective that does not use it starts quickly.
 """
 
+import json
 import os
 import sys
 import time
@@ -11,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NoReturn
 
-from search_spaces.errors import TrialFailure, UsageError
+from search_spaces.errors import StoreError, TrialFailure, UsageError
 
-from .context import Context, Stopped, numbers_of, shown
+from .context import MAX_NAME, Context, Stopped, numbers_of, shown
 from .protocol import OUT_OF_MEMORY_ON, Ending, Outcome
 
 Objective = Callable[["Context"], Any]
@@ -42,6 +43,7 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     from .device.libraries import prepared_libraries
 
     begun, a = time.monotonic(), context.assignment
+    facts: dict[str, str] = {}
     try:
         with context.warmup, prepared_libraries(context.seed, context.assignment.threads):
             _prepare(context)
@@ -53,30 +55,30 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     except BaseException as error:  # SystemExit and some errors of torch are no Exception
         metrics, ending = {}, Ending.FAILED
         failure, message = failure_of(error)
-        context.details["exception"] = type(error).__name__
-        context.details["traceback"] = _traceback(error)
+        facts["exception"] = type(error).__name__[:MAX_NAME]
+        if not isinstance(error, StoreError):  # it names a link or a pipe in the trial's folder
+            facts["traceback"] = _traceback(error)
         if context.device.startswith("cuda") and _is_torch_out_of_memory(error):
-            context.details[OUT_OF_MEMORY_ON] = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+            facts[OUT_OF_MEMORY_ON] = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     finally:
         context.close()
         _leave_process_group()
     peak = context.memory.bytes() if context.memory else None
     seconds = time.monotonic() - begun - context.warmup.seconds
-    context.details |= context.warmup.details()
-    return Outcome(
-        a.trial, a.attempt, ending, metrics, failure, message, seconds, peak, dict(context.details)
-    )
+    details = _plain(context.details) | facts | context.warmup.details()
+    return Outcome(a.trial, a.attempt, ending, metrics, failure, message, seconds, peak, details)
 
 
 def failure_of(error: BaseException) -> tuple[str, str]:
     """The kind of failure of an exception, and one line that describes it."""
     whole = text_of(error)
     text = whole.strip().splitlines()
-    line = f"{type(error).__name__}: {text[0][:300]}" if text else type(error).__name__
+    name = type(error).__name__[:MAX_NAME]
+    line = f"{name}: {text[0][:300]}" if text else name
     about_memory = any(word in whole.lower() for word in _MEMORY_WORDS)
     match error:
         case TrialFailure():
-            return error.kind, bounded(str(error.message or error.kind))
+            return error.kind, bounded(whole)
         case MemoryError():
             return "out_of_memory", line
         case RuntimeError() if _is_torch_out_of_memory(error):
@@ -94,6 +96,18 @@ def text_of(error: BaseException) -> str:
         return str(error)
     except BaseException as other:  # it must not end the controller
         return f"its text cannot be shown, {type(other).__name__} is raised"
+
+
+def _plain(details: Any) -> dict[str, Any]:
+    """The details of a context as JSON data; a value that is none becomes its description."""
+    found: dict[str, Any] = {}
+    for key, value in dict(details).items() if isinstance(details, Mapping) else ():
+        name = key if isinstance(key, str) else shown(key)
+        try:
+            found[name] = json.loads(json.dumps(value, default=shown))
+        except Exception:  # such as a mapping that contains itself
+            found[name] = shown(value)
+    return found
 
 
 def bounded(text: str) -> str:

@@ -29,18 +29,13 @@ class Assigner:
         return num_ranks(params, self.spec.fixed)
 
     def assignment(self, trial: Trial) -> Assignment:
-        """The assignment of the trial's current attempt.
-
-        Raises:
-            StoreError: something in the trial's folder leads out of it.
-        """
+        """The assignment of the trial's current attempt; its worker checks the folder."""
         spec = self.spec
         within = [goal.within for goal in spec.goals if goal.within is not None]
         resume = trial.attempts > 1
         goes_on = spec.workload is not None or spec.resumable
         trained = trial.reports[-1].seconds if resume and trial.reports and goes_on else 0.0
         folder = self.files / "trials" / str(trial.number)
-        folder.check()
         return Assignment(
             sweep=spec.name,
             trial=trial.number,

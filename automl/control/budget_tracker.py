@@ -135,7 +135,7 @@ class BudgetTracker:
         states = {TrialState.COMPLETED}
         if self._spec.stopper != "none":
             states |= {TrialState.STOPPED, TrialState.PAUSED}
-        if trial.state in states:
+        if trial.state in states and seconds > 0:  # it has run, and was not imported
             self._shortest = min(self._shortest, seconds)
 
     def _needs(self, needed: float) -> str:

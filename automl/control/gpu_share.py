@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from automl.core import SweepSpec
-from automl.dispatch.gpus import SharedGpu, shared_gpus
+from automl.dispatch.gpus import SharedGpu, gpu_users, shared_gpus
 from automl.dispatch.leases import MachineLeases
 from automl.errors import UsageError
 from workers.protocol import OUT_OF_MEMORY_ON, Outcome
@@ -17,7 +17,9 @@ from workers.runtime.devices import VARIABLE, gpus_of_slots
 from .journal import Journal
 from .shutdown import Shutdown
 
-ASK_SECONDS: Final = 0.5  # while the sweep waits
+ASK_SECONDS: Final = 0.5  # while the sweep waits: between two looks at the leases
+LOOK_SECONDS: Final = 10.0  # and between two looks at what other programs use
+EXPLAIN_SECONDS: Final = 5.0  # for nvidia-smi to say who uses a GPU, while the controller waits
 
 
 class GpuShare:
@@ -57,13 +59,16 @@ class GpuShare:
         """
         if not self._enabled or not (gpus := self._look()):
             return True  # without nvidia-smi the dispatcher finds the GPUs by itself
+        looked = time.monotonic()
         most, least = self._needed(gpus)
         while not self._take(most, least, gpus, journal):
             journal.flush()
             if shutdown.ends_before_it_begins():
                 return False
             time.sleep(ASK_SECONDS)
-            gpus = self._look() or gpus
+            if time.monotonic() - looked > LOOK_SECONDS:
+                gpus = self._look() or gpus
+                looked = time.monotonic()
         return True
 
     @contextmanager
@@ -86,11 +91,16 @@ class GpuShare:
         """The outcome; one that ran out of memory beside others' processes was preempted."""
         if outcome.failure != "out_of_memory" or OUT_OF_MEMORY_ON not in outcome.details:
             return outcome
-        if not self._enabled:
+        if not self._chosen:
             return outcome
         seen = str(outcome.details[OUT_OF_MEMORY_ON]).split(",")
         devices = set(self._chosen).intersection(seen) or set(self._chosen)
-        blamed = [gpu for gpu in self._look() if gpu.uuid in devices and gpu.users]
+        users = gpu_users(EXPLAIN_SECONDS)
+        blamed = [
+            SharedGpu(gpu, tuple(users[gpu]))
+            for gpu in self._chosen
+            if gpu in devices & users.keys()
+        ]
         if not blamed:
             return outcome
         message = f"{outcome.message}; others use the GPU: {_uses(blamed)}"

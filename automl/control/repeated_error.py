@@ -20,7 +20,7 @@ class RepeatedError:
     """
 
     def __init__(self, trials: Iterable[Trial] = ()) -> None:
-        self._succeeded = any(trial.state in _SUCCESSES for trial in trials)
+        self._succeeded = any(map(_has_succeeded, trials))
         self._counts: Counter[tuple[str, str]] = Counter()
 
     def reason_to_end(self, ended: Trial, running: Iterable[Trial]) -> str | None:
@@ -31,7 +31,7 @@ class RepeatedError:
             running: the other trials that run. One that has reported, or that has lasted longer
                 than a later one, may still succeed.
         """
-        self._succeeded |= ended.state in _SUCCESSES
+        self._succeeded |= _has_succeeded(ended)
         if self._succeeded or not is_mistake(ended):
             return None
         error = ended.failure or "", ended.message
@@ -42,3 +42,8 @@ class RepeatedError:
             return None
         count = self._counts[error]
         return f"{count} trials failed alike and none succeeded: {ended.message}. {MISTAKE_HINT}"
+
+
+def _has_succeeded(trial: Trial) -> bool:
+    """Whether an attempt has worked; a trial that was imported or never began says nothing."""
+    return trial.state in _SUCCESSES and trial.seconds > 0

@@ -57,6 +57,7 @@ class Scheduler:
         self._shutdown = shutdown
         self._overtaken: Counter[int] = Counter()  # how many trials began before a waiting one
         self._end_noted = False
+        self._trouble_noted = False
         self._blocked = False  # every core is leased
 
     def prepare(self) -> None:
@@ -135,6 +136,10 @@ class Scheduler:
         """How many of the free slots may begin a trial, since other sweeps use this machine too."""
         room = self._leases.room(free, claim=not self.is_done) if free > 0 else 0
         self._journal.waits_for = self._leases.waits_for or dispatcher.waits_for
+        if self._leases.trouble and not self._trouble_noted:
+            self._trouble_noted = True
+            message = f"the machine is not shared with other sweeps: {self._leases.trouble}"
+            self._journal.note("leases", message)
         self._blocked = free > 0 and room == 0
         return room
 
@@ -155,7 +160,7 @@ class Scheduler:
         if left > 0:
             # A later proposal knows more, so only as many are made as begin now.
             one = journal.spec.workload is not None or self._stopper.one_by_one
-            one |= dispatcher.serial
+            one |= dispatcher.serial or self._leases.crowded
             self._propose(min(left, 1 if one else free), dispatcher)
         return self._next_waiting()
 
@@ -251,8 +256,10 @@ class Scheduler:
         return _UNLIMITED if left is None else left
 
     def _is_late(self) -> bool:
-        """Whether a new trial could not end within the time that is left."""
-        reason = self._journal.budget.reason_to_begin_none(self._journal.now)
+        """Whether the next trial, a waiting or a new one, could not end within the time left."""
+        waiting = self._journal.index.next_waiting
+        slots = self._assigner.slots(waiting.params) if waiting else 1
+        reason = self._journal.budget.reason_to_begin_none(self._journal.now, slots)
         if reason is not None:
             self._note_end(f"no further trial begins: {reason}")
         return reason is not None

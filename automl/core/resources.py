@@ -1,12 +1,12 @@
 """The resources of a worker slot."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from automl.errors import UsageError
 from search_spaces.hardware import count_cpus, detect
+from workers.runtime.devices import named_gpus
 
 from .arguments import finite, shown, whole
 
@@ -31,9 +31,9 @@ class Resources:
         """How many such slots this machine has room for, at least 1."""
         slots = count_cpus() // max(1, self.cpus)
         if self.gpus > 0:
-            visible = os.environ.get("CUDA_VISIBLE_DEVICES")  # it may have changed since `detect`
             gpus = len(detect().gpus)
-            gpus = gpus if visible is None else min(gpus, len(visible.split(",")))
+            named = named_gpus()  # it may have changed since `detect`
+            gpus = gpus if named is None else min(gpus, len(named))
             slots = min(slots, int(gpus / self.gpus))
         return max(1, slots)
 

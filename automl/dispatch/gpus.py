@@ -4,14 +4,13 @@
 """
 
 import csv
-import os
 import subprocess
 from dataclasses import dataclass
 from typing import Final
 
 import psutil
 
-from workers.runtime.devices import VARIABLE
+from workers.runtime.devices import named_gpus
 
 SMI_SECONDS: Final = 20.0  # nvidia-smi takes seconds if no process has opened the driver
 
@@ -32,24 +31,24 @@ class SharedGpu:
 def shared_gpus() -> list[SharedGpu]:
     """The GPUs that `CUDA_VISIBLE_DEVICES` allows, in its order; none without nvidia-smi.
 
-    It names GPUs by UUID, the beginning of one, or the index that nvidia-smi shows. As in CUDA, a
-    name of no GPU hides those after it. A part of a GPU ("MIG-...") is taken as it is.
+    For the names see `named_gpus`. As in CUDA, a name of no GPU hides those after it. A part of a
+    GPU ("MIG-...") is taken as it is.
     """
     rows = _query("--query-gpu=index,uuid,memory.total")
     indices = {row[0]: row[1] for row in rows if len(row) == 3}
     if not indices:
         return []
     chosen = _chosen(indices)
-    users = _users() if chosen else {}
+    users = gpu_users() if chosen else {}
     return [SharedGpu(uuid, tuple(users.get(uuid, ()))) for uuid in chosen]
 
 
 def _chosen(indices: dict[str, str]) -> list[str]:
-    given = os.environ.get(VARIABLE)
-    if given is None:
+    named = named_gpus()
+    if named is None:
         return list(indices.values())
     found: list[str] = []
-    for name in (part.strip() for part in given.split(",")):
+    for name in named:
         uuid = indices.get(name, name if name.startswith("MIG-") else "")
         if name.startswith("GPU-"):
             uuid = next((one for one in indices.values() if one.startswith(name)), "")
@@ -60,11 +59,15 @@ def _chosen(indices: dict[str, str]) -> list[str]:
     return found
 
 
-def _users() -> dict[str, list[str]]:
-    """The processes of others by the GPU that they use."""
+def gpu_users(timeout: float = SMI_SECONDS) -> dict[str, list[str]]:
+    """The processes of others by the UUID of the GPU that they use.
+
+    Args:
+        timeout: seconds after which none are known.
+    """
     own = _own_processes()
     found: dict[str, list[str]] = {}
-    for row in _query("--query-compute-apps=gpu_uuid,pid,used_memory"):
+    for row in _query("--query-compute-apps=gpu_uuid,pid,used_memory", timeout):
         if len(row) == 3 and row[1].isdigit() and int(row[1]) not in own:
             used = f" with {row[2]} MiB" if row[2].isdigit() else ""
             found.setdefault(row[0], []).append(f"{_process(int(row[1]))}{used}")
@@ -87,14 +90,14 @@ def _process(pid: int) -> str:
         return f"process {pid}"
 
 
-def _query(question: str) -> list[list[str]]:
+def _query(question: str, timeout: float = SMI_SECONDS) -> list[list[str]]:
     """The rows of an answer of nvidia-smi; none if there is no answer."""
     try:
         done = subprocess.run(
             ["nvidia-smi", question, "--format=csv,noheader,nounits"],
             capture_output=True,
             text=True,
-            timeout=SMI_SECONDS,
+            timeout=timeout,
             check=True,
         )
     except (OSError, subprocess.SubprocessError):

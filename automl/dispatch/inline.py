@@ -8,8 +8,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar, Final
 
+from search_spaces.errors import StoreError
 from workers.protocol import Assignment, Event, Outcome, Started, StopRequest, lost
 
 from .base import Dispatcher
@@ -70,8 +72,9 @@ class InlineDispatcher(Dispatcher):
         self.stop(trial, attempt, StopRequest.INTERRUPT)
 
     def poll(self, handle: Callable[[Event | None], None], timeout: float) -> None:
-        """Run the next attempt to its end."""
+        """Run the next attempt to its end; wait if there is none."""
         if not self._queue:
+            self._closed.wait(min(timeout, PULSE_SECONDS))
             return
         if not self._pulse.ident:
             self._pulse.start()
@@ -126,7 +129,8 @@ class InlineDispatcher(Dispatcher):
         from workers.runtime.devices import cuda_device
 
         device = cuda_device(self._gpus) if assignment.gpus > 0 else "cpu"
-        assignment.files.make()  # if there is no room for it, the trial is not to blame
+        with suppress(StoreError):  # of a link in its place; `run` makes it a failure
+            assignment.files.make()  # if there is no room for it, the trial is not to blame
         context = Context(assignment, send, lambda: self._request, device=device)
         return run(context, self._objective)
 

@@ -16,7 +16,6 @@ import contextlib
 import fcntl
 import json
 import os
-import socket
 import tempfile
 import time
 import uuid
@@ -40,7 +39,7 @@ class Holder:
     """What a sweep holds, as its file says.
 
     Args:
-        sweep, pid, host: who it is.
+        sweep, pid: who it is.
         since: when it began, in seconds since 1970.
         affinity: the cores on which its process may run.
         cores: how many it holds.
@@ -52,7 +51,6 @@ class Holder:
 
     sweep: str
     pid: int
-    host: str
     since: float
     affinity: tuple[int, ...] = ()
     cores: int = 0
@@ -70,7 +68,7 @@ class LeaseFolder:
     """The folder with the files of all sweeps of this user on this machine.
 
     Args:
-        path: None for the user's own (`runtime_folder`).
+        path: by default the user's own (`runtime_folder`).
 
     Raises:
         StoreError: other users could write to the folder, or it cannot be made.
@@ -135,6 +133,7 @@ class MachineLeases:
     Attributes:
         enabled: as given.
         waits_for: for whom the sweep waits, as text; "" if it does not.
+        crowded: whether the slots that `room` or `take` was last asked for are not all free.
         trouble: why the machine is not shared; "" if it is.
     """
 
@@ -155,11 +154,10 @@ class MachineLeases:
         self._file = -1
         self._path = Path()
         affinity = getattr(os, "sched_getaffinity", lambda _: ())(0)
-        self._own = Holder(
-            sweep, os.getpid(), socket.gethostname(), time.time(), tuple(sorted(affinity))
-        )
+        self._own = Holder(sweep, os.getpid(), time.time(), tuple(sorted(affinity)))
         self.enabled = enabled
         self.waits_for = ""
+        self.crowded = False
         self.trouble = ""
         if not enabled:
             return
@@ -172,6 +170,9 @@ class MachineLeases:
 
     def room(self, slots: int, *, claim: bool = True) -> int:
         """How many of these free slots may begin a trial now.
+
+        All, if the sweep runs no trial yet: it may begin one, however many slots that takes. If
+        `crowded` is set then, there is no room for a second one.
 
         If fewer than asked for, the sweep waits, and richer sweeps give way to it.
 
@@ -198,13 +199,15 @@ class MachineLeases:
             most: at most so many.
             visible: UUIDs of those that this process may use, in order.
             occupied: those that other programs use, and how; they are passed over.
-            least: take none if fewer are free, so that no two sweeps wait for each other.
+            least: take none if fewer are free, so that no two sweeps wait for each other. If the
+                machine is not shared, take those that are occupied rather than none.
 
         Returns:
             Their UUIDs. If there are none, `waits_for` says who has them.
         """
-        free = [gpu for gpu in visible if gpu not in occupied] or list(visible)
-        return self._alone(lambda: self._take_gpus(most, visible, occupied, least), free[:most])
+        unused = [gpu for gpu in visible if gpu not in occupied]
+        unshared = unused if len(unused) >= least else list(visible)
+        return self._alone(lambda: self._take_gpus(most, visible, occupied, least), unshared[:most])
 
     def close(self) -> None:
         """Give everything back."""
@@ -249,6 +252,7 @@ class MachineLeases:
         if self._poorer_waits(others):
             free = 0
         missing = max(0, needed - free)
+        self.crowded = missing > 0
         if not self._running or missing == 0:
             self.waits_for = ""
             self._write(waits=0)
@@ -297,6 +301,7 @@ class MachineLeases:
         except (OSError, StoreError) as error:
             self.trouble = str(error)
             self.waits_for = ""
+            self.crowded = False
             return otherwise
 
 

@@ -12,9 +12,11 @@ class SweepRecorder(Protocol):
 
     Attributes:
         trials: every trial by number; the list grows and its items are replaced as events come.
+        seconds: wall-clock seconds of the sweep, as they were last committed.
     """
 
     trials: list[Trial]
+    seconds: float
 
     @property
     def uncommitted(self) -> int:

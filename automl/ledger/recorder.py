@@ -50,6 +50,7 @@ class Recorder(PendingEvents):
     ) -> None:
         super().__init__(contents.trials)
         self._reader = reader
+        self.seconds: float = contents.sweep["seconds"]
         self._name: str = contents.sweep["name"]
         self._lease = lease
         self._lock = lock
@@ -88,6 +89,7 @@ class Recorder(PendingEvents):
         stop = self._write(values, status)
         if self._events:  # they came after a commit that had failed
             stop = self._write(values, status)
+        self.seconds = self.seconds if seconds is None else seconds
         if self._backups:
             self._backups.tick()
         return stop

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sized
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -39,13 +39,13 @@ def progress(wanted: bool | None = None) -> Iterator[Show | None]:
         yield None
 
 
-def say_which(wanted: str, name: str, trials: Sized) -> None:
+def say_which(wanted: str, name: str, num_trials: int) -> None:
     """Say, on standard error, if a sweep gets another name or goes on with earlier trials."""
     if name != wanted:
         line = f"there is a sweep {wanted!r} already: this one is {name!r}; to go on with an "
         line += "earlier one, give its name= and resume=True"
-    elif trials:
-        line = f"going on with the sweep {name!r}, which has trials: {len(trials)}"
+    elif num_trials:
+        line = f"going on with the sweep {name!r}, which has trials: {num_trials}"
     else:
         return
     print(f"automl: {line}", file=sys.stderr)

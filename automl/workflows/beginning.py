@@ -104,7 +104,7 @@ class Beginning:
         for params in self.configurations:
             unknown = {n: v for n, v in params.items() if n not in space.parameters}
             space.check({**space.complete(params), **unknown})
-        trials = ledger.trials(spec.name)
+        trials = ledger.trials(spec.name) if self.configurations else []
         seen = {space.key(t.params) for t in trials if space.legal(t.params)}
         wanted = {space.key(c): c for c in map(space.complete, self.configurations)}
         new = [params for key, params in wanted.items() if key not in seen]

@@ -95,7 +95,7 @@ def add(ledger: Ledger, sweep: str, trials: Sequence[FinishedTrial]) -> int:
     """Record finished trials in a sweep that is not running; returns their number."""
     recorder = ledger.acquire(sweep)
     try:
-        at = ledger.snapshot(sweep).seconds
+        at = recorder.seconds
         for number, trial in enumerate(trials, start=len(recorder.trials)):
             ending = Ending.FAILED if trial.failure else Ending.COMPLETED
             state = TrialState.FAILED if trial.failure else TrialState.COMPLETED

@@ -25,8 +25,7 @@ def run(tmp_path: Path, trials: int, name: str = "s", **options: Any) -> automl.
         suggester="sobol",
         store=str(tmp_path / "runs"),
         name=name,
-        progress=False,
-        **options,
+        **{"progress": False, **options},
     )
 
 
@@ -52,6 +51,18 @@ def test_several_priors_are_taken_and_the_rest_is_told(tmp_path: Path) -> None:
     assert len(result.trials) == 7 + 2, "imported trials are beside the budget"
     again = run(tmp_path, 3, prior=[table, study()], resume=True)
     assert len(again.trials) == 7 + 3, "they are imported once"
+
+
+def test_a_new_sweep_with_imported_trials_does_not_go_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / "old.csv"
+    table.write_text("m.x,kind,loss\n0.25,a,0.7\n")
+    for trials in (1, 2):
+        run(tmp_path, trials, prior=[table], resume=True, progress=None)
+        said = capsys.readouterr().err
+        assert ("going on with the sweep 's', which has trials: 2" in said) is (trials == 2)
+        assert said.count("going on") == trials - 1
 
 
 def test_enqueued_configurations_come_after_trial_0_and_only_once(tmp_path: Path) -> None:

@@ -70,6 +70,59 @@ def test_an_objective_that_did_not_ask_has_completed(runner):
     assert runner(stop_requested=lambda: StopRequest.STOP).ending is Ending.COMPLETED
 
 
+class Hostile:
+    """Can be neither pickled nor shown."""
+
+    def __reduce__(self):
+        raise SystemExit(7)
+
+    __repr__ = __reduce__
+
+
+LOOP: dict[str, object] = {}
+LOOP["loop"] = LOOP
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [
+        (Hostile(), "Hostile"),
+        ({"in": [Hostile(), 1]}, {"in": ["Hostile", 1]}),
+        (torch.ones(2), "Tensor of 2: tensor([1., 1.])"),
+        ((1, 2.5, None, "text"), [1, 2.5, None, "text"]),
+        ({1: True}, {"1": True}),
+        (LOOP, "dict of 1: " + "{'loop': " * 6 + "{...}" + "}" * 6),
+        pytest.param(10**5000, "int", id="too many digits"),
+    ],
+)
+def test_details_of_any_kind_become_json(runner, value, kept):
+    def objective(context):
+        context.details["given"] = value
+        return {"loss": 1.0}
+
+    runner.objective = objective
+    outcome = runner()
+    assert (outcome.failure, outcome.details["given"]) == (None, kept)
+
+
+def test_details_that_are_no_mapping_are_left_out(runner):
+    def objective(context):
+        context.details = None
+        raise ValueError("a mistake")
+
+    runner.objective = objective
+    outcome = runner()
+    assert outcome.message == "ValueError: a mistake"
+    assert outcome.details["exception"] == "ValueError"
+
+
+def test_a_name_of_any_length_is_cut(runner):
+    runner.objective = raiser(type("E" * 10_000, (Exception,), {})("why"))
+    outcome = runner()
+    assert outcome.message == f"{'E' * 200}: why"
+    assert outcome.details["exception"] == "E" * 200
+
+
 @pytest.mark.parametrize("result", [3.0, [1], {"loss": "low"}, {"loss": None}])
 def test_what_is_no_metrics_is_a_missing_metric(runner, result):
     runner.objective = lambda context: result

@@ -1,19 +1,35 @@
 """Which GPUs the process of a worker sees."""
 
 import os
+import re
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import Final
 
 from search_spaces.errors import UsageError
 
 VARIABLE: Final = "CUDA_VISIBLE_DEVICES"
+_NAME: Final = re.compile(r"[0-9]+|(GPU|MIG)-.*")
+
+
+def named_gpus() -> list[str] | None:
+    """The GPUs that `CUDA_VISIBLE_DEVICES` names, each once; None if it is not set.
+
+    A name is an index, or the beginning of a UUID ("GPU-..." or "MIG-..."). As in CUDA, anything
+    else, such as -1, hides those after it. An index is taken as nvidia-smi's, in the order of the
+    PCI bus. CUDA's own is the same only if CUDA_DEVICE_ORDER is PCI_BUS_ID or all GPUs are alike.
+    """
+    given = os.environ.get(VARIABLE)
+    if given is None:
+        return None
+    names = (name.strip() for name in given.split(","))
+    return list(dict.fromkeys(takewhile(_NAME.fullmatch, names)))
 
 
 def visible_gpus() -> list[str]:
     """The GPUs that this process may use, as `CUDA_VISIBLE_DEVICES` names them."""
-    given = os.environ.get(VARIABLE)
-    if given is not None:
-        return [name.strip() for name in given.split(",") if name.strip()]
+    if (named := named_gpus()) is not None:
+        return named
     import torch
 
     return [str(index) for index in range(torch.cuda.device_count())]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from search_spaces.errors import StoreError
 from workers.files.folder import Folder
 from workers.protocol import LOGS, Assignment, log_name
 
@@ -52,5 +53,5 @@ def shorten(folder: Folder, name: str, most: int) -> None:
             newest = old.read(most // 4)
             os.truncate(new.fileno(), most // 2)
             new.write(b"\n... the middle of this log is left out ...\n" + newest)
-    except OSError:
+    except (OSError, StoreError):
         return

@@ -96,7 +96,7 @@ class _ProcessWorker:
                 self._pipe.send(News(events, heartbeat))
             except OSError:
                 return  # the controller is gone
-            except Exception:  # such as a detail of an outcome that cannot be pickled
+            except Exception:  # such as no memory left to pickle them
                 traceback.print_exc()
                 os._exit(1)
 
@@ -106,8 +106,8 @@ def logged(assignment: Assignment, rank: int) -> Iterator[None]:
     """Send the output of this process, and of those that it starts, to the rank's log."""
     with open_log(assignment, rank) as log:
         _redirect(log.fileno())
-    print(assignment.label)
     try:
+        print(assignment.label)
         with bounded_log(assignment, rank):
             yield
     finally:

@@ -103,6 +103,7 @@ class WorkerProcess:
         self.connection = Connection(ours.detach())
         self.ready = False
         self.closed = False
+        self._garbled = False  # it has sent what is no message
 
     def run(self, assignment: Assignment, rank: int, rendezvous: str) -> None:
         """See `WorkerHandle`."""
@@ -117,7 +118,7 @@ class WorkerProcess:
         self._send("dump", assignment, rank)
 
     def kill(self) -> None:
-        """End the process, and all processes that the objective has started."""
+        """End the process, and those of its process group, which the objective has started."""
         if self.closed:
             return
         self.closed = True
@@ -134,16 +135,23 @@ class WorkerProcess:
         return self._process.poll() is not None and not self.connection.poll()
 
     def receive(self) -> Ready | News | None:
-        """The next message; None if the worker is dead."""
+        """The next message; None if the worker is dead, or sends what cannot be read."""
         try:
-            message: Ready | News = self.connection.recv()
+            message = self.connection.recv()
         except (EOFError, OSError):
+            return None
+        except Exception:  # the objective shares the worker's process and can write to its socket
+            message = None
+        if not isinstance(message, Ready | News):
+            self._garbled = True
             return None
         self.ready = True
         return message
 
     def death(self) -> str:
-        """How the process died, for a person; ends it if it only has closed its connection."""
+        """How the process died, or why it must be killed, for a person."""
+        if self._garbled:
+            return f"the worker (process {self._process.pid}) sent a message that cannot be read"
         try:
             status = self._process.wait(EXIT_SECONDS)
         except subprocess.TimeoutExpired:

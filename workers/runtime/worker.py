@@ -13,20 +13,27 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from search_spaces.errors import StoreError
 from workers.protocol import (
     WORKER_SPENT,
     Assignment,
+    Ending,
     Event,
     Heartbeat,
+    Outcome,
     Started,
     StopRequest,
+    lost,
     open_log,
 )
+
+if TYPE_CHECKING:
+    from workers.context import Context
 
 Logged = Callable[[Assignment, int], AbstractContextManager[None]]
 
@@ -70,7 +77,6 @@ class Worker:
     def run(self, assignment: Assignment, rank: int, rendezvous: str) -> None:
         """Run one rank of an attempt to its end and post its outcome; rank 0 posts reports too."""
         from workers.context import Context
-        from workers.run import run
 
         self._moved = time.monotonic()
         key = (assignment.trial, assignment.attempt)
@@ -86,8 +92,7 @@ class Worker:
         if rank == 0:
             self._post(Started(*key, f"{socket.gethostname()}:{os.getpid()}"))
         self.is_running = True
-        with self._logged(assignment, rank):
-            outcome = run(context, self._objective)
+        outcome = self._outcome(context)
         self.is_running = False
         self._steps = 0  # an idle worker has no steps for the next attempt to be compared with
         self._stop_requests.pop(key, None)
@@ -115,6 +120,24 @@ class Worker:
     def stop(self, trial: int, attempt: int, how: StopRequest) -> None:
         """Ask an attempt to stop; it may not have begun yet."""
         self._stop_requests[trial, attempt] = how
+
+    def _outcome(self, context: "Context") -> Outcome:
+        """Run the rank; its output goes to its log."""
+        from workers.run import failure_of, run
+
+        a = context.assignment
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(self._logged(a, context.rank))
+            except StoreError as error:  # an earlier attempt has put a link into its folder
+                failure, message = failure_of(error)
+                details = {"exception": type(error).__name__}
+                return Outcome(
+                    a.trial, a.attempt, Ending.FAILED, {}, failure, message, details=details
+                )
+            except OSError as error:  # the trial is not to blame if there is no room
+                return lost(a, f"its log cannot be opened: {error}")
+            return run(context, self._objective)
 
     def _warm(self, objective: bytes | None, workload: str | None) -> None:
         if objective is not None:

@@ -77,6 +77,14 @@ def test_attempts_that_did_not_end_well_say_nothing_of_the_time_needed(state: Tr
     assert ended(20.0, state, budget=Budget(time=80.0)).reason_to_begin_none(79.0) is None
 
 
+@pytest.mark.parametrize("state", [DONE, TrialState.STOPPED])
+def test_trials_that_never_ran_say_nothing_of_it_either(state: TrialState) -> None:
+    tracker = BudgetTracker(make_spec(budget=Budget(time=80.0), stopper="asha"))
+    tracker.add_earlier(Trial(0, {}, state, {"loss": 1.0}), 0.0, 1)  # imported, or never begun
+    tracker.add_earlier(Trial(1, {}, DONE, {"loss": 1.0}), 20.0, 1)
+    assert tracker.reason_to_begin_none(79.0) is not None
+
+
 def test_with_a_stopper_the_shortest_slice_counts() -> None:
     tracker = ended(2.0, TrialState.PAUSED, budget=Budget(time=80.0), stopper="asha")
     assert tracker.reason_to_begin_none(77.0) is None

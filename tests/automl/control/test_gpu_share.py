@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from objectives import make_spec
@@ -19,14 +19,15 @@ from automl.dispatch import leases
 from automl.dispatch._make import make_dispatcher, starting
 from automl.dispatch.inline import InlineDispatcher
 from automl.dispatch.leases import MachineLeases
-from automl.dispatch.simulated.dispatcher import SimulatedDispatcher
 from automl.errors import UsageError
 from automl.ledger import Ledger
 from automl.report.terminal_view import state_lines
 from automl.workflows.doctor import examine
+from tests.automl.control.shared_machine import RealDispatcher
 from tests.automl.dispatch.nvidia_smi import FakeSmi
 from workers.protocol import OUT_OF_MEMORY_ON, Assignment, Ending, Event, Outcome
 
+pytestmark = pytest.mark.usefixtures("lease_folder")
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 HOLD = """
 import time
@@ -36,18 +37,6 @@ assert leases.take_gpus(2, ["GPU-aa", "GPU-bb"], {}) == ["GPU-aa", "GPU-bb"]
 print("held", flush=True)
 time.sleep(60)
 """
-
-
-class OnGpus(SimulatedDispatcher):
-    """Passes for a dispatcher of this machine."""
-
-    estimates: ClassVar[bool] = True
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(leases.VARIABLE, str(tmp_path / "leases"))
-    return tmp_path / "leases"
 
 
 @pytest.fixture
@@ -65,11 +54,11 @@ def run(ledger: Ledger, gpus: float, workers: int | None, on_change: Any = None)
     ledger.create_sweep(spec)
     seen: list[str | None] = []
 
-    def start() -> OnGpus:
+    def start() -> RealDispatcher:
         seen.append(os.environ.get(VARIABLE))
-        return OnGpus(replay, workers or 1)
+        return RealDispatcher(replay, workers or 1)
 
-    snapshot = sweeps.conduct(spec, ledger, OnGpus, start, on_change=on_change)
+    snapshot = sweeps.conduct(spec, ledger, RealDispatcher, start, on_change=on_change)
     return snapshot, seen
 
 
@@ -143,6 +132,22 @@ def test_it_can_be_stopped_while_it_waits(ledger: Ledger, smi: FakeSmi) -> None:
     snapshot, seen = run(ledger, 1.0, 1, on_change)
     assert (snapshot.state, seen) == ("interrupted", [])
     assert waits[0].startswith(f"waits for 1 GPU held by GPU-aa by process {os.getppid()}")
+
+
+def test_what_others_use_is_asked_seldom_while_it_waits(ledger: Ledger, smi: FakeSmi) -> None:
+    other = MachineLeases("other")
+    assert other.take_gpus(2, ["GPU-aa", "GPU-bb"], {}) == ["GPU-aa", "GPU-bb"]
+    waits: list[str] = []
+
+    def on_change(snapshot: Snapshot) -> None:
+        if snapshot.waits_for:
+            waits.append(snapshot.waits_for)
+            if len(waits) == 3:
+                other.close()
+
+    _, seen = run(ledger, 1.0, 2, on_change)
+    assert seen == ["GPU-aa,GPU-bb"]
+    assert smi.num_asked == 2, "once for the GPUs and once for their users"
 
 
 def test_more_than_there_are_is_refused(ledger: Ledger, smi: FakeSmi) -> None:

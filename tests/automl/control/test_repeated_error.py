@@ -14,6 +14,8 @@ from automl.core import Noted, Trial, TrialState
 from automl.ledger import Ledger
 from automl.report.terminal_view import PlainLines, SweepView
 from automl.result import Result
+from automl.workflows import import_trials
+from automl.workflows.import_trials import FinishedTrial
 from workers.context import Context
 
 FAILED, RUNNING = TrialState.FAILED, TrialState.RUNNING
@@ -35,6 +37,15 @@ def test_three_exceptions_that_are_alike_end_a_sweep_with_a_note(ledger: Ledger)
     assert 'return {"loss": trial.params["lerning_rate"]}' in lines[-3]
     begin = next(i for i, line in enumerate(lines) if line.startswith("Traceback"))
     assert "test_repeated_error.py" in lines[begin + 1]  # the objective's first frame, not ours
+
+
+def test_imported_trials_are_no_success(ledger: Ledger) -> None:
+    spec = make_spec(trials=12)
+    ledger.create_sweep(spec)
+    known = FinishedTrial({"lr": 0.01, "optimizer": "sgd"}, {"loss": 1.0})
+    import_trials.add(ledger, spec.name, [known])
+    snapshot = run_inline(ledger, spec, mistaken, resume=True)
+    assert states(snapshot) == ["completed", *["failed"] * 3]
 
 
 def test_a_missing_metric_ends_it_too(ledger: Ledger) -> None:

@@ -10,6 +10,7 @@ from objectives import make_spec, run_inline, states
 
 from automl import sweeps
 from automl.control.assignments import Assigner
+from automl.core.budget import Budget
 from automl.core.events import Noted, Proposed
 from automl.core.trial import Trial, TrialState
 from automl.dispatch.simulated.dispatcher import SimulatedDispatcher
@@ -180,3 +181,28 @@ def test_at_most_so_many_smaller_trials_as_slots_overtake_a_large_one(
     earlier = [t.number for t in snapshot.trials if (t.started or 0.0) < (large.started or 0.0)]
     assert earlier == [0, 2, 3, 4, 5], "three fit at once, and one more when one of them ends"
     assert large.started == snapshot.trials[0].ended == 100.0
+
+
+@pytest.mark.parametrize(("worker_time", "attempts"), [(49.0, 0), (51.0, 1)])
+def test_a_waiting_trial_needs_worker_time_for_each_of_its_slots(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, worker_time: float, attempts: int
+) -> None:
+    monkeypatch.setattr(Assigner, "slots", lambda self, params: params["ranks"])
+    budget = Budget(trials=2, worker_time=worker_time)
+    spec = make_spec(space=Space(Choice("ranks", [1, 4])), budget=budget)
+    ledger.create_sweep(spec)
+    recorder = ledger.acquire("test")
+    for number, wanted in enumerate([1, 4]):
+        recorder.apply(Proposed(number, {"ranks": wanted}, "enqueued"))
+    recorder.commit()
+    ledger.release("test")
+
+    def replay(params: Any) -> Any:
+        yield 10.0, {"loss": 1.0}
+
+    def start() -> SimulatedDispatcher:
+        return SimulatedDispatcher(replay, 4)
+
+    snapshot = sweeps.conduct(spec, ledger, SimulatedDispatcher, start, resume=True)
+    assert states(snapshot) == ["completed", "completed" if attempts else "stopped"]
+    assert snapshot.trials[1].attempts == attempts

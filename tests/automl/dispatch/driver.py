@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
+import stat
+import struct
 import subprocess
 import sys
 import time
@@ -32,6 +35,8 @@ def behave(trial: Context) -> dict[str, float]:
         "print": write,
         "print_late": write_late,
         "child": start_child,
+        "link": link_away,
+        "garble": garble,
     }
     return kinds[str(trial.params["do"])](trial)
 
@@ -110,6 +115,25 @@ def start_child(trial: Context) -> dict[str, float]:
     return kill(trial) if trial.params.get("dies") else hang(trial)
 
 
+def link_away(trial: Context) -> dict[str, float]:
+    """Leaves a link in place of its folder, or of the folder of its logs, and dies."""
+    place = Path(trial.folder, str(trial.params["place"]))
+    outside = Path(trial.folder).parent / "outside"
+    outside.mkdir(exist_ok=True)
+    place.rename(Path(trial.folder).parent / "moved")
+    place.symlink_to(outside)
+    return kill(trial)
+
+
+def garble(trial: Context) -> dict[str, float]:
+    """Writes to the connection of its worker what is no message."""
+    for number in range(3, 20):
+        with contextlib.suppress(OSError):
+            if stat.S_ISSOCK(os.fstat(number).st_mode):
+                os.write(number, struct.pack("!i", 9) + b"no pickle")
+    return hang(trial)
+
+
 class Driver:
     """A dispatcher of four slots, and what came of one test's attempts."""
 
@@ -119,21 +143,33 @@ class Driver:
 
     def submit(self, do: str, ranks: int = 1, timeout: float | None = None, **params: Any) -> int:
         number, self.next = self.next, self.next + 1
+        self.begin(number, 1, do, ranks, timeout, **params)
+        return number
+
+    def begin(
+        self,
+        number: int,
+        attempt: int,
+        do: str,
+        ranks: int = 1,
+        timeout: float | None = None,
+        **params: Any,
+    ) -> None:
         folder = str(self.folder / str(number))
         limits = Limits(timeout_seconds=timeout)
         self.dispatcher.submit(
             Assignment(
                 "driver",
                 number,
-                1,
+                attempt,
                 {"do": do, "lr": 0.1, **params},
                 None,
                 folder,
                 num_ranks=ranks,
                 limits=limits,
+                store=str(self.folder),
             )
         )
-        return number
 
     def until(self, condition: Callable[[], bool], seconds: float = 100.0) -> None:
         deadline = time.monotonic() + seconds

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 PROGRAM = """#!/bin/sh
+echo "$1" >>{folder}/asked
 case "$1" in
   --query-gpu=index,uuid,memory.total) cat {folder}/gpus ;;
   --query-compute-apps=gpu_uuid,pid,used_memory) cat {folder}/apps ;;
@@ -31,6 +32,11 @@ class FakeSmi:
         patch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         self._apps = folder / "apps"
         self.use({})
+
+    @property
+    def num_asked(self) -> int:
+        """How often the program was run."""
+        return len((self._apps.parent / "asked").read_text().splitlines())
 
     def use(self, users: Mapping[str, int]) -> None:
         """From now on these processes use these GPUs."""

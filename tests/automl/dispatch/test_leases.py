@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from automl.dispatch.leases import LeaseFolder, MachineLeases
+from automl.dispatch.leases import VARIABLE, LeaseFolder, MachineLeases
 from automl.errors import StoreError
 from tests.automl.dispatch.leaseholder import HOLD
 
@@ -139,6 +139,18 @@ def test_a_folder_that_cannot_be_used_shares_nothing_and_says_why(tmp_path: Path
     (tmp_path / "link").symlink_to(tmp_path)
     with pytest.raises(StoreError, match="not a folder of yours"):
         LeaseFolder(tmp_path / "link")
+
+
+def test_gpus_of_a_machine_that_is_not_shared_are_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "file"))
+    alone = MachineLeases("one")
+    assert "file" in alone.trouble
+    visible, used = ["GPU-a", "GPU-b"], {"GPU-a": "GPU-a by process 7"}
+    assert alone.take_gpus(1, visible, used) == ["GPU-b"]
+    assert alone.take_gpus(2, visible, used, least=2) == visible
 
 
 def test_the_folder_is_the_users_alone(folder: LeaseFolder, make: Any) -> None:

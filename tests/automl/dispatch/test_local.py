@@ -67,6 +67,29 @@ def test_a_hundred_megabytes_of_output_go_to_the_log_of_their_attempt(driver: Dr
     assert driver.log(late).splitlines()[1] == "half a line"
 
 
+def test_a_message_that_cannot_be_read_ends_its_worker_only(driver: Driver) -> None:
+    outcome = driver.finish(driver.submit("garble"))
+    assert outcome.failure == "crashed"
+    assert outcome.message.endswith("sent a message that cannot be read")
+    driver.rest()
+    assert driver.finish(driver.submit("print_late")).ending is Ending.COMPLETED
+
+
+@pytest.mark.parametrize("place", ["", "logs"])
+def test_a_link_out_of_the_store_fails_its_attempt_only(driver: Driver, place: str) -> None:
+    number = driver.submit("link", place=place)
+    assert "killed by signal 9" in driver.finish(number).message
+    driver.rest()
+    driver.events.clear()
+    driver.begin(number, 2, "print_late")
+    outcome = driver.finish(number)
+    assert outcome.message.startswith("StoreError: ")
+    assert "is a symbolic link: the files of a sweep stay in its store" in outcome.message
+    assert not outcome.details.get("worker_lost")
+    assert not list((driver.folder / "outside").iterdir())
+    assert driver.finish(driver.submit("print_late")).ending is Ending.COMPLETED
+
+
 def test_a_controller_killed_with_9_takes_its_workers_along(tmp_path: Path) -> None:
     marks = tmp_path / "marks"
     script = tmp_path / "script.py"

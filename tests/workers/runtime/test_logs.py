@@ -46,6 +46,15 @@ def test_that_something_is_left_out_is_said(tmp_path: Path) -> None:
     )
 
 
+def test_a_link_in_place_of_a_log_is_left(tmp_path: Path) -> None:
+    (tmp_path / "outside").write_bytes(b"x" * 2 * MOST)
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "log").symlink_to(tmp_path / "outside")
+    shorten(Folder(tmp_path / "logs"), "log", MOST)
+    shorten(Folder(tmp_path, "logs", "log"), "log", MOST)
+    assert (tmp_path / "outside").stat().st_size == 2 * MOST
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
 def test_a_log_that_cannot_be_changed_is_left(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(b"x" * 2 * MOST)

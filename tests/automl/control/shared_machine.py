@@ -1,0 +1,13 @@
+"""A dispatcher without workers whose sweeps share the machine with others."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from automl.dispatch.simulated.dispatcher import SimulatedDispatcher
+
+
+class RealDispatcher(SimulatedDispatcher):
+    """Its trials pass for real ones of this machine, so that they need leases."""
+
+    estimates: ClassVar[bool] = True
