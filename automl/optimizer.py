@@ -13,7 +13,7 @@ from typing import Any
 
 from search_spaces import Space
 from search_spaces.plain import read_space
-from search_spaces.validation import plain_params
+from search_spaces.validation import plain_params, show
 from workers.context import number_of
 from workers.protocol import Ending, Metric, Metrics, Outcome, Params, Report
 
@@ -343,4 +343,4 @@ def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
 
 def _check_failure(failure: str) -> None:
     if failure not in FAILURE_KINDS:
-        raise UsageError(f"a failure is one of {', '.join(FAILURE_KINDS)}, got {failure!r:.100}")
+        raise UsageError(f"a failure is one of {', '.join(FAILURE_KINDS)}, got {show(failure)}")

@@ -144,4 +144,5 @@ class Result:
         failed = self.snapshot.in_state(TrialState.FAILED)
         traceback = text.commonest_failure(failed)[1].traceback if failed else ""
         found = f"sweep {self.name!r}: {text.why_no_best(self.snapshot)}"
-        return f"{found}\n\n{traceback.rstrip()}" if traceback else found
+        found = f"{found}\n\n{traceback.rstrip()}" if traceback else found
+        return text.printable(found, keep="\n\t")

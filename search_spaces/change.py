@@ -68,14 +68,7 @@ def changes(before: Space, after: Space) -> list[str]:
         elif parameter.domain() != earlier.domain():
             found.append(f"{name}: {_values(earlier)} became {_values(parameter)}")
         if earlier is not None:
-            found += [
-                f"{name}: its {what} changed from {show(old)} to {show(new)}"
-                for what, old, new in (
-                    ("default", earlier.default, parameter.default),
-                    ("condition", earlier.when, parameter.when),
-                )
-                if old != new
-            ]
+            found += _default_and_condition(earlier, parameter)
     found += [f"{name} was removed" for name in before.parameters if name not in after.parameters]
     old, new = ([str(c) for c in space.constraints] for space in (before, after))
     found += [f"constraint {text} was added" for text in new if text not in old]
@@ -135,6 +128,18 @@ def _choices(before: Choice, after: Choice) -> list[str]:
     if before.ordered != after.ordered:
         parts.append("ordered" if after.ordered else "no longer ordered")
     return [f"{after.name}: {', '.join(parts)}"] if parts else []
+
+
+def _default_and_condition(before: Parameter, after: Parameter) -> list[str]:
+    found = []
+    old, new = ((p.has_default, p.default) for p in (before, after))  # None can be a default
+    if old != new:
+        shown = [show(default) if known else "no default" for known, default in (old, new)]
+        found.append(f"{after.name}: its default changed from {shown[0]} to {shown[1]}")
+    if before.when != after.when:
+        conditions = f"from {show(before.when)} to {show(after.when)}"
+        found.append(f"{after.name}: its condition changed {conditions}")
+    return found
 
 
 def _values(parameter: Parameter) -> str:

@@ -15,6 +15,7 @@ from importlib import metadata, util
 from typing import Any, Generic, TypeVar, cast
 
 from .errors import UsageError
+from .validation import show
 
 T = TypeVar("T")
 
@@ -65,7 +66,7 @@ class Registry(Generic[T]):
         """
         names = self.names()
         if not isinstance(name, str):
-            raise UsageError(f"a {self.noun} is named by a text, got {name!r:.100}")
+            raise UsageError(f"a {self.noun} is named by a text, got {show(name)}")
         if name not in names:
             name = name.replace("-", self.separator).replace("_", self.separator)
         if name not in names:

@@ -55,7 +55,10 @@ def is_value(value: object) -> bool:
 
 def show(value: object) -> str:
     """The repr of a value for a message, shortened to 100 characters."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # of a foreign class, or of an int with thousands of digits
+        return f"<{type(value).__name__} that cannot be shown>"
     return text if len(text) <= 100 else f"{text[:97]}..."
 
 

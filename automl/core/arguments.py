@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar, cast
 
 from automl.errors import UsageError
+from search_spaces.validation import show
 from workers.protocol import Metric
 
 MAX: Final = 2**63 - 1
@@ -16,8 +17,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def shown(value: Any) -> str:
     """A wrong value in a message: what it is, and its type."""
-    text = repr(value)
-    return f"{text if len(text) <= 100 else text[:97] + '...'} ({type(value).__name__})"
+    return f"{show(value)} ({type(value).__name__})"
 
 
 def whole(name: str, value: Any, *, least: int | None = None) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from automl.errors import UsageError
+from search_spaces.validation import show
 from workers.protocol import Metric
 
 from .arguments import MAX, listed
@@ -17,7 +18,7 @@ _METRIC = r"[A-Za-z_][A-Za-z0-9_./@-]*"
 _GOAL = re.compile(rf"(minimize|maximize)\s+({_METRIC})(\s+at\s+the\s+end)?(?:\s+within\s+(\S+))?")
 _CONSTRAINT = re.compile(rf"({_METRIC})\s*(<=|>=)\s*(\S+)")
 _DURATION = re.compile(
-    r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?"
+    r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?(?:e[+-]?\d+)?)s)?"
 )
 
 
@@ -50,7 +51,7 @@ class Goal:
             raise UsageError(
                 "a goal is 'minimize METRIC' or 'maximize METRIC', "
                 "then 'at the end', 'within 10m' or nothing; "
-                f"got {text!r}"
+                f"got {show(text)}"
             )
         return cls(
             metric=match[2],
@@ -106,7 +107,7 @@ class Constraint:
             bound = math.nan
         if match is None or not math.isfinite(bound):
             raise UsageError(
-                f"a constraint is 'METRIC <= NUMBER' or 'METRIC >= NUMBER', got {text!r}"
+                f"a constraint is 'METRIC <= NUMBER' or 'METRIC >= NUMBER', got {show(text)}"
             )
         return cls(match[1], bound, match[2] == "<=")
 
@@ -171,14 +172,14 @@ def parse_duration(text: str | float) -> float:
     if isinstance(text, int | float) and not isinstance(text, bool):
         seconds = float(text) if abs(text) <= MAX else math.inf
     else:
-        match = _DURATION.fullmatch(str(text).strip())
         try:
             seconds = float(text)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
+            match = _DURATION.fullmatch(text.strip()) if isinstance(text, str) else None
             parts = match.groups() if match else (None,)
             seconds = sum(
                 float(p) * unit for p, unit in zip(parts, (86400, 3600, 60, 1), strict=False) if p
             )
     if not (math.isfinite(seconds) and seconds > 0):
-        raise UsageError(f"a duration is like 90s, 10m or 1h30m, got {text!r:.100}")
+        raise UsageError(f"a duration is like 90s, 10m or 1h30m, got {show(text)}")
     return seconds

@@ -4,6 +4,7 @@ import re
 from typing import Final
 
 from automl.errors import UsageError
+from search_spaces.validation import show
 
 MAX_NAME: Final = 64
 NAME: Final = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{MAX_NAME - 1}}}")
@@ -18,7 +19,7 @@ def check_name(name: str) -> str:
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise UsageError(
             "a name has 1 to 64 of A-Z a-z 0-9 _ . - and begins with a letter or digit, "
-            f"got {name!r:.100}"
+            f"got {show(name)}"
         )
     return name
 

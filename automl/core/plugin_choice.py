@@ -8,6 +8,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 from automl.errors import UsageError
 from search_spaces.plugins import Registry, nearest
+from search_spaces.validation import show
 
 T = TypeVar("T")
 
@@ -69,7 +70,7 @@ def choose(registry: Registry[T], given: Any, base: type[T] | None = None) -> Pl
         options = dict(given)
         name = options.pop("name", None)
         if not isinstance(name, str):
-            raise UsageError(f"a {noun} with options needs a name, got {dict(given)!r:.200}")
+            raise UsageError(f"a {noun} with options needs a name, got {show(dict(given))}")
         choice = PluginChoice[T](registry.require(name), options)
         if options:
             check_options(registry, choice)
@@ -81,7 +82,7 @@ def choose(registry: Registry[T], given: Any, base: type[T] | None = None) -> Pl
     forms = "a name, a mapping with a name and options"
     if base is not None:
         forms += f", a class that inherits {base.__module__}.{base.__name__}, or an object of one"
-    raise UsageError(f"a {noun} is {forms}; got {given!r:.200} of type {kind.__name__!r}")
+    raise UsageError(f"a {noun} is {forms}; got {show(given)} of type {kind.__name__!r}")
 
 
 def check_options(registry: Registry[T], choice: PluginChoice[T]) -> None:
@@ -96,7 +97,7 @@ def check_options(registry: Registry[T], choice: PluginChoice[T]) -> None:
         right = any(isinstance(value, types) for types, _ in kinds)
         if known[name] and (not right or (isinstance(value, bool) and "bool" not in known[name])):
             needed = " or ".join(words for _, words in kinds)
-            raise UsageError(f"{name} of {what} must be {needed}, got {value!r:.100}")
+            raise UsageError(f"{name} of {what} must be {needed}, got {show(value)}")
 
 
 def options_of(kind: type) -> dict[str, tuple[str, ...]]:

@@ -118,7 +118,7 @@ class Trial:
     def __repr__(self) -> str:
         """The trial in a line, without its reports."""
         value = "" if self.value is None else f", value={self.value:.6g}"
-        failure = f" ({self.failure}: {self.message:.100})" if self.failure else ""
+        failure = f" ({self.failure}: {self.message[:100]!r})" if self.failure else ""
         return f"Trial({self.number}, {self.state}{failure}{value}, params={dict(self.params)!r})"
 
 

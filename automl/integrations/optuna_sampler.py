@@ -179,14 +179,15 @@ class LearnedSpace:
 
 def learn_space(trials: Sequence[FrozenTrial]) -> LearnedSpace | None:
     """The space that finished trials reveal; None if there is nothing to model yet."""
-    seen: dict[str, dict[BaseDistribution, None]] = {}
+    seen: dict[str, list[BaseDistribution]] = {}
     for trial in trials:
         for name, distribution in trial.distributions.items():
-            known = seen.setdefault(name, {})
-            known.pop(distribution, None)
-            known[distribution] = None  # the newest comes last
-    newest = {name: list(known)[-1] for name, known in sorted(seen.items())}
-    kept = {n: d for n, d in newest.items() if not d.single() and _alike(n, list(seen[n]))}
+            known = seen.setdefault(name, [])
+            if distribution in known:  # equal; a category that is a list has no hash
+                known.remove(distribution)
+            known.append(distribution)  # the newest comes last
+    newest = {name: known[-1] for name, known in sorted(seen.items())}
+    kept = {n: d for n, d in newest.items() if not d.single() and _alike(n, seen[n])}
     parents = {name: _parent(name, kept, trials) for name in kept}
     while dropped := [
         n for n, found in parents.items() if found is None or (found and found[0] not in parents)
@@ -197,12 +198,8 @@ def learn_space(trials: Sequence[FrozenTrial]) -> LearnedSpace | None:
     names = {name: f"p{i}" for i, name in enumerate(parents)}
     parameters = []
     for name, found in parents.items():
-        when = (
-            {names[found[0]]: [_inward(kept[found[0]], value) for value in found[1]]}
-            if found
-            else None
-        )
-        parameters.append(_parameter(names[name], list(seen[name]), when))
+        when = {names[found[0]]: found[1]} if found else None
+        parameters.append(_parameter(names[name], seen[name], when))
     limits = {
         names[n]: Limit(low=kept[n].low, high=kept[n].high) for n in parents if len(seen[n]) > 1
     }
@@ -227,8 +224,8 @@ def _alike(name: str, known: Sequence[BaseDistribution]) -> bool:
 
 def _parent(
     name: str, distributions: dict[str, BaseDistribution], trials: Sequence[FrozenTrial]
-) -> tuple[str, list[Any]] | tuple[()] | None:
-    """The discrete parameter that decides if `name` is active, and the values that activate it.
+) -> tuple[str, list[Value]] | tuple[()] | None:
+    """The discrete parameter that decides if `name` is active, and its values of ours that do so.
 
     Empty if `name` is always active, None if no single parameter explains it.
     """
@@ -243,10 +240,10 @@ def _parent(
             or any(parent not in params for params in present)
         ):
             continue
-        under = list(dict.fromkeys(params[parent] for params in present))
-        without = [params[parent] for params in absent if parent in params]
-        if without and not any(value in without for value in under):
-            return parent, under
+        under = dict.fromkeys(_inward(distribution, params[parent]) for params in present)
+        without = {_inward(distribution, p[parent]) for p in absent if parent in p}
+        if without and not without & under.keys():
+            return parent, list(under)
     return None
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 LARGEST: Final = 1e307  # of a drawn number: sums and differences of a few such are finite
-FAR_OUT: Final = 3.0  # interquartile ranges beyond a quartile
+FAR_OUT: Final = 3.0  # interquartile ranges beyond a quartile; decades beyond equal quartiles
 NARROWEST: Final = 1e-290  # a narrower range is a constant: its parts cannot be told apart
 DIGITS: Final = 1e-9  # of the magnitude: an axis does not resolve less
 
@@ -47,7 +47,9 @@ class AxisRange:
         """The range of all values but those that are far out, more than three interquartile ranges.
 
         The fences are Tukey's ("Exploratory Data Analysis", 1977). The axis is logarithmic if all
-        values are positive and fewer of their logarithms are far out.
+        values are positive and fewer of their logarithms are far out. If the quartiles are equal,
+        values up to a thousand times as large are kept: beside larger ones, the axis shows the
+        others as 0. If they are 0, all are kept.
 
         Args:
             log: whether the axis may be logarithmic.
@@ -55,9 +57,9 @@ class AxisRange:
         known = np.array([clipped(value) for value in values if np.isfinite(value)], dtype=float)
         if not len(known):
             return cls(0.0, 1.0)
-        low, high, beyond = _fenced(known)
+        low, high, beyond = _fenced(known, 10.0**FAR_OUT * abs(float(np.median(known))))
         if log and beyond and known.min() > 0:
-            first, last, fewer = _fenced(np.log10(known))
+            first, last, fewer = _fenced(np.log10(known), FAR_OUT)
             if fewer < beyond:
                 first, last = padded(first, last)
                 return cls(10.0 ** max(first, -300.0), 10.0 ** min(last, 307.0), log=True)
@@ -96,10 +98,14 @@ class AxisRange:
         return {**axis, "range": self.range, **({"type": "log"} if self.log else {})}
 
 
-def _fenced(values: NDArray[np.float64]) -> tuple[float, float, int]:
-    """The range of the values within the fences, and the number of values beyond."""
+def _fenced(values: NDArray[np.float64], plateau: float) -> tuple[float, float, int]:
+    """The range of the values within the fences, and the number of values beyond.
+
+    Args:
+        plateau: from a quartile to a fence if the quartiles are equal; 0 for no fence.
+    """
     first, third = np.quantile(values, [0.25, 0.75])
-    reach = FAR_OUT * (third - first)
+    reach = FAR_OUT * (third - first) or plateau
     if reach == 0:
         return float(values.min()), float(values.max()), 0
     kept = values[(values >= first - reach) & (values <= third + reach)]

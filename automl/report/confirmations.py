@@ -12,6 +12,8 @@ import numpy as np
 from automl.core import Goal, Snapshot, Trial, TrialState
 from automl.core.names import companion
 from automl.core.text import goal_value, number
+from search_spaces import Space
+from workers.protocol import Params
 
 if TYPE_CHECKING:
     from automl.ledger import Ledger
@@ -136,7 +138,12 @@ class Confirmation:
         )
 
 
-def candidates(snapshot: Snapshot, space: Any, count: int) -> list[Trial]:
+def identity(space: Space, params: Params) -> Hashable:
+    """Identity of a configuration; one from before a change of the space gets its defaults."""
+    return space.key(space.complete(params))
+
+
+def candidates(snapshot: Snapshot, space: Space, count: int) -> list[Trial]:
     """The best trials, at most `count`; of equal configurations only the first."""
     scored = [
         (snapshot.goals[0].loss(value), trial.number, trial)
@@ -145,7 +152,7 @@ def candidates(snapshot: Snapshot, space: Any, count: int) -> list[Trial]:
     ]
     found: dict[Hashable, Trial] = {}
     for _, _, trial in sorted(scored, key=lambda item: item[:2]):
-        found.setdefault(space.key(trial.params), trial)
+        found.setdefault(identity(space, trial.params), trial)
     return list(found.values())[:count]
 
 
@@ -159,13 +166,15 @@ def read(ledger: Ledger, sweep: str) -> Confirmation | None:
         ledger.snapshot(name),
         ledger.spec(sweep).known_space,
     )
-    originals = {space.key(t.params): t for t in candidates(snapshot, space, len(snapshot.trials))}
+    every = candidates(snapshot, space, len(snapshot.trials))
+    originals = {identity(space, trial.params): trial for trial in every}
     runs: dict[Hashable, list[Trial]] = {}
     for trial in again.trials:
-        if trial.state.finished and (key := space.key(trial.params)) in originals:
+        if trial.state.finished and (key := identity(space, trial.params)) in originals:
             runs.setdefault(key, []).append(trial)
     ordered = [key for key in originals if key in runs]
-    if not ordered or snapshot.best is None or ordered[0] != space.key(snapshot.best.params):
+    best = snapshot.best
+    if not ordered or best is None or ordered[0] != identity(space, best.params):
         return None
     return Confirmation(
         snapshot.goals[0], tuple(_repeats(originals[k].number, runs[k], again) for k in ordered)

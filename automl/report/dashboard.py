@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from automl.core import Snapshot
 from automl.ledger import Ledger
@@ -102,7 +101,7 @@ class Dashboard:
 
 def links(snapshot: Snapshot) -> dict[str, str]:
     """Pages of the Ray dashboard; empty if there is none, or if its address is no web page."""
-    if urlsplit(snapshot.dashboard).scheme not in ("http", "https"):
+    if not snapshot.dashboard.startswith(("http://", "https://")):
         return {}
     pages = {"Ray: jobs": "jobs", "actors (trials)": "actors", "logs": "logs", "cluster": "cluster"}
     return {name: f"{snapshot.dashboard.rstrip('/')}/#/{page}" for name, page in pages.items()}

@@ -35,7 +35,7 @@ def save(sweep: Snapshot | Record, path: str | os.PathLike[str], *, ax: bool = F
     target = Path(path)
     page = render(record, [surfaces(record)] if ax else ())
     try:
-        draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+        draft = target.parent / f".{target.name}.{uuid.uuid4().hex}"
         try:
             draft.write_text(page, encoding="utf-8")
             draft.replace(target)

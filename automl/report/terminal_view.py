@@ -126,7 +126,8 @@ class PlainLines:
         self._line(snapshot, "  ".join(words))
         if trial.traceback and trial.message not in self.errors:
             self.errors.add(trial.message)
-            self.console.print(trial.traceback, markup=False, soft_wrap=True, end="")
+            traceback = text.printable(trial.traceback, keep="\n\t")
+            self.console.print(traceback, markup=False, soft_wrap=True, end="")
 
     def _result(self, snapshot: Snapshot, trial: Trial) -> list[str]:
         if trial.failure:

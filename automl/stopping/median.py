@@ -97,7 +97,7 @@ class BestCurve:
         for place, goal in enumerate(self._goals):
             loss = goal.loss(point.metrics.get(goal.metric, math.nan))
             if math.isfinite(loss):
-                self._best[place] = min(self._best[place], loss)
+                self._best[place] = loss if goal.at_end else min(self._best[place], loss)
         self.ats.append(progress(point, self._goals))
         known = all(map(math.isfinite, self._best))
         excess = violation(self._latest, self._constraints)

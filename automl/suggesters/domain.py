@@ -216,12 +216,11 @@ def _limited(
     data = {**parameter.to_dict(), **({"when": dict(when)} if when else {})}
     if limit is not None:
         data |= _both(parameter, limit)
-    default = data.get("default")
-    if default is not None and limit is not None:
+    if parameter.has_default and limit is not None:
+        default = data.pop("default")
         if limit.choices:
             data["default"] = default if default in limit.choices else limit.choices[0]
         else:
-            del data["default"]
             data["default"] = parameter_from_dict(data).canonical(default)
     return parameter_from_dict(data)
 

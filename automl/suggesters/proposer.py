@@ -8,6 +8,7 @@ from typing import ClassVar, Final
 from automl.core import Constraint, Goal, Trial
 from automl.core.plugin_choice import PluginChoice, choose
 from search_spaces.errors import AutomlError, SpaceError
+from search_spaces.validation import show
 from workers.protocol import Params
 
 from . import SUGGESTERS
@@ -204,7 +205,7 @@ class Proposer:
         answer = suggester.suggest(history, pending, count)
         if not isinstance(answer, list) or len(answer) > count:
             raise SpaceError(
-                f"it must return a list of at most {count} configurations, got {answer!r:.200}"
+                f"it must return a list of at most {count} configurations, got {show(answer)}"
             )
         taken = self._pending_keys(pending)
         fresh: list[Params] = []

@@ -20,6 +20,7 @@ from automl.errors import UsageError
 from search_spaces import Choice, Space
 from search_spaces.parameters import Parameter, Value
 from search_spaces.plugins import nearest
+from search_spaces.validation import show
 
 from . import SUGGESTERS
 
@@ -62,19 +63,22 @@ class ParameterPrior:
             given = {"at": given}
         if unknown := [key for key in given if key not in KEYS]:
             raise UsageError(
-                f"a belief about {name} has at, spread and weights, got {unknown[0]!r}"
+                f"a belief about {name} has at, spread and weights, got {show(unknown[0])}"
             )
         if not ("at" in given) ^ ("weights" in given):
             raise UsageError(
-                f"a belief about {name} needs either at or weights, got {dict(given)!r}"
+                f"a belief about {name} needs either at or weights, got {show(dict(given))}"
             )
         spread = given.get("spread", SPREAD)
         if isinstance(spread, bool) or not isinstance(spread, int | float) or not 0 < spread <= 1:
             raise UsageError(
-                f"the spread of a belief about {name} must be above 0 and at most 1, got {spread!r}"
+                f"the spread of a belief about {name} must be above 0 and at most 1, "
+                f"got {show(spread)}"
             )
         if given.get("at", True) in ([], ()) or given.get("weights", True) in ({}, None):
-            raise UsageError(f"a belief about {name} needs at least one value, got {dict(given)!r}")
+            raise UsageError(
+                f"a belief about {name} needs at least one value, got {show(dict(given))}"
+            )
         at = given.get("at", ())
         values = tuple(
             _legal(parameter, value)
@@ -160,7 +164,7 @@ class UserPrior:
 
     def __init__(self, space: Space, given: Mapping[str, Any]) -> None:
         if not isinstance(given, Mapping):
-            raise UsageError(f"beliefs map parameters to good values, got {given!r:.100}")
+            raise UsageError(f"beliefs map parameters to good values, got {show(given)}")
         self.space = space
         for name in given:
             if name not in space.parameters:
@@ -298,7 +302,8 @@ def _weights(parameter: Parameter, given: Any) -> tuple[tuple[Value, float], ...
             or not 0 < weight < math.inf
         ):
             raise UsageError(
-                f"the weight of {parameter.name}={value} must be a positive number, got {weight!r}"
+                f"the weight of {parameter.name}={value} must be a positive number, "
+                f"got {show(weight)}"
             )
         found.append((_legal(parameter, value), float(weight)))
     return tuple(found)

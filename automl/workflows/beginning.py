@@ -19,7 +19,7 @@ from workers.protocol import Params
 from . import import_trials
 from .import_trials import Source
 from .retrain import enqueue
-from .transfer import begin_with
+from .transfer import transfer
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Beginning:
                 if found.left_out:
                     warnings.warn(f"prior {_name(source)}: {found}", stacklevel=3)
             if self.transfer is not None:
-                spec = begin_with(ledger, spec.name, self.transfer, suggester)
+                spec = transfer(ledger, spec.name, self.transfer, suggester)
             self._go_on(ledger, spec)
         except Exception:
             ledger.delete(spec.name)

@@ -21,6 +21,7 @@ from automl.ledger import Ledger
 from automl.ledger.database import refuse_password, shown
 from search_spaces import Choice, Int, Space
 from search_spaces.parameters import Parameter, Value
+from search_spaces.validation import show
 from workers.protocol import Ending, Outcome
 
 SOURCE = "added"
@@ -74,7 +75,7 @@ def read(source: Source, space: Space, goals: Sequence[Goal], ledger: Ledger) ->
         if not hasattr(source, "trials"):
             raise UsageError(
                 "a prior is FILE.csv, optuna:URL#STUDY, sweep:NAME, an Optuna study or a result, "
-                f"got {source!r:.80}"
+                f"got {show(source)}"
             )
         return _fitting(_finished(source.trials), space, goals)
     kind, _, rest = str(source).partition(":")

@@ -4,11 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from automl.control.space_change import with_known_space
 from automl.core import Budget, Proposed, SweepSpec
 from automl.core.environment import describe
 from automl.core.names import companion
-from automl.errors import UsageError
+from automl.errors import SpaceError, UsageError
 from automl.ledger import Ledger
+from search_spaces.change import joined
 from workers.protocol import Params
 
 ANOTHER_SEED: Final = 7919  # a trial of the same number must get another seed
@@ -60,19 +62,44 @@ def prepare(
 ) -> SweepSpec:
     """Add these trials to the sweep of the spec, which is created if it does not exist.
 
+    If it exists, it takes the space of the spec and keeps its trials.
+
     Returns:
         The spec, with a budget for all its trials.
 
     Raises:
-        UsageError: there is another sweep of that name.
+        UsageError: there is a sweep of that name whose trials do not fit the space.
     """
-    if not ledger.exists(spec.name):
+    if ledger.exists(spec.name):
+        _change_space(ledger, spec)
+    else:
         ledger.create_sweep(spec, describe(), rename=False)
-    elif ledger.spec(spec.name).space != spec.space:
-        raise UsageError(
-            f"there is another sweep {spec.name!r} with another space: "
-            f"delete it with `automl delete {spec.name}`"
-        )
     enqueue(ledger, spec.name, [spec.space.complete(params) for params in configurations])
     total = len(ledger.trials(spec.name))
     return replace(spec, budget=Budget(trials=total))
+
+
+def _change_space(ledger: Ledger, wanted: SweepSpec) -> None:
+    """Give an existing sweep the space of the spec, as a resume does.
+
+    Raises:
+        UsageError: its trials do not fit the space. Then it stays as it is.
+    """
+    name = wanted.name
+    stored = ledger.spec(name)
+    if stored.space == wanted.space:
+        return
+    try:
+        joined(stored.known_space, wanted.space, [trial.params for trial in ledger.trials(name)])
+    except SpaceError as error:
+        raise UsageError(
+            f"there is another sweep {name!r} with another space: "
+            f"delete it with `automl delete {name}`"
+        ) from error
+    recorder = ledger.acquire(name)
+    try:
+        changed = replace(stored, space=wanted.space)
+        spec = with_known_space(ledger, recorder, changed, ledger.snapshot(name).seconds)
+        ledger.replace_spec(name, spec)
+    finally:
+        ledger.release(name)

@@ -25,17 +25,6 @@ MAX_TRIED: Final = 3  # at most so many good configurations are trained again
 SOURCE: Final = "transferred"
 
 
-def begin_with(
-    ledger: Ledger, sweep: str, earlier: str, suggester: PluginChoice[Suggester]
-) -> SweepSpec:
-    """Like `transfer`, for a new sweep: it is deleted if that fails."""
-    try:
-        return transfer(ledger, sweep, earlier, suggester)
-    except UsageError:
-        ledger.delete(sweep)
-        raise
-
-
 def transfer(
     ledger: Ledger, sweep: str, earlier: str, suggester: PluginChoice[Suggester] | None = None
 ) -> SweepSpec:

@@ -77,6 +77,13 @@ def test_what_changed_is_said() -> None:
     ]
 
 
+def test_none_as_a_default_is_told_from_no_default() -> None:
+    without, with_none = Space(Choice("c", [None, 1])), Space(Choice("c", [None, 1], default=None))
+    (added,), (dropped,) = changes(without, with_none), changes(with_none, without)
+    assert added == "c: its default changed from no default to None"
+    assert dropped == "c: its default changed from None to no default"
+
+
 @pytest.mark.parametrize(
     ("after", "said"),
     [

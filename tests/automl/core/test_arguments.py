@@ -13,7 +13,18 @@ from objectives import SPACE
 import automl
 from automl.errors import UsageError
 
-WRONG: list[Any] = [b"x", [3], {3: 3}, object(), float("nan"), 10**400, [None], {"x"}, 3.5, -1]
+
+class Mute:
+    """A value that cannot be shown, as 10**5000 cannot."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no text")
+
+
+WRONG: list[Any] = [
+    *(b"x", [3], {3: 3}, object(), float("nan"), 10**400, [None], {"x"}, 3.5, -1),
+    *(10**5000, Mute(), [Mute()]),
+]
 
 
 def objective(trial: Any) -> dict[str, float]:

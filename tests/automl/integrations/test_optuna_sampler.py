@@ -170,3 +170,20 @@ def test_a_parameter_that_cannot_be_modelled_is_warned_of() -> None:
         )
     with pytest.warns(UserWarning, match="'x' is drawn at random: its kind or its scale"):
         assert learn_space(study.trials) is None
+
+
+@pytest.mark.filterwarnings("ignore:Choices for a categorical distribution")
+def test_categories_may_be_lists() -> None:
+    def objective(trial: optuna.Trial) -> float:
+        widths = trial.suggest_categorical("widths", [[64], [64, 64], [128, 64]])
+        if widths == [64]:
+            return 5.0
+        return sum(widths) / 64 + trial.suggest_float("dropout", 0.0, 0.5)
+
+    study = study_of(objective, 14)
+    learned = learn_space(study.trials)
+    assert learned is not None
+    assert set(learned.distributions) == {"widths", "dropout"}
+    dropout = learned.space.parameters[learned.names["dropout"]]
+    assert {n: set(v) for n, v in dropout.when.items()} == {learned.names["widths"]: {1, 2}}
+    assert study.best_params["widths"] == [64, 64]

@@ -17,11 +17,13 @@ from report_snapshots import snapshot, trial
 from automl.core.goals import Goal
 from automl.core.reports import ReportPoint
 from automl.core.trial import TrialState
+from automl.errors import AutomlError, UsageError
 from automl.report.axis_range import AxisRange, padded
 from automl.report.dashboard import links
 from automl.report.figures import draw
 from automl.report.page import save
 from automl.report.record import Record
+from automl.result import Result
 
 LOSS = Goal("loss")
 
@@ -100,12 +102,34 @@ def test_limits_hold_what_is_usual() -> None:
         assert math.isfinite(last - first)
 
 
+@pytest.mark.parametrize("log", [True, False])
+def test_a_diverged_value_leaves_a_plateau_readable(log: bool) -> None:
+    found = AxisRange.of([*[0.5] * 8, 0.4, 0.6, 1e35], log=log)
+    assert 0.3 < found.low < 0.4
+    assert 0.6 < found.high < 0.7
+    assert found.note([1e35]) == " 1 value beyond the axis: triangles at its edge."
+    for values in ([0.1] * 8 + [0.9], [0.0] * 8 + [30.0], [-2.0] * 8, [1e307] * 8 + [1.0]):
+        found = AxisRange.of(values, log=log)
+        assert not any(map(found.beyond, values)), "a better value is not hidden"
+
+
 def test_the_bar_of_an_axis_covers_its_range() -> None:
     (figure,) = draw("parallel", sweep([0.1, 0.37, 0.2, 0.9]), ()).figures
     for dimension in figure["data"][0]["dimensions"]:
         if dimension["label"] != "precision":
             used, bar = dimension["values"], dimension["tickvals"]
             assert min(bar) <= min(used) <= max(used) <= max(bar)
+
+
+@pytest.mark.parametrize("name", [".", "..", ""])
+def test_a_folder_is_no_place_for_a_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / "runs").mkdir()
+    monkeypatch.chdir(tmp_path / "runs")
+    with pytest.raises(UsageError, match="cannot be written"):
+        save(sweep([1.0]), name)
+    assert [path.name for path in tmp_path.rglob("*")] == ["runs"]
 
 
 def test_a_report_follows_the_umask_and_leaves_no_draft(tmp_path: Path) -> None:
@@ -120,19 +144,36 @@ def test_a_report_follows_the_umask_and_leaves_no_draft(tmp_path: Path) -> None:
     assert modes == {"private.html": 0o600, "shared.html": 0o644}
 
 
-@pytest.mark.parametrize("address", ["javascript:alert(1)", "data:text/html,x", "\x1b[2J", ""])
+@pytest.mark.parametrize(
+    "address",
+    ["javascript:alert(1)", "data:text/html,x", "\x1b[2J", "", "http:x", "[bad", "//[bad"],
+)
 def test_only_web_pages_are_linked(address: str) -> None:
     assert links(snapshot(dashboard=address)) == {}
     assert links(snapshot(dashboard="https://h:1"))["cluster"] == "https://h:1/#/cluster"
+    assert links(snapshot(dashboard="http://[bad"))["cluster"] == "http://[bad/#/cluster"
 
 
 def test_control_characters_do_not_reach_the_terminal() -> None:
     hostile = "\x1b]0;owned\x07\x9b31m\u202e"
     params = {"learning_rate": 1e-3, "precision": f"a\nb{hostile}"}
-    failed = trial(1, None, TrialState.FAILED, failure="crashed", message=hostile, params=params)
+    failed = trial(
+        1,
+        None,
+        TrialState.FAILED,
+        failure="crashed",
+        message=hostile,
+        params=params,
+        details={"traceback": f"Traceback\n  x{hostile}\nError\n"},
+    )
     one = trial(0, 20.0, params=params, metrics={"bleu": 20.0, f"{hostile}\ud800": 1.0})
     found = Record.of(replace(snapshot(one, failed, state="finished"), spec=None))
     for shown in (found, replace(found, snapshot=snapshot(one, failed))):
         text = hostile_sweeps.terminal_text(shown)
         assert not set(hostile_sweeps.HOSTILE) & set(text)
         assert r"a\nb\u001b]0;owned\u0007\u009b31m\u202e" in text
+    assert not set(hostile_sweeps.HOSTILE) & set(repr(failed))
+    with pytest.raises(AutomlError) as error:
+        _ = Result(snapshot(failed)).best
+    assert not set(hostile_sweeps.HOSTILE) & set(str(error.value))
+    assert r"  x\u001b]0;owned\u0007\u009b31m\u202e" in str(error.value).splitlines()

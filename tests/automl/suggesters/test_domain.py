@@ -50,6 +50,15 @@ def test_a_parameter_that_cannot_be_active_is_left_out() -> None:
         Domain(SPACE, {"width": Limit(low=8, high=8)})
 
 
+def test_none_as_a_default_stays_within_limits() -> None:
+    space = Space(Choice("clip", ["a", None, "b"], default=None), Choice("free", ["a", None]))
+    kept = Domain(space, {"clip": Limit((None, "b")), "free": Limit((None,))}).inner.parameters
+    assert (kept["clip"].has_default, kept["clip"].default) == (True, None)
+    assert not kept["free"].has_default
+    moved = Domain(space, {"clip": Limit(("b",))}).inner.parameters["clip"]
+    assert (moved.has_default, moved.default) == (True, "b")
+
+
 def test_a_release_ends_a_limit() -> None:
     changes = [{"lr": {"low": 1e-4, "high": 1e-3}}, {"lr": None}]
     assert updated_limits(changes[:1]) == {"lr": LIMITS["lr"]}

@@ -1,0 +1,44 @@
+"""Goals and constraints as texts: the ledger keeps them so, and they read back the same."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from automl.core.goals import Constraint, Goal, parse_duration
+from automl.errors import UsageError
+
+SECONDS = st.floats(min_value=0, exclude_min=True, allow_infinity=False)
+
+
+@given(SECONDS)
+@example(12 * 86400.0)
+@example(1e-5)
+@example(1e9)
+@example(1 / 3)
+def test_a_goal_reads_back_the_same(seconds: float) -> None:
+    goal = Goal("bleu", maximize=True, within=seconds)
+    assert Goal.parse(str(goal)) == goal
+
+
+@pytest.mark.parametrize("within", ["12d", "0.00001", "1e-5s", "1e9s", "1d1e+2s", "1h30m", "90"])
+def test_a_goal_as_a_user_gives_it_reads_back_the_same(within: str) -> None:
+    goal = Goal.parse(f"minimize loss at the end within {within}")
+    assert goal.within == parse_duration(within)
+    assert Goal.parse(str(goal)) == goal
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False), st.booleans())
+@example(1.0368e6, True)
+@example(1e-5, False)
+@example(1e9, True)
+def test_a_constraint_reads_back_the_same(bound: float, upper: bool) -> None:
+    constraint = Constraint("peak_memory_bytes", bound, upper)
+    assert Constraint.parse(str(constraint)) == constraint
+
+
+@pytest.mark.parametrize("wrong", ["1e3m", "1e3h", "es", "1es", "1e999s", "0e5s", "-1e5s"])
+def test_an_exponent_is_for_seconds_only(wrong: str) -> None:
+    with pytest.raises(UsageError, match="a duration is like 90s, 10m or 1h30m"):
+        parse_duration(wrong)
