@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: sweep dev test docs lint clean
+.PHONY: sweep dev test test-all docs lint clean
 
 sweep: $(STAMP)  ## Run the main job: tune the translation model
 	$(BIN)/automl sweep configs/nmt.yaml
@@ -12,11 +12,19 @@ sweep: $(STAMP)  ## Run the main job: tune the translation model
 dev: $(STAMP)  ## Set up everything that a developer needs
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e ".[test,dev]"
 	$(BIN)/python tests/browser.py
+	$(BIN)/python tests/machines.py
 
-test: $(STAMP)  ## Run every test
+test: $(STAMP)  ## Run every test, but for those of large training libraries
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e ".[test]"
 	$(BIN)/python tests/browser.py
+	$(BIN)/python tests/machines.py
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
+
+test-all: $(STAMP)  ## Run every test, with the large training libraries (300 MB) and a Slurm
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e ".[test-all]"
+	$(BIN)/python tests/slurm_cluster.py
+	$(BIN)/python tests/prometheus_server.py
+	AUTOML_TEST_ALL=1 $(MAKE) test
 
 docs: $(STAMP)  ## Build the documentation into site/
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e ".[docs]"

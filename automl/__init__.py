@@ -1,5 +1,6 @@
 """Bayesian hyperparameter optimisation: which trial is run next."""
 
+import gc
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +52,13 @@ _LAZY = {
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_LAZY[name]), name)
+    collects = gc.isenabled()
+    gc.disable()  # a collection finds nothing here, and takes long if torch has been imported
+    try:
+        value = getattr(import_module(_LAZY[name]), name)
+    finally:
+        if collects:
+            gc.enable()
     globals()[name] = value
     return value
 

@@ -39,7 +39,7 @@ from .core import (
 from .core.environment import describe
 from .core.names import check_name
 from .core.ranking import best, pareto, valued
-from .errors import FAILURE_KINDS, AutomlError, UsageError
+from .errors import FAILURE_KINDS, AutomlError, SpaceExhausted, UsageError
 from .ledger import Ledger
 from .ledger.database import IN_MEMORY
 from .suggesters.domain import Domain
@@ -148,7 +148,8 @@ class Optimizer:
         """The configuration to try next, different from those that are being tried.
 
         Raises:
-            AutomlError: the space has no more configurations, or the suggester keeps failing.
+            SpaceExhausted: the space has no more configurations.
+            AutomlError: the suggester keeps failing.
         """
         with self._lock:
             trial = self._index.next_waiting or self._propose()
@@ -262,7 +263,7 @@ class Optimizer:
             if batch.note:
                 self._recorder.apply(Noted("fallback", batch.note, number, self._now()))
             if not batch.proposals:
-                raise AutomlError("the space has no more configurations")
+                raise SpaceExhausted("the space has no more configurations")
             proposal = batch.proposals[0]
         return self._apply(Proposed(number, proposal.params, proposal.source, self._now()))
 

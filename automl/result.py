@@ -102,7 +102,7 @@ class Result:
         """Write the report of the sweep as one HTML file.
 
         Raises:
-            UsageError: the file cannot be written, or plotly is not installed.
+            UsageError: the file cannot be written.
         """
         if not isinstance(path, str | os.PathLike):
             raise UsageError(f"path must name a file, got {arguments.shown(path)}")
@@ -117,8 +117,8 @@ class Result:
 
         Args:
             name: "progress", "parallel", "pareto", "curves", "importance", "dependence",
-                "feasibility", "calibration", "memory" or "timeline". If the report has several of
-                this kind, the first.
+                "contours", "feasibility", "calibration", "memory" or "timeline". If the report has
+                several of this kind, the first.
 
         Raises:
             UsageError: there is no such figure, too few trials to draw it, or plotly is not
@@ -128,8 +128,8 @@ class Result:
         return import_module("automl.report.figures").figure(self.snapshot, name)
 
     def _repr_html_(self) -> str:
-        """The answer and the best trials, as notebooks show them."""
-        found: str = import_module("automl.report.page").card(self.snapshot)
+        """The answer, the best trials and figures, as notebooks show them."""
+        found: str = import_module("automl.report.notebook").card(self.snapshot)
         return found
 
     def __repr__(self) -> str:

@@ -13,6 +13,7 @@ from workers.protocol import Event, Metric, Report
 
 from .control.plugins import Plugins, StopperLike, SuggesterLike
 from .control.preflight import check_spec
+from .control.wiring import conduct
 from .core import (
     Budget,
     Constraint,
@@ -31,7 +32,6 @@ from .dispatch.simulated.faults import Fault
 from .ledger import Ledger, MemoryLedger
 from .result import Result
 from .suggesters.user_prior import check_prior
-from .sweeps import conduct
 
 GC_THRESHOLDS: Final = (50_000, 20, 100)
 

@@ -7,21 +7,12 @@ from typing import Any
 
 from search_spaces import Space
 from search_spaces.plain import read_space
+from workers.artifacts.location import read_location
 from workers.protocol import Metric
 
-from .control.assignments import Assigner
-from .control.checkpoint_cleanup import CheckpointCleanup
-from .control.commands import SweepCommands
-from .control.controller import Controller
-from .control.gpu_share import GpuShare
-from .control.journal import Journal
-from .control.memory_guard import MemoryGuard
 from .control.plugins import Plugins, StopperLike, SuggesterLike
 from .control.preflight import check_not_importing, check_spec
-from .control.scheduler import Scheduler
-from .control.shutdown import Shutdown
-from .control.signals import StopSignals
-from .control.space_change import with_known_space
+from .control.wiring import conduct
 from .core import (
     Budget,
     Constraint,
@@ -35,14 +26,18 @@ from .core import (
     read_budget,
     read_resources,
 )
+from .core.garbage import frozen_objects
+from .core.ranks import read_ranks
+from .core.resources import local_resources
+from .core.worker_range import read_workers
 from .dispatch import DISPATCHERS
-from .dispatch._make import choose_dispatcher, local_slots, make_leases, starting
-from .dispatch.base import Dispatcher
-from .errors import StoreError, StoreFailure, UsageError
-from .integrations.ray_metrics import with_ray_metrics
-from .ledger import Ledger, SweepLedger
+from .dispatch._make import choose_dispatcher, starting
+from .ledger import Ledger
 from .result import Result
 from .suggesters.user_prior import check_prior
+from .telemetry.ray_meter import with_ray_metrics
+from .trackers.base import Tracker, check_trackers
+from .trackers.live import tracked
 from .workflows.beginning import Beginning
 from .workflows.import_trials import Source
 
@@ -55,7 +50,7 @@ def sweep(
     goals: str | Goal | Iterable[str | Goal],
     *,
     trials: int | None = None,
-    workers: int | None = None,
+    workers: int | Mapping[str, int] | None = None,
     seed: int = 0,
     constraints: str | Constraint | Iterable[str | Constraint] = (),
     budget: Budget | Mapping[str, Any] | str | float | None = None,
@@ -75,8 +70,11 @@ def sweep(
     progress: bool | None = None,
     metrics: Iterable[Metric] = (),
     resumable: bool = False,
+    ranks: int | str = 1,
     max_steps: int | None = None,
     max_retries: int = 2,
+    trackers: str | Tracker | Iterable[str | Tracker] = (),
+    artifacts: str | os.PathLike[str] | None = None,
 ) -> Result:
     """Search a space with your own objective.
 
@@ -87,7 +85,8 @@ def sweep(
             `{"lr": (1e-5, 0.1), "layers": (1, 8), "optimizer": ["sgd", "adam"]}`.
         goals: such as "minimize loss"; with several, the result is a Pareto front.
         trials: how many, including trial 0 and failed trials.
-        workers: number of slots; None for as many as the machine has room for.
+        workers: number of slots; None for as many as the machine has room for. On a Ray cluster
+            also `{"min": 2, "max": 64}`: slots come while trials wait, and go if they are idle.
         seed: of everything random. With `dispatcher="inline"` the same seed tries the same
             configurations.
         constraints: such as "peak_memory_bytes <= 8e9".
@@ -102,7 +101,8 @@ def sweep(
             process; "auto" is "ray" if a cluster is named (`ray_address`, the environment variable
             RAY_ADDRESS) or this process has initialised Ray, else "local".
         ray_address: of a running Ray cluster, "auto" to find one.
-        resources: of a slot: `cpus`, `gpus` and `memory`.
+        resources: of a slot: `cpus`, `gpus` and `memory`. By default it has a core and, if torch
+            can use one on this machine, a GPU.
         store: folder or database URL; None for `.automl`.
         name: of the sweep; must be new unless `resume` is set.
         resume: continue the sweep of that name, or begin it if there is none. The space may be
@@ -124,8 +124,14 @@ def sweep(
             aspect of a metric that is not declared is guessed from its name; the report says so.
         resumable: called again for a trial, your objective goes on from a checkpoint of its own, so
             a stopper may pause it. If not, stoppers stop trials for good.
+        ranks: processes of a trial, which each take a slot: a number, or the name of a parameter
+            that is the number. They meet as under torchrun: its variables are set.
         max_steps: the last step that your objective reports, if it is known; stoppers use it.
         max_retries: how often a trial runs again if its configuration did not cause its failure.
+        trackers: tools that the sweep is written to while it runs: "mlflow", "wandb",
+            "tensorboard", or an object of your own that inherits `Tracker`.
+        artifacts: a folder or a URL such as "s3://bucket/prefix" that every node reaches. The
+            files of trials are kept there, so a trial goes on from its checkpoint on any node.
 
     Returns:
         The result when the budget is reached, or after Ctrl-C; then the sweep can be resumed.
@@ -143,45 +149,54 @@ def sweep(
     arguments.optional(arguments.text, "ray_address", ray_address)
     space = read_space(space)
     plugins = Plugins.choose(suggester, stopper)
+    written = arguments.listed("trackers", trackers, (str, Tracker), "the name of a tracker")
+    dispatcher, ray_address = choose_dispatcher(dispatcher, ray_address)
+    room = read_workers(workers)
+    most = room.max if room else None
+    slot, note = local_resources(resources, most) if ray_address is None else (resources, "")
+    kept = arguments.optional(arguments.location, "artifacts", artifacts, of="bucket") or ""
     spec = SweepSpec(
         name="sweep" if name is None else name,
         space=space,
         goals=parse_goals(goals),
         constraints=parse_constraints(constraints),
         budget=read_budget(budget, trials),
-        workers=arguments.optional(arguments.whole, "workers", workers, least=1),
-        resources=read_resources(resources),
+        workers=most,
+        min_workers=room.min if room and room.elastic else None,
+        resources=read_resources(slot),
         seed=arguments.whole("seed", seed),
         max_retries=arguments.whole("max_retries", max_retries, least=0),
         max_steps=arguments.optional(arguments.whole, "max_steps", max_steps, least=1),
         resumable=resumable,
+        ranks=read_ranks(ranks),
         beliefs=check_prior({} if beliefs is None else beliefs, space, plugins.suggester),
         metrics=arguments.metrics(metrics),
+        trackers=check_trackers([one for one in written if isinstance(one, str)]),
+        artifacts=read_location(kept),
         **plugins.settings(),
     )
-    dispatcher, ray_address = choose_dispatcher(dispatcher, ray_address)
     check_spec(spec, dispatcher, objective, plugins)
     beginning = Beginning.of(prior, enqueue, pin, transfer)
     store = ".automl" if store is None else arguments.location("store", store)
     with (
+        frozen_objects(),
         starting(dispatcher, spec, objective, ray_address) as start,
         closing(Ledger.open(store, create=True)) as ledger,
     ):
         wanted, sweeps = spec.name, ledger.sweeps()
         earlier = next((info.num_trials for info in sweeps if info.name == wanted), 0)
         spec = beginning.create(ledger, spec, plugins.suggester, rename=name is None, resume=resume)
-        from .report.progress import progress as show_progress
-        from .report.progress import say_which
+        from .report import progress as shown
 
         if progress is not False:
-            say_which(wanted, spec.name, earlier)
-        with show_progress(progress) as on_change:
+            shown.say_which(wanted, spec.name, earlier, note)
+        with shown.progress(progress) as show, tracked(spec, ledger, show, written) as on_change:
             snapshot = conduct(
                 spec,
                 ledger,
                 DISPATCHERS.get(dispatcher),
                 start,
-                on_change=on_change,
+                on_change=_watched(dispatcher, spec, on_change),
                 resume=True,  # it may begin with imported trials
                 local=ray_address is None,
                 plugins=plugins,
@@ -239,95 +254,24 @@ def run(
     dispatcher, ray_address = choose_dispatcher(dispatcher, ray_address)
     plugins = plugins or Plugins.of(spec)
     check_spec(spec, dispatcher, objective, plugins)
-    with starting(dispatcher, spec, objective, ray_address) as start:
+    with (
+        tracked(spec, ledger, on_change) as watch,
+        starting(dispatcher, spec, objective, ray_address) as start,
+    ):
         return conduct(
             spec,
             ledger,
             DISPATCHERS.get(dispatcher),
             start,
-            on_change=on_change,
+            on_change=_watched(dispatcher, spec, watch),
             resume=resume,
             local=ray_address is None,
             plugins=plugins,
         )
 
 
-def conduct(
-    spec: SweepSpec,
-    ledger: SweepLedger,
-    kind: type[Dispatcher],
-    start: Callable[[], Dispatcher],
-    *,
-    on_change: Callable[[Snapshot], None] | None = None,
-    resume: bool = False,
-    local: bool = True,
-    plugins: Plugins | None = None,
-) -> Snapshot:
-    """Like `run`, on a dispatcher of this kind; wires the controller.
-
-    Args:
-        start: makes the dispatcher, while suggestions are already being made.
-        local: whether trials run on this machine.
-    """
-    plugins = plugins or Plugins.of(spec)
-    if kind.name == "ray":
-        on_change = with_ray_metrics(spec.name, on_change)
-    recorder = ledger.acquire(spec.name)
-    try:
-        if recorder.trials and not resume:
-            raise UsageError(
-                f"sweep {spec.name!r} has run before: resume it, or choose another name"
-            )
-        seconds = recorder.seconds if recorder.trials else 0.0
-        spec = with_known_space(ledger, recorder, spec, seconds)
-        ledger.replace_spec(spec.name, spec)
-        stopper = plugins.make_stopper(
-            spec, can_pause=spec.workload is not None or spec.resumable or kind.keeps_paused
-        )
-        assigner = Assigner(spec, ledger.files(spec.name))
-
-        def note(message: str) -> None:
-            journal.note("fallback", message)
-
-        with (
-            StopSignals(interrupts=kind.serial) as signals,
-            closing(plugins.make_queue(spec, kind, local_slots(spec), note)) as suggestions,
-            closing(MemoryGuard(spec, kind.estimates, local)) as guard,
-            closing(make_leases(spec, kind, local=local)) as leases,
-        ):
-            journal = Journal(
-                spec,
-                recorder,
-                suggestions,
-                seconds=seconds,
-                observe=stopper.observe,
-                on_change=on_change,
-            )
-            commands = SweepCommands(journal, recorder, suggestions, stopper)
-            shutdown = Shutdown(journal, assigner, signals)
-            scheduler = Scheduler(
-                journal, suggestions, stopper, assigner, guard, commands, shutdown, leases
-            )
-            gpus = GpuShare(spec, leases, serial=kind.serial)
-            checkpoints = CheckpointCleanup(spec, assigner.files)
-
-            def start_dispatcher() -> Dispatcher:
-                dispatcher = start()
-                signals.install()  # Ray has replaced the handlers
-                return dispatcher
-
-            return Controller(journal, scheduler, shutdown, stopper, guard, gpus, checkpoints).run(
-                start_dispatcher
-            )
-        return ledger.snapshot(spec.name)  # after the second signal
-    except StoreError as error:
-        raise StoreFailure(
-            f"{error}. To go on with the sweep: automl resume {spec.name}"
-        ) from error
-    except OSError as error:  # no space or inodes for a trial's folder, no more processes
-        raise StoreFailure(
-            f"the system refuses what the sweep needs: {error}. "
-            f"To go on with the sweep: automl resume {spec.name}"
-        ) from error
-    finally:
-        ledger.release(spec.name)
+def _watched(
+    dispatcher: str, spec: SweepSpec, on_change: Callable[[Snapshot], None] | None
+) -> Callable[[Snapshot], None] | None:
+    """What is called with the sweep as it changes; on Ray, its metrics are exported too."""
+    return with_ray_metrics(spec.name, on_change) if dispatcher == "ray" else on_change

@@ -32,6 +32,7 @@ from benchmarks.common.bounds import Claim, at_most, conclude
 from benchmarks.common.options import benchmark_parser
 from benchmarks.common.paired import interleaved, ratios
 from benchmarks.control.first_hour_scripts import (
+    NEEDS_NO_TORCH,
     RANDOM,
     README,
     README_AUTOML,
@@ -39,6 +40,7 @@ from benchmarks.control.first_hour_scripts import (
     SAMPLER,
     START_AUTOML,
     START_OPTUNA,
+    USES_TORCH,
 )
 
 ROWS: Final = store.RESULTS / "first_hour.jsonl"
@@ -64,13 +66,14 @@ def script(text: str, folder: str, **values: Any) -> tuple[float, list[str]]:
 
 def start(dispatcher: str, uses_torch: bool) -> float:
     """Seconds from the start of a process to its first trial; `optuna` is a dispatcher too."""
+    value = USES_TORCH if uses_torch else NEEDS_NO_TORCH
     with tempfile.TemporaryDirectory() as folder:
         if dispatcher == "optuna":
-            began, words = script(START_OPTUNA, folder, TORCH=uses_torch)
+            began, words = script(value + START_OPTUNA, folder)
             return float(words[1]) - began
         mark = Path(folder, "mark")
         values = {"MARK": str(mark), "STORE": str(Path(folder, "store"))}
-        began, _ = script(START_AUTOML, folder, TORCH=uses_torch, DISPATCHER=dispatcher, **values)
+        began, _ = script(value + START_AUTOML, folder, DISPATCHER=dispatcher, **values)
         return float(mark.read_text()) - began
 
 

@@ -1,6 +1,6 @@
 """Make every picture of the documentation: python scripts/screenshots.py
 
-The script runs a small sweep on Ray. Meanwhile it takes pictures of the terminal, the live page and
+The script runs a small sweep on Ray. Meanwhile it takes pictures of the terminal, the studio and
 the Ray dashboard, and afterwards of the report and of optuna-dashboard. It needs a browser
 (python tests/browser.py) and optuna-dashboard.
 """
@@ -29,14 +29,19 @@ from rich.console import Console  # noqa: E402
 
 from automl.core.snapshot import Snapshot  # noqa: E402
 from automl.ledger import Ledger  # noqa: E402
-from automl.report.dashboard import Dashboard  # noqa: E402
-from automl.report.dashboard_server import serving  # noqa: E402
 from automl.report.page import save  # noqa: E402
 from automl.report.record import Record  # noqa: E402
 from automl.report.summary import print_summary  # noqa: E402
 from automl.report.terminal_view import SweepView  # noqa: E402
+from automl.studio.server import StudioServer  # noqa: E402
 
 SWEEP = "spirals"
+STUDIO = {
+    "/": "sweeps",
+    f"/sweeps/{SWEEP}": "sweep",
+    f"/sweeps/{SWEEP}/trials": "trials",
+    f"/sweeps/{SWEEP}/understand": "understand",
+}
 TOKEN = Path.home() / ".ray" / "auth_token"
 
 
@@ -83,17 +88,15 @@ def while_running(running: Any, ledger: Ledger, out: Path) -> None:
     snapshot = ledger.snapshot(SWEEP)
     ray_dashboard(running, snapshot.dashboard, out / "ray-dashboard.png")
     terminal(ledger.snapshot(SWEEP), out / "terminal.svg")
-    board = Dashboard(ledger, SWEEP).start()
-    with serving(board) as server:
-        page = running.new_page(viewport={"width": 1200, "height": 1000})
-        page.goto(server.address)
-        page.wait_for_function(
-            "+document.body.dataset.version >= 2", timeout=120_000
-        )  # with what was learned
-        time.sleep(1)
-        page.screenshot(path=str(out / "live-page.png"))
+    with StudioServer(ledger, store=str(Path(ledger.name).parent)).in_thread() as server:
+        page = running.new_page(viewport={"width": 1280, "height": 1000})
+        for path, name in STUDIO.items():
+            page.goto(server.address(path))
+            page.wait_for_selector("body[data-ready]")
+            page.wait_for_selector("#connection.live")
+            time.sleep(15)  # the surrogates have answered
+            page.screenshot(path=str(out / f"studio-{name}.png"))
         page.close()
-    board.close()
 
 
 def ray_dashboard(running: Any, address: str, path: Path) -> None:

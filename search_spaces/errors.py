@@ -7,6 +7,7 @@ AutomlError                     root; `except AutomlError` catches every deliber
 │   ├── DataError               a data set is missing or malformed (workers)
 │   └── StoreError              the store cannot be opened, is damaged, or is locked
 │       └── StoreFailure        the store failed during a sweep: exit status 1, resumable
+├── SpaceExhausted              every configuration of a finite space was tried
 └── TrialFailure                a trial ended without a result: `kind` is the reason
 """
 
@@ -50,6 +51,10 @@ class StoreError(UsageError):
 
 class StoreFailure(StoreError):
     """The store became unwritable during a sweep; earlier records are kept."""
+
+
+class SpaceExhausted(AutomlError):
+    """Every configuration of a finite space was tried."""
 
 
 class TrialFailure(AutomlError):

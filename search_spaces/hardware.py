@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -182,6 +183,12 @@ def detect() -> Hardware:
         slow=slow,
         rpc=rpc,
     )
+
+
+def may_have_gpus() -> bool:
+    """Whether there is a driver of GPUs; only torch knows whether it can use one (`detect`)."""
+    files = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")  # NVIDIA, AMD, Windows
+    return any(Path(name).exists() for name in files) or shutil.which("nvidia-smi") is not None
 
 
 def count_cpus() -> int:

@@ -49,3 +49,12 @@ def data_dir(request: pytest.FixtureRequest) -> Path:
     if not folder.is_dir():
         pytest.skip(f"no real data at {folder}; name its folder with --data-dir")
     return folder
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[str]:
+    """The URL of a prefix on a real S3 server, which runs while the tests of a file do."""
+    from object_store import s3_server
+
+    with s3_server() as url:
+        yield url

@@ -9,7 +9,12 @@ from sources import PACKAGES, ROOT
 
 FOLDERS = (*PACKAGES, "benchmarks", "configs", "docs", "examples", "scripts", "tests")
 PAGES = sorted(
-    {*ROOT.glob("*.md"), *(path for top in FOLDERS for path in (ROOT / top).rglob("*.md"))}
+    path
+    for path in {
+        *ROOT.glob("*.md"),
+        *(page for top in FOLDERS for page in (ROOT / top).rglob("*.md")),
+    }
+    if not any(part.startswith(".") for part in path.relative_to(ROOT).parts)  # environments
 )
 BLOCK = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 

@@ -16,12 +16,16 @@ import automl
 from automl.cli import COMMANDS, cli
 
 CASES = re.compile(r"`(test_\w+)`: ((?:`[^`]+`(?:, )?)+)")
+LARGE = ("keras", "pytorch_lightning", "transformers")  # `make test-all` installs them
 pytestmark = pytest.mark.usefixtures("frozen_heap")
 
 
 @pytest.mark.parametrize("path", [path for path in PAGES if blocks(path, "python")], ids=shown)
 def test_the_python_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every block of a page, one after the other in one module; the suggester is a quick one."""
+    """Every block of a page, one after the other in one module; the suggester is a quick one.
+
+    A block that needs a large library is left out if that is not installed.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(
         automl, "sweep", partial(automl.sweep, suggester="sobol", dispatcher="inline")
@@ -29,7 +33,11 @@ def test_the_python_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(automl, "Optimizer", partial(automl.Optimizer, suggester="sobol"))
     names: dict[str, object] = {"__name__": "page"}
     for code in blocks(path, "python"):
-        exec(compile(code, shown(path), "exec"), names)
+        try:
+            exec(compile(code, shown(path), "exec"), names)
+        except ModuleNotFoundError as error:
+            if error.name not in LARGE:
+                raise
 
 
 @pytest.mark.parametrize("path", [path for path in PAGES if blocks(path, "yaml")], ids=shown)
@@ -40,7 +48,8 @@ def test_the_configurations_load(path: Path, tmp_path: Path) -> None:
     for part in blocks(path, "yaml"):
         file = tmp_path / "nmt.yaml"
         file.write_text((ROOT / "configs" / "nmt.yaml").read_text(encoding="utf-8") + part)
-        assert config.load(file).spec.beliefs
+        spec = config.load(file).spec
+        assert spec.beliefs or spec.artifacts
 
 
 def test_the_first_example_has_at_most_twenty_lines() -> None:
@@ -55,6 +64,8 @@ def test_the_commands_exist(path: Path) -> None:
         if "automl" not in words:
             continue
         verb, *rest = words[words.index("automl") + 1 :]
+        if "--" in rest:  # a command, which is not ours
+            rest = rest[: rest.index("--")]
         assert verb in COMMANDS, line
         command = cli.get_command(click.Context(cli), verb)
         assert command is not None

@@ -10,6 +10,11 @@ from typing import Any
 import pytest
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
+OPTIONS = {
+    "ask_and_tell": {},
+    "distributed_function": {"dispatcher": "local"},
+    "embedding_server": {"dispatcher": "local"},
+}
 FILES = sorted(path.stem for path in EXAMPLES.glob("*.py"))
 
 
@@ -29,7 +34,8 @@ def load(name: str) -> ModuleType:
 def test_an_example(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     main = load(name).main
-    result: Any = main(trials=4) if name == "ask_and_tell" else main(trials=4, dispatcher="inline")
+    options = OPTIONS.get(name, {"dispatcher": "inline"})
+    result: Any = main(trials=4, **options)
     assert result.best is not None
     assert len(result.trials) >= 4
     assert all(trial.state.finished for trial in result.trials)

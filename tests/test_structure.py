@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -96,3 +96,9 @@ def test_paths_in_the_source_exist() -> None:
         if (found := [name for name in PATH.findall(path.read_text()) if not exists(name)])
     }
     assert wrong == {}
+
+
+def test_names_of_test_files_differ() -> None:
+    """pytest cannot collect two of the same name."""
+    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []

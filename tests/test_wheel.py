@@ -15,7 +15,7 @@ from pages import blocks
 from sources import MODULES, PACKAGES, ROOT
 
 LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "dist", "site")
-DATA = ("**/py.typed", "**/*.json", "**/assets/*")
+DATA = ("**/py.typed", "**/*.json", "**/assets/*", "automl/studio/static/**/*.*")
 
 
 def run(*command: str | Path, folder: Path) -> str:
@@ -61,7 +61,9 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_holds_the_packages_with_their_data_and_nothing_else(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     tops = {name.split("/")[0] for name in names}
-    assert {top for top in tops if not top.endswith(".dist-info")} == set(PACKAGES)
+    ours = {*PACKAGES, "hydra_plugins"}  # the namespace in which Hydra looks for plugins
+    assert {top for top in tops if not top.endswith(".dist-info")} == ours
+    assert "hydra_plugins/__init__.py" not in names, "it would hide the plugins of others"
     data = {path for top in PACKAGES for pattern in DATA for path in (ROOT / top).glob(pattern)}
     assert len(data) >= len(PACKAGES)
     expected = {str(path.relative_to(ROOT)) for path in {*MODULES.values(), *data}}

@@ -2,22 +2,28 @@
 
 import os
 import reprlib
+import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from search_spaces.errors import TrialFailure
 
 from .device.profiling import profiling
 from .device.warmup import Warmup
 from .files.folder import Folder
-from .protocol import Assignment, Report, StopRequest
+from .protocol import CHECKPOINTS, Assignment, Report, StopRequest
+
+if TYPE_CHECKING:
+    from .functions.meeting import Meeting
 
 MAX_METRICS: Final = 10_000  # of a report or result
+MEMORY_SECONDS: Final = 0.2  # between two looks at the memory in use
 MAX_NAME: Final = 200  # characters of the name of a metric or of an exception
 
 
@@ -50,14 +56,16 @@ class Context:
     details: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.message = ""  # of the outcome, unless the attempt fails
         self._begun = time.monotonic()
-        self._sequence = 0
-        self._process = os.getpid()
+        self._process, self._sequence = os.getpid(), 0
         self._lock = threading.Lock()  # an objective may report from several threads
         self._over = False
         self.stop: StopRequest | None = None  # the request that ends this attempt
+        self.checkpointed: Callable[[], None] = lambda: None  # call it after each checkpoint
         self.memory: Any = None  # workers.device.peak_memory.PeakMemory, while `workers.run` runs
         self.warmup = Warmup()
+        self._memory_checked = 0.0
 
     @property
     def params(self) -> Mapping[str, Any]:
@@ -73,6 +81,122 @@ class Context:
     def files(self) -> Folder:
         """The same folder, to be opened without following links."""
         return self.assignment.files
+
+    @property
+    def checkpoint_dir(self) -> Path:
+        """A folder for checkpoints; it exists, and outlives attempts and pauses.
+
+        It is deleted when the trial is of no more use: see `disk_bytes` of a sweep.
+
+        Raises:
+            StoreError: a link or a pipe is in its place.
+        """
+        _ = self.resumed  # asked before this attempt writes files
+        (self.files / CHECKPOINTS).make()
+        return self.folder / CHECKPOINTS
+
+    @cached_property
+    def resumed(self) -> bool:
+        """Whether an earlier attempt at this trial has left files in `checkpoint_dir`."""
+        return self.assignment.resume and bool((self.files / CHECKPOINTS).names())
+
+    def save(self, state: Any) -> None:
+        """Save a state, such as `{"model": model.state_dict(), "epoch": 3}`, for `restore`.
+
+        It is written as a whole, or not at all; the one before is kept too. Rank 0 writes, so all
+        ranks may call it.
+
+        Args:
+            state: mappings, lists and tuples of arrays, tensors, numbers, texts and None.
+
+        Raises:
+            UsageError: something else is in the state.
+            OSError: it cannot be written.
+        """
+        from .functions.saved_state import save_state
+
+        if self.rank == 0:
+            _ = self.resumed  # asked before this attempt writes files
+            save_state(self.files / CHECKPOINTS, state)
+            self.checkpointed()
+
+    def restore(self) -> Any:
+        """The newest state that `save` has written, in an earlier attempt or in this one; or None.
+
+        Tensors are on the CPU. If the newest is damaged, the one before counts, and the trial's log
+        says so. If there are several ranks, all must call it, and the trial's folder must be on a
+        disk that they share.
+        """
+        from .functions.saved_state import restore_state
+
+        damaged: list[str] = []
+        state = restore_state(self.files / CHECKPOINTS, damaged)
+        if damaged:
+            self.details["damaged_checkpoints"] = damaged
+        for path in damaged:
+            print(f"the saved state {path} is damaged: the one before is used", file=sys.stderr)
+        self.barrier()  # no rank saves another before all have read this one
+        return state
+
+    def estimate_memory(self, model: Any, batch: Any, **options: Any) -> int:
+        """Bytes that training a torch model takes at its peak on `device`, none of it allocated.
+
+        Example:
+            >>> if trial.estimate_memory(lambda: network(params), torch.zeros(64, 3)) > 8e9:
+            ...     raise TrialFailure("out_of_memory")
+
+        Args:
+            model: a module, or a function that builds it.
+            batch: a tensor, or a tuple or mapping of the arguments of the module.
+            options: `loss` of the module's output, by default its mean, and `optimizer`, a function
+                of the parameters, by default Adam; see `workers.functions.memory`.
+        """
+        from .functions.memory import estimate_training
+
+        return estimate_training(model, batch, device=self.device, **options)
+
+    def torchrun_variables(self) -> Mapping[str, str]:
+        """RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and what else torchrun sets, as texts.
+
+        All ranks must call it. Rank 0 keeps the port open until the attempt ends.
+        """
+        return self._meeting.variables()
+
+    def barrier(self) -> None:
+        """Wait until every rank of the trial has called this as often; returns at once for one.
+
+        Raises:
+            RuntimeError: a rank has ended instead.
+        """
+        if self.world_size > 1:
+            self._meeting.barrier()
+
+    @contextmanager
+    def meeting_ranks(self) -> Iterator[None]:
+        """While inside, the ranks of an objective find each other by torchrun's variables."""
+        if not self.assignment.torchrun:
+            yield
+            return
+        _ = self.resumed  # before another rank of this attempt writes files
+        variables = self.torchrun_variables()
+        from .functions.process_groups import process_groups_of  # imports torch
+
+        try:
+            with process_groups_of(variables):
+                yield
+        finally:
+            self._meeting.leave()
+
+    @cached_property
+    def _meeting(self) -> "Meeting":
+        from .functions.meeting import Meeting  # imports torch
+
+        return Meeting(
+            self.rank,
+            self.world_size,
+            self.rendezvous,
+            own_gpus=self.assignment.gpus > 0,
+        )
 
     @property
     def number(self) -> int:
@@ -108,9 +232,14 @@ class Context:
     def report(self, step: int, **metrics: float) -> bool:
         """Send metrics at a step; returns False if the trial was asked to stop and should return.
 
+        If the trial has several ranks, each of them must report the same steps. Only the metrics of
+        rank 0 count, and all get the same answer.
+
         Raises:
-            TrialFailure: a metric is not a number ("missing_metric").
+            TrialFailure: a metric is not a number ("missing_metric"), or this rank has used more
+                memory than `resources.memory` allows ("out_of_memory").
         """
+        self._check_memory()
         return self.emit(step, metrics, time.monotonic() - self._begun - self.warmup.seconds)
 
     def close(self) -> None:
@@ -143,7 +272,28 @@ class Context:
             self._sequence += 1
             self.send(report)
         self.stop = self.stop_requested()
+        if self.assignment.torchrun and self.world_size > 1:
+            self.stop = self._agreed(self.stop)
         return self.stop is None
+
+    def _check_memory(self) -> None:
+        """Raise TrialFailure if the peak exceeds the limit; looks at most every 0.2 s."""
+        limit = self.assignment.limits.memory_bytes
+        now = time.monotonic()
+        if limit is None or self.memory is None or now - self._memory_checked < MEMORY_SECONDS:
+            return
+        self._memory_checked = now
+        if (peak := self.memory.bytes()) > limit:
+            raise TrialFailure(
+                "out_of_memory",
+                f"the objective has used {peak / 1e9:.2f} GB, and a rank may use "
+                f"{limit / 1e9:.2f} GB (resources.memory)",
+            )
+
+    def _agreed(self, stop: StopRequest | None) -> StopRequest | None:
+        """Rank 0's request to stop, for all ranks: none must wait for one that has left."""
+        answer = self._meeting.agree(stop or "")
+        return StopRequest(answer) if answer else None
 
 
 def number_of(value: Any) -> float:

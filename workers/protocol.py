@@ -18,7 +18,9 @@ Params = Mapping[str, Value]
 Metrics = Mapping[str, float]
 _ASPECTS: Final = ("quality", "speed", "memory", "quality and speed")
 LOGS: Final = "logs"  # folder of a trial's logs, in its own
+CHECKPOINTS: Final = "checkpoints"  # folder of a trial's checkpoints, in its own
 OUT_OF_MEMORY_ON = "out_of_memory_on"  # key there: the GPUs that a rank without memory saw
+GPU_LOST = "gpu_lost"  # key there: why the worker's GPU cannot be used any more
 WORKER_SPENT = "worker_leaves"  # key in an outcome's details: its worker takes no further attempt
 
 
@@ -120,11 +122,15 @@ class Assignment:
         seed: of everything random in the attempt; the same for every attempt of a trial.
         folder: absolute path of the trial's folder, for checkpoints and logs.
         num_ranks: processes that the trial takes, one slot each.
+        ranks_together: so many consecutive ranks must be on one node; it divides `num_ranks`.
+        torchrun: whether the objective may have several ranks, which meet as under torchrun, so
+            that its variables are set. (Workloads meet by themselves.)
         threads: CPU threads of a rank; gpus: GPUs of a rank, a fraction if several share one.
         resume: whether the attempt continues from the newest valid checkpoint in `folder`.
         previous_seconds: training seconds of earlier attempts.
         store: absolute path of a trusted folder above it, below which no link is followed; "" if
             the trial's folder is trusted itself.
+        artifacts: location of the trial's snapshots (`workers.artifacts`); "" for none.
     """
 
     sweep: str
@@ -137,12 +143,15 @@ class Assignment:
     fixed: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
     num_ranks: int = 1
+    ranks_together: int = 1
+    torchrun: bool = False
     threads: int = 1
     gpus: float = 0.0
     resume: bool = False
     previous_seconds: float = 0.0
     limits: Limits = field(default_factory=Limits)
     store: str = ""
+    artifacts: str = ""
 
     @property
     def label(self) -> str:

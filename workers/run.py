@@ -4,25 +4,30 @@ torch is imported only if the attempt needs it: an objective that does not use i
 """
 
 import json
+import math
 import os
 import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final, NoReturn
 
 from search_spaces.errors import StoreError, TrialFailure, UsageError
 
 from .context import MAX_NAME, Context, Stopped, numbers_of, shown
-from .protocol import OUT_OF_MEMORY_ON, Ending, Outcome
+from .protocol import GPU_LOST, OUT_OF_MEMORY_ON, WORKER_SPENT, Ending, Outcome, lost
 
 Objective = Callable[["Context"], Any]
+FAILED_AT: Final = "failed_at"  # key in the details of a rank: by the clock of its machine
 MAX_MESSAGE: Final = 4096  # characters of a message that the ledger keeps
-_MEMORY_WORDS = (
+MEMORY_WORDS = (
     "out of memory",
     "can't allocate memory",
     "alloc_failed",
+    "allocation_failed",
+    "unable to find an engine",  # cuDNN, if no algorithm has room for its workspace
     "not enough memory",
     "bad_alloc",
 )
@@ -40,16 +45,26 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     Returns:
         The outcome. Every exception but KeyboardInterrupt becomes a failure.
     """
+    from .artifacts.attempts import ArtifactNotes, ArtifactsUnreachable, mirrored
+    from .device.compiler import fresh_compiler
     from .device.libraries import prepared_libraries
 
     begun, a = time.monotonic(), context.assignment
-    facts: dict[str, str] = {}
+    facts: dict[str, Any] = {}
+    notes = ArtifactNotes()
+    gpu_lost = unreachable = ""
     try:
-        with context.warmup, prepared_libraries(context.seed, context.assignment.threads):
-            _prepare(context)
-            metrics = _flat(_measured(context, objective))
+        with (
+            context.warmup,
+            prepared_libraries(a.seed, a.threads, lambda torch: _set_up_gpu(context, torch)),
+            fresh_compiler(context.details),
+        ):
+            context.files.make()
+            with mirrored(context, notes):
+                context.files.check()
+                metrics = _flat(_measured(context, objective))
         ending = context.stop.ending if context.stop else Ending.COMPLETED
-        failure, message = None, ""
+        failure, message = None, context.message
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit and some errors of torch are no Exception
@@ -57,16 +72,39 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
         failure, message = failure_of(error)
         facts["exception"] = type(error).__name__[:MAX_NAME]
         if not isinstance(error, StoreError):  # it names a link or a pipe in the trial's folder
-            facts["traceback"] = _traceback(error)
+            shown = getattr(error, "shown_traceback", None)
+            facts["traceback"] = _traceback(error) if shown is None else shown
         if context.device.startswith("cuda") and _is_torch_out_of_memory(error):
             facts[OUT_OF_MEMORY_ON] = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        if isinstance(error, _GpuLost):
+            gpu_lost = str(error)
+        if isinstance(error, ArtifactsUnreachable):
+            unreachable = str(error)
     finally:
         context.close()
         _leave_process_group()
+    seconds = time.monotonic() - begun - context.warmup.seconds - notes.seconds
+    if unreachable:  # the trial is not to blame
+        return lost(a, unreachable, seconds=seconds)
+    if gpu_lost:  # before the trial began: it is not to blame
+        message = f"the GPU of its worker cannot be used: {gpu_lost}"
+        outcome = lost(a, message, seconds=seconds)
+        return replace(outcome, details={**outcome.details, **_gone(gpu_lost)})
     peak = context.memory.bytes() if context.memory else None
-    seconds = time.monotonic() - begun - context.warmup.seconds
-    details = _plain(context.details) | facts | context.warmup.details()
+    facts |= context.memory.details() if context.memory else {}
+    facts |= _leave_gpu(context.device)
+    details = _plain(context.details) | facts | context.warmup.details() | notes.details
+    message = notes.add_to(message)
     return Outcome(a.trial, a.attempt, ending, metrics, failure, message, seconds, peak, details)
+
+
+class _GpuLost(Exception):
+    """The GPU could not be used before the trial began."""
+
+
+def _gone(problem: str) -> dict[str, Any]:
+    """The details of an outcome whose worker has a GPU with this problem ("" for none)."""
+    return {GPU_LOST: problem, WORKER_SPENT: True} if problem else {}
 
 
 def failure_of(error: BaseException) -> tuple[str, str]:
@@ -75,7 +113,7 @@ def failure_of(error: BaseException) -> tuple[str, str]:
     text = whole.strip().splitlines()
     name = type(error).__name__[:MAX_NAME]
     line = f"{name}: {text[0][:300]}" if text else name
-    about_memory = any(word in whole.lower() for word in _MEMORY_WORDS)
+    about_memory = any(word in whole.lower() for word in MEMORY_WORDS)
     match error:
         case TrialFailure():
             return error.kind, bounded(whole)
@@ -143,9 +181,8 @@ def combine(outcomes: Sequence[Outcome]) -> Outcome:
             details["rank_state_bytes"] = [
                 outcome.details.get("state_bytes") for outcome in outcomes
             ]
-    worst = min(
-        failed, key=lambda outcome: _CAUSES.index(outcome.failure or "crashed"), default=first
-    )
+    worst = min(failed, key=_place_among_causes, default=first)
+    details.pop(FAILED_AT, None)
     if worst is not first:
         kept = ("exception", "traceback", OUT_OF_MEMORY_ON)
         details |= {key: value for key, value in worst.details.items() if key in kept}
@@ -165,6 +202,12 @@ def combine(outcomes: Sequence[Outcome]) -> Outcome:
     )
 
 
+def _place_among_causes(outcome: Outcome) -> tuple[int, float]:
+    """Of failures of one kind the earliest is the cause: it broke the connections of the others."""
+    at = float(outcome.details.get(FAILED_AT, math.inf))
+    return _CAUSES.index(outcome.failure or "crashed"), at
+
+
 def _is_torch_out_of_memory(error: BaseException) -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(error, torch.OutOfMemoryError)
@@ -178,22 +221,36 @@ def _leave_process_group() -> None:
     if "workers.parallel.mesh" in sys.modules or distributed.is_initialized():
         from .parallel.mesh import disconnect
 
-        disconnect()
+        disconnect(failed=True)  # else the training has left it already
 
 
-def _prepare(context: Context) -> None:
-    """Make and check the folder, and set the device and its limit of memory."""
-    context.files.make()
-    context.files.check()
-    if context.device.startswith("cuda"):
-        import torch
+def _set_up_gpu(context: Context, torch: Any) -> None:
+    """Set the rank's device and its share of the memory; called once torch is loaded.
 
-        torch.cuda.set_device(context.device)
-        limit = context.assignment.limits.memory_bytes
-        total = torch.cuda.get_device_properties(context.device).total_memory
-        torch.cuda.set_per_process_memory_fraction(
-            min(1.0, limit / total) if limit else 1.0, context.device
-        )
+    Raises:
+        _GpuLost: the GPU does not compute.
+    """
+    if not context.device.startswith("cuda"):
+        return
+    from .device.gpu import gpu_problem, memory_share
+
+    if problem := gpu_problem(context.device):
+        raise _GpuLost(problem)
+    a = context.assignment
+    torch.cuda.set_device(context.device)
+    total = torch.cuda.get_device_properties(context.device).total_memory
+    share = memory_share(total, a.gpus, a.limits.memory_bytes)
+    torch.cuda.set_per_process_memory_fraction(share, context.device)
+
+
+def _leave_gpu(device: str) -> dict[str, Any]:
+    """Empty the GPU after a trial; the facts for the outcome if it cannot be used any more."""
+    from .device.gpu import free_gpu, gpu_problem
+
+    problem = gpu_problem(device)
+    if not problem:
+        free_gpu(device)
+    return _gone(problem)
 
 
 def _measured(context: Context, objective: Objective | None) -> Any:
@@ -210,7 +267,7 @@ def _call(context: Context, objective: Objective | None) -> Any:
     """Call the objective or workload; a process that it has forked and that returns ends here."""
     process = os.getpid()
     try:
-        return _called(context, objective)
+        return _met(context, objective)
     finally:
         if os.getpid() != process:
             _leave_fork(sys.exc_info()[1])
@@ -224,6 +281,17 @@ def _leave_fork(error: BaseException | None) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(0 if error is None else 1)
+
+
+def _met(context: Context, objective: Objective | None) -> Any:
+    """Call the objective or workload; a failure is noted before the other ranks can see it."""
+    with context.meeting_ranks():
+        try:
+            return _called(context, objective)
+        except BaseException:
+            if context.world_size > 1:
+                context.details[FAILED_AT] = time.time()
+            raise
 
 
 def _called(context: Context, objective: Objective | None) -> Any:

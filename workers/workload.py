@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from search_spaces import Space, UsageError
 from search_spaces.hardware import Hardware
 
+from .data.batch import Batch
 from .protocol import Metric
 
 if TYPE_CHECKING:
@@ -25,10 +26,9 @@ if TYPE_CHECKING:
     from torch import nn
 
     from search_spaces.knobs import DroppedValue
+    from search_spaces.knobs.base import KnobSpace
 
     from .context import Context
-
-Batch = Mapping[str, "torch.Tensor"]
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Workload(ABC):
         seed: of everything random.
 
     Attributes:
-        metrics: every metric that a run reports or returns.
+        metrics: every metric that a run reports or returns; see `metrics_on`.
         last_report_counts: whether the last report is the trial's result, instead of the best.
         trains_on_valid: whether `data.with_valid: true` adds the validation data to the training
             data.
@@ -115,6 +115,18 @@ class Workload(ABC):
         return ()
 
     @classmethod
+    def metrics_on(cls, data: Mapping[str, Any]) -> tuple[Metric, ...]:
+        """Every metric of a run on a `data` section that `check` accepts; imports no torch."""
+        return cls.metrics
+
+    @classmethod
+    def on_request(cls, hardware: Hardware) -> KnobSpace:
+        """Further parameters, which are tuned only if a configuration names them."""
+        from search_spaces.knobs.base import KnobSpace
+
+        return KnobSpace()
+
+    @classmethod
     @abstractmethod
     def check(cls, data: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:
         """Raise DataError or UsageError if data or fixed options are wrong; imports no torch."""
@@ -150,11 +162,20 @@ class Trainable(Workload):
     A batch is a mapping of tensors whose dim 0 is the batch. It is the same on every rank:
     data-parallel strategies take their rows of it, so that the number of ranks does not change the
     result.
+
+    Attributes:
+        outer: patterns of the names of the parameters of the first and the last layer, which some
+            optimizers (Muon) treat apart.
     """
+
+    outer: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def build_model(self) -> nn.Module:
-        """A new model in fp32 on the default device; its weights are a function of the seed."""
+        """A new model in fp32 on the default device; its weights are a function of the seed.
+
+        Strategies that shard the model build it on the device "meta" too, which has no memory.
+        """
 
     @abstractmethod
     def train_batches(self, epoch: int) -> Iterator[Batch]:
@@ -163,6 +184,14 @@ class Trainable(Workload):
     def train_batches_from(self, epoch: int, index: int) -> Iterator[Batch]:
         """The batches of an epoch from `index` on; override it to skip the earlier ones cheaply."""
         return islice(self.train_batches(epoch), index, None)
+
+    def bucketed(self, batch: Batch) -> Batch:
+        """The batch padded to one of few shapes, with the same summed loss and weight.
+
+        The trainer asks for it if the model is compiled for a GPU, where each shape may cost a
+        graph. Override it if the shapes of batches vary.
+        """
+        return batch
 
     @abstractmethod
     def inputs(self, batch: Batch) -> tuple[torch.Tensor, ...]:
@@ -195,14 +224,44 @@ class Trainable(Workload):
         checkpoint loads in every configuration.
 
         Args:
-            tensors: the model's parameters and buffers, or one state tensor of each parameter.
+            tensors: the parameters and buffers of one layer of the plan, or of what is outside of
+                all layers; or one state tensor of each of these parameters.
         """
         return dict(tensors)
 
     def native(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """The inverse of `canonical` for this configuration's model."""
+        """The inverse of `canonical` for this configuration's whole model."""
         return dict(tensors)
 
     def plan(self, model: nn.Module) -> ParallelPlan:
         """How the model can be split over ranks."""
         return ParallelPlan()
+
+
+class SharedEvaluation(Trainable):
+    """A workload whose evaluation is shared out among the ranks of a trial.
+
+    Every rank evaluates one share of the validation examples on a model of its own, and rank 0
+    combines what they return. A class that overrides `evaluate` is evaluated on rank 0 alone.
+
+    Attributes:
+        only_calls: whether `evaluate_share` uses the model by calling it alone, equally often for
+            every share. Then ranks that hold parts of the model call it together, and no rank ever
+            holds the whole.
+    """
+
+    only_calls: ClassVar[bool] = False
+
+    @abstractmethod
+    def evaluate_share(
+        self, model: nn.Module, device: torch.device, index: int, count: int
+    ) -> Mapping[str, Any]:
+        """What `combine` needs of share `index` of `count`, as data that can be pickled."""
+
+    @abstractmethod
+    def combine(self, shares: Sequence[Mapping[str, Any]]) -> Mapping[str, float]:
+        """Validation metrics from all shares in order, on rank 0."""
+
+    def evaluate(self, model: nn.Module, device: torch.device) -> Mapping[str, float]:
+        """See `Trainable`."""
+        return self.combine([self.evaluate_share(model, device, 0, 1)])

@@ -18,11 +18,13 @@ COMMANDS: Final[Mapping[str, str]] = {
     "init": "init",
     "sweep": "sweep",
     "resume": "resume",
+    "launch": "launch",
     "status": "status",
     "watch": "watch",
     "trials": "trials",
     "best": "best",
     "report": "report",
+    "studio": "studio",
     "dashboard": "dashboard",
     "confirm": "confirm",
     "export": "export",
@@ -34,6 +36,15 @@ COMMANDS: Final[Mapping[str, str]] = {
     "pin": "pin",
     "publish": "publish",
     "stop": "stop",
+    "pause": "pause",
+    "retry": "retry",
+    "budget": "budget",
+    "scale": "scale",
+    "mark": "mark",
+    "ask": "ask",
+    "report-step": "report_step",
+    "tell": "tell",
+    "fail": "fail",
     "delete": "delete",
     "check": "check",
     "backup": "backup",
@@ -106,8 +117,8 @@ def cli() -> None:
       eval "$(_AUTOML_COMPLETE=bash_source automl)"    bash; likewise zsh_source
       _AUTOML_COMPLETE=fish_source automl | source     fish
 
-    Exit status: 0 done, 1 failed, 2 wrong usage or configuration, 3 no trial succeeded,
-    130 interrupted and resumable.
+    Exit status: 0 done, 1 failed, 2 wrong usage or configuration, 3 no trial succeeded (`ask`: no
+    trial is left), 10 the trial should stop (`report-step`), 130 interrupted and resumable.
     """
 
 

@@ -106,6 +106,14 @@ def budget_options(command: F) -> F:
     return trials(time(command))
 
 
+artifacts_option = click.option(
+    "--artifacts",
+    metavar="URL",
+    help="Folder or URL where the files of trials are kept, such as s3://bucket/prefix; "
+    "'none' for the store.",
+)
+
+
 def ray_options(command: F) -> F:
     """Options `--dispatcher` and `--ray-address`."""
     address = click.option(
@@ -113,10 +121,11 @@ def ray_options(command: F) -> F:
     )
     dispatcher = click.option(
         "--dispatcher",
-        type=click.Choice(["auto", "ray", "local", "inline"]),
+        type=click.Choice(["auto", "ray", "local", "inline", "agents"]),
         default="ray",
         show_default=True,
-        help="Run trials on Ray, in processes of this machine, or in this process for debugging.",
+        help="Run trials on Ray, in processes of this machine, in this process for debugging, or "
+        "only by agents elsewhere (`automl ask`).",
     )
     return address(dispatcher(command))
 

@@ -9,6 +9,7 @@ import click
 from automl.errors import AutomlError
 
 from .common import (
+    artifacts_option,
     emit,
     json_option,
     objective_option,
@@ -17,7 +18,7 @@ from .common import (
     store_option,
     sweep_argument,
 )
-from .objective import load_objective
+from .program import Program, ProgramVerb, load_trained, shell_option
 from .running import check_runnable, run_sweep
 
 if TYPE_CHECKING:
@@ -26,7 +27,11 @@ if TYPE_CHECKING:
 AT_LEAST_2 = click.IntRange(2)
 
 
-@click.command("confirm", short_help="Train the best again: is their lead more than noise?")
+@click.command(
+    "confirm",
+    cls=ProgramVerb,
+    short_help="Train the best again: is their lead more than noise?",
+)
 @sweep_argument
 @store_option
 @click.option(
@@ -37,10 +42,21 @@ AT_LEAST_2 = click.IntRange(2)
 )
 @json_option
 @objective_option
+@shell_option
+@artifacts_option
 @ray_options
 @click.pass_context
 def command(
-    ctx: click.Context, /, sweep: str, store: str, seeds: int, top: int, **options: Any
+    ctx: click.Context,
+    /,
+    sweep: str,
+    store: str,
+    seeds: int,
+    top: int,
+    objective: str | None,
+    program: Program | None,
+    artifacts: str | None,
+    **options: Any,
 ) -> None:
     """Train the best configurations again under other seeds. Is the lead of the best one noise?
 
@@ -51,12 +67,13 @@ def command(
     Examples:
       automl confirm nmt
       automl confirm nmt --seeds 5 --top 2
+      automl confirm mine -- python train.py --lr={lr}
     """
     from automl.report import confirmations
+    from automl.workflows.artifacts import moved_to
     from automl.workflows.confirm import missing
     from automl.workflows.retrain import derived, prepare
 
-    target = options.pop("objective")
     with opened(store, write=True) as ledger:
         spec, snapshot = ledger.spec(sweep), ledger.snapshot(sweep)
         chosen = confirmations.candidates(snapshot, spec.known_space, top)
@@ -64,12 +81,12 @@ def command(
             raise AutomlError(f"no trial of {sweep} has succeeded: there is nothing to confirm")
         runs = missing(ledger, sweep, chosen, seeds)
         if runs:
-            check_runnable(spec, target)
-            objective = load_objective(target)
-            again = derived(spec, confirmations.KIND, len(runs))
+            check_runnable(spec, objective, program, "confirm")
+            function = load_trained(spec, objective, program)
+            again = moved_to(derived(spec, confirmations.KIND, len(runs)), artifacts)
             again = prepare(ledger, again, [trial.params for trial in runs])
             if status := run_sweep(
-                again, ledger, store, objective, summary=False, resume=True, **options
+                again, ledger, store, function, summary=False, resume=True, **options
             ):
                 ctx.exit(status)
         found = confirmations.read(ledger, sweep)

@@ -81,13 +81,11 @@ def fetching(name: str, folder: Path | None, as_json: bool) -> None:
 @command.command("prepare", short_help="Encode a parallel corpus of any size on disk.")
 @click.option(
     "--source",
-    required=True,
     type=click.Path(path_type=Path),
     help="Text file with one sentence in each line, plain or .gz.",
 )
 @click.option(
     "--target",
-    required=True,
     type=click.Path(path_type=Path),
     help="Translations of --source, line by line.",
 )
@@ -96,6 +94,18 @@ def fetching(name: str, folder: Path | None, as_json: bool) -> None:
 )
 @click.option(
     "--valid-target", type=click.Path(path_type=Path), help="Translations of --valid-source."
+)
+@click.option(
+    "--from",
+    "texts",
+    type=click.Path(path_type=Path),
+    help="Folder with train.LANGUAGE and valid.LANGUAGE of the languages of --pair.",
+)
+@click.option(
+    "--pair",
+    "pairs",
+    multiple=True,
+    help="Language pair such as en-de, with --from; may be repeated for one model of several.",
 )
 @click.option("--dir", "folder", required=True, type=click.Path(path_type=Path), help="New folder.")
 @click.option(
@@ -131,10 +141,12 @@ def fetching(name: str, folder: Path | None, as_json: bool) -> None:
 )
 @json_option
 def preparing(
-    source: Path,
-    target: Path,
+    source: Path | None,
+    target: Path | None,
     valid_source: Path | None,
     valid_target: Path | None,
+    texts: Path | None,
+    pairs: tuple[str, ...],
     folder: Path,
     as_json: bool,
     **recipe: Any,
@@ -146,14 +158,31 @@ def preparing(
     \b
     Example:
       automl data prepare --source corpus.en.gz --target corpus.de.gz --dir data/corpus
+      automl data prepare --from data/texts --pair en-de --pair de-en --dir data/both
       automl sweep configs/nmt.yaml data.name=prepared data.dir=data/corpus
     """
+    from workers.workloads.translation.language_tags import pairs_of
     from workers.workloads.translation.shards import CorpusOptions, prepare
+    from workers.workloads.translation.text_pairs import AlignedFiles, TextCorpus
 
     if (valid_source is None) != (valid_target is None):
         raise click.UsageError("--valid-source and --valid-target go together")
-    valid = (valid_source, valid_target) if valid_source and valid_target else None
-    counts = prepare(source, target, folder, CorpusOptions(**recipe), valid)
+    if (source is None) != (target is None):
+        raise click.UsageError("--source and --target go together")
+    if (texts is None) != (not pairs):
+        raise click.UsageError("--from and --pair go together")
+    if (source is None) == (texts is None):
+        raise click.UsageError("give --source and --target, or --from and --pair")
+    valid: TextCorpus | None = None
+    if texts is not None:
+        text, valid = TextCorpus.in_folder(texts, pairs_of({"pairs": list(pairs)}))
+    elif source is not None and target is not None:
+        text = TextCorpus((AlignedFiles(source, target),))
+    if valid_source is not None and valid_target is not None:
+        if texts is not None:
+            raise click.UsageError("--valid-source goes with --source; --from has its own files")
+        valid = TextCorpus((AlignedFiles(valid_source, valid_target),))
+    counts = prepare(text, folder, CorpusOptions(**recipe), valid)
     if as_json:
         emit({"dir": str(folder), **asdict(counts)})
         return

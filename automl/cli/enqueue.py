@@ -2,7 +2,6 @@
 
 import click
 
-from automl.core import Command
 from search_spaces import Space
 from search_spaces.parameters import Value
 
@@ -22,23 +21,16 @@ def command(sweep: str, settings: tuple[str, ...], store: str) -> None:
     Example:
       automl enqueue nmt learning_rate=3e-3 width=96
     """
-    from automl.workflows.retrain import enqueue
+    from automl.workflows.next_trials import try_next
 
     with opened(store, write=True) as ledger:
-        spec, snapshot = ledger.spec(sweep), ledger.snapshot(sweep)
-        known, best = spec.space.parameters, dict(snapshot.best.params) if snapshot.best else {}
-        best = {name: value for name, value in best.items() if known[name].legal(value)}
-        params = spec.space.complete(
-            {**best, **dict(_setting(text, spec.space) for text in settings)}
-        )
-        shown = "  ".join(f"{name}={value}" for name, value in params.items())
-        if snapshot.state == "running":
-            spec.space.check(params)
-            ledger.send(sweep, Command("enqueue", params, at=snapshot.seconds))
-            say(f"{sweep} tries next: {shown}")
-            return
-        enqueue(ledger, sweep, [params])
-        number = len(snapshot.trials)
+        spec = ledger.spec(sweep)
+        given = dict(_setting(text, spec.space) for text in settings)
+        params, number = try_next(ledger, sweep, given)
+    shown = "  ".join(f"{name}={value}" for name, value in params.items())
+    if number is None:
+        say(f"{sweep} tries next: {shown}")
+        return
     say(f"trial {number} waits: {shown}")
     if spec.budget.trials is not None and number >= spec.budget.trials:
         say(

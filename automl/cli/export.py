@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from .common import (
+    artifacts_option,
     emit,
     json_option,
     opened,
@@ -21,21 +22,30 @@ from .common import (
 @store_option
 @output_option("SWEEP-model")
 @trial_option
+@artifacts_option
 @json_option
-def command(sweep: str, store: str, output: str | None, trial: int | None, as_json: bool) -> None:
+def command(
+    sweep: str,
+    store: str,
+    output: str | None,
+    trial: int | None,
+    artifacts: str | None,
+    as_json: bool,
+) -> None:
     """Write the model of the best trial: weights, configuration and a model card.
 
     \b
     Examples:
       automl export nmt
       automl export nmt --trial 7 -o models/seven
+      automl export nmt --artifacts s3://bucket/sweeps      fetch it from there, keep a copy there
     """
     from automl.workflows.export import chosen, export
 
     target = Path(output or f"{sweep}-model")
     with opened(store) as ledger:
         found = chosen(ledger, sweep, trial)
-        files = export(ledger, sweep, found, target)
+        files = export(ledger, sweep, found, target, artifacts)
     show(found.number, target, files, as_json)
 
 

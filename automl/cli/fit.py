@@ -11,6 +11,7 @@ from automl.core.names import companion
 from automl.errors import UsageError
 
 from .common import (
+    artifacts_option,
     objective_option,
     opened,
     output_option,
@@ -21,13 +22,17 @@ from .common import (
     trial_option,
 )
 from .export import show
-from .objective import load_objective
+from .program import Program, ProgramVerb, load_trained, shell_option
 from .running import check_runnable, run_sweep
 
 KIND = "fit"
 
 
-@click.command("fit", short_help="Train the best configuration on all data, and export it.")
+@click.command(
+    "fit",
+    cls=ProgramVerb,
+    short_help="Train the best configuration on all data, and export it.",
+)
 @sweep_argument
 @store_option
 @output_option("SWEEP-fit")
@@ -36,6 +41,8 @@ KIND = "fit"
     "--train-time", metavar="TIME", help="Training time.  [default: as the trials of the sweep]"
 )
 @objective_option
+@shell_option
+@artifacts_option
 @ray_options
 @click.pass_context
 def command(
@@ -47,6 +54,8 @@ def command(
     trial: int | None,
     train_time: str | None,
     objective: str | None,
+    program: Program | None,
+    artifacts: str | None,
     **options: Any,
 ) -> None:
     """Train the best configuration to its full length on training and validation data; export it.
@@ -58,7 +67,9 @@ def command(
     Examples:
       automl fit nmt
       automl fit nmt --train-time 10m -o models/nmt
+      automl fit mine -- python train.py --lr={lr}
     """
+    from automl.workflows.artifacts import moved_to
     from automl.workflows.export import chosen, export
     from automl.workflows.retrain import prepare
 
@@ -67,9 +78,10 @@ def command(
         raise UsageError(f"{target} is not empty; name a new folder with --output")
     with opened(store, write=True) as ledger:
         source = ledger.spec(sweep)
-        check_runnable(source, objective)
-        function = load_objective(objective)
+        check_runnable(source, objective, program, "fit")
+        function = load_trained(source, objective, program)
         best, spec = chosen(ledger, sweep, trial), _fit_spec(source, train_time)
+        spec = moved_to(spec, artifacts)
         if ledger.exists(companion(sweep, KIND)):
             ledger.delete(companion(sweep, KIND))
         spec = prepare(ledger, spec, [best.params])
@@ -77,7 +89,7 @@ def command(
             spec, ledger, store, function, summary=False, resume=True, **options
         ):
             ctx.exit(status)
-        files = export(ledger, spec.name, chosen(ledger, spec.name, 0), target)
+        files = export(ledger, spec.name, chosen(ledger, spec.name, 0), target, artifacts)
     show(best.number, target, files, False)
 
 
@@ -99,7 +111,8 @@ def _fit_spec(source: SweepSpec, train_time: str | None) -> SweepSpec:
     if train_time is not None:
         if source.workload is None:
             raise UsageError(
-                "--train-time is for workloads: an objective of your own decides how long it trains"
+                "--train-time is for workloads: an objective or a command decides itself "
+                "how long it trains"
             )
         goals = tuple(replace(goal, within=parse_duration(train_time)) for goal in goals)
     return derived(source, KIND, 1, data=data, goals=goals)

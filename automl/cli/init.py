@@ -7,26 +7,36 @@ import click
 from automl.errors import UsageError
 
 from .common import objective_option, output_option
+from .program import Program, ProgramVerb
 
 
-@click.command("init", short_help="Write a first configuration.")
+@click.command("init", cls=ProgramVerb, short_help="Write a first configuration.")
 @click.argument("workload", required=False)
 @objective_option
 @output_option("NAME.yaml", "FILE", "File to write, '-' to print it.")
-def command(workload: str | None, objective: str | None, output: str | None) -> None:
-    """Write a commented configuration for a workload, or for a function of your own.
+def command(
+    workload: str | None, objective: str | None, output: str | None, program: Program | None
+) -> None:
+    """Write a commented configuration for a workload, a function of your own, or a COMMAND.
+
+    The numbers among the options of a command become parameters, with a range around each.
 
     \b
     Examples:
       automl init translation
       automl init --objective train.py:objective -o mine.yaml
+      automl init -- python train.py --lr 0.001 --width 64
     """
     from automl.config.template import for_objective, for_workload
 
-    if (workload is None) is (objective is None):
+    if [workload, objective, program].count(None) != 2:
         raise UsageError(
-            "name a workload (see automl workloads), or a function with --objective FILE:NAME"
+            "name a workload (see automl workloads), a function with --objective FILE:NAME, "
+            "or a command behind --"
         )
+    if program is not None:
+        _for_command(program, output)
+        return
     stem = workload or Path((objective or "").rpartition(":")[0]).stem
     path = Path(output if output and output != "-" else f"{stem}.yaml")
     shown = click.format_filename(path)  # a name that is no UTF-8 cannot be in the file
@@ -37,6 +47,19 @@ def command(workload: str | None, objective: str | None, output: str | None) -> 
     _write_new(path, text)
     option = f" --objective {objective}" if objective else ""
     click.echo(f"wrote {shown}; check it, then run: automl sweep {shown}{option}")
+
+
+def _for_command(program: Program, output: str | None) -> None:
+    from automl.config.command_template import file_of, for_command
+
+    path = Path(output if output and output != "-" else file_of(program.arguments))
+    shown = click.format_filename(path)
+    text, line = for_command(program.arguments, shown)
+    if output == "-":
+        click.echo(text, nl=False)
+        return
+    _write_new(path, text)
+    click.echo(f"wrote {shown}; check it, then run: automl sweep {shown} -- {line}")
 
 
 def _write_new(path: Path, text: str) -> None:

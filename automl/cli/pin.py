@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
-
-from automl.core import Command
-from automl.errors import UsageError
 
 from .common import emit, json_option, opened, say, store_option, sweep_argument
 
@@ -37,23 +34,12 @@ def command(
       automl pin nmt
     """
     from automl.config.limits import read_limit
-    from automl.suggesters.domain import Domain, updated_limits
+    from automl.workflows.next_trials import pin
 
     with opened(store, write=bool(settings or release)) as ledger:
         spec, snapshot = ledger.spec(sweep), ledger.snapshot(sweep)
-        limits = updated_limits(
-            sent.content for sent in ledger.commands(sweep) if sent.kind == "limits"
-        )
         given = dict(read_limit(text, spec.space) for text in settings)
-        for name in release:
-            if name not in limits:
-                raise UsageError(f"{name} is not pinned or narrowed in {sweep}")
-        if given or release:
-            content: dict[str, Any] = {name: limit.to_dict() for name, limit in given.items()}
-            command = Command("limits", {**dict.fromkeys(release), **content}, at=snapshot.seconds)
-            limits = updated_limits([command.content], limits)
-            Domain.of(spec).within(limits)  # raises if no configuration is left
-            ledger.send(sweep, command)
+        limits = pin(ledger, sweep, given, release)
     if as_json:
         emit({"sweep": sweep, "limits": {name: limit.to_dict() for name, limit in limits.items()}})
     else:

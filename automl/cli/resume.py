@@ -7,8 +7,10 @@ import click
 
 from automl.core import SweepSpec, parse_duration
 from automl.errors import UsageError
+from workers.artifacts.location import read_location
 
 from .common import (
+    artifacts_option,
     budget_options,
     json_option,
     objective_option,
@@ -18,11 +20,12 @@ from .common import (
     store_option,
     sweep_argument,
 )
-from .objective import load_objective
+from .live import live_options
+from .program import Program, ProgramVerb, load_trained, shell_option
 from .running import check_runnable, run_sweep
 
 
-@click.command("resume", short_help="Continue an interrupted sweep.")
+@click.command("resume", cls=ProgramVerb, short_help="Continue an interrupted sweep.")
 @sweep_argument
 @click.argument("overrides", nargs=-1, metavar="[space.KEY=VALUE]...")
 @click.option(
@@ -31,11 +34,20 @@ from .running import check_runnable, run_sweep
     metavar="FILE",
     help="Take the space from this configuration, which may have changed since.",
 )
+@click.option(
+    "--trial",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Only let this paused trial go on; the sweep itself runs elsewhere.",
+)
 @store_option
 @budget_options
 @json_option
 @objective_option
+@shell_option
+@artifacts_option
 @ray_options
+@live_options
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -43,10 +55,13 @@ def command(
     sweep: str,
     overrides: tuple[str, ...],
     config: str | None,
+    trial: int | None,
     store: str,
     trials: str | None,
     budget: str | None,
     objective: str | None,
+    program: Program | None,
+    artifacts: str | None,
     **options: Any,
 ) -> None:
     """Continue an interrupted sweep with the rest of its budget, or with a larger one.
@@ -63,17 +78,57 @@ def command(
       automl resume nmt --trials 60 space.learning_rate.high=0.3 'space.optimizer=[adamw, lion]'
       automl resume nmt --trials 60 --config configs/nmt.yaml
       automl resume mine --objective train.py:objective
+      automl resume mine -- python train.py --lr={lr}
+      automl resume nmt --artifacts s3://bucket/sweeps
+      automl resume nmt --trial 12
     """
+    if trial is not None:
+        from automl.workflows import steering
+
+        with opened(store, write=True) as ledger:
+            say(steering.resume_trial(ledger, sweep, trial))
+        return
+    status = continue_sweep(
+        sweep,
+        store,
+        trials=trials,
+        budget=budget,
+        objective=objective,
+        program=program,
+        config=config,
+        overrides=overrides,
+        artifacts=artifacts,
+        **options,
+    )
+    ctx.exit(status)
+
+
+def continue_sweep(
+    sweep: str,
+    store: str,
+    *,
+    trials: str | None,
+    budget: str | None,
+    objective: str | None,
+    program: Program | None,
+    config: str | None = None,
+    overrides: tuple[str, ...] = (),
+    artifacts: str | None = None,
+    **options: Any,
+) -> int:
+    """Run the rest of a sweep, and return the exit status; the arguments are those of the verb."""
     with opened(store, write=True) as ledger:
         spec = _with_budget(ledger.spec(sweep), trials, budget)
-        spec = _with_space(spec, config, overrides)
+        spec = _with_space(replace(spec, artifacts=""), config, overrides)
+        spec = replace(spec, artifacts=read_location(artifacts) if artifacts else spec.artifacts)
         if ledger.snapshot(sweep).state == "finished" and spec.budget == ledger.spec(sweep).budget:
             say(f"{sweep} is finished; to continue, raise --trials or --budget", err=True)
-            return
-        check_runnable(spec, objective)
-        function = load_objective(objective)
-        status = run_sweep(spec, ledger, store, function, resume=True, **options)
-    ctx.exit(status)
+            return 0
+        if options["dispatcher"] != "agents":  # they know what to train
+            check_runnable(spec, objective, program, "resume")
+            spec = replace(spec, command="" if program is None else str(program))
+        function = load_trained(spec, objective, program)
+        return run_sweep(spec, ledger, store, function, resume=True, **options)
 
 
 def _with_space(spec: SweepSpec, config: str | None, overrides: tuple[str, ...]) -> SweepSpec:
@@ -84,10 +139,9 @@ def _with_space(spec: SweepSpec, config: str | None, overrides: tuple[str, ...])
         found = load(config, overrides, objective=None).spec
         if found.workload != spec.workload:
             raise UsageError(
-                f"--config: {config} tunes {found.workload or 'an objective'}, "
-                f"sweep {spec.name} tunes {spec.workload or 'an objective'}"
+                f"--config: {config} tunes {found.trained}, sweep {spec.name} tunes {spec.trained}"
             )
-        return replace(spec, space=found.space)
+        return replace(spec, space=found.space, artifacts=found.artifacts)
     if overrides:
         from automl.config.space_changes import with_changes
 

@@ -3,39 +3,80 @@
 from __future__ import annotations
 
 import shlex
+import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from automl.errors import UsageError
 
 from . import FAILED, INTERRUPTED, NO_SUCCESS
-from .common import STORE, emit, say
+from .common import STORE, emit, opened, say
+from .live import shown
 from .status import status_object
 
 if TYPE_CHECKING:
     from automl.core import Snapshot, SweepSpec
     from automl.ledger import Ledger
 
+    from .program import Program
 
-def check_runnable(spec: SweepSpec, objective: str | None) -> None:
+LOOK_SECONDS: Final = 2.0  # between two looks at who holds a sweep
+
+
+def check_runnable(
+    spec: SweepSpec, objective: str | None, program: Program | None, verb: str
+) -> None:
     """Check that a stored sweep has what it needs to run.
+
+    Args:
+        spec: of the sweep.
+        objective: FILE:NAME of a function.
+        program: a command.
+        verb: of the command line, for messages.
 
     Raises:
         UsageError: the objective is missing, or the sweep has a workload instead.
         DataError: the data of the workload is missing.
     """
-    if spec.workload is None and objective is None:
+    if spec.command and program is None:
+        raise UsageError(
+            f"sweep {spec.name} runs a command, which is never read from the store; type it: "
+            f"automl {verb} {spec.name} {spec.command}"
+        )
+    if spec.workload is None and objective is None and program is None:
         raise UsageError(
             f"sweep {spec.name} tunes a function of your own: name it with --objective FILE:NAME"
         )
     if spec.workload is not None:
         from workers.workloads import WORKLOADS
 
-        if objective is not None:
+        if objective is not None or program is not None:
+            given = "--objective" if program is None else "the command behind --"
             raise UsageError(
-                f"sweep {spec.name} tunes the workload {spec.workload}: leave --objective out"
+                f"sweep {spec.name} tunes the workload {spec.workload}: leave {given} out"
             )
         WORKLOADS.get(spec.workload).check(spec.data, spec.fixed)
+
+
+def wait_for_lost_controller(store: str, sweep: str) -> None:
+    """Wait while a sweep seems to run: its controller may have been lost with its machine.
+
+    Such a controller counts as dead `STALE_SECONDS` after its last sign of life. If it lives,
+    whoever wants the sweep is refused after this.
+    """
+    from automl.ledger.lease import STALE_SECONDS
+
+    deadline = time.monotonic() + STALE_SECONDS + LOOK_SECONDS
+    with opened(store) as ledger:
+        told = False
+        while ledger.snapshot(sweep).state == "running" and time.monotonic() < deadline:
+            if not told:
+                say(
+                    f"{sweep} seems to run: waits until its controller is gone",
+                    err=True,
+                )
+                told = True
+            time.sleep(LOOK_SECONDS)
 
 
 def run_sweep(
@@ -46,6 +87,8 @@ def run_sweep(
     *,
     summary: bool = True,
     as_json: bool = False,
+    log_json: bool = False,
+    metrics: str | None = None,
     **run_options: Any,
 ) -> int:
     """Run a sweep of the ledger until it ends, and return the exit status.
@@ -54,24 +97,26 @@ def run_sweep(
         store: as the user wrote it, for the commands in the summary.
         summary: print the final status or, if it is False, only how to resume.
         as_json: print the status as JSON, without the live view.
+        log_json: write JSON lines to standard error instead of the live view.
+        metrics: `[HOST:]PORT` where Prometheus finds metrics; None for nowhere.
         run_options: `dispatcher`, `ray_address` and `resume` of `automl.sweeps.run`.
     """
     from automl import sweeps
     from automl.report.console import console
     from automl.report.summary import print_summary
-    from automl.report.terminal_view import view
 
     options = "" if store == STORE else f"--store {shlex.quote(store)}"
-    if as_json:
-        snapshot = sweeps.run(spec, ledger=ledger, objective=objective, **run_options)
-        if summary:
-            emit(status_object(snapshot))
-        return _exit_status(snapshot)
-    with view() as show:
+    with shown(spec.name, as_json=as_json, log_json=log_json, metrics=metrics) as show:
         snapshot = sweeps.run(
             spec, ledger=ledger, objective=objective, on_change=show, **run_options
         )
         show(snapshot)
+    if as_json:
+        if summary:
+            emit(status_object(snapshot))
+        return _exit_status(snapshot)
+    if log_json:
+        return _exit_status(snapshot)
     if summary:
         print_summary(console(), snapshot, spec.known_space, options)
     elif snapshot.state == "interrupted":

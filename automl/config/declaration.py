@@ -10,6 +10,7 @@ from search_spaces import Choice
 from search_spaces.expressions import Expression
 from search_spaces.hardware import Hardware
 from search_spaces.knobs import KNOBS
+from search_spaces.knobs.option import ON_REQUEST
 from search_spaces.parameters import Parameter, Value
 from search_spaces.plugins import nearest
 from workers.training.settings import trainer_options
@@ -29,7 +30,10 @@ class Declaration:
         parameters: declared by the workload.
         constraints: of the workload's space.
         defaults: options of the workload that are not tuned by default.
-        left_out: by parameter, the values that this hardware cannot run, with the reason.
+        left_out: by parameter, the values that this hardware cannot run, or that are tried only if
+            they are named, with the reason.
+        on_request: parameters that are tuned only if the configuration names them.
+        further: constraints that hold if one of these is named.
     """
 
     detected: Callable[[], Hardware]
@@ -38,6 +42,8 @@ class Declaration:
     constraints: tuple[Expression, ...] = ()
     defaults: Mapping[str, Any] = field(default_factory=dict)
     left_out: Mapping[str, Mapping[Value, str]] = field(default_factory=dict)
+    on_request: Mapping[str, Parameter] = field(default_factory=dict)
+    further: tuple[Expression, ...] = ()
 
     @classmethod
     def of(cls, workload: type[Workload] | None, detected: Callable[[], Hardware]) -> Declaration:
@@ -46,8 +52,9 @@ class Declaration:
             return cls(detected)
         hardware = detected()
         space = workload.space(hardware)
+        more = workload.on_request(hardware)
         left_out: dict[str, dict[Value, str]] = {}
-        for dropped in workload.dropped(hardware):
+        for dropped in (*more.dropped, *workload.dropped(hardware)):
             left_out.setdefault(dropped.parameter, {})[dropped.value] = dropped.reason
         common = (
             trainer_options(with_strategies=not hardware.assumed)
@@ -55,12 +62,25 @@ class Declaration:
             else {}
         )
         defaults = {**common, **workload.defaults}
-        return cls(detected, workload.name, space.parameters, space.constraints, defaults, left_out)
+        return cls(
+            detected,
+            workload.name,
+            space.parameters,
+            space.constraints,
+            defaults,
+            left_out,
+            {parameter.name: parameter for parameter in more.parameters},
+            tuple(map(Expression, more.constraints)),
+        )
+
+    def parameter(self, name: str) -> Parameter | None:
+        """The parameter of that name, if it is declared."""
+        return self.parameters.get(name) or self.on_request.get(name)
 
     def group(self, name: str) -> dict[str, Parameter]:
         """The parameter of that name, or those of the knob of that name; empty if it is unknown."""
-        if name in self.parameters:
-            return {name: self.parameters[name]}
+        if (parameter := self.parameter(name)) is not None:
+            return {name: parameter}
         if name not in KNOBS.names():
             return {}
         knob = {
@@ -68,7 +88,8 @@ class Declaration:
         }
         if self.workload is None:
             return knob
-        return {key: self.parameters[key] for key in knob if key in self.parameters}
+        tuned = {key: self.parameters[key] for key in knob if key in self.parameters}
+        return tuned or {key: self.on_request[key] for key in knob if key in self.on_request}
 
     def knows(self, name: str) -> bool:
         """Whether the name is a parameter, a knob or an option here."""
@@ -78,13 +99,14 @@ class Declaration:
 
     def names(self) -> list[str]:
         """Every name that can be tuned."""
-        return [*self.parameters] if self.workload else KNOBS.names()
+        return [*self.parameters, *self.on_request] if self.workload else KNOBS.names()
 
     def unavailable(self, name: str, *, explicit: bool = False) -> dict[Value, str]:
         """The values of a parameter that this hardware cannot run, with the reason.
 
         Args:
-            explicit: the user wrote the values down. Then slow ones are allowed.
+            explicit: the user wrote the values down. Then slow ones are allowed, and those that
+                are tried only if they are named.
         """
         if self.workload is not None or name not in KNOBS.names():
             found = dict(self.left_out.get(name, {}))
@@ -97,12 +119,12 @@ class Declaration:
         return {
             value: reason
             for value, reason in found.items()
-            if not (explicit and slow.get(str(value)) == reason)
+            if not (explicit and reason in (slow.get(str(value)), ON_REQUEST))
         }
 
     def gone(self, name: str) -> str | None:
         """Why this hardware cannot run a parameter of the workload at all; None otherwise."""
-        if name in self.parameters or name not in self.left_out:
+        if self.parameter(name) is not None or name not in self.left_out:
             return None
         return "; ".join(f"{value}: {reason}" for value, reason in self.left_out[name].items())
 
@@ -110,18 +132,20 @@ class Declaration:
         """Why a value under `fixed:` is wrong, or None. A number may be outside the tuned range."""
         if self.workload is None:
             return None
-        known = list(dict.fromkeys([*self.parameters, *self.defaults, *self.left_out]))
+        named = (*self.parameters, *self.on_request, *self.defaults, *self.left_out)
+        known = list(dict.fromkeys(named))
         if name not in known:
             return f"unknown option of workload {self.workload}; {nearest(name, known)}"
         unavailable = self.unavailable(name, explicit=True)
         if isinstance(value, bool | int | float | str) and value in unavailable:
             return f"this hardware cannot run {name} {shown(value)}: {unavailable[value]}"
-        parameter = self.parameters.get(name)
+        parameter = self.parameter(name)
         if isinstance(parameter, Choice) and any(
             isinstance(item, str | bool) for item in parameter.choices
         ):
-            words = [str(item) for item in parameter.choices]
-            if not parameter.legal(value):
+            others = [item for item in self.left_out.get(name, {}) if item not in unavailable]
+            words = [str(item) for item in (*parameter.choices, *others)]
+            if not parameter.legal(value) and value not in others:
                 return f"must be one of {', '.join(words)}, got {shown(value)}"
         elif parameter is not None and (
             isinstance(value, bool) or not isinstance(value, int | float)

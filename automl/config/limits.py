@@ -46,7 +46,7 @@ def limit_of(space: Space, name: str, value: Any) -> Limit:
     Raises:
         UsageError: the parameter is unknown, or it cannot have a value.
     """
-    parameter = _known(space, name)
+    parameter = known_parameter(space, name)
     value = plain(value)
     several = isinstance(value, tuple) and not parameter.legal(value)
     values = list(value) if several else [value]
@@ -57,7 +57,8 @@ def limit_of(space: Space, name: str, value: Any) -> Limit:
     return _limit(parameter, values, f"{name}={value!r}")
 
 
-def _known(space: Space, name: str) -> Parameter:
+def known_parameter(space: Space, name: str) -> Parameter:
+    """The parameter of a name; raises UsageError if the sweep does not tune it."""
     if name not in space.parameters:
         raise UsageError(f"the sweep tunes no {name!r}: {nearest(name, list(space.parameters))}")
     return space.parameters[name]
@@ -67,7 +68,7 @@ def _split(text: str, space: Space, rule: str) -> tuple[Parameter, str]:
     key, equals, raw = text.partition("=")
     if not equals or not raw:
         raise UsageError(f"{rule}, got {text!r}")
-    return _known(space, key), raw
+    return known_parameter(space, key), raw
 
 
 def _value(parameter: Parameter, raw: str) -> Value:

@@ -1,23 +1,26 @@
 """Loads a configuration file with overrides: checks everything and returns the spec of a sweep."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 from automl.control.plugins import Plugins
-from automl.core import Constraint, Goal, SweepSpec, parse_constraints, parse_goals
+from automl.core import Constraint, Goal, Resources, SweepSpec, parse_constraints, parse_goals
 from automl.core.names import NAME
 from automl.core.plugin_choice import PluginChoice, choose
+from automl.core.ranks import most_ranks
+from automl.core.resources import default_gpus, default_text, local_gpus
 from automl.errors import AutomlError, DataError, UsageError
 from automl.stopping import STOPPERS
 from automl.suggesters import SUGGESTERS
 from automl.suggesters.base import Suggester
 from automl.suggesters.user_prior import check_prior, without_unavailable
+from automl.trackers.base import check_trackers
 from search_spaces import Space
-from search_spaces.hardware import AssumedHardware, Hardware, detect
-from search_spaces.plugins import Registry
+from search_spaces.hardware import AssumedHardware, Hardware, detect, may_have_gpus
 from workers.workload import Workload
 from workers.workloads import WORKLOADS
 
@@ -25,6 +28,7 @@ from .declaration import Declaration
 from .mentions import all_known
 from .nodes import ConfigProblems, Location, Node, shown
 from .overrides import Override, apply
+from .reports import add_reports, check_reports
 from .resolution import Exclusion, Resolution, split_constraints
 from .schema import Document, validate
 from .strict_yaml import read_file
@@ -39,11 +43,15 @@ class Config:
     Args:
         spec: of the sweep; store: folder or URL of its ledger.
         dropped: parameters and values that are not tried, with the reason.
+        notes: what was chosen by default for this machine, each for a person.
+        prior: sources of finished trials that the sweep begins with.
     """
 
     spec: SweepSpec
     store: str = STORE
     dropped: tuple[Exclusion, ...] = ()
+    notes: tuple[str, ...] = ()
+    prior: tuple[str, ...] = ()
 
 
 def load(
@@ -51,7 +59,10 @@ def load(
     overrides: Iterable[str | Override] = (),
     *,
     hardware: Hardware | None = None,
+    nodes: Callable[[str], Hardware] | None = None,
     objective: bool | None = False,
+    command: str = "",
+    reports: Mapping[str, str] | None = None,
 ) -> Config:
     """Read and check a configuration. Creates nothing.
 
@@ -59,7 +70,11 @@ def load(
         path: of a YAML file.
         overrides: `KEY=VALUE` texts with dotted keys; later ones win.
         hardware: to run on; None for this machine.
+        nodes: finds the hardware of a cluster's nodes with an accelerator ("" for all nodes), for a
+            workload that is trained there; None if trials run on this machine.
         objective: True if a function of the user is tuned, False if a workload is, None for either.
+        command: that is tuned instead, as it was typed; "" if none is.
+        reports: more of the configuration's `reports`.
 
     Raises:
         ConfigError: the file cannot be read or has errors. The message lists all of them.
@@ -71,9 +86,10 @@ def load(
         raise AssertionError("a file without a tree has a problem")
     if isinstance(root.value, dict):
         apply(root, overrides, problems)
+        add_reports(root, reports or {})
     document = validate(root, problems)
-    checker = _Checker(root, document, problems, hardware)
-    config = checker.config(Path(path), objective)
+    checker = _Checker(root, document, problems, hardware, command, nodes)
+    config = checker.config(Path(path), True if command else objective)
     problems.raise_any(str(path))
     assert config is not None, "a configuration without problems is complete"
     return config
@@ -96,22 +112,50 @@ class _Checker:
     """Checks that the schema cannot do: names of plugins, the space, goals and data."""
 
     def __init__(
-        self, root: Node, document: Document, problems: ConfigProblems, hardware: Hardware | None
+        self,
+        root: Node,
+        document: Document,
+        problems: ConfigProblems,
+        hardware: Hardware | None,
+        command: str,
+        nodes: Callable[[str], Hardware] | None = None,
     ) -> None:
         self.root, self.document, self.problems = root, document, problems
-        self._hardware = hardware
+        self._given = hardware
+        self._nodes = nodes if document.workload is not None else None
+        self._command = command
 
     def hardware(self) -> Hardware:
         """The hardware as a trial in one slot sees it; the first call imports torch."""
-        slot = self.document.resources
+        slot = self.resources
         found = self._hardware or detect()
-        return found.in_slots(slot.cpus, slot.gpus, self.document.workers)
+        return found.in_slots(slot.cpus, slot.gpus, self.document.most_workers)
+
+    @cached_property
+    def _hardware(self) -> Hardware | None:
+        """What is given, or what the nodes of a cluster have; None for this machine."""
+        if self._given is None and self._nodes is not None:
+            return self._nodes(self.document.resources.accelerator)
+        return self._given
+
+    @cached_property
+    def resources(self) -> Resources:
+        """The resources of a slot; where a machine has GPUs, a slot has one by default."""
+        given = self.document.resources
+        gpus = given.gpus
+        if gpus is None:
+            found = len(self._hardware.gpus) if self._hardware else local_gpus()
+            gpus = default_gpus(found, self.document.most_workers)
+        if gpus == 0 and given.accelerator:
+            gpus = 1.0  # the nodes have them
+        return Resources(given.cpus, gpus, given.memory, given.accelerator)
 
     def config(self, path: Path, objective: bool | None) -> Config | None:
         """The configuration; None if there are problems."""
         document = self.document
-        suggester = self._plugin(("suggester",), SUGGESTERS, document.suggester)
-        stopper = self._plugin(("stopper",), STOPPERS, document.stopper)
+        suggester = self._checked(("suggester",), choose, SUGGESTERS, document.suggester)
+        stopper = self._checked(("stopper",), choose, STOPPERS, document.stopper)
+        self._checked(("trackers",), check_trackers, document.trackers)
         workload, name = self._workload(objective), self._name(path)
         if workload is None and (objective is False or document.workload is not None):
             return None  # without a workload, nothing else can be checked
@@ -132,13 +176,20 @@ class _Checker:
             data=found.data,
             fixed=found.fixed,
             beliefs=found.beliefs,
-            metrics=workload.metrics if workload else (),
+            metrics=workload.metrics_on(found.data) if workload else (),
+            resources=self.resources,
             **Plugins(suggester, stopper).settings(),
+            command=self._command,
+            resumable=bool(self._command) if document.resumable is None else document.resumable,
             **document.settings(),
         )
         if stopper.options:
-            self._check_stopper(spec, Plugins(suggester, stopper))
-        return Config(spec, document.store or STORE, found.dropped)
+            make = partial(Plugins(suggester, stopper).make_stopper, can_pause=True)
+            self._checked(("stopper",), make, spec)
+        said = default_text(self.resources.gpus) if document.resources.gpus is None else ""
+        notes = (said,) if said else ()
+        self._checked(("ranks",), most_ranks, spec)
+        return Config(spec, document.store or STORE, found.dropped, notes, tuple(document.prior))
 
     def _refused_without_torch(
         self, workload: type[Workload], suggester: PluginChoice[Suggester] | None
@@ -151,10 +202,13 @@ class _Checker:
         document, root = self.document, deepcopy(self.root)
         given = root.child("resources")
         gpus = 1.0 if given and given.broken_below() else document.resources.gpus
-        if self._hardware or (gpus and not self.problems.found):
+        if gpus is None:
+            gpus = float(may_have_gpus() or self._nodes is not None)
+        if self._given or (gpus and not self.problems.found):
             return False  # only torch knows whether there is a GPU
-        assumed = AssumedHardware.with_slots(document.resources.cpus, gpus, document.workers)
-        quick = _Checker(root, document, ConfigProblems([*self.problems.found]), assumed)
+        assumed = AssumedHardware.with_slots(document.resources.cpus, gpus, document.most_workers)
+        problems = ConfigProblems([*self.problems.found])
+        quick = _Checker(root, document, problems, assumed, self._command)
         try:
             declaration = Declaration.of(workload, lambda: assumed)
         except AutomlError:
@@ -173,6 +227,7 @@ class _Checker:
     ) -> "_Content":
         """What depends on the declaration, checked."""
         self._check_fixed(declaration)
+        check_reports(self.root, self.document, self.problems, command=bool(self._command))
         resolution = Resolution(self.root, self.problems, declaration, self.document.fixed)
         space, constraints = self._space(resolution)
         goals = self._goals(workload)
@@ -191,7 +246,7 @@ class _Checker:
         found: tuple[Constraint, ...] = ()
         for index, text in enumerate(document.constraints):
             if text in metrics:
-                found += self._parsed(("constraints", index), parse_constraints, text)
+                found += self._checked(("constraints", index), parse_constraints, text) or ()
         return resolution.space(document.space, expressions), found
 
     def _beliefs(
@@ -212,37 +267,13 @@ class _Checker:
             self.problems.under(self.root, ("beliefs",), str(error))
             return {}
 
-    def _parsed(self, where: Location, parse: Any, text: str) -> Any:
+    def _checked(self, where: Location, check: Callable[..., Any], *arguments: Any) -> Any:
+        """What `check` returns; None, with a problem at this place, if it refuses."""
         try:
-            return parse(text)
-        except UsageError as error:
-            self.problems.under(self.root, where, str(error))
-            return ()
-
-    def _known(self, where: Location, registry: Registry[Any], name: str) -> str | None:
-        """The name as the registry spells it; None, with a problem, if it has no such name."""
-        try:
-            return registry.require(name)
+            return check(*arguments)
         except UsageError as error:
             self.problems.under(self.root, where, str(error))
             return None
-
-    def _plugin(
-        self, where: Location, registry: Registry[Any], given: str | dict[str, Any]
-    ) -> PluginChoice[Any] | None:
-        """The plugin and its options; None, with a problem, if there is no such one."""
-        try:
-            return choose(registry, given)
-        except UsageError as error:
-            self.problems.under(self.root, where, str(error))
-            return None
-
-    def _check_stopper(self, spec: SweepSpec, plugins: Plugins) -> None:
-        """Check the ranges of its options, which its constructor knows."""
-        try:
-            plugins.make_stopper(spec, can_pause=True)
-        except UsageError as error:
-            self.problems.under(self.root, ("stopper",), str(error))
 
     def _workload(self, objective: bool | None) -> type[Workload] | None:
         name = self.document.workload
@@ -251,15 +282,17 @@ class _Checker:
                 known = ", ".join(WORKLOADS.names())
                 text = (
                     f"a workload ({known}) is needed, "
-                    "or a function of your own named with --objective FILE:NAME"
+                    "or a function of your own named with --objective FILE:NAME, "
+                    "or a command behind --: -- python train.py --lr={lr}"
                 )
                 self.problems.under(self.root, ("workload",), text)
             return None
         if objective:
-            text = "with --objective a configuration has no workload; leave one of them out"
+            given = "a command" if self._command else "--objective"
+            text = f"with {given} a configuration has no workload; leave one of them out"
             self.problems.under(self.root, ("workload",), text)
             return None
-        found = self._known(("workload",), WORKLOADS, name)
+        found = self._checked(("workload",), WORKLOADS.require, name)
         return WORKLOADS.get(found) if found else None
 
     def _name(self, path: Path) -> str:
@@ -286,7 +319,7 @@ class _Checker:
             text = "at least one goal is needed, such as 'minimize loss'"
             self.problems.under(self.root, ("goals",), text)
             return ()
-        parsed: Sequence[Goal] = self._parsed(("goals",), parse_goals, goals) if goals else ()  # type: ignore[arg-type]
+        parsed = self._checked(("goals",), parse_goals, goals) or () if goals else ()
         last_report_counts = workload is not None and workload.last_report_counts
         return tuple(replace(goal, at_end=goal.at_end or last_report_counts) for goal in parsed)
 

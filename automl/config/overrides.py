@@ -18,6 +18,7 @@ FIELDS: Final[Mapping[str, Collection[str]]] = {
     "space": tuple(Entry.model_fields),
     "beliefs": KEYS,
     "fixed": (),
+    "reports": (),
 }
 
 

@@ -135,7 +135,7 @@ class Resolution:
 
     def _build(self, name: str, entry: dict[str, Any]) -> None:
         where = ("space", name)
-        base = self.declaration.parameters.get(name)
+        base = self.declaration.parameter(name)
         unavailable = self.declaration.unavailable(name, explicit="choices" in entry)
         if base is None and self.declaration.workload and not self.declaration.gone(name):
             text = f"unknown parameter of workload {self.declaration.workload}"
@@ -173,11 +173,11 @@ class Resolution:
     def _check_conditions(self, parameter: Parameter) -> None:
         """Check that a condition names a known parameter, and values that it can have."""
         for parent, values in parameter.when.items():
-            found = self.tuned.get(parent) or self.declaration.parameters.get(parent)
+            found = self.tuned.get(parent) or self.declaration.parameter(parent)
             if found is None and parent not in self.fixed:
                 hint = nearest(parent, [*self.tuned, *self.declaration.parameters])
                 self._refuse(parameter.name, f"when names the unknown parameter {parent!r}; {hint}")
-            declared = self.declaration.parameters.get(parent, found)
+            declared = self.declaration.parameter(parent) or found
             known = self.declaration.unavailable(parent)
             for value in values:
                 if (
@@ -253,7 +253,7 @@ class Resolution:
 
     def _narrow(self) -> None:
         """Drop choices that a declared constraint excludes, given the untuned parameters."""
-        for constraint in self.declaration.constraints:
+        for constraint in self._constraints():
             names = [name for name in constraint.names if name in self.tuned]
             others = {
                 name: self._fixed_value(name) for name in constraint.names if name not in self.tuned
@@ -273,10 +273,16 @@ class Resolution:
                     Exclusion(parameter.name, value, f"{given}, and {constraint}") for value in gone
                 ]
 
+    def _constraints(self) -> list[Expression]:
+        """The declared constraints; those of what is tuned only on request, if it is named."""
+        named = {name for name in self.declaration.on_request if name in (*self.tuned, *self.fixed)}
+        further = [c for c in self.declaration.further if named.intersection(c.names)]
+        return [*self.declaration.constraints, *further]
+
     def _declared_constraints(self) -> list[str]:
         """The workload's constraints, with the values of untuned parameters filled in."""
         found = []
-        for constraint in self.declaration.constraints:
+        for constraint in self._constraints():
             names = [name for name in constraint.names if name not in self.tuned]
             values = {
                 name: value for name in names if (value := self._fixed_value(name)) is not None

@@ -11,17 +11,23 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Discriminator,
     Field,
     PlainValidator,
+    Tag,
     ValidationError,
+    model_validator,
 )
 from pydantic_core import ErrorDetails
 
-from automl.core import Budget, Goal, Resources, parse_duration
+from automl.core import Budget, Goal, parse_duration
 from automl.core.names import check_name
-from automl.core.resources import MAX_SLOTS
+from automl.core.ranks import read_ranks
+from automl.core.resources import MAX_SLOTS, accelerator_rule, gpus_rule
+from automl.core.worker_range import read_workers
 from automl.errors import UsageError
 from search_spaces.plugins import nearest
+from workers.artifacts.location import read_location
 
 from .nodes import ConfigProblems, Location, Node, shown
 
@@ -83,6 +89,10 @@ def _plugin(value: Any) -> str | dict[str, Any]:
     raise UsageError(f"a name, or a mapping of name and options, is needed, got {shown(value)}")
 
 
+def _ranks(value: Any) -> int | str:
+    return read_ranks(whole(value))
+
+
 def _section(value: Any) -> Any:
     return {} if value is None else value
 
@@ -105,6 +115,12 @@ Plugin = Annotated[str | dict[str, Any], PlainValidator(_plugin)]
 ParsedGoal = Annotated[Goal, PlainValidator(Goal.parse)]
 
 
+def _gpus(value: float) -> float:
+    if rule := gpus_rule(value):
+        raise ValueError(rule)
+    return value
+
+
 class Section(BaseModel):
     """A strict section: text is no number, a number is no text, and unknown keys are errors."""
 
@@ -122,11 +138,36 @@ class BudgetSection(Section):
 
 
 class ResourcesSection(Section):
-    """`resources:`, see `automl.core.spec.Resources`."""
+    """`resources:`, see `automl.core.spec.Resources`; `gpus` depends on the machine by default."""
 
     cpus: Slots = 1
-    gpus: Annotated[float, Field(ge=0)] = 0.0
+    gpus: Annotated[float, Field(ge=0), AfterValidator(_gpus)] | None = None
     memory: Bytes | None = None
+    accelerator: str = ""
+
+    @model_validator(mode="after")
+    def _has_gpus(self) -> ResourcesSection:
+        if rule := accelerator_rule(self.accelerator, self.gpus):
+            raise UsageError(rule)
+        return self
+
+
+class WorkersSection(Section):
+    """`workers:` as a range, see `automl.core.worker_range.WorkerRange`."""
+
+    min: Slots
+    max: Slots
+
+    @model_validator(mode="after")
+    def _in_order(self) -> WorkersSection:
+        read_workers(self.model_dump())
+        return self
+
+
+Workers = Annotated[
+    Annotated[Slots, Tag("number")] | Annotated[WorkersSection, Tag("range")],
+    Discriminator(lambda value: "range" if isinstance(value, dict) else "number"),
+]
 
 
 class Entry(Section):
@@ -167,26 +208,41 @@ class Document(Section):
     stopper: Plugin = "none"
     max_steps: Count | None = None
     max_retries: Annotated[int, BeforeValidator(whole), Field(ge=0)] = 2
-    resumable: bool = False
-    workers: Slots | None = None
+    resumable: bool | None = None
+    ranks: Annotated[int | str, PlainValidator(_ranks)] = 1
+    reports: Annotated[dict[str, str], BeforeValidator(_section)] = Field(default_factory=dict)
+    stop_grace: Seconds = 10.0
+    workers: Workers | None = None
     resources: Annotated[ResourcesSection, BeforeValidator(_section)] = Field(
         default_factory=ResourcesSection
     )
     store: Annotated[str, Field(min_length=1)] | None = None
+    artifacts: Annotated[str, AfterValidator(read_location)] = ""
     seed: Annotated[int, BeforeValidator(whole), Field(ge=0, lt=2**32)] = 0
     timeout: Seconds | None = None
+    trackers: Annotated[list[str], BeforeValidator(_listed)] = Field(default_factory=list)
+    prior: Annotated[list[str], BeforeValidator(_listed)] = Field(default_factory=list)
+
+    @property
+    def most_workers(self) -> int | None:
+        """The most slots; None for as many as there is room for."""
+        return self.workers if isinstance(self.workers, int | None) else self.workers.max
 
     def settings(self) -> dict[str, Any]:
         """The arguments of `SweepSpec` that need no further checks."""
         return {
             "budget": Budget(**self.budget.model_dump()),
-            "resources": Resources(**self.resources.model_dump()),
-            "workers": self.workers,
+            "workers": self.most_workers,
+            "min_workers": None if isinstance(self.workers, int | None) else self.workers.min,
             "max_steps": self.max_steps,
             "max_retries": self.max_retries,
-            "resumable": self.resumable,
+            "ranks": self.ranks,
             "seed": self.seed,
             "timeout": self.timeout,
+            "trackers": tuple(self.trackers),
+            "reports": self.reports,
+            "stop_grace": self.stop_grace,
+            "artifacts": self.artifacts,
         }
 
 
@@ -242,6 +298,8 @@ def _text(details: ErrorDetails, model: type[BaseModel]) -> str:
 
 def _keys(model: type[BaseModel], location: Location) -> list[str]:
     """The known keys at a location of a model."""
+    if location[:2] == ("workers", "range"):
+        return sorted(WorkersSection.model_fields)
     for part in location:
         annotation = model.model_fields[str(part)].annotation
         if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
@@ -251,6 +309,7 @@ def _keys(model: type[BaseModel], location: Location) -> list[str]:
 
 
 _RULES = {
+    "missing": "a mapping of min and max",
     "string_type": "text",
     "string_too_short": "text that is not empty",
     "int_type": "a whole number",

@@ -33,7 +33,8 @@ suggester: bayes
 stopper: none
 
 # As many trials run at once as the machine has room for, or as many as `workers:` says.
-resources: {cpus: 1, gpus: 0}  # of one worker; add `memory: 4GB` to limit the memory of a rank
+# Of one worker; `gpus` is 1 if this machine has GPUs. Add `memory: 4GB` to limit a rank's memory.
+resources: {cpus: 1}
 seed: 0
 """
 

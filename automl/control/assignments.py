@@ -7,6 +7,10 @@ from typing import Any, Final
 import numpy as np
 
 from automl.core import SweepSpec, Trial
+from automl.core.ranks import ranks_of
+from automl.dispatch.base import GangShape
+from automl.errors import UsageError
+from workers.artifacts.sweep_artifacts import SweepArtifacts
 from workers.files.folder import Folder
 from workers.protocol import Assignment, Limits
 
@@ -15,18 +19,37 @@ TIMEOUT_SECONDS: Final = 900.0  # of a workload, if the spec sets no time-out
 
 @dataclass(frozen=True)
 class Assigner:
-    """Makes assignments for the trials of a sweep; `files` is its folder."""
+    """Makes assignments for the trials of a sweep.
+
+    Args:
+        spec: of the sweep.
+        files: its folder.
+        artifacts: of the sweep; None if its trials keep their files in its folder.
+    """
 
     spec: SweepSpec
     files: Folder
+    artifacts: SweepArtifacts | None = None
 
     def slots(self, params: Mapping[str, Any]) -> int:
-        """How many slots a configuration takes: one per rank; a user objective has one rank."""
+        """How many slots a configuration takes: one per rank."""
         if self.spec.workload is None:
-            return 1
+            return ranks_of(self.spec.ranks, params)
         from workers.parallel import num_ranks
 
         return num_ranks(params, self.spec.fixed)
+
+    def shape(self, params: Mapping[str, Any]) -> GangShape:
+        """The slots of a configuration, and how many of them must be on one node."""
+        if self.spec.workload is None:
+            return GangShape(self.slots(params))
+        from workers.parallel import ranks_together
+
+        try:
+            together = ranks_together(params, self.spec.fixed)
+        except UsageError:
+            together = 1  # the trial fails, and says why
+        return GangShape(self.slots(params), together)
 
     def assignment(self, trial: Trial) -> Assignment:
         """The assignment of the trial's current attempt; its worker checks the folder."""
@@ -36,6 +59,7 @@ class Assigner:
         goes_on = spec.workload is not None or spec.resumable
         trained = trial.reports[-1].seconds if resume and trial.reports and goes_on else 0.0
         folder = self.files / "trials" / str(trial.number)
+        shape = self.shape(trial.params)
         return Assignment(
             sweep=spec.name,
             trial=trial.number,
@@ -47,11 +71,14 @@ class Assigner:
             data=spec.data,
             fixed=spec.fixed,
             seed=seed_of(spec.seed, trial.number),
-            num_ranks=self.slots(trial.params),
+            num_ranks=shape.ranks,
+            ranks_together=shape.together,
+            torchrun=spec.ranks != 1,
             threads=max(1, spec.resources.cpus),
             gpus=spec.resources.gpus,
             resume=resume,
             previous_seconds=trained,
+            artifacts=self.artifacts.trial(trial.number) if self.artifacts else "",
             limits=Limits(min(within, default=None), self._timeout(), spec.resources.memory),
         )
 

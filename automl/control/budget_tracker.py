@@ -1,8 +1,9 @@
 """Tracks how much of a sweep's budget is spent, and whether its target is reached."""
 
 import math
+from dataclasses import replace
 
-from automl.core import SweepSpec, Trial, TrialState, ranking
+from automl.core import Budget, SweepSpec, Trial, TrialState, ranking
 
 
 class BudgetTracker:
@@ -24,6 +25,10 @@ class BudgetTracker:
         self._ended_seconds = 0.0
         self._reached: Trial | None = None
         self._shortest = math.inf  # seconds of the shortest attempt that taught something
+
+    def limit(self, budget: Budget) -> None:
+        """Track another budget from now on."""
+        self._spec = replace(self._spec, budget=budget)
 
     def add_earlier(self, trial: Trial, seconds: float, slots: int) -> None:
         """Count the seconds that an earlier run of the sweep spent on a trial."""

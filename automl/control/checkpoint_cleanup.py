@@ -2,17 +2,24 @@
 
 import contextlib
 import shutil
+import sys
 from collections.abc import Sequence
 from typing import Final
 
 from automl.core import SweepSpec, Trial, TrialState, ranking
+from automl.errors import StoreError
+from workers.artifacts.sweep_artifacts import SweepArtifacts
 from workers.files.folder import Folder
+from workers.protocol import CHECKPOINTS
 
+from .artifacts import ArtifactRemover
+
+ARTIFACT_BYTES: Final = "artifact_bytes"  # in a trial's details: the size of its snapshots
 FREE_SHARE: Final = 0.5  # of the free disk, if the spec sets no limit
 
 
 class CheckpointCleanup:
-    """Deletes checkpoints on this machine's disk.
+    """Deletes checkpoints in the store, and at the location of the sweep's artifacts.
 
     The best trials and those that may run again keep their checkpoints. Other failed or stopped
     trials lose theirs at once. Above the limit, completed trials lose theirs, the worst first;
@@ -21,19 +28,28 @@ class CheckpointCleanup:
     Args:
         spec: of the sweep.
         files: the sweep's folder.
+        artifacts: of the sweep; None if its trials keep their files in the store.
     """
 
-    def __init__(self, spec: SweepSpec, files: Folder) -> None:
+    def __init__(
+        self, spec: SweepSpec, files: Folder, artifacts: SweepArtifacts | None = None
+    ) -> None:
         self._spec = spec
         self._files = files
         self._bytes: dict[int, int] = {}
         self._limit = spec.disk_bytes
+        self._elsewhere = artifacts is not None
+        self._remover = ArtifactRemover(artifacts) if artifacts is not None else None
+        self._begun = False
 
     def clean(self, changed: Trial, trials: Sequence[Trial]) -> list[int]:
         """Clean up after an attempt of `changed`; returns paused trials that lost theirs."""
-        size = _size(self._checkpoints(changed.number))
-        if size:
-            self._bytes[changed.number] = size
+        for trial in trials if self._elsewhere and not self._begun else (changed,):
+            if size := self._size(trial):
+                self._bytes[trial.number] = size
+        self._begun = True
+        if self._elsewhere and changed.state in (TrialState.STOPPED, TrialState.FAILED):
+            self._bytes.setdefault(changed.number, 0)  # its last worker may not have said its size
         if not self._bytes:
             return []
         best = self._best(trials)
@@ -42,6 +58,15 @@ class CheckpointCleanup:
             if over and number not in best:
                 self._delete(number)
         return self._shrink(trials, best)
+
+    def problems(self) -> list[str]:
+        """What could not be deleted since the last call, each for a person."""
+        return self._remover.problems() if self._remover else []
+
+    def close(self) -> None:
+        """Wait for what is being deleted."""
+        if self._remover:
+            self._remover.close()
 
     def _shrink(self, trials: Sequence[Trial], best: set[int]) -> list[int]:
         limit = self._allowed()
@@ -60,11 +85,18 @@ class CheckpointCleanup:
         return lost
 
     def _allowed(self) -> int:
+        if self._limit is None and self._elsewhere and not self._spec.artifacts.startswith("/"):
+            return sys.maxsize  # an object store does not fill up
         if self._limit is None:
-            with self._files.descriptor() as folder:
-                free = shutil.disk_usage(folder).free
+            free = self._free()
             self._limit = int(FREE_SHARE * (free + sum(self._bytes.values())))
         return self._limit
+
+    def _free(self) -> int:
+        if self._elsewhere:
+            return shutil.disk_usage(self._spec.artifacts).free
+        with self._files.descriptor() as folder:
+            return shutil.disk_usage(folder).free
 
     def _best(self, trials: Sequence[Trial]) -> set[int]:
         spec = self._spec
@@ -80,16 +112,20 @@ class CheckpointCleanup:
         return sorted(numbers, key=loss, reverse=True)
 
     def _checkpoints(self, number: int) -> Folder:
-        return self._files / "trials" / str(number) / "checkpoints"
+        return self._files / "trials" / str(number) / CHECKPOINTS
 
     def _delete(self, number: int) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, StoreError):
             self._checkpoints(number).remove()
+        if self._remover:
+            self._remover.remove(number)
         self._bytes.pop(number)
 
-
-def _size(folder: Folder) -> int:
-    try:
-        return folder.size()
-    except OSError:
-        return 0
+    def _size(self, trial: Trial) -> int:
+        """Bytes of the trial's checkpoints; at a location, of all files of its snapshots."""
+        if self._elsewhere:
+            return int(trial.details.get(ARTIFACT_BYTES, 0))
+        try:
+            return self._checkpoints(trial.number).size()
+        except (OSError, StoreError):  # a link is in its place: nothing is read or deleted
+            return 0

@@ -15,6 +15,7 @@ from .journal import COMMIT_SECONDS, Journal
 from .memory_guard import MemoryGuard
 from .outcome_policy import OutcomePolicy
 from .repeated_error import RepeatedError
+from .requests import Requests
 from .scheduler import Scheduler
 from .shutdown import Shutdown
 
@@ -32,6 +33,8 @@ class Controller:
         guard: adds the estimated memory to outcomes.
         gpus: leased before the dispatcher is made.
         checkpoints: cleans up after each attempt.
+        policy: decides what an outcome leads to.
+        requests: of agents and people.
     """
 
     def __init__(
@@ -43,6 +46,8 @@ class Controller:
         guard: MemoryGuard,
         gpus: GpuShare,
         checkpoints: CheckpointCleanup,
+        policy: OutcomePolicy,
+        requests: Requests,
     ) -> None:
         self._journal = journal
         self._scheduler = scheduler
@@ -51,7 +56,8 @@ class Controller:
         self._guard = guard
         self._gpus = gpus
         self._checkpoints = checkpoints
-        self._policy = OutcomePolicy(journal.spec.goals, journal.spec.max_retries)
+        self._policy = policy
+        self._requests = requests
         self._repeated_error = RepeatedError(journal.trials)
         self._probes = Probes(journal.spec.goals, journal.spec.constraints)
 
@@ -81,24 +87,64 @@ class Controller:
                 dispatcher.close()
         return self._journal.snapshot()
 
+    def attend(self, dispatcher: Dispatcher, *, finished: bool, stop: str = "") -> Snapshot:
+        """Answer the requests that wait, for a sweep without a controller, and begin nothing else.
+
+        Args:
+            dispatcher: without workers.
+            finished: the sweep is finished, and stays so unless its budget is raised.
+            stop: why the sweep ends; "" if it does not.
+        """
+        try:
+            self._journal.attach(dispatcher)
+            if finished:
+                self._shutdown.stay()
+            self._scheduler.prepare()
+            if stop:
+                self._shutdown.end(stop, dispatcher)
+            while self._serve(dispatcher):
+                self._journal.flush()
+                self._shutdown.check(dispatcher)
+            ends = bool(finished or stop) and self._shutdown.request is not None
+            if ends or self._is_over(dispatcher):
+                self._shutdown.finish()
+            else:
+                self._journal.close("interrupted")
+        except BaseException:
+            self._shutdown.abandon("interrupted")
+            raise
+        finally:
+            dispatcher.close()
+        return self._journal.snapshot()
+
     def _loop(self, dispatcher: Dispatcher) -> None:
         while True:
             self._shutdown.check(dispatcher)
             self._scheduler.fill(dispatcher)
+            self._serve(dispatcher)
             self._journal.flush()
-            if self._is_over():
+            if self._is_over(dispatcher):
                 return
             dispatcher.poll(
                 lambda event: self._handle(event, dispatcher), self._timeout(dispatcher)
             )
 
-    def _is_over(self) -> bool:
+    def _is_over(self, dispatcher: Dispatcher) -> bool:
+        if self._shutdown.request is StopRequest.INTERRUPT:  # agents go on without a controller
+            return all(trial.lease is not None for trial in self._journal.index.running)
         if self._journal.index.num_running:
             return False
-        return self._shutdown.request is not None or self._scheduler.is_done
+        if self._shutdown.request is not None or not self._scheduler.is_done:
+            return self._shutdown.request is not None
+        # Without slots nobody has tried yet to resume a paused trial.
+        return dispatcher.num_slots > 0 or self._scheduler.next_for_agent(dispatcher) is None
+
+    def _serve(self, dispatcher: Dispatcher) -> bool:
+        """Answer agents and people; whether there were any."""
+        return self._requests.serve(dispatcher, lambda event: self._take_in(event, dispatcher))
 
     def _timeout(self, dispatcher: Dispatcher) -> float:
-        if self._scheduler.wants_proposals(dispatcher):
+        if self._scheduler.wants_proposals(dispatcher) or self._requests.waiting:
             return MIN_POLL_SECONDS
         left = self._journal.budget.seconds_left(self._journal.now)
         return min(dispatcher.patience, max(left, MIN_POLL_SECONDS))
@@ -106,19 +152,25 @@ class Controller:
     def _handle(self, event: Event | None, dispatcher: Dispatcher) -> None:
         """Take in an event; None if only time has passed while an attempt runs inside `poll`."""
         if event is None:
+            if self._serve(dispatcher):
+                self._journal.flush()
             self._journal.keep_up()
             return
         self._shutdown.check(dispatcher)  # it changes the meaning of an outcome
-        if isinstance(event, Outcome):
-            self._on_outcome(event, dispatcher)
-        elif (trial := self._journal.apply(event)) is not None and isinstance(event, Report):
-            self._on_report(trial, dispatcher)
+        self._take_in(event, dispatcher)
         if dispatcher.serial:
             self._shutdown.check(dispatcher)
             # The outcome of a short attempt is committed together with the next trial.
             self._journal.settle(
                 at_once=isinstance(event, Outcome) and event.seconds > COMMIT_SECONDS
             )
+
+    def _take_in(self, event: Event, dispatcher: Dispatcher) -> None:
+        """Apply an event of a worker or an agent, and decide what follows."""
+        if isinstance(event, Outcome):
+            self._on_outcome(event, dispatcher)
+        elif (trial := self._journal.apply(event)) is not None and isinstance(event, Report):
+            self._on_report(trial, dispatcher)
 
     def _on_outcome(self, outcome: Outcome, dispatcher: Dispatcher) -> None:
         journal = self._journal
@@ -133,10 +185,10 @@ class Controller:
         journal.budget.end(after or trial, outcome.seconds)
         if after is None:
             return
-        if reason := self._repeated_error.reason_to_end(after, journal.index.running):
+        self._guard.observe(after)
+        if reason := self._repeated_error.reason_to_end(after, journal.index.each_running()):
             self._shutdown.end(reason, dispatcher)
-        if journal.spec.workload is not None:
-            journal.then(lambda: self._clean_checkpoints(after))
+        journal.then(lambda: self._clean_checkpoints(after))
 
     def _clean_checkpoints(self, trial: Trial) -> None:
         """Delete checkpoints; a paused trial without its checkpoint cannot go on."""
@@ -145,17 +197,20 @@ class Controller:
             journal.apply(
                 Moved(number, TrialState.STOPPED, "no room for its checkpoint", journal.now)
             )
+        for problem in self._checkpoints.problems():
+            journal.note("artifacts", f"checkpoints could not be deleted: {problem}")
 
     def _on_report(self, trial: Trial, dispatcher: Dispatcher) -> None:
         journal = self._journal
         journal.budget.check_target(trial)
-        if trial.number == 0 or self._shutdown.is_stopping(trial.number):
+        if trial.number == 0 or self._shutdown.is_stopping(trial):
             return
         self._scheduler.update_stopper()
         if reason := self._probes.stop_reason(trial, journal.trials):
             decision = Decision("stop", reason)
         else:
-            decision = dispatcher.charged(lambda: self._stopper.decide(trial, journal.trials))
+            trials = journal.visible_trials()
+            decision = dispatcher.charged(lambda: self._stopper.decide(trial, trials))
         if decision.action != "continue":
             journal.note(decision.action, decision.reason, trial.number)
             self._shutdown.stop_trial(

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from automl.core import SweepSpec
+from automl.dispatch._make import local_slots
 from automl.dispatch.gpus import SharedGpu, gpu_users, shared_gpus
 from automl.dispatch.leases import MachineLeases
 from automl.errors import UsageError
@@ -43,7 +44,7 @@ class GpuShare:
         self._enabled = leases.enabled and spec.resources.gpus > 0
         self._leases = leases
         self._look = look
-        self._workers = spec.workers
+        self._workers = spec.workers if spec.min_workers is None else local_slots(spec)
         self._each = spec.resources.gpus
         self._serial = serial
         self._chosen: tuple[str, ...] = ()

@@ -2,11 +2,14 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
-from automl.core import Noted, Snapshot, SweepEvent, SweepSpec, Trial, TrialIndex
+from automl.core import Activity, Budget, Noted, Snapshot, SweepEvent, SweepSpec, Trial, TrialIndex
+from automl.core.trial import without_held
+from automl.core.worker_range import WorkerRange
 from automl.dispatch.base import Dispatcher
 from automl.ledger import SweepRecorder
 from automl.suggesters.queue import SuggestionQueue
@@ -32,9 +35,11 @@ class Journal:
         seconds: wall-clock seconds of the sweep's earlier runs.
         observe: called with each trial that has changed.
         on_change: called with the sweep after each commit and at least every half second.
+        brief: whether the sweep is held for a moment only.
 
     Attributes:
         index: of the trials by state.
+        held: numbers of the trials that people have paused.
         budget: tracks the sweep's budget.
         stop_requested: somebody has asked the sweep to stop (`automl stop`).
         waits_for: for whom the sweep waits before it begins a trial; "" if it does not.
@@ -49,13 +54,16 @@ class Journal:
         seconds: float = 0.0,
         observe: Callable[[Trial], object] = lambda trial: None,
         on_change: Callable[[Snapshot], None] | None = None,
+        brief: bool = False,
     ) -> None:
         self.spec = spec
+        self._brief = brief
         self._recorder = recorder
         self._suggestions = suggestions
         self._observe = observe
         self._on_change = on_change
         self.index = TrialIndex(recorder.trials)
+        self.held = {trial.number for trial in recorder.trials if without_held(trial) is not trial}
         self.budget = BudgetTracker(spec, seconds)
         self.stop_requested = False
         self.waits_for = ""
@@ -63,6 +71,7 @@ class Journal:
         self._state = "running"
         self._effects: list[Callable[[], None]] = []
         self._committed = self._shown = -math.inf
+        self._num_commits, self._commit_seconds = 0, 0.0
         self._oldest = math.inf  # when the oldest event that is not committed came
 
     def attach(self, dispatcher: Dispatcher) -> None:
@@ -86,8 +95,34 @@ class Journal:
             self._oldest = min(self._oldest, time.monotonic())
         if trial is not None:
             self.index.update(trial)
-            self._observe(trial)
+            seen = without_held(trial)
+            if seen is not trial:
+                self.held.add(trial.number)
+            else:
+                self.held.discard(trial.number)
+            self._observe(seen)
         return trial
+
+    def visible_trials(self) -> Sequence[Trial]:
+        """Every trial by number, as stoppers see it."""
+        return [without_held(trial) for trial in self.trials] if self.held else self.trials
+
+    def clock(self) -> float:
+        """Seconds since 1970 on the clock of the store."""
+        return self._recorder.clock()
+
+    def look(self) -> None:
+        """Look for commands and for a request to stop, without waiting for the next commit."""
+        self.stop_requested |= self._recorder.look()
+
+    def limit(self, budget: Budget) -> None:
+        """Go on with another budget."""
+        self.spec = replace(self.spec, budget=budget)
+        self.budget.limit(budget)
+
+    def scale(self, workers: WorkerRange) -> None:
+        """Go on with another number of workers."""
+        self.spec = self.spec.with_workers(workers)
 
     def note(self, kind: str, message: str, trial: int | None = None) -> None:
         """Record a note, about a trial or the sweep."""
@@ -147,6 +182,12 @@ class Journal:
             spec.budget,
             self.now,
             spec=spec,
+            activity=Activity(
+                self._suggestions.num_made,
+                len(self._suggestions.ready),
+                self._num_commits,
+                self._commit_seconds,
+            ),
             **self._status(len(self._suggestions.seconds)),
         )
 
@@ -156,6 +197,8 @@ class Journal:
             self.now, state=state, status=self._status(NUM_STORED_SECONDS)
         )
         self._oldest = math.inf
+        self._num_commits += 1
+        self._commit_seconds += time.monotonic() - self._committed
 
     def _show(self, changed: bool) -> None:
         if changed or time.monotonic() - self._shown > SHOW_SECONDS:
@@ -165,12 +208,14 @@ class Journal:
 
     def _status(self, num_seconds: int) -> dict[str, Any]:
         """State that is not in the events, with the durations of the latest suggestions."""
+        num_agents = len(self.index.leased)
         latest = tuple(islice(reversed(self._suggestions.seconds), num_seconds))[::-1]
         return {
-            "num_slots": self._dispatcher.num_slots if self._dispatcher else 0,
+            "num_slots": (self._dispatcher.num_slots if self._dispatcher else 0) + num_agents,
             "busy_slots": self.budget.busy_slots,
             "suggesting": self._suggestions.state,
             "waits_for": self.waits_for,
             "suggestion_seconds": latest,
+            "brief": self._brief,
             "dashboard": self._dispatcher.dashboard if self._dispatcher else "",
         }

@@ -14,9 +14,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from automl.core import SweepSpec
+from automl.core import SweepSpec, Trial
 from search_spaces.hardware import detect, memory_limit
 from workers.protocol import Outcome, Params
+
+from .own_memory import OwnMemory
 
 # Estimates are accurate to about 20%, and the best configuration is often close to the limit. So
 # a trial is refused only if its estimate exceeds the limit by this factor.
@@ -26,16 +28,24 @@ ESTIMATE_SECONDS: Final = 60.0  # for an estimate; then the trial begins without
 
 @dataclass(frozen=True)
 class MemoryEstimate:
-    """The estimated peak memory of a rank, and the part of the ten largest modules, in bytes."""
+    """The estimated peak memory of a rank, in bytes.
+
+    Args:
+        peak_bytes: of its tensors.
+        modules: the part of the ten largest modules.
+        device_bytes: what its process takes of a GPU besides.
+    """
 
     peak_bytes: int
     modules: Mapping[str, int]
+    device_bytes: int = 0
 
 
 class MemoryGuard:
     """Estimates memory in a process of its own, so that the controller never waits for it.
 
-    Used from the controller's thread.
+    A user's objective cannot be estimated. Its memory is predicted from the peaks of its earlier
+    trials. Used from the controller's thread.
 
     Args:
         spec: of the sweep; only workloads that are trained by gradient descent are estimated.
@@ -54,6 +64,7 @@ class MemoryGuard:
         self._estimates: dict[str, MemoryEstimate | None] = {}
         self._process: subprocess.Popen[str] | None = None
         self._enabled = enabled and spec.workload is not None and _trains(spec.workload)
+        self._own = OwnMemory(spec) if enabled and spec.workload is None else None
 
     def ready(self, params: Params, ranks: int) -> bool:
         """Whether a trial may begin; requests its estimate first if there is none."""
@@ -69,19 +80,36 @@ class MemoryGuard:
         """The estimate for a configuration; None if there is none."""
         return self._estimates.get(self._key(params)) if self._enabled else None
 
+    def observe(self, trial: Trial) -> None:
+        """Learn from the peak of a trial of a user's objective."""
+        if self._own is not None:
+            self._own.observe(trial)
+
     def refusal(self, params: Params, ranks: int) -> str:
         """Why a configuration is not dispatched; "" if it may be."""
+        known = self._own.informed if self._own is not None else self._enabled
+        limit = self.limit(ranks) if known else None  # to read it takes a millisecond
+        if limit is None:
+            return ""
+        each = " a rank" if ranks > 1 else ""
+        room = f"and there are {limit / 1e9:.2f} GB{each}"
+        if self._own is not None:
+            least = self._own.at_least(params, limit) or 0
+            return (
+                f"not dispatched: earlier trials show that it needs at least {least / 1e9:.2f} GB"
+                f"{each}, {room}"
+                if least > limit
+                else ""
+            )
         found = self.estimate(params)
         if found is None:
             return ""
-        limit = self.limit(ranks)
-        if limit is None or found.peak_bytes <= REFUSAL_FACTOR * limit:
+        needed = found.peak_bytes
+        if self._spec.resources.memory is None:  # else the limit is one of tensors
+            needed += found.device_bytes
+        if needed <= REFUSAL_FACTOR * limit:
             return ""
-        each = " a rank" if ranks > 1 else ""
-        return (
-            f"not dispatched: it is estimated to need {found.peak_bytes / 1e9:.2f} GB{each}, "
-            f"and there are {limit / 1e9:.2f} GB{each}"
-        )
+        return f"not dispatched: it is estimated to need {needed / 1e9:.2f} GB{each}, {room}"
 
     def limit(self, ranks: int) -> int | None:
         """Bytes that a rank may use; None if that is not known."""
@@ -166,7 +194,9 @@ class MemoryGuard:
                 self._estimates[answer["key"]] = (
                     None
                     if "error" in answer
-                    else MemoryEstimate(answer["peak_bytes"], answer["modules"])
+                    else MemoryEstimate(
+                        answer["peak_bytes"], answer["modules"], answer["device_bytes"]
+                    )
                 )
         self._enabled = False  # the process has ended
 

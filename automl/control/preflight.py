@@ -9,13 +9,17 @@ from typing import Any
 
 from automl.core import SweepSpec
 from automl.core.names import check_name
+from automl.core.ranks import check_room, most_ranks
 from automl.core.resources import MAX_SLOTS
 from automl.dispatch import DISPATCHERS
+from automl.dispatch._make import local_slots
 from automl.errors import StoreError, UsageError
 from automl.ledger import Ledger
 from automl.ledger.database import IN_MEMORY, is_ledger, locate
 from automl.ledger.store_errors import translate_errors
 from automl.suggesters import SUGGESTERS
+from workers.artifacts.location import NONE
+from workers.artifacts.sweep_artifacts import check_writable
 
 from .plugins import Plugins
 
@@ -59,13 +63,11 @@ def check_spec(
     if plugins.stopper.options:
         plugins.make_stopper(spec, can_pause=True)  # it checks the ranges of its options
     _check_counts(spec)
+    check_artifacts(spec)
     DISPATCHERS.require(dispatcher)
-    if spec.workload is None and objective is None:
-        raise UsageError(f"sweep {spec.name!r} runs your own objective: give it as `objective`")
-    if spec.workload is not None and objective is not None:
-        raise UsageError(
-            f"sweep {spec.name!r} runs the workload {spec.workload!r}: it takes no objective"
-        )
+    if dispatcher != "agents":  # they know what to train
+        _check_objective(spec, objective)
+        _check_ranks(spec, dispatcher)
     if spec.budget.gain is not None and (
         len(spec.goals) > 1 or not plugins.suggester.kind(SUGGESTERS).predicts_gain
     ):
@@ -75,10 +77,20 @@ def check_spec(
         )
 
 
+def _check_objective(spec: SweepSpec, objective: Callable[[Any], Any] | None) -> None:
+    if spec.workload is None and objective is None:
+        raise UsageError(f"sweep {spec.name!r} runs your own objective: give it as `objective`")
+    if spec.workload is not None and objective is not None:
+        raise UsageError(
+            f"sweep {spec.name!r} runs the workload {spec.workload!r}: it takes no objective"
+        )
+
+
 def _check_counts(spec: SweepSpec) -> None:
     """Raise UsageError if `workers`, `max_steps` or `max_retries` is out of its range."""
     for name, value, least in (
         ("workers", spec.workers, 1),
+        ("min_workers", spec.min_workers, 1),
         ("max_steps", spec.max_steps, 1),
         ("max_retries", spec.max_retries, 0),
     ):
@@ -87,6 +99,26 @@ def _check_counts(spec: SweepSpec) -> None:
             raise UsageError(f"{name} must be a whole number of at least {least}, got {value!r}")
     if spec.workers is not None and spec.workers > MAX_SLOTS:
         raise UsageError(f"workers must be at most {MAX_SLOTS}, got {spec.workers}")
+
+
+def _check_ranks(spec: SweepSpec, dispatcher: str) -> None:
+    """Raise UsageError if the dispatcher cannot run as many ranks as a trial may have."""
+    most = most_ranks(spec)
+    if most > 1 and spec.workload is None and dispatcher == "inline":
+        raise UsageError(
+            f"the dispatcher 'inline' runs one rank of your objective, in this process, "
+            f"got ranks={spec.ranks!r}: choose 'local' or 'ray'"
+        )
+    if dispatcher == "ray" and spec.workers is not None:
+        check_room(spec, spec.workers)
+    elif dispatcher == "local" or spec.workers is not None:  # else Ray says how many slots it has
+        check_room(spec, local_slots(spec))
+
+
+def check_artifacts(spec: SweepSpec) -> None:
+    """Raise UsageError if artifacts cannot be written from this machine."""
+    if spec.artifacts not in ("", NONE):
+        check_writable(spec.artifacts)
 
 
 def check_store(location: str) -> None:

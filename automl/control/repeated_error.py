@@ -1,19 +1,19 @@
-"""Notices an objective that cannot work: the same exception again and again, and no success."""
+"""Notices an objective that cannot work: the same error again and again, and no success."""
 
 from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
 from automl.core import Trial, TrialState
+from automl.core.mistakes import error_key, is_mistake
 from automl.core.text import MISTAKE_HINT
-from automl.core.trial import is_mistake
 
 NUM_ALIKE: Final = 3
 _SUCCESSES: Final = (TrialState.COMPLETED, TrialState.STOPPED, TrialState.PAUSED)
 
 
 class RepeatedError:
-    """Counts the exceptions of a run of a sweep, until a trial succeeds.
+    """Counts the errors of a run of a sweep, until a trial succeeds.
 
     Args:
         trials: of the sweep's earlier runs.
@@ -34,7 +34,7 @@ class RepeatedError:
         self._succeeded |= _has_succeeded(ended)
         if self._succeeded or not is_mistake(ended):
             return None
-        error = ended.failure or "", ended.message
+        error = error_key(ended)
         self._counts[error] += 1
         if self._counts[error] < NUM_ALIKE:
             return None

@@ -5,7 +5,8 @@ from collections import Counter
 from typing import Final
 
 from automl.core import Begun, Ended, Moved, Proposed, Trial, TrialState
-from automl.dispatch.base import Dispatcher
+from automl.core.trial import without_held
+from automl.dispatch.base import Dispatcher, GangShape
 from automl.dispatch.leases import MachineLeases
 from automl.errors import AutomlError
 from automl.stopping.base import Stopper
@@ -56,8 +57,9 @@ class Scheduler:
         self._commands = commands
         self._shutdown = shutdown
         self._overtaken: Counter[int] = Counter()  # how many trials began before a waiting one
-        self._end_noted = False
+        self._end_reason = ""
         self._trouble_noted = False
+        self._dispatcher_trouble = ""  # that was noted last
         self._blocked = False  # every core is leased
 
     def prepare(self) -> None:
@@ -65,8 +67,11 @@ class Scheduler:
         journal = self._journal
         for trial in list(journal.trials):
             journal.budget.add_earlier(trial, trial.seconds, self._assigner.slots(trial.params))
-            self._stopper.observe(trial)
-            if trial.state is TrialState.RUNNING:
+            self._stopper.observe(without_held(trial))
+            self._guard.observe(trial)
+            if trial.lease is not None:
+                journal.budget.begin(trial.number, journal.begun(trial), 1)
+            elif trial.state is TrialState.RUNNING:
                 self._shutdown.take_over(trial)
             if journal.trials[trial.number].state is TrialState.INTERRUPTED:
                 journal.apply(Moved(trial.number, TrialState.WAITING, "resumed", journal.now))
@@ -82,12 +87,13 @@ class Scheduler:
         """Obey new commands and begin trials on the free slots."""
         self._commands.execute()
         if self._shutdown.request is not None:
+            dispatcher.demand((), 0)
             return
-        free = self._room(dispatcher.free_slots, dispatcher)
+        free, begun = self._room(dispatcher.free_slots, dispatcher), 0
         while free > 0 and (first := self._next_trial(free, dispatcher)) is not None:
             trial: Trial | None = first
-            if self._slots(first, dispatcher) > free:
-                trial = self._backfill(first, free, dispatcher)
+            if not self._fits(first, free, dispatcher, begun):
+                trial = self._backfill(first, free, dispatcher, begun)
             if trial is None:
                 break
             slots = self._slots(trial, dispatcher)
@@ -98,15 +104,18 @@ class Scheduler:
             if trial is not first:
                 self._overtaken[first.number] += 1
             self._begin(trial, dispatcher)
+            begun += 1
             free = 0 if dispatcher.serial else self._room(free - slots, dispatcher)
         seconds = self._journal.budget.trial_seconds
         self._suggestions.prepare(
             self._journal.index,
             self._trials_left(),
-            seconds / dispatcher.num_slots,
+            seconds / max(dispatcher.num_slots, 1),
             MAX_WAIT_SHARE * seconds,
         )
         self._estimate_next()
+        if dispatcher.elastic:
+            self._demand(dispatcher)
 
     @property
     def is_done(self) -> bool:
@@ -130,12 +139,28 @@ class Scheduler:
         """An attempt at a trial has ended: its cores are free."""
         self._leases.give_back(number)
 
+    def next_for_agent(self, dispatcher: Dispatcher) -> Trial | None:
+        """The trial that an agent gets; None if there is none, or none is proposed yet."""
+        return self._next_trial(1, dispatcher)
+
+    @property
+    def reason_for_none(self) -> str:
+        """Why no trial can begin any more, once `is_done`."""
+        if self._suggestions.exhausted:
+            return "every configuration of its space was tried"
+        return self._end_reason or "its budget is used up"
+
     # ------------------------------------------------------------------ the next trial
 
     def _room(self, free: int, dispatcher: Dispatcher) -> int:
         """How many of the free slots may begin a trial, since other sweeps use this machine too."""
         room = self._leases.room(free, claim=not self.is_done) if free > 0 else 0
-        self._journal.waits_for = self._leases.waits_for or dispatcher.waits_for
+        self._journal.waits_for = (
+            self._leases.waits_for or dispatcher.waits_for or dispatcher.trouble
+        )
+        if dispatcher.trouble != self._dispatcher_trouble:
+            self._dispatcher_trouble = dispatcher.trouble
+            self._journal.note("gpus", dispatcher.trouble)
         if self._leases.trouble and not self._trouble_noted:
             self._trouble_noted = True
             message = f"the machine is not shared with other sweeps: {self._leases.trouble}"
@@ -151,7 +176,8 @@ class Scheduler:
             return waiting
         left = self._new_trials_left()
         self.update_stopper()
-        resumed = dispatcher.charged(lambda: self._stopper.resume(journal.trials, last=left == 0))
+        trials = journal.visible_trials()
+        resumed = dispatcher.charged(lambda: self._stopper.resume(trials, last=left == 0))
         if resumed is not None:
             number, reason = resumed
             if journal.trials[number].state is not TrialState.PAUSED:
@@ -171,7 +197,31 @@ class Scheduler:
             return waiting
         return next((trial for trial in self._journal.index.waiting if trial.attempts > 0), None)
 
-    def _backfill(self, large: Trial, free: int, dispatcher: Dispatcher) -> Trial | None:
+    def _fits(self, trial: Trial, free: int, dispatcher: Dispatcher, begun: int) -> bool:
+        """Whether a trial can begin on the free slots.
+
+        Args:
+            begun: trials that take slots as soon as they are committed. A gang with ranks that must
+                be together waits for that, since nobody knows yet which slots it will be.
+        """
+        slots = self._slots(trial, dispatcher)
+        if slots == 0:
+            return True
+        shape = self._assigner.shape(trial.params) if slots > 1 else GangShape(1)
+        if slots > free or shape.together == 1:
+            return slots <= free
+        return not begun and dispatcher.fits(shape)
+
+    def _demand(self, dispatcher: Dispatcher) -> None:
+        """Tell the dispatcher which trials wait for slots, and how many may follow."""
+        most = dispatcher.most_slots
+        waiting = [self._assigner.shape(one.params) for one in self._journal.index.waiting[:most]]
+        # A trial that was begun in this round gets its slots with the next commit.
+        dispatcher.demand(waiting, min(self._new_trials_left(), most))
+
+    def _backfill(
+        self, large: Trial, free: int, dispatcher: Dispatcher, begun: int
+    ) -> Trial | None:
         """A trial that fits the free slots, while `large` waits for more slots.
 
         At most `num_slots` trials may overtake the waiting one. Of new trials that have to wait as
@@ -183,7 +233,7 @@ class Scheduler:
         if len(others) < MAX_WAITING and self._new_trials_left():
             self._propose(1, dispatcher)
             others = self._others(large)
-        return next((trial for trial in others if self._slots(trial, dispatcher) <= free), None)
+        return next((trial for trial in others if self._fits(trial, free, dispatcher, begun)), None)
 
     def _others(self, large: Trial) -> list[Trial]:
         return [trial for trial in self._journal.index.waiting if trial.number != large.number]
@@ -191,13 +241,13 @@ class Scheduler:
     def _slots(self, trial: Trial, dispatcher: Dispatcher) -> int:
         """Slots of a trial; 0 if it needs more than there are, because it fails at once."""
         slots = self._assigner.slots(trial.params)
-        return slots if slots <= dispatcher.num_slots else 0
+        return slots if slots <= dispatcher.most_slots else 0
 
     def _propose(self, count: int, dispatcher: Dispatcher) -> None:
         journal = self._journal
         self._commands.execute(refresh=True)
         if self._stopper.guided:
-            params = dispatcher.charged(lambda: self._stopper.propose(journal.trials))
+            params = dispatcher.charged(lambda: self._stopper.propose(journal.visible_trials()))
             if params is not None and self._commands.allows(params):
                 journal.apply(
                     Proposed(len(journal.trials), params, self._stopper.name, journal.now)
@@ -219,11 +269,11 @@ class Scheduler:
         begun = journal.apply(Begun(trial.number, trial.attempts + 1, journal.now))
         if begun is None:
             raise AutomlError(f"trial {trial.number} was begun twice")
-        if slots > dispatcher.num_slots:
-            message = f"the configuration takes {slots} slots, there are {dispatcher.num_slots}"
+        if slots > dispatcher.most_slots:
+            message = f"the configuration takes {slots} slots, there are {dispatcher.most_slots}"
             journal.apply(Ended.failed(begun, "crashed", message, journal.now))
             return
-        if message := self._guard.refusal(trial.params, slots):
+        if trial.attempts == 0 and (message := self._guard.refusal(trial.params, slots)):
             details = self._guard.details(trial.params)
             journal.apply(Ended.failed(begun, "out_of_memory", message, journal.now, details))
             self.ended(trial.number)
@@ -265,6 +315,6 @@ class Scheduler:
         return reason is not None
 
     def _note_end(self, reason: str) -> None:
-        if not self._end_noted:
-            self._end_noted = True
+        if not self._end_reason:
             self._journal.note("end", reason)
+        self._end_reason = reason

@@ -12,7 +12,8 @@ import time
 from dataclasses import replace
 from typing import Final
 
-from automl.core import Moved, Trial, TrialState
+from automl.core import Leased, Moved, Trial, TrialState
+from automl.core.trial import HELD, AgentLease
 from automl.dispatch.base import Dispatcher
 from automl.errors import AutomlError
 from workers.protocol import Ending, Outcome, StopRequest, lost
@@ -35,6 +36,7 @@ class Shutdown:
 
     Attributes:
         request: how the sweep is ending; None while it goes on.
+        reason: why.
     """
 
     def __init__(self, journal: Journal, assigner: Assigner, signals: StopSignals) -> None:
@@ -42,9 +44,11 @@ class Shutdown:
         self._assigner = assigner
         self._signals = signals
         self._reasons: dict[int, str] = {}  # why running trials were asked to stop
+        self._held: set[int] = set()  # trials that people have asked to pause
         self._deadline = math.inf
         self._error: AutomlError | None = None
         self.request: StopRequest | None = None
+        self.reason = ""
 
     def check(self, dispatcher: Dispatcher) -> None:
         """Begin to end the sweep if it must end; kill running trials if they take too long."""
@@ -58,7 +62,10 @@ class Shutdown:
         if self._signals.count > 1 or time.monotonic() > self._deadline:
             message = "ended by force, together with the sweep"
             for trial in journal.index.running:
-                dispatcher.kill(trial.number, trial.attempts, "preempted", message)
+                if trial.lease is None:
+                    dispatcher.kill(trial.number, trial.attempts, "preempted", message)
+                elif self.request is StopRequest.STOP:
+                    self._move(trial, TrialState.STOPPED, "its agent has not ended it in time")
 
     def ends_before_it_begins(self) -> bool:
         """While there is no dispatcher yet: begin to end the sweep if it was asked to."""
@@ -67,6 +74,15 @@ class Shutdown:
         elif self._journal.stop_requested:
             self._begin(StopRequest.STOP, "it was asked to stop", None)
         return self.request is not None
+
+    def stay(self) -> None:
+        """The sweep is finished already, and is held only to answer agents and people."""
+        self.request = StopRequest.STOP
+        self.reason = "it is finished"
+
+    def reopen(self) -> None:
+        """A finished sweep goes on."""
+        self.request = None
 
     def end(self, reason: str, dispatcher: Dispatcher) -> None:
         """Finish the sweep, unless it is ending already."""
@@ -82,16 +98,33 @@ class Shutdown:
         self, trial: Trial, how: StopRequest, reason: str, dispatcher: Dispatcher
     ) -> None:
         """Ask a running trial to stop."""
+        if trial.lease is not None:
+            self._ask_agent(trial, trial.lease, str(how), reason)
+            return
         self._reasons[trial.number] = reason
         self._journal.then(lambda: dispatcher.stop(trial.number, trial.attempts, how))
 
-    def is_stopping(self, number: int) -> bool:
+    def hold(self, trial: Trial, reason: str, dispatcher: Dispatcher) -> None:
+        """Ask a running trial to pause until a person resumes it."""
+        if trial.lease is not None:
+            self._ask_agent(trial, trial.lease, HELD, reason)
+            return
+        self._held.add(trial.number)
+        self.stop_trial(trial, StopRequest.PAUSE, reason, dispatcher)
+
+    def is_stopping(self, trial: Trial) -> bool:
         """Whether a running trial was asked to stop."""
-        return number in self._reasons
+        return trial.number in self._reasons or (
+            trial.lease is not None and trial.lease.asked != ""
+        )
 
     def explain(self, outcome: Outcome) -> Outcome:
         """The outcome of a trial that was asked to stop, with the reason as its message."""
         reason = self._reasons.pop(outcome.trial, "")
+        held = outcome.trial in self._held
+        self._held.discard(outcome.trial)
+        if held and outcome.ending is Ending.PAUSED:
+            outcome = replace(outcome, details={**outcome.details, HELD: True})
         if not outcome.message and outcome.ending in (Ending.STOPPED, Ending.PAUSED):
             return replace(outcome, message=reason)
         return outcome
@@ -122,7 +155,7 @@ class Shutdown:
             return
         now = self._journal.now
         for trial in self._journal.trials:
-            if not trial.state.finished:
+            if not trial.state.finished and trial.lease is None:
                 event = Moved(trial.number, TrialState.STOPPED, "the sweep has ended", now)
                 self._journal.apply(event)
         self._journal.close("finished")
@@ -131,22 +164,31 @@ class Shutdown:
         """The controller fails: record that it is gone, if the ledger can still be written to."""
         try:
             for trial in self._journal.index.running:
-                self._interrupt(trial, "its controller failed")
+                if trial.lease is None:
+                    self._move(trial, TrialState.INTERRUPTED, "its controller failed")
             self._journal.close(state)
         except AutomlError:
             return
 
-    def _interrupt(self, trial: Trial, reason: str) -> None:
+    def _ask_agent(self, trial: Trial, lease: AgentLease, asked: str, reason: str) -> None:
+        """Let the agent of a trial know at its next report; other processes see it too."""
+        asked_lease = replace(lease, asked=asked, reason=reason)
+        event = Leased(trial.number, trial.attempts, **vars(asked_lease), at=self._journal.now)
+        self._journal.apply(event)
+
+    def _move(self, trial: Trial, state: TrialState, reason: str) -> None:
         journal = self._journal
         now = journal.now
         seconds = max(0.0, now - journal.begun(trial))
-        journal.apply(Moved(trial.number, TrialState.INTERRUPTED, reason, now, seconds))
+        journal.apply(Moved(trial.number, state, reason, now, seconds))
 
     def _begin(self, how: StopRequest, reason: str, dispatcher: Dispatcher | None) -> None:
         self.request = how
+        self.reason = reason
         self._deadline = time.monotonic() + GRACE_SECONDS
         self._journal.note("end", reason)
         if dispatcher is None:
             return  # nothing runs
         for trial in self._journal.index.running:
-            self.stop_trial(trial, how, reason, dispatcher)
+            if trial.lease is None or how is StopRequest.STOP:  # agents go on without a controller
+                self.stop_trial(trial, how, reason, dispatcher)

@@ -1,22 +1,36 @@
 """The terms that every part of a sweep shares: trial, event, goal, budget, specification."""
 
 from .budget import Budget, read_budget
-from .events import Begun, Command, Ended, Moved, Noted, Proposed, SweepEvent
+from .events import (
+    Answered,
+    Begun,
+    Command,
+    Ended,
+    Leased,
+    Moved,
+    Noted,
+    Proposed,
+    SweepEvent,
+    TrialEvent,
+)
 from .goals import Constraint, Goal, parse_constraints, parse_duration, parse_goals
 from .reports import ReportLog, ReportPoint
 from .resources import Resources, read_resources
-from .snapshot import Snapshot
+from .snapshot import Activity, Snapshot
 from .spec import SweepSpec
 from .trial import Trial, TrialState
 from .trial_index import TrialIndex
 
 __all__ = [
+    "Activity",
+    "Answered",
     "Begun",
     "Budget",
     "Command",
     "Constraint",
     "Ended",
     "Goal",
+    "Leased",
     "Moved",
     "Noted",
     "Proposed",
@@ -27,6 +41,7 @@ __all__ = [
     "SweepEvent",
     "SweepSpec",
     "Trial",
+    "TrialEvent",
     "TrialIndex",
     "TrialState",
     "parse_constraints",

@@ -63,10 +63,10 @@ def text(name: str, value: Any) -> str:
     return value
 
 
-def location(name: str, value: Any) -> str:
-    """A store as a text: a folder or the URL of a database."""
+def location(name: str, value: Any, of: str = "database") -> str:
+    """A place as a text: a folder, or the URL of a database or of something else."""
     if not isinstance(value, str | os.PathLike) or not (found := os.fspath(value)):
-        raise UsageError(f"{name} must be a folder or the URL of a database, got {shown(value)}")
+        raise UsageError(f"{name} must be a folder or the URL of a {of}, got {shown(value)}")
     return text(name, found)
 
 

@@ -65,7 +65,7 @@ def read_budget(
         )
     if trials is not None:
         budget = replace(budget, trials=trials)
-    budget = _checked(budget)
+    budget = checked_budget(budget)
     if replace(budget, gain=None) == Budget():
         raise UsageError(
             "a sweep needs an end: give trials=, or budget= with a duration such as '10m'"
@@ -73,7 +73,7 @@ def read_budget(
     return budget
 
 
-def _checked(budget: Budget) -> Budget:
+def checked_budget(budget: Budget) -> Budget:
     """The budget with plain numbers; raises UsageError if one is wrong."""
     found: dict[str, Any] = {}
     for name, value in vars(budget).items():

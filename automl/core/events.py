@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
@@ -18,7 +18,7 @@ from automl.errors import AutomlError
 from workers.protocol import Ending, Metrics, Outcome, Params, Report, Started
 
 from .reports import ReportLog, ReportPoint
-from .trial import Trial, TrialState, check_transition
+from .trial import HELD, LEASE, AgentLease, Trial, TrialState, check_transition
 
 
 @dataclass(frozen=True)
@@ -116,22 +116,67 @@ class Noted:
 
 @dataclass(frozen=True)
 class Command:
-    """A person's command to a sweep. Its controller obeys it after its next commit.
+    """A command to a sweep, by a person or an agent. Its controller obeys it within a second.
 
     Args:
-        kind: "limits" or "enqueue".
+        kind: "limits", "enqueue", "stop" (the sweep), or a request that gets an `Answered`: of
+            agents (`control.agents`) or of people (`control.steering`).
         content: of "limits", the new limit of each parameter (`suggesters.domain`), None to release
-            it; of "enqueue", a configuration.
+            it; of "enqueue", a configuration; of a request, its arguments.
+        by: who has sent it.
+        sent: seconds since 1970 on the clock of the store, which sets it.
     """
 
     kind: str
     content: Mapping[str, Any]
     trial: int | None = None
     at: float = 0.0
+    by: str = ""
+    sent: float = field(default=0.0, compare=False)
 
 
-SweepEvent = Proposed | Begun | Started | Report | Ended | Moved | Noted | Command
-_OF_NO_TRIAL = (Noted, Command)
+@dataclass(frozen=True)
+class Answered:
+    """The answer to a request. It is committed together with what the request has changed.
+
+    Args:
+        command: identity of the request.
+        content: what it asked for, or `error` and `status` if it was refused.
+    """
+
+    command: int
+    content: Mapping[str, Any]
+    trial: int | None = None
+    at: float = 0.0
+
+
+@dataclass(frozen=True)
+class Leased:
+    """An agent holds the running attempt of a trial until its lease is over (`control.agents`).
+
+    Args:
+        agent: who holds it.
+        seconds: that the lease lasts after each sign of life.
+        until: when it is over, in seconds since 1970 on the clock of the store.
+        asked: "stop", "pause" or "held" (paused by a person) if the agent is asked to end the
+            attempt, else "".
+        reason: why.
+    """
+
+    trial: int
+    attempt: int
+    agent: str
+    seconds: float
+    until: float
+    asked: str = ""
+    reason: str = ""
+    at: float = 0.0
+
+
+SweepEvent = (
+    Proposed | Begun | Started | Report | Ended | Moved | Noted | Command | Answered | Leased
+)
+TrialEvent = Proposed | Begun | Started | Report | Ended | Moved | Leased  # they change a trial
 
 
 def fold(trial: Trial | None, event: SweepEvent) -> Trial | None:
@@ -142,7 +187,7 @@ def fold(trial: Trial | None, event: SweepEvent) -> Trial | None:
     """
     if isinstance(event, Proposed):
         return trial or Trial(event.trial, dict(event.params), source=event.source)
-    if isinstance(event, _OF_NO_TRIAL):
+    if not isinstance(event, TrialEvent):
         return trial
     if trial is None:
         raise AutomlError(f"trial {event.trial} was never proposed, got {type(event).__name__}")
@@ -157,6 +202,9 @@ def fold(trial: Trial | None, event: SweepEvent) -> Trial | None:
         return _end(trial, event)
     if isinstance(event, Report):
         return _report(trial, event)
+    if isinstance(event, Leased):
+        lease = AgentLease(event.agent, event.seconds, event.until, event.asked, event.reason)
+        return replace(trial, details={**trial.details, LEASE: vars(lease)})
     if event.worker in ("", trial.details.get("worker")):
         return trial
     return replace(trial, details={**trial.details, "worker": event.worker})
@@ -225,7 +273,14 @@ def _begin(trial: Trial, event: Begun) -> Trial:
         )
     check_transition(trial.state, TrialState.RUNNING)
     started = event.at if trial.started is None else trial.started
-    return replace(trial, state=TrialState.RUNNING, attempts=event.attempt, started=started)
+    details = {key: value for key, value in trial.details.items() if key != HELD}
+    return replace(
+        trial,
+        state=TrialState.RUNNING,
+        attempts=event.attempt,
+        started=started,
+        details=details,
+    )
 
 
 def _report(trial: Trial, event: Report) -> Trial:
@@ -243,6 +298,7 @@ def _end(trial: Trial, event: Ended) -> Trial:
     outcome = event.outcome
     details = {**trial.details, **outcome.details}
     details.pop("worker_lost", None)
+    details.pop(LEASE, None)
     if event.state is TrialState.WAITING:
         details["retries"] = trial.details.get("retries", 0) + 1
     return replace(
@@ -265,6 +321,7 @@ def _move(trial: Trial, event: Moved) -> Trial:
     return replace(
         trial,
         state=event.state,
+        details={key: value for key, value in trial.details.items() if key != LEASE},
         message=event.reason,
         seconds=trial.seconds + event.seconds,
         ended=event.at if event.state.finished else None,

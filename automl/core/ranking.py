@@ -7,6 +7,7 @@ from dataclasses import replace
 from workers.protocol import Metrics
 
 from .goals import Constraint, Goal
+from .reports import ReportLog
 from .trial import Trial, TrialState
 
 
@@ -73,6 +74,26 @@ def valued(
     return [replace(trial, value=value(trial, goals[0], constraints)) for trial in trials]
 
 
+def condensed(trial: Trial, goals: Sequence[Goal], constraints: Sequence[Constraint] = ()) -> Trial:
+    """The trial with its last report and those that its values come from: its `value` is the same.
+
+    A trial may have 100,000 reports; this has at most one more than there are goals.
+    """
+    if len(trial.reports) <= len(goals):
+        return trial
+    final = _final(trial, constraints)
+    kept = {len(trial.reports) - 1}
+    for goal in goals:
+        found = [
+            (goal.loss(point.metrics[goal.metric]), place)
+            for place, point in enumerate(trial.reports)
+            if math.isfinite(point.metrics.get(goal.metric, math.nan))
+            and all(c.holds({**final, **point.metrics}) for c in constraints)
+        ]
+        kept |= {min(found)[1]} if found else set()
+    return replace(trial, reports=ReportLog(trial.reports[place] for place in sorted(kept)))
+
+
 def dominates(one: Sequence[float], other: Sequence[float]) -> bool:
     """Whether losses are at least as good as others for every goal, and better for one."""
     return one != other and all(a <= b for a, b in zip(one, other, strict=True))
@@ -80,9 +101,14 @@ def dominates(one: Sequence[float], other: Sequence[float]) -> bool:
 
 def _points(trial: Trial, goal: Goal, constraints: Sequence[Constraint]) -> list[Metrics]:
     """The metrics of each report; a constraint's metric that a report lacks is the final one."""
-    needed = {c.metric for c in constraints}
-    final = {key: trial.metrics[key] for key in needed if key in trial.metrics}
+    final = _final(trial, constraints)
     reported = [point.metrics for point in trial.reports if goal.metric in point.metrics]
     if final:
         reported = [{**final, **metrics} for metrics in reported]
     return [trial.metrics, *reported]
+
+
+def _final(trial: Trial, constraints: Sequence[Constraint]) -> Metrics:
+    """The final metrics that constraints need."""
+    needed = {c.metric for c in constraints}
+    return {key: trial.metrics[key] for key in needed if key in trial.metrics}

@@ -7,7 +7,22 @@ from . import ranking
 from .budget import Budget
 from .goals import Constraint, Goal
 from .spec import SweepSpec
-from .trial import Trial, TrialState
+from .trial import AGENT, Trial, TrialState
+
+
+@dataclass(frozen=True)
+class Activity:
+    """What the controller has done since it took the sweep.
+
+    Args:
+        num_suggestions: that were made; num_ready: of them, those that wait for a slot.
+        num_commits: to the ledger; commit_seconds: that they took together.
+    """
+
+    num_suggestions: int = 0
+    num_ready: int = 0
+    num_commits: int = 0
+    commit_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -22,7 +37,9 @@ class Snapshot:
         suggesting: activity of the suggester ("idle", "suggesting", "2 ready").
         waits_for: for whom the sweep waits, such as "waits for 2 cores held by sweep 'nmt', process
             4711"; "" if it does not.
-        suggestion_seconds: how long each suggestion took.
+        suggestion_seconds: how long each of the latest suggestions took.
+        activity: of the controller, in its own process; elsewhere nothing is known of it.
+        brief: the sweep is held for a moment only, to answer agents or people (`control.attend`).
         dashboard: address of the Ray dashboard, "" if there is none.
         spec: of the sweep; None if it is not known.
     """
@@ -39,6 +56,8 @@ class Snapshot:
     suggesting: str = "idle"
     waits_for: str = ""
     suggestion_seconds: Sequence[float] = ()
+    activity: Activity = Activity()
+    brief: bool = False
     dashboard: str = ""
     spec: SweepSpec | None = None
 
@@ -51,6 +70,14 @@ class Snapshot:
     def pareto(self) -> list[Trial]:
         """The trials on the Pareto front of all goals, by number."""
         return ranking.pareto(self.trials, self.goals, self.constraints)
+
+    @property
+    def for_agents(self) -> bool:
+        """Whether agents have run the newest trials, or alone know what a trial is."""
+        if self.trials:
+            return str(self.trials[-1].details.get("worker", "")).startswith(AGENT)
+        spec = self.spec
+        return spec is not None and spec.workload is None and not spec.command
 
     def in_state(self, *states: TrialState) -> list[Trial]:
         """The trials that are in one of these states."""

@@ -13,6 +13,7 @@ from .budget import Budget
 from .goals import Constraint, Goal
 from .metrics import declared
 from .resources import Resources
+from .worker_range import WorkerRange
 
 
 @dataclass(frozen=True)
@@ -26,18 +27,29 @@ class SweepSpec:
         workload: name of the workload; None if the user gives an objective.
         data, fixed: sections of the configuration, for the workload.
         suggester_options, stopper_options: for their constructors.
-        workers: number of slots; None for as many as there is room for.
+        workers: number of slots, or the most of a range; None for as many as there is room for.
+        min_workers: the least slots, if they come and go (`worker_range`); None if not.
         max_retries: attempts after the first that a trial gets if its configuration did not
             cause the failure.
         max_steps: the last step of a trial if it is known, for stoppers.
         resumable: the user's objective goes on from its own checkpoint after a pause, so stoppers
             may pause it. (Workloads always can.)
+        ranks: processes of a trial of the user's objective, one slot each: a number, or the name of
+            a parameter that is the number. (A workload's are options of its own.)
         timeout: an attempt without a step or report for so many seconds counts as hung; None for
             the default of a workload (15 minutes), and for no limit with the user's objective.
         disk_bytes: limit on all checkpoints of the sweep together; None for half of the free disk.
         beliefs: the user's prior on good values, by parameter
             (`suggesters.user_prior`).
         metrics: declared by the workload, or by the user for their objective.
+        trackers: names of the tools that the sweep is written to while it runs (`automl.trackers`).
+        command: what the trials run, as it was typed, to be shown. It is never run from here:
+            whoever runs the sweep types it again. "" if they run no command.
+        reports: where a command reports its metrics (`workers.command.CommandObjective`).
+        stop_grace: seconds between a request to a command to stop and SIGTERM.
+        artifacts: a folder or a URL where checkpoints and exports are kept
+            (`workers.artifacts.location`); "" or "none" for the store.
+        artifacts_folder: the sweep's own folder there.
         explored: what earlier trials may have, if the space has changed: `space` and the earlier
             spaces together (`search_spaces.change`).
     """
@@ -55,16 +67,24 @@ class SweepSpec:
     stopper: str = "none"
     stopper_options: Mapping[str, Any] = field(default_factory=dict)
     workers: int | None = None
+    min_workers: int | None = None
     resources: Resources = field(default_factory=Resources)
     seed: int = 0
     max_retries: int = 2
     max_steps: int | None = None
     resumable: bool = False
+    ranks: int | str = 1
     timeout: float | None = None
     disk_bytes: int | None = None
     beliefs: Mapping[str, Any] = field(default_factory=dict)
     metrics: tuple[Metric, ...] = ()
+    trackers: tuple[str, ...] = ()
     explored: Space | None = None
+    command: str = ""
+    reports: Mapping[str, str] = field(default_factory=dict)
+    stop_grace: float = 10.0
+    artifacts: str = ""
+    artifacts_folder: str = ""
 
     def __post_init__(self) -> None:
         for name in ("goals", "constraints"):
@@ -75,15 +95,35 @@ class SweepSpec:
             object.__setattr__(self, name, tuple(known))
 
     @property
+    def worker_range(self) -> WorkerRange | None:
+        """The least and the most slots; None for as many as there is room for."""
+        if self.workers is None:
+            return None
+        least = self.workers if self.min_workers is None else self.min_workers
+        return WorkerRange(least, self.workers)
+
+    def with_workers(self, workers: WorkerRange) -> SweepSpec:
+        """The spec with another number of slots."""
+        least = workers.min if workers.elastic else None
+        return replace(self, workers=workers.max, min_workers=least)
+
+    @property
     def known_space(self) -> Space:
         """The space of every trial, also of those from before a change of the space."""
         return self.explored or self.space
 
+    @property
+    def trained(self) -> str:
+        """What the trials run, in words."""
+        return self.workload or ("a command" if self.command else "an objective")
+
     def to_dict(self) -> dict[str, Any]:
         """The spec as plain JSON data; the ledger stores these keys."""
         explored = {"explored": self.explored.to_dict()} if self.explored else {}
+        least = {} if self.min_workers is None else {"min_workers": self.min_workers}
         return {
             **explored,
+            **least,
             "name": self.name,
             "space": self.space.to_dict(),
             "goals": [str(goal) for goal in self.goals],
@@ -103,9 +143,16 @@ class SweepSpec:
             "timeout": self.timeout,
             "max_steps": self.max_steps,
             "resumable": self.resumable,
+            "ranks": self.ranks,
             "disk_bytes": self.disk_bytes,
             "beliefs": dict(self.beliefs),
             "metrics": [vars(metric) for metric in self.metrics],
+            "trackers": list(self.trackers),
+            "command": self.command,
+            "reports": dict(self.reports),
+            "stop_grace": self.stop_grace,
+            "artifacts": self.artifacts,
+            "artifacts_folder": self.artifacts_folder,
         }
 
     @classmethod
@@ -122,6 +169,7 @@ class SweepSpec:
             "budget": Budget(**data["budget"]),
             "resources": Resources(**data["resources"]),
             "metrics": tuple(Metric(**one) for one in data.get("metrics", ())),
+            "trackers": tuple(data.get("trackers", ())),
         }
         if explored := data.get("explored"):
             parsed["explored"] = Space.from_dict(explored)

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from . import ranking
+from .mistakes import error_key, is_mistake
 from .snapshot import Snapshot
-from .trial import Trial, TrialState, is_mistake
+from .trial import Trial, TrialState
 
 MISTAKE_HINT = (
-    "After three exceptions that are alike and no success a sweep ends: mend the objective and "
+    "After three errors that are alike and no success a sweep ends: mend the objective and "
     "begin again. If the configuration is at fault, raise automl.TrialFailure instead: the sweep "
     "then goes on and avoids such configurations."
 )
@@ -61,6 +62,13 @@ def number(value: Any, digits: int = 4) -> str:
         mantissa, _, exponent = f"{value:.3g}".partition("e")
         return f"{mantissa}e{int(exponent)}" if exponent else mantissa
     return f"{value:.4g}" if abs(value) < 1000 else f"{value:.0f}"
+
+
+def sweep_state(snapshot: Snapshot) -> str:
+    """The state of a sweep in words: one that agents serve is not interrupted."""
+    if snapshot.state == "interrupted" and snapshot.for_agents:
+        return "no controller; agents may ask"
+    return snapshot.state
 
 
 def duration(seconds: float) -> str:
@@ -173,10 +181,10 @@ def why_no_best(snapshot: Snapshot) -> str:
 
 
 def commonest_failure(failed: Sequence[Trial]) -> tuple[int, Trial]:
-    """How many trials failed by the commonest failure and message, and the first of them."""
-    alike: dict[tuple[str | None, str], list[Trial]] = {}
+    """How many trials failed by the commonest error, and the first of them."""
+    alike: dict[tuple[str, str], list[Trial]] = {}
     for trial in failed:
-        alike.setdefault((trial.failure, trial.message), []).append(trial)
+        alike.setdefault(error_key(trial), []).append(trial)
     most = max(alike.values(), key=len)
     return len(most), most[0]
 

@@ -8,7 +8,7 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -47,7 +47,20 @@ TRANSITIONS: Final[Mapping[TrialState, frozenset[TrialState]]] = {
     _S.STOPPED: frozenset(),
     _S.FAILED: frozenset(),
 }
-_NOT_MISTAKES: Final = ("out_of_memory", "timeout", "preempted")
+LEASE: Final = "lease"  # keys in the details of a trial
+HELD: Final = "held"
+AGENT: Final = "agent "  # begins the name of the worker if an agent runs the trial
+
+
+@dataclass(frozen=True)
+class AgentLease:
+    """An agent's hold on the running attempt of a trial; see `core.events.Leased`."""
+
+    agent: str
+    seconds: float
+    until: float
+    asked: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, repr=False)
@@ -101,6 +114,12 @@ class Trial:
         """The traceback of the objective's exception; "" if it raised none."""
         return str(self.details.get("traceback", ""))
 
+    @property
+    def lease(self) -> AgentLease | None:
+        """The agent that runs the trial; None if the trial does not run, or a worker runs it."""
+        found = self.details.get(LEASE) if self.state is TrialState.RUNNING else None
+        return None if found is None else AgentLease(**found)
+
     def summary(self) -> dict[str, Any]:
         """The object that `automl trials --json` prints."""
         return {
@@ -122,16 +141,14 @@ class Trial:
         return f"Trial({self.number}, {self.state}{failure}{value}, params={dict(self.params)!r})"
 
 
-def is_mistake(trial: Trial) -> bool:
-    """Whether a trial failed by an exception that is probably a mistake in the objective.
+def without_held(trial: Trial) -> Trial:
+    """The trial as stoppers see it: one that a person has paused is interrupted.
 
-    A `TrialFailure` is none: whoever raises it says that the configuration is at fault. Nor are
-    failures that depend on the configuration or on the machine.
+    So no rule resumes it, until the person does.
     """
-    if trial.state is not TrialState.FAILED or trial.failure in _NOT_MISTAKES:
-        return False
-    raised = trial.details.get("exception")
-    return raised != "TrialFailure" if raised else trial.failure == "missing_metric"
+    if trial.state is TrialState.PAUSED and trial.details.get(HELD):
+        return replace(trial, state=TrialState.INTERRUPTED)
+    return trial
 
 
 def check_transition(before: TrialState, after: TrialState) -> None:

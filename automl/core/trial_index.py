@@ -2,7 +2,7 @@
 
 import heapq
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from .trial import Trial, TrialState
 
@@ -14,6 +14,7 @@ class TrialIndex:
         self._known: list[Trial] = []
         self._numbers: list[int] = []  # of the known trials
         self._running: dict[int, Trial] = {}
+        self._leased: dict[int, Trial] = {}
         self._waiting: dict[int, Trial] = {}
         self._queue: list[int] = []  # a heap of waiting numbers; some may no longer wait
         for trial in trials:
@@ -40,6 +41,15 @@ class TrialIndex:
         """How many trials run."""
         return len(self._running)
 
+    def each_running(self) -> Iterator[Trial]:
+        """Running trials, in no order; there must be no update while they are looked at."""
+        yield from self._running.values()
+
+    @property
+    def leased(self) -> list[Trial]:
+        """Running trials that agents hold, in no order."""
+        return list(self._leased.values())
+
     @property
     def waiting(self) -> list[Trial]:
         """Waiting trials, by number."""
@@ -58,8 +68,13 @@ class TrialIndex:
         if trial.state is TrialState.RUNNING:
             self._waiting.pop(number, None)
             self._running[number] = trial
+            if trial.lease is not None:
+                self._leased[number] = trial
+            else:
+                self._leased.pop(number, None)
             return
         self._running.pop(number, None)
+        self._leased.pop(number, None)
         place = bisect_left(self._numbers, number)
         known = place < len(self._numbers) and self._numbers[place] == number
         if trial.state is TrialState.WAITING:

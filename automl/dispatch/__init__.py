@@ -1,4 +1,4 @@
-"""Dispatchers: `local` (processes), `ray`, `inline` (this process), `simulated` (virtual clock)."""
+"""Dispatchers: `local`, `ray`, `inline` (this process), `agents` (elsewhere), `simulated`."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 from automl.core import SweepSpec
+from automl.core.ranks import check_room
 from search_spaces.errors import UsageError
 
 from .base import Dispatcher
@@ -66,8 +67,18 @@ def make_dispatcher(
         ray_address: of a running Ray cluster; None to start Ray here, if `name` is "ray".
 
     Raises:
-        UsageError: there is no room for the workers, or Ray cannot be reached.
+        UsageError: there is no room for the workers or for the ranks of a trial, or Ray cannot be
+            reached.
     """
+    if spec.resources.accelerator and ray_address is None:
+        raise UsageError(
+            f"the accelerator {spec.resources.accelerator!r} of a slot is a kind of node of a Ray "
+            "cluster: name the cluster with `--ray-address`, or omit it"
+        )
+    if name == "agents":
+        from .agents import AgentsDispatcher
+
+        return AgentsDispatcher()
     if name == "inline":
         from workers.runtime.devices import visible_gpus
 
@@ -87,19 +98,31 @@ def make_dispatcher(
         )
     from .ray import RayDispatcher
 
-    return RayDispatcher(
+    ray = sys.modules["ray"]
+    elsewhere = ray_address is not None or (spec.min_workers is not None and ray.is_initialized())
+    dispatcher = RayDispatcher(
         spec.name,
-        spec.workers if ray_address else local_slots(spec),
+        spec.worker_range if elsewhere else local_slots(spec),
         spec.resources,
         objective=objective,
         workload=spec.workload,
         address=ray_address,
     )
+    try:
+        check_room(spec, dispatcher.most_slots)
+    except UsageError:
+        dispatcher.close()
+        raise
+    return dispatcher
 
 
 def local_slots(spec: SweepSpec) -> int:
-    """How many slots a sweep has on this machine."""
-    return spec.workers if spec.workers is not None else spec.resources.local_slots()
+    """How many slots a sweep has on this machine; of a range, as many as there is room for."""
+    if spec.workers is None:
+        return spec.resources.local_slots()
+    if spec.min_workers is None:
+        return spec.workers
+    return min(max(spec.resources.local_slots(), spec.min_workers), spec.workers)
 
 
 def make_leases(spec: SweepSpec, kind: type[Dispatcher], *, local: bool) -> MachineLeases:

@@ -2,12 +2,29 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
+from automl.core.worker_range import WorkerRange
+from automl.errors import AutomlError
+from workers.files.folder import Folder
 from workers.protocol import Assignment, Event, StopRequest
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class GangShape:
+    """The slots of one trial.
+
+    Args:
+        ranks: one slot each.
+        together: so many consecutive ranks must be on one node; it divides `ranks`.
+    """
+
+    ranks: int
+    together: int = 1
 
 
 class Dispatcher(ABC):
@@ -24,7 +41,9 @@ class Dispatcher(ABC):
         patience: the most seconds, on its clock, that `poll` may wait for an event.
         dashboard: address of a page that shows the workers; "" if there is none.
         waits_for: workers that do not start, for a person; "" if there are none.
+        trouble: slots that are out of use, for a person; "" if there are none.
         num_slots, free_slots: the number of all slots, and of those without an attempt.
+        elastic: slots come and go, so it must know what could begin (`demand`).
     """
 
     name: ClassVar[str]
@@ -33,10 +52,41 @@ class Dispatcher(ABC):
     estimates: ClassVar[bool] = False
     keeps_paused: ClassVar[bool] = False
     patience: ClassVar[float] = 0.25
+    elastic: ClassVar[bool] = False
     dashboard: str = ""
     waits_for: str = ""
+    trouble: str = ""
     num_slots: int
     free_slots: int
+
+    @property
+    def most_slots(self) -> int:
+        """How many slots there may be; no trial can have more ranks."""
+        return self.num_slots
+
+    def fits(self, shape: GangShape) -> bool:
+        """Whether a trial of this shape can begin on the free slots."""
+        return shape.ranks <= self.free_slots
+
+    def demand(self, waiting: Sequence[GangShape], more: int) -> None:
+        """What would begin now if there were slots for it.
+
+        Args:
+            waiting: the shapes of the waiting trials, the next one first.
+            more: how many trials may follow them.
+        """
+        return
+
+    def scale(self, workers: WorkerRange) -> None:
+        """Have another number of slots. Those that are too many end after their attempts.
+
+        Raises:
+            AutomlError: this dispatcher cannot do that.
+        """
+        raise AutomlError(
+            f"the number of workers of a sweep on {self.name!r} cannot change while it runs: "
+            "interrupt it (Ctrl-C), scale it, then resume it"
+        )
 
     @abstractmethod
     def submit(self, assignment: Assignment) -> None:
@@ -62,6 +112,10 @@ class Dispatcher(ABC):
     @abstractmethod
     def now(self) -> float:
         """Seconds since the dispatcher began, on its monotonic or virtual clock."""
+
+    def nodes_without(self, folder: Folder) -> list[str]:
+        """Addresses of the nodes on which a folder of this machine is not the same folder."""
+        return []
 
     def charged(self, compute: Callable[[], T]) -> T:
         """Run `compute` and charge its duration to a virtual clock; returns its result."""

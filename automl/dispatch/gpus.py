@@ -3,16 +3,12 @@
 `nvidia-smi` knows both. A machine without it has no GPUs to share.
 """
 
-import csv
-import subprocess
 from dataclasses import dataclass
-from typing import Final
 
 import psutil
 
+from workers.device.nvidia_smi import SMI_SECONDS, query
 from workers.runtime.devices import named_gpus
-
-SMI_SECONDS: Final = 20.0  # nvidia-smi takes seconds if no process has opened the driver
 
 
 @dataclass(frozen=True)
@@ -34,7 +30,7 @@ def shared_gpus() -> list[SharedGpu]:
     For the names see `named_gpus`. As in CUDA, a name of no GPU hides those after it. A part of a
     GPU ("MIG-...") is taken as it is.
     """
-    rows = _query("--query-gpu=index,uuid,memory.total")
+    rows = query("--query-gpu=index,uuid,memory.total")
     indices = {row[0]: row[1] for row in rows if len(row) == 3}
     if not indices:
         return []
@@ -67,7 +63,7 @@ def gpu_users(timeout: float = SMI_SECONDS) -> dict[str, list[str]]:
     """
     own = _own_processes()
     found: dict[str, list[str]] = {}
-    for row in _query("--query-compute-apps=gpu_uuid,pid,used_memory", timeout):
+    for row in query("--query-compute-apps=gpu_uuid,pid,used_memory", timeout):
         if len(row) == 3 and row[1].isdigit() and int(row[1]) not in own:
             used = f" with {row[2]} MiB" if row[2].isdigit() else ""
             found.setdefault(row[0], []).append(f"{_process(int(row[1]))}{used}")
@@ -88,18 +84,3 @@ def _process(pid: int) -> str:
         return f"process {pid} ({psutil.Process(pid).name()})"
     except psutil.Error:
         return f"process {pid}"
-
-
-def _query(question: str, timeout: float = SMI_SECONDS) -> list[list[str]]:
-    """The rows of an answer of nvidia-smi; none if there is no answer."""
-    try:
-        done = subprocess.run(
-            ["nvidia-smi", question, "--format=csv,noheader,nounits"],
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return []
-    return [[cell.strip() for cell in row] for row in csv.reader(done.stdout.splitlines())]

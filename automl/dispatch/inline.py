@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar, Final
 
+from automl.errors import AutomlError
 from search_spaces.errors import StoreError
-from workers.protocol import Assignment, Event, Outcome, Started, StopRequest, lost
+from workers.protocol import GPU_LOST, Assignment, Event, Outcome, Started, StopRequest, lost
 
 from .base import Dispatcher
 
@@ -42,8 +43,8 @@ class InlineDispatcher(Dispatcher):
         gpus: Sequence[str] = (),
     ) -> None:
         self._gpus = gpus
-        self._num_modules = 0  # that were imported when objects were frozen last
-        self._freeze()
+        self._num_modules = len(sys.modules)  # that were imported when objects were frozen last
+        gc.freeze()
         self.num_slots = self.free_slots = num_slots
         self._objective = objective
         self._begun = time.monotonic()
@@ -72,7 +73,11 @@ class InlineDispatcher(Dispatcher):
         self.stop(trial, attempt, StopRequest.INTERRUPT)
 
     def poll(self, handle: Callable[[Event | None], None], timeout: float) -> None:
-        """Run the next attempt to its end; wait if there is none."""
+        """Run the next attempt to its end; wait if there is none.
+
+        Raises:
+            AutomlError: the attempt has left a GPU that this process cannot use any more.
+        """
         if not self._queue:
             self._closed.wait(min(timeout, PULSE_SECONDS))
             return
@@ -98,6 +103,11 @@ class InlineDispatcher(Dispatcher):
                 raise self._error
             handle(outcome)
         self._freeze()  # what the attempt has imported
+        if problem := outcome.details.get(GPU_LOST):
+            raise AutomlError(
+                f"this process cannot use its GPU any more: {problem}. Resume the sweep in a new "
+                "process; the dispatcher 'local' would have replaced a worker instead"
+            )
 
     def now(self) -> float:
         """Seconds since the dispatcher was made."""

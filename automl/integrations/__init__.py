@@ -1,1 +1,1 @@
-"""Shows and uses sweeps in other tools: Optuna, Ax, TensorBoard, MLflow, Prometheus."""
+"""Training libraries, and sweeps in other tools: Optuna and Ax."""

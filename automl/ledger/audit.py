@@ -5,15 +5,16 @@ They append what is damaged to `damage`, one sentence each, and return every row
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import chain, groupby
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import sqlalchemy as sa
 
 from . import sums
 from .newest import Acknowledged
-from .rows import COMMAND, ReportRow, Row
+from .rows import ANSWER, COMMAND, ReportRow, Row, command_of
 from .schema import EVENTS, HOLDERS, META, REPORTS, SWEEPS, TRIALS
 
 SCHEMA_VERSION = "schema_version"  # keys in `meta`
@@ -122,12 +123,41 @@ def trials(
     of_trials = sa.select(TRIALS).where(TRIALS.c.sweep == sweep["id"]).order_by(TRIALS.c.number)
     found = {row["number"]: row for row in read(connection, of_trials)}
     for row in found.values():
-        _check(sums.TRIAL, row, f"trial {row['number']} of {_named(sweep)}", damage)
+        trial(row, sweep, damage)
     expected = (holder["num_trials"], holder["trials_total"]) if holder else (0, 0)
     _check_total(expected, found.values(), f"of the trials of {_named(sweep)}", damage)
+    mine = REPORTS.c.sweep == sweep["id"]
+    return list(found.values()), _used(connection, sweep, found, mine, damage, use)
+
+
+def one_trial(
+    connection: sa.Connection,
+    sweep: Mapping[str, Any],
+    number: int,
+    damage: Damage,
+    use: Callable[[list[ReportRow]], T],
+) -> tuple[list[Row], dict[int, T]]:
+    """The same of one trial; it is not verified whether all trials are there."""
+    mine = (TRIALS.c.sweep == sweep["id"]) & (TRIALS.c.number == number)
+    found = {row["number"]: row for row in read(connection, sa.select(TRIALS).where(mine))}
+    for row in found.values():
+        trial(row, sweep, damage)
+    reported = (REPORTS.c.sweep == sweep["id"]) & (REPORTS.c.trial == number)
+    return list(found.values()), _used(connection, sweep, found, reported, damage, use)
+
+
+def _used(
+    connection: sa.Connection,
+    sweep: Mapping[str, Any],
+    found: Mapping[int, Row],
+    which: sa.ColumnElement[bool],
+    damage: Damage,
+    use: Callable[[list[ReportRow]], T],
+) -> dict[int, T]:
+    """What `use` makes of the sound reports of some trials."""
     used = {}
     missing = {number for number, row in found.items() if row["num_reports"]}
-    for number, reports in groupby(_reports(connection, sweep), key=attrgetter("trial")):
+    for number, reports in groupby(_reports(connection, which), key=attrgetter("trial")):
         missing.discard(number)
         whose = f"of trial {number} of {_named(sweep)}"
         if number not in found:
@@ -137,7 +167,40 @@ def trials(
     damage += [
         f"the reports of trial {number} of {_named(sweep)} are missing" for number in missing
     ]
-    return list(found.values()), used
+    return used
+
+
+def trial_sums(
+    connection: sa.Connection,
+    sweep: Mapping[str, Any],
+    holder: Mapping[str, Any] | None,
+    damage: Damage,
+) -> list[tuple[int, int]]:
+    """Number and sum of every trial; their total is verified, but not the rows themselves."""
+    query = sa.select(TRIALS.c.number, TRIALS.c.sum).where(TRIALS.c.sweep == sweep["id"])
+    found = [(row.number, row.sum) for row in connection.execute(query.order_by(TRIALS.c.number))]
+    kept = (len(found), sums.added(0, *(total for _, total in found)))
+    expected = (holder["num_trials"], holder["trials_total"]) if holder else (0, 0)
+    if not damage and kept != expected:
+        damage.append(_incomplete(f"of the trials of {_named(sweep)}", expected[0]))
+    return found
+
+
+def trial(row: Mapping[str, Any], sweep: Mapping[str, Any], damage: Damage) -> None:
+    """Verify a row of `trials`."""
+    _check(sums.TRIAL, row, f"trial {row['number']} of {_named(sweep)}", damage)
+
+
+def trial_events(
+    connection: sa.Connection, sweep: Mapping[str, Any], number: int, damage: Damage
+) -> list[Row]:
+    """The events of one trial, in order; each is verified, but not that none is missing."""
+    mine = (EVENTS.c.sweep == sweep["id"]) & (EVENTS.c.trial == number)
+    found = read(connection, sa.select(EVENTS).where(mine).order_by(EVENTS.c.id))
+    for row in found:
+        checksum = sums.COMMAND if row["kind"] == COMMAND else sums.EVENT
+        _check(checksum, row, f"event {row['id']} of {_named(sweep)}", damage)
+    return found
 
 
 def events(
@@ -163,24 +226,70 @@ def events(
     return found
 
 
-def commands(connection: sa.Connection, sweep: Mapping[str, Any], damage: Damage) -> list[Row]:
-    """Every command to a sweep, in order."""
+@dataclass(frozen=True)
+class CommandsRead:
+    """How far the commands of a sweep were read: the last one's id, their number and total."""
+
+    last: int = 0
+    num: int = 0
+    total: int = 0
+
+    def then(self, found: Iterable[Row]) -> "CommandsRead":
+        """The same after more commands, in order."""
+        kept = [(row["id"], row["sum"]) for row in found]
+        last = max([self.last, *(identity for identity, _ in kept)])
+        total = sums.added(self.total, *(value for _, value in kept))
+        return CommandsRead(last, self.num + len(kept), total)
+
+
+NONE_READ: Final = CommandsRead()
+
+
+def commands(
+    connection: sa.Connection,
+    sweep: Mapping[str, Any],
+    damage: Damage,
+    after: CommandsRead = NONE_READ,
+) -> list[Row]:
+    """Every command to a sweep, in order, or those `after` others that were read before."""
     mine = (EVENTS.c.sweep == sweep["id"]) & (EVENTS.c.kind == COMMAND)
-    found = read(connection, sa.select(EVENTS).where(mine).order_by(EVENTS.c.id))
-    _check_commands(found, sweep, damage)
+    newer = mine & (EVENTS.c.id > after.last)
+    found = read(connection, sa.select(EVENTS).where(newer).order_by(EVENTS.c.id))
+    _check_commands(found, sweep, damage, after)
     return found
 
 
-def _check_commands(found: list[Row], sweep: Mapping[str, Any], damage: Damage) -> None:
+def answer(
+    connection: sa.Connection, sweep: Mapping[str, Any], command: int, damage: Damage
+) -> Row | None:
+    """The event that answers a request; None if there is none yet. It comes after the request."""
+    mine = (EVENTS.c.sweep == sweep["id"]) & (EVENTS.c.kind == ANSWER)
+    for row in read(connection, sa.select(EVENTS).where(mine & (EVENTS.c.id > command))):
+        _check(sums.EVENT, row, f"event {row['id']} of {_named(sweep)}", damage)
+        if not damage and command_of(row["payload"]) == command:
+            return row
+    return None
+
+
+def _check_commands(
+    found: list[Row],
+    sweep: Mapping[str, Any],
+    damage: Damage,
+    before: CommandsRead = NONE_READ,
+) -> None:
     for row in found:
         _check(sums.COMMAND, row, f"command {row['id']} of {_named(sweep)}", damage)
-    expected = (sweep["num_commands"], sweep["commands_total"])
-    _check_total(expected, found, f"of the commands of {_named(sweep)}", damage)
+    after = before.then(found)
+    if not damage and (after.num, after.total) != (sweep["num_commands"], sweep["commands_total"]):
+        num = sweep["num_commands"]
+        damage.append(
+            f"records of the commands of {_named(sweep)} are missing or old: {num} were recorded"
+        )
 
 
-def _reports(connection: sa.Connection, sweep: Mapping[str, Any]) -> Iterator[ReportRow]:
+def _reports(connection: sa.Connection, which: sa.ColumnElement[bool]) -> Iterator[ReportRow]:
     key = (REPORTS.c.trial, REPORTS.c.attempt, REPORTS.c.sequence)
-    query = sa.select(REPORTS).where(REPORTS.c.sweep == sweep["id"]).order_by(*key)
+    query = sa.select(REPORTS).where(which).order_by(*key)
     found = connection.execute(query).partitions(1000)
     return map(ReportRow._make, chain.from_iterable(found))
 
@@ -206,7 +315,11 @@ def _check_total(
 ) -> None:
     kept = [row["sum"] for row in found]
     if not damage and (len(kept), sums.added(0, *kept)) != expected:
-        damage.append(f"records {whose} are missing or old: {expected[0]} were recorded")
+        damage.append(_incomplete(whose, expected[0]))
+
+
+def _incomplete(whose: str, num_recorded: int) -> str:
+    return f"records {whose} are missing or old: {num_recorded} were recorded"
 
 
 def _named(sweep: Mapping[str, Any]) -> str:

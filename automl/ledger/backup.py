@@ -24,7 +24,7 @@ from . import audit
 from .drafts import exclusive_draft
 from .newest import Acknowledged, NewestCommits
 from .sqlite_files import check_files, connect, mode
-from .store_errors import backups_of
+from .store_errors import backups_of, existing_backups
 
 BACKUP_SECONDS: Final = 300.0
 _LOG = logging.getLogger(__name__)
@@ -34,12 +34,21 @@ class Backups:
     """Keeps a recent backup of a file, written by a thread of its own. Used from one thread.
 
     If a backup fails (no space is left), this is logged and tried again later: the ledger is whole.
+
+    Args:
+        file: of the ledger.
+        brief: the file is held for a moment only: make no backup if the newest one is recent.
     """
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, *, brief: bool = False) -> None:
         self._file = file
         self._thread: threading.Thread | None = None
         self._due = time.monotonic()
+        self._at_end = True
+        if brief and (newest := next(iter(existing_backups(file)), None)) is not None:
+            age = max(0.0, time.time() - newest.stat().st_mtime)
+            self._due += BACKUP_SECONDS - age
+            self._at_end = age > BACKUP_SECONDS
 
     def tick(self) -> None:
         """Start a backup if one is due. Call it after each commit."""
@@ -54,7 +63,8 @@ class Backups:
         """Make the last backup."""
         if self._thread:
             self._thread.join()
-        try_back_up(self._file)
+        if self._at_end:
+            try_back_up(self._file)
 
 
 def try_back_up(file: Path) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from automl.core import Begun, Command, Noted, Proposed, SweepEvent, Trial
+from automl.core import Answered, Begun, Proposed, SweepEvent, Trial, TrialEvent
 from workers.protocol import Report
 
 from . import sums
@@ -41,7 +41,8 @@ class Batch:
     Args:
         num_events: of the recorder, that become these rows.
         totals: after the commit; its `trials` are those that the commit changes.
-        begun: when attempts began, by trial; executed: identities of commands that became trials.
+        begun: when attempts began, by trial; executed: identities of commands that became trials
+            or were answered.
     """
 
     num_events: int
@@ -76,7 +77,7 @@ def make_batch(
         totals["num_events"] += 1
         if isinstance(event, Begun):
             batch.begun[event.trial] = event.at
-        if isinstance(event, Proposed) and event.command is not None:
+        if isinstance(event, Proposed | Answered) and event.command is not None:
             batch.executed.add(event.command)
     return batch
 
@@ -113,8 +114,8 @@ def _add_trials(
 
 
 def _changed(events: Iterable[SweepEvent]) -> set[int]:
-    """Numbers of the trials that the events are of. Notes and commands change none."""
-    return {event.trial for event in events if not isinstance(event, Noted | Command)}
+    """Numbers of the trials that the events are of. Notes, commands and answers change none."""
+    return {event.trial for event in events if isinstance(event, TrialEvent)}
 
 
 def _of_trial(row: Row) -> tuple[int, int, int]:

@@ -57,23 +57,30 @@ def delete_sweep(connection: sa.Connection, store: str, sweep: int) -> None:
     _store_total(connection, sums.added(total, -found))
 
 
-def add_commands(connection: sa.Connection, store: str, sweep: int, found: list[Row]) -> Row:
+def add_commands(
+    connection: sa.Connection, store: str, sweep: int, found: list[Row], flags: int = 0
+) -> tuple[Row, list[int]]:
     """Add commands to a sweep, and the flag that tells its controller of them.
 
+    Args:
+        flags: further bits of `stop_requested` to set.
+
     Returns:
-        The columns of the sweep's row that change while it runs.
+        The columns of the sweep's row that change while it runs, and the commands' identities.
     """
     row = read_progress(connection, store, sweep)
+    identities = []
     for command in found:
         unsealed = command | {"previous": 0}
         added: Any = connection.execute(EVENTS.insert(), unsealed).inserted_primary_key
         sealed = sums.COMMAND.seal(unsealed | {"id": added[0]})
         connection.execute(EVENTS.update().where(EVENTS.c.id == added[0]).values(sealed))
+        identities.append(added[0])
         row["num_commands"] += 1
         row["commands_total"] = sums.added(row["commands_total"], sealed["sum"])
-    row["stop_requested"] |= NEW_COMMANDS
+    row["stop_requested"] |= NEW_COMMANDS | flags
     write_progress(connection, row)
-    return row
+    return row, identities
 
 
 def _locked_total(connection: sa.Connection, store: str) -> int:

@@ -72,12 +72,17 @@ def clock(connection: sa.Connection) -> float:
 
 
 def take(
-    connection: sa.Connection, store: str, sweep: int, last: Mapping[str, Any] | None
+    connection: sa.Connection,
+    store: str,
+    sweep: int,
+    last: Mapping[str, Any] | None,
+    status: Mapping[str, Any],
 ) -> Lease:
     """Make this process the holder, under a fencing number that is larger than any before.
 
     Args:
         last: the row of the last holder; None if there was none.
+        status: of the controller until its first commit.
     """
     row: Row = {
         "sweep": sweep,
@@ -87,7 +92,7 @@ def take(
         "heartbeat": clock(connection),
         "fence": last["fence"] + 1 if last else 1,
         "held": 1,
-        "status": "{}",
+        "status": dumps(status),
         "commits": 0,
         **{name: last[name] if last else 0 for name in TOTALS},
     }
@@ -114,6 +119,11 @@ class Lease:
     def sweep(self) -> int:
         """Id of the sweep."""
         return int(self._row["sweep"])
+
+    @property
+    def heartbeat(self) -> float:
+        """When it was taken or renewed last, on the server's `clock`."""
+        return float(self._row["heartbeat"])
 
     @property
     def fence(self) -> int:

@@ -4,33 +4,35 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import sqlalchemy as sa
 
-from automl.core import Command, Snapshot, SweepEvent, SweepSpec, Trial
+from automl.core import Answered, Command, Snapshot, SweepEvent, SweepSpec, Trial
 from automl.core.names import MAX_NAME, check_name
 from automl.errors import StoreError, UsageError
 from workers.files.folder import Folder
 
-from . import catalog, database, rows
+from . import catalog, database, holding, rows
+from .audit import NONE_READ, CommandsRead
 from .backup import Backups
-from .lease import Lease, holder_alive, take
+from .follower import Follower
+from .lease import Lease, clock, holder_alive, take
 from .lock import lock_of
 from .newest import NewestCommits
 from .progress import read_progress, write_progress
-from .reader import Reader, SweepContents, SweepInfo
+from .reader import Reader, SweepContents, SweepHead, SweepInfo
 from .recorder import Recorder
+from .rows import Row
 from .schema import HOLDERS, STOP_REQUESTED
-from .store_errors import translate_decoding_errors, translate_errors
+from .store_errors import HeldError, translate_decoding_errors, translate_errors
 
-WATCH_SECONDS: Final = 5.0
+BRIEF_SECONDS: Final = 60.0  # to wait for a process that holds a sweep for a moment
 
 
 class Ledger:
@@ -138,10 +140,25 @@ class Ledger:
     def snapshot(self, sweep: str) -> Snapshot:
         """The sweep as it is now."""
         row, holder, trials = self._reader.snapshot(sweep)
+        return self._snapshot(row, holder, trials)
+
+    def heads(self) -> list[SweepHead]:
+        """Every sweep without its trials, the newest one last."""
+        return self._reader.heads()
+
+    def follow(self, sweep: str) -> Follower:
+        """A follower of the sweep; it reads nothing yet."""
+        return self._reader.follower(sweep)
+
+    def followed(self, follower: Follower) -> Snapshot:
+        """The sweep as a follower has read it last."""
+        return self._snapshot(follower.row, follower.holder, follower.trials)
+
+    def _snapshot(self, row: Row, holder: Row | None, trials: Sequence[Trial]) -> Snapshot:
         with translate_decoding_errors(self.name):
             spec = SweepSpec.from_dict(json.loads(row["spec"]))
             return Snapshot(
-                sweep,
+                row["name"],
                 row["state"],
                 trials,
                 spec.goals,
@@ -152,12 +169,22 @@ class Ledger:
                 **(json.loads(holder["status"]) if holder else {}),
             )
 
+    def trial(self, sweep: str, number: int) -> Trial | None:
+        """One trial with its reports; None if there is none of the number."""
+        return self._reader.trial(sweep, number)
+
+    def trial_events(self, sweep: str, number: int) -> list[tuple[float, SweepEvent]]:
+        """The events of one trial except reports, in order, each with seconds since 1970."""
+        found = self._reader.trial_events(sweep, number)
+        with translate_decoding_errors(self.name):
+            return [(row["recorded"], rows.event_of(row["kind"], row["payload"])) for row in found]
+
     def events(self, sweep: str) -> Iterator[SweepEvent]:
         """Every recorded event except reports, in order."""
         for found in self._reader.events(sweep):
             with translate_decoding_errors(self.name):
                 event = rows.event_of(found["kind"], found["payload"])
-            yield event
+            yield replace(event, sent=found["recorded"]) if isinstance(event, Command) else event
 
     def files(self, sweep: str) -> Folder:
         """The folder of the sweep's checkpoints and logs; it may not exist yet."""
@@ -165,51 +192,77 @@ class Ledger:
             self._folder = Path(tempfile.mkdtemp(prefix="automl-"))
         return Folder(self._folder, "sweeps", sweep)
 
-    def request_stop(self, sweep: str) -> None:
-        """Ask the controller of the sweep, in any process, to end the sweep."""
-        sweep_id = self._reader.sweep(sweep)["id"]
-        with translate_errors(self.name), self._write() as connection:
-            row = read_progress(connection, self.name, sweep_id)
-            flags = row["stop_requested"] | STOP_REQUESTED
-            write_progress(connection, row | {"stop_requested": flags})
+    def request_stop(self, sweep: str, by: str = "") -> None:
+        """Ask the controller of the sweep, in any process, to end the sweep.
 
-    def send(self, sweep: str, *commands: Command) -> None:
-        """Give commands to the sweep; its controller obeys now, or when the sweep is resumed."""
-        sweep_id = self._reader.sweep(sweep)["id"]
-        found = [rows.event_row(sweep_id, command, time.time()) for command in commands]
-        with translate_errors(self.name), self._write() as connection:
-            row = catalog.add_commands(connection, self.name, sweep_id, found)
-        if self._newest:
-            self._newest.note_commands(row)
+        Args:
+            by: who asks.
+        """
+        self._send(sweep, [Command("stop", {}, by=by)], STOP_REQUESTED)
+
+    def send(self, sweep: str, *commands: Command) -> list[int]:
+        """Give commands to the sweep, now or for its next controller; returns their identities."""
+        return self._send(sweep, commands)
 
     def commands(self, sweep: str) -> list[Command]:
         """Every command that was given to the sweep, in order."""
-        return [command for _, command in self._reader.commands(sweep)]
+        return [command for _, command in self._reader.commands(sweep)[0]]
 
-    def acquire(self, sweep: str) -> Recorder:
-        """Hold a sweep for writing.
+    def new_commands(
+        self, sweep: str, after: CommandsRead = NONE_READ
+    ) -> tuple[list[tuple[int, Command]], CommandsRead]:
+        """Identity and content of the commands that were given since an earlier call.
+
+        Args:
+            after: how far they were read, as the earlier call has returned it.
+        """
+        return self._reader.commands(sweep, after)
+
+    def answer(self, sweep: str, command: int) -> tuple[Answered | None, bool]:
+        """The answer to a request, None if there is none yet; and whether a controller runs."""
+        found, holder = self._reader.answer(sweep, command)
+        return found, bool(holder and holder["held"] and holder_alive(holder))
+
+    def acquire(self, sweep: str, *, brief: bool = False) -> Recorder:
+        """Hold a sweep for writing; wait for a process that holds it for a moment only.
+
+        Args:
+            brief: hold it for a moment only, and do not wait.
 
         Raises:
-            StoreError: another controller holds it; the message names its host and pid.
+            HeldError: another controller holds it; the message names its host and pid.
         """
+        deadline = time.monotonic() + (0.0 if brief else BRIEF_SECONDS)
+        while True:
+            try:
+                return self._acquire(sweep, brief=brief)
+            except HeldError:
+                if time.monotonic() > deadline or not holding.is_brief(
+                    self._reader.holder(sweep), self._lockable
+                ):
+                    raise
+            time.sleep(0.05)
+
+    def _acquire(self, sweep: str, *, brief: bool) -> Recorder:
         self._reader.sweep(sweep)
         with translate_errors(self.name):
             lock = lock_of(self.files(sweep)) if self._lockable else None
         try:
             if lock and not lock.acquire():
-                raise self._refusal(sweep, self._reader.holder(sweep))
+                raise holding.refusal(sweep, self._reader.holder(sweep))
             if lock:
                 database.check_pages(self._engine, self.name)
             is_server = not lock and self._folder is not None
-            seen = self._wait_until_free(sweep) if is_server else None
+            seen = holding.wait_until_free(self._reader, sweep) if is_server else None
             contents = self._reader.contents(sweep)
+            backups = Backups(Path(self.name), brief=brief) if lock else None
             recorder = Recorder(
                 self._engine,
                 self._reader,
-                self._take(contents, seen),
+                self._take(contents, seen, {"brief": True} if brief else {}),
                 contents,
                 lock=lock,
-                backups=Backups(Path(self.name)) if lock else None,
+                backups=backups,
                 newest=self._newest,
             )
         except BaseException:
@@ -242,11 +295,14 @@ class Ledger:
         with translate_errors(self.name):
             self.files(sweep).remove()
 
-    def _take(self, contents: SweepContents, seen: tuple[int, int] | None) -> Lease:
+    def _take(
+        self, contents: SweepContents, seen: tuple[int, int] | None, status: Mapping[str, Any]
+    ) -> Lease:
         """Become the holder of a sweep.
 
         Args:
-            contents: of the sweep; seen: see `_wait_until_free`; None for a file, which is locked.
+            contents: of the sweep; seen: see `wait_until_free`; None for a file, which is locked.
+            status: of the controller until its first commit.
         """
         sweep = contents.sweep
         with translate_errors(self.name), self._write() as connection:
@@ -255,32 +311,20 @@ class Ledger:
             query = sa.select(HOLDERS).where(HOLDERS.c.sweep == sweep["id"])
             last = connection.execute(query).mappings().first()
             if seen and last and (last["fence"], last["commits"]) != seen:
-                raise self._refusal(sweep["name"], last)
+                raise holding.refusal(sweep["name"], last)
             write_progress(connection, row | {"state": "running", "stop_requested": 0})
-            return take(connection, self.name, sweep["id"], contents.holder)
+            return take(connection, self.name, sweep["id"], contents.holder, status)
 
-    def _wait_until_free(self, sweep: str) -> tuple[int, int]:
-        """Check that no controller holds a sweep of a server.
-
-        A controller with an old heartbeat is watched for a new one: some clock may have been set.
-
-        Returns:
-            The fencing number and the count of commits. If they have changed when the sweep is
-            taken, another controller was faster.
-        """
-        holder = self._reader.holder(sweep)
-        if holder is None:
-            return 0, 0
-        seen = holder["fence"], holder["commits"]
-        deadline = time.monotonic() + WATCH_SECONDS
-        while holder and holder["held"]:
-            if holder_alive(holder) or (holder["fence"], holder["commits"]) != seen:
-                raise self._refusal(sweep, holder)
-            if holder["host"] == socket.gethostname() or time.monotonic() > deadline:
-                break
-            time.sleep(WATCH_SECONDS / 20)
-            holder = self._reader.holder(sweep)
-        return seen
+    def _send(self, sweep: str, commands: Sequence[Command], flags: int = 0) -> list[int]:
+        """Add commands to a sweep and set flags, in one transaction; returns their identities."""
+        sweep_id = self._reader.sweep(sweep)["id"]
+        with translate_errors(self.name), self._write() as connection:
+            sent = clock(connection)
+            found = [rows.event_row(sweep_id, command, sent) for command in commands]
+            row, identities = catalog.add_commands(connection, self.name, sweep_id, found, flags)
+        if self._newest:
+            self._newest.note_commands(row)
+        return identities
 
     def _write(self) -> Any:
         return self._engine.execution_options(write=True).begin()
@@ -300,9 +344,3 @@ class Ledger:
                 return False
             raise
         return True
-
-    def _refusal(self, sweep: str, holder: Mapping[str, Any] | None) -> StoreError:
-        who = f"process {holder['pid']} on {holder['host']}" if holder else "another process"
-        return StoreError(
-            f"sweep {sweep!r} is held by {who}: wait for it, or stop it with `automl stop {sweep}`"
-        )

@@ -1,6 +1,7 @@
 """A ledger in memory, for simulations: the same events and trials, without a database."""
 
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -44,6 +45,18 @@ class MemoryRecorder(PendingEvents):
     def begun(self, trial: Trial) -> float:
         """When the trial's last attempt began."""
         return self._begun.get(trial.number, 0.0)
+
+    def clock(self) -> float:
+        """The time of this machine."""
+        return time.time()
+
+    def absence(self, until: float) -> float:
+        """None: no other process can hold the sweep."""
+        return 0.0
+
+    def look(self) -> bool:
+        """Never: no other process can reach the sweep."""
+        return False
 
     def new_commands(self, *, refresh: bool = False) -> list[tuple[int, Command]]:
         """Always empty: no other process can reach the sweep."""

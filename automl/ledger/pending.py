@@ -1,6 +1,6 @@
 """Applies events to the trials of a sweep before they are committed."""
 
-from automl.core import Command, Noted, SweepEvent, Trial
+from automl.core import SweepEvent, Trial, TrialEvent
 from automl.core.events import fold
 from automl.errors import StoreError
 
@@ -28,7 +28,7 @@ class PendingEvents:
             StoreError: the event skips a trial number.
         """
         trials = self.trials
-        if isinstance(event, Noted | Command):
+        if not isinstance(event, TrialEvent):
             self._events.append(event)
             return None
         known = event.trial < len(trials)

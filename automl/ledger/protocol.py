@@ -37,11 +37,20 @@ class SweepRecorder(Protocol):
     def begun(self, trial: Trial) -> float:
         """When the trial's last attempt began, in seconds of the sweep."""
 
+    def clock(self) -> float:
+        """Seconds since 1970 on the clock of the store, which all its users share."""
+
+    def absence(self, until: float) -> float:
+        """For how long nobody held the sweep before it was taken, up to `until` on that clock."""
+
+    def look(self) -> bool:
+        """Look for new commands; True if somebody asked the sweep to stop. It takes no lock."""
+
     def new_commands(self, *, refresh: bool = False) -> list[tuple[int, Command]]:
         """Commands that were not returned before: identity and command, in order."""
 
     def executed_commands(self) -> set[int]:
-        """Identities of the commands that have become trials."""
+        """Identities of the commands that have become trials or were answered."""
 
 
 class SweepLedger(Protocol):

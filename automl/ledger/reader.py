@@ -1,21 +1,32 @@
 """Reads a database, and verifies every row that it reads."""
 
-import gc
 import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from automl.core import Command, Proposed, ReportLog, ReportPoint, Trial
+from automl.core import (
+    Answered,
+    Command,
+    Proposed,
+    ReportLog,
+    ReportPoint,
+    SweepSpec,
+    Trial,
+    ranking,
+)
 from automl.core.events import lineage_of
+from automl.core.garbage import no_collection
 from automl.core.names import check_name
 from automl.errors import UsageError
 from search_spaces.plugins import nearest
 
 from . import audit, rows
+from .audit import NONE_READ, CommandsRead
+from .follower import Follower
 from .lease import clock, holder_alive
 from .newest import NewestCommits
 from .rows import ReportRow, Row
@@ -37,6 +48,21 @@ class SweepInfo:
 
 
 @dataclass(frozen=True)
+class SweepHead:
+    """A sweep without its trials.
+
+    Args:
+        version: another one after each commit of its controller and after each command.
+        host, pid: of the controller that runs; "" and 0 if none does.
+    """
+
+    info: SweepInfo
+    version: tuple[int, ...]
+    host: str
+    pid: int
+
+
+@dataclass(frozen=True)
 class SweepContents:
     """A sweep as its next controller needs it.
 
@@ -44,7 +70,7 @@ class SweepContents:
         sweep: its row; holder: the row of its last controller, None if there was none.
         trials: by number; trial_rows: their rows.
         begun: when the last attempt of each trial began, in seconds of the sweep.
-        executed: identities of the commands that have become trials.
+        executed: identities of the commands that have become trials or were answered.
     """
 
     sweep: Row
@@ -76,17 +102,42 @@ class Reader:
 
     def sweeps(self) -> list[SweepInfo]:
         """Every sweep, the newest one last."""
+        return [head.info for head in self.heads()]
 
+    def heads(self) -> list[SweepHead]:
+        """Every sweep without its trials, the newest one last."""
         acknowledged = self._newest.read() if self._newest else {}
 
-        def read(connection: sa.Connection, damage: audit.Damage) -> list[SweepInfo]:
+        def read(connection: sa.Connection, damage: audit.Damage) -> list[SweepHead]:
             found = audit.sweeps(connection, damage)
             holders, now = audit.holders(connection, found, damage), clock(connection)
             for row in found:
                 audit.check_newest(row, holders.get(row["id"]), acknowledged, damage)
-            return [_info(row, holders.get(row["id"]), now) for row in found]
+            return [_head(row, holders.get(row["id"]), now) for row in found]
 
         return self._verified(read)
+
+    def follower(self, name: str) -> Follower:
+        """A follower of a sweep; it reads nothing yet."""
+        return Follower(
+            lambda read: self._of_sweep(name, read),
+            lambda connection, row, holder, damage: _state(
+                row, _holder(connection, row, holder, damage)
+            ),
+            _points,
+            _condense,
+        )
+
+    def trial(self, name: str, number: int) -> Trial | None:
+        """One trial with all its reports; None if there is none of the number."""
+
+        def read(
+            connection: sa.Connection, row: Row, holder: Row | None, damage: audit.Damage
+        ) -> list[Trial]:
+            found, points = audit.one_trial(connection, row, number, damage, _points)
+            return [] if damage else _trials(found, points)
+
+        return next(iter(self._of_sweep(name, read)), None)
 
     def sweep(self, name: str) -> Row:
         """The row of a sweep."""
@@ -121,13 +172,50 @@ class Reader:
         """Every event and command of a sweep, in order."""
         return self._of_sweep(name, audit.events)
 
-    def commands(self, name: str) -> list[tuple[int, Command]]:
-        """Identity and command of every command to a sweep, in order."""
+    def trial_events(self, name: str, number: int) -> list[Row]:
+        """The events of one trial, in order."""
+        return self._of_sweep(
+            name,
+            lambda connection, row, _, damage: audit.trial_events(connection, row, number, damage),
+        )
+
+    def commands(
+        self, name: str, after: CommandsRead = NONE_READ
+    ) -> tuple[list[tuple[int, Command]], CommandsRead]:
+        """Identity and command of every command to a sweep, in order.
+
+        Args:
+            after: how far they were read before, as an earlier call has returned it.
+
+        Returns:
+            The commands, and how far they have been read now.
+        """
         found = self._of_sweep(
-            name, lambda connection, row, _, damage: audit.commands(connection, row, damage)
+            name, lambda connection, row, _, damage: audit.commands(connection, row, damage, after)
         )
         with translate_decoding_errors(self._name):
-            return [(row["id"], Command(**json.loads(row["payload"]))) for row in found]
+            commands = [
+                (row["id"], Command(**json.loads(row["payload"]) | {"sent": row["recorded"]}))
+                for row in found
+            ]
+        return commands, after.then(found)
+
+    def answer(self, name: str, command: int) -> tuple[Answered | None, Row | None]:
+        """The answer to a request, None if there is none yet; and the sweep's last controller."""
+
+        def read(
+            connection: sa.Connection, row: Row, holder: Row | None, damage: audit.Damage
+        ) -> tuple[Row | None, Row | None]:
+            found = audit.answer(connection, row, command, damage)
+            return found, _holder(connection, row, holder, damage)
+
+        found, holder = self._of_sweep(name, read)
+        if found is None:
+            return None, holder
+        with translate_decoding_errors(self._name):
+            answer = rows.event_of(found["kind"], found["payload"])
+        assert isinstance(answer, Answered)
+        return answer, holder
 
     def contents(self, name: str) -> SweepContents:
         """All of a sweep, after each of its rows has been verified."""
@@ -141,7 +229,9 @@ class Reader:
                 return SweepContents(row, holder, [], [], {}, set())
             begun = [json.loads(e["payload"]) for e in events if e["kind"] == "Begun"]
             commands = [
-                rows.command_of(e["payload"]) for e in events if e["kind"] == Proposed.__name__
+                rows.command_of(e["payload"])
+                for e in events
+                if e["kind"] in (Proposed.__name__, rows.ANSWER)
             ]
             return SweepContents(
                 row,
@@ -183,29 +273,23 @@ class Reader:
             damage: audit.Damage = []
             return read(connection, damage), damage
 
-        with translate_decoding_errors(self._name), _no_collection():
+        # it would scan all rows again and again
+        with translate_decoding_errors(self._name), no_collection():
             found, damage = read_with_retry(self._engine, self._name, once)
         if damage:
             raise damaged(self._name, damage[0])
         return found
 
 
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Pause the collection of garbage: it would scan all rows again and again, and find nothing."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-def _info(row: Row, holder: Row | None, now: float) -> SweepInfo:
+def _head(row: Row, holder: Row | None, now: float) -> SweepHead:
     state = _state(row, holder and holder | {"now": now})
     num_trials = holder["num_trials"] if holder else 0
-    return SweepInfo(row["name"], state, row["created"], row["seconds"], num_trials)
+    info = SweepInfo(row["name"], state, row["created"], row["seconds"], num_trials)
+    fence, commits = (holder["fence"], holder["commits"]) if holder else (0, 0)
+    version = (row["id"], fence, commits, row["sum"], row["progress_sum"])
+    if holder and state == "running":
+        return SweepHead(info, version, holder["host"], holder["pid"])
+    return SweepHead(info, version, "", 0)
 
 
 def _holder(
@@ -229,6 +313,11 @@ def _read_trials(
 
 def _trials(found: list[Row], points: Mapping[int, ReportLog]) -> list[Trial]:
     return [rows.trial_of(row, points.get(row["number"], ReportLog())) for row in found]
+
+
+def _condense(row: Row) -> Callable[[Trial], Trial]:
+    spec = SweepSpec.from_dict(json.loads(row["spec"]))
+    return partial(ranking.condensed, goals=spec.goals, constraints=spec.constraints)
 
 
 def _points(reports: list[ReportRow]) -> ReportLog:

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from automl.core import Command, Trial
 from automl.errors import StoreError
 
+from .audit import NONE_READ
 from .backup import Backups
 from .batch import Batch, Totals, make_batch
 from .lease import Lease, clock
@@ -35,6 +36,9 @@ class Recorder(PendingEvents):
         lease: the sweep, and the proof that this process holds it.
         contents: of the sweep when it was taken.
         lock, backups, newest: of a SQLite file; None for a server.
+
+    Attributes:
+        earlier_state: of the sweep before it was taken, as it was stored.
     """
 
     def __init__(
@@ -58,7 +62,11 @@ class Recorder(PendingEvents):
         self._newest = newest
         self._commits = 0
         self._has_new_commands = True
-        self._seen_commands: set[int] = set()
+        self._commands = NONE_READ
+        self.earlier_state: str = contents.sweep["state"]
+        self._taken = time.time()
+        self._heartbeat = contents.holder["heartbeat"] if contents.holder else self._taken
+        self._clock_ahead = lease.heartbeat - self._taken  # of the server's clock, before ours
         self._executed = contents.executed
         self._begun = contents.begun
         self._totals = Totals.of(contents)
@@ -98,6 +106,20 @@ class Recorder(PendingEvents):
         """When the trial's last attempt began, as committed; 0 if it is not."""
         return self._begun.get(trial.number, 0.0)
 
+    def clock(self) -> float:
+        """Seconds since 1970 on the clock of the store, which all its users share."""
+        return time.time() + self._clock_ahead
+
+    def absence(self, until: float) -> float:
+        """For how long nobody held the sweep before it was taken, up to `until` on that clock."""
+        return max(0.0, min(self._taken + self._clock_ahead, until) - self._heartbeat)
+
+    def look(self) -> bool:
+        """Look for new commands; True if somebody asked the sweep to stop. It takes no lock."""
+        flags = self._reader.sweep(self._name)["stop_requested"]
+        self._has_new_commands |= bool(flags & NEW_COMMANDS)
+        return bool(flags & STOP_REQUESTED)
+
     def new_commands(self, *, refresh: bool = False) -> list[tuple[int, Command]]:
         """Commands that were not returned before: identity and command, in order.
 
@@ -107,18 +129,16 @@ class Recorder(PendingEvents):
         if not refresh and not self._has_new_commands:
             return []
         with translate_errors(self._lease.store):
-            # The flag goes first: a command that comes before the query is then found twice.
+            # The flag goes first: a command that comes before the query sets it again.
             self._has_new_commands |= retry(self._take_flag)
         if not self._has_new_commands:
             return []
-        found = self._reader.commands(self._name)
-        new = [(number, command) for number, command in found if number not in self._seen_commands]
+        new, self._commands = self._reader.commands(self._name, self._commands)
         self._has_new_commands = False
-        self._seen_commands.update(number for number, _ in new)
         return new
 
     def executed_commands(self) -> set[int]:
-        """Identities of the commands that have become trials."""
+        """Identities of the commands that have become trials or were answered."""
         return set(self._executed)
 
     def release(self) -> None:
@@ -179,6 +199,7 @@ class Recorder(PendingEvents):
         with connection.begin():
             row = read_progress(connection, lease.store, lease.sweep)
             now, totals = clock(connection), batch.totals.holder
+            self._clock_ahead = now - time.time()
             if lease.renew(connection, self._commits, now, status, totals):
                 self._write_events(batch)
                 if values:

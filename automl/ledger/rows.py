@@ -9,9 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from automl.core import (
+    Answered,
     Begun,
     Command,
     Ended,
+    Leased,
     Moved,
     Noted,
     Proposed,
@@ -26,6 +28,7 @@ from workers.protocol import Ending, Metrics, Outcome, Params, Report, Started
 
 Row = dict[str, Any]
 COMMAND: Final = "Wished"  # stored names stay as they are: old ledgers must open
+ANSWER: Final = "Answered"
 _KINDS: Final[Mapping[str, type]] = {
     "Proposed": Proposed,
     "Begun": Begun,
@@ -33,6 +36,8 @@ _KINDS: Final[Mapping[str, type]] = {
     "Ended": Ended,
     "Moved": Moved,
     "Noted": Noted,
+    ANSWER: Answered,
+    "Leased": Leased,
     COMMAND: Command,
 }
 _COMMAND_KEY: Final = "wish"
@@ -139,7 +144,7 @@ def report_row(sweep: int, report: Report) -> Row:
 def event_row(sweep: int, event: SweepEvent, recorded: float) -> Row:
     """The row of `events` for an event that is no report."""
     payload = dataclasses.asdict(event)
-    if isinstance(event, Proposed):
+    if isinstance(event, Proposed | Answered):
         payload[_COMMAND_KEY] = payload.pop("command")
     return {
         "sweep": sweep,
@@ -153,7 +158,7 @@ def event_row(sweep: int, event: SweepEvent, recorded: float) -> Row:
 def event_of(kind: str, payload: str) -> SweepEvent:
     """The inverse of `event_row`."""
     data = json.loads(payload)
-    if kind == "Proposed":
+    if kind in ("Proposed", ANSWER):
         data["command"] = data.pop(_COMMAND_KEY, None)
     if kind in ("Ended", "Moved"):
         data["state"] = TrialState(data["state"])
@@ -168,6 +173,6 @@ def event_of(kind: str, payload: str) -> SweepEvent:
 
 
 def command_of(payload: str) -> int | None:
-    """Identity of the command that a stored proposal carries out; None if it has none."""
+    """Identity of the command that a stored proposal or answer follows; None if it has none."""
     command: int | None = json.loads(payload).get(_COMMAND_KEY)
     return command

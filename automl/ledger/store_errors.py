@@ -41,6 +41,10 @@ _EXPLANATIONS: Final = {
 T = TypeVar("T")
 
 
+class HeldError(StoreError):
+    """Another process holds the sweep."""
+
+
 @contextmanager
 def translate_errors(name: str) -> Iterator[None]:
     """Turn errors of the database and the file system into a StoreError that names the store."""

@@ -1,1 +1,1 @@
-"""The report, the live dashboard and the terminal output of sweeps."""
+"""The report and the terminal output of sweeps."""

@@ -3,23 +3,24 @@
 import os
 import uuid
 from collections.abc import Iterator, Sequence
-from importlib import resources
 from pathlib import Path
-from string import Template
+from typing import Any, Final
 
 from automl.core import Snapshot, Trial, text
+from automl.core.text import json_data
 from automl.errors import UsageError
 
-from . import conclusion, setup, summary
+from . import bundle, conclusion, setup, summary
 from .effects import Insight, insights_of
 from .figures import ORDER, draw
-from .html import as_json, table
-from .plotting import Panel, escape
+from .html import as_json, scrolled, table
+from .plotting import Panel, escape, rounded
 from .recipe import recipe
 from .record import Record
 from .static_chart import static_chart
 
-MAX_ROWS = 200
+MAX_ROWS: Final = 200
+WIDE: Final = frozenset({"parallel", "dependence", "timeline"})  # panels over both columns
 
 
 def save(sweep: Snapshot | Record, path: str | os.PathLike[str], *, ax: bool = False) -> None:
@@ -29,7 +30,7 @@ def save(sweep: Snapshot | Record, path: str | os.PathLike[str], *, ax: bool = F
         ax: whether to add Ax's plots over two parameters, which take tens of seconds.
 
     Raises:
-        UsageError: plotly is not installed, or the file cannot be written.
+        UsageError: the file cannot be written, or `ax` is true and plotly is not installed.
     """
     record = sweep if isinstance(sweep, Record) else Record.of(sweep)
     target = Path(path)
@@ -48,47 +49,32 @@ def save(sweep: Snapshot | Record, path: str | os.PathLike[str], *, ax: bool = F
 def render(record: Record, more: Sequence[Panel] = ()) -> str:
     """The report as an HTML page.
 
-    The order of its sections: head (result, certainty, chart, links), warnings, setup, best
-    configuration, the panels in the order of `figures.ORDER`, then `more` panels, trials.
-    """
-    insights = insights_of(record)
-    panels = [*(draw(name, record, insights) for name in ORDER), *more]
-    parts = {
-        "title": f"{escape(record.snapshot.sweep)}: report of a sweep",
-        "head": "\n".join(_head(record, insights, panels)),
-        "body": "\n".join(
-            [
-                *_setup(record),
-                *_best(record),
-                *(part for panel in panels for part in _panel(panel)),
-                *_trials(record),
-            ]
-        ),
-        "foot": "Written by automl report. The page needs no network.",
-        "css": asset("page.css"),
-        "js": asset("page.js"),
-        "plotly": plotly_js(),
-    }
-    return Template(asset("page.html")).substitute(parts)
+    The order of its sections: head (result, certainty, chart), warnings, the best configuration,
+    the panels in the order of `figures.ORDER`, then `more` panels, setup, trials.
 
-
-def asset(name: str) -> str:
-    """The text of a file in `assets`."""
-    return (resources.files("automl.report") / "assets" / name).read_text(encoding="utf-8")
-
-
-def plotly_js() -> str:
-    """The JavaScript of plotly.
+    Args:
+        more: panels of figures that only plotly can draw.
 
     Raises:
-        UsageError: plotly is not installed.
+        UsageError: plotly is needed for `more` and not installed.
     """
-    try:
-        from plotly.offline import get_plotlyjs
-    except ModuleNotFoundError as error:
-        raise UsageError("a report needs plotly: install automl[report]") from error
-    # A closing tag inside the script would end it.
-    return str(get_plotlyjs()).replace("</script", "<\\/script")
+    insights = insights_of(record)
+    panels = [draw(name, record, insights) for name in ORDER]
+    body = [
+        *_head(record, insights),
+        '<div id="select" class="bar picked"></div>',
+        '<div class="panels">',
+        *_best(record),
+        *(part for panel in panels for part in panel_html(panel)),
+        *(part for panel in more for part in panel_html(panel, plotly=True)),
+        *_setup(record),
+        *_trials(record),
+        "</div>",
+        "<footer>Written by automl report. The page needs no network.</footer>",
+        f'<script type="application/json" id="trials-data">{as_json(_data(record))}</script>',
+    ]
+    title = f"{escape(record.snapshot.sweep)}: report of a sweep"
+    return bundle.page(title, body, _navigation([*panels, *more]), ax=bool(more))
 
 
 def surfaces(record: Record) -> Panel:
@@ -114,84 +100,101 @@ def surfaces(record: Record) -> Panel:
     return Panel("ax", "Two parameters together, by Ax", caption, tuple(figures))
 
 
-def _panel(panel: Panel) -> Iterator[str]:
-    """A panel as HTML: a place for each figure, and its data."""
-    kind = "" if panel.figures else ' class="empty"'
-    yield f'<section id="{panel.key}"{kind}><h2>{escape(panel.title)}</h2>'
-    yield f"<p>{escape(panel.caption)}</p>"
+def panel_html(panel: Panel, *, plotly: bool = False) -> Iterator[str]:
+    """A panel as HTML: a place for each figure, and its data.
+
+    Args:
+        plotly: whether its figures are drawn by plotly.
+    """
+    wide = panel.key in WIDE or len(panel.figures) > 2
+    kind = "" if panel.figures else " empty"
+    yield f'<section id="{panel.key}" class="panel{" wide" if wide else ""}{kind}">'
+    yield f"<h2>{escape(panel.title)}</h2><p>{escape(panel.caption)}</p>"
+    many = len(panel.figures) > 2 and panel.key not in WIDE
+    yield f'<div class="{"many" if many else "few"}">'
     for i, figure in enumerate(panel.figures):
         key, height = f"{panel.key}-{i}", figure["layout"]["height"]
-        yield f'<div class="figure" id="{key}" data-spec="{key}-spec" '
+        engine = ' data-plotly="1"' if plotly else ""
+        yield f'<div class="figure" id="{key}" data-spec="{key}-spec"{engine} '
         yield f'style="min-height:{height}px"></div>'
         yield f'<script type="application/json" id="{key}-spec">{as_json(figure)}</script>'
-    yield "</section>"
+    yield "</div></section>"
 
 
-def card(snapshot: Snapshot, count: int = 5) -> str:
-    """A sweep in a few lines of HTML and a small figure, for notebooks."""
-    record = Record.of(snapshot)
-    scored = [trial for trial, _ in record.scored()]
-    rows = [(*row[:-2], row[-1]) for row in _rows(record, scored[:count])]
-    metrics = (goal.metric for goal in snapshot.goals)
-    head = ("trial", "state", *metrics, "time", "memory", "configuration")
-    time = text.duration(snapshot.seconds)
-    state = escape(f"{snapshot.sweep}: {snapshot.state}, {len(record.trials)} trials in {time}")
-    headline = escape(summary.headline(snapshot))
-    if not rows:
-        return f"<p><b>{state}</b><br>{headline}</p>"
-    chart = f'<div style="max-width:640px">{static_chart(record)}</div>'
-    return f"<p><b>{state}</b><br>{headline}</p>{chart}{table(head, rows)}"
+def _navigation(panels: Sequence[Panel]) -> str:
+    links = [
+        ("result", "Result"),
+        ("recipe", "Best configuration"),
+        *((panel.key, panel.title) for panel in panels if panel.figures),
+        ("setup", "Setup"),
+        ("trials", "Trials"),
+    ]
+    found = "".join(f'<li><a href="#{key}">{escape(name)}</a></li>' for key, name in links)
+    theme = '<li><button id="theme" type="button">Theme: auto</button></li>'
+    return f'<nav class="side" aria-label="Sections"><ul>{found}{theme}</ul></nav>'
 
 
-def _head(record: Record, insights: Sequence[Insight], panels: Sequence[Panel]) -> Iterator[str]:
+def _head(record: Record, insights: Sequence[Insight]) -> Iterator[str]:
     snapshot = record.snapshot
     count = f"{len(record.trials)} trial{'s' if len(record.trials) != 1 else ''}"
     failed = text.failure_text(record.trials)
-    yield f"<h1>{escape(snapshot.sweep)}</h1>"
+    yield f'<h1 id="result">{escape(snapshot.sweep)}</h1>'
     state = f"{snapshot.state}, {count} in {text.duration(snapshot.seconds)}"
-    yield f'<p class="state">{escape(f"{state}, {failed}" if failed else state)}</p>'
+    yield f'<p class="soft">{escape(f"{state}, {failed}" if failed else state)}</p>'
     yield f'<p class="headline">{escape(summary.headline(snapshot))}</p>'
     yield f'<p class="certainty">{escape(conclusion.certainty(record, insights))}</p>'
     yield static_chart(record)
-    links = [
-        ("setup", "Setup"),
-        ("recipe", "Best configuration"),
-        *((panel.key, panel.title) for panel in panels),
-        ("trials", "Trials"),
-    ]
-    anchors = (f'<a href="#{key}">{escape(name)}</a>' for key, name in links)
-    yield f"<nav>{''.join(anchors)}</nav>"
     warnings = "".join(
         f"<li>{escape(warning)}</li>" for warning in conclusion.warnings(record, insights)
     )
     if warnings:
-        yield '<section class="warnings" id="warnings"><h2>Warnings</h2>'
+        yield '<section class="panel warn warnings" id="warnings"><h2>Warnings</h2>'
         yield f"<ul>{warnings}</ul></section>"
 
 
+def _data(record: Record) -> dict[str, Any]:
+    """What a filter of trials can name, and its values."""
+    params, goals = list(record.space.parameters), record.snapshot.goals
+    metrics = [n for t in record.trials[:50] for n in t.metrics]
+    others = [n for n in dict.fromkeys(metrics) if n not in {goal.metric for goal in goals}]
+    names = ["number", "state", "failure", *params, *others[:30], *(g.metric for g in goals)]
+    rows = [
+        [
+            trial.number,
+            str(trial.state),
+            trial.failure,
+            *(json_data(trial.params.get(name)) for name in params),
+            *rounded(trial.metrics.get(name) for name in others[:30]),
+            *rounded(record.value(trial, index) for index in range(len(goals))),
+        ]
+        for trial in record.trials
+    ]
+    return {"names": names, "rows": rows}
+
+
 def _setup(record: Record) -> Iterator[str]:
-    yield '<section id="setup"><h2>Setup</h2>'
-    yield table((), setup.settings(record))
+    yield '<section id="setup" class="panel wide"><h2>Setup</h2>'
+    yield scrolled(table((), setup.settings(record)), "Settings")
     yield "<h3>Search space</h3>"
     head = ("parameter", "values", "default", "affects", "active if")
-    yield table(head, setup.search_space(record))
+    yield scrolled(table(head, setup.search_space(record)), "Search space")
     for constraint in record.space.constraints:
         yield f"<p>Constraint: {escape(str(constraint))}.</p>"
     if environment := setup.environment(record):
-        yield f"<h3>Environment</h3>{table((), environment)}"
+        yield f"<h3>Environment</h3>{scrolled(table((), environment), 'Environment')}"
     yield "</section>"
 
 
 def _best(record: Record) -> Iterator[str]:
     best = record.snapshot.best
-    yield '<section id="recipe"><h2>Best configuration</h2>'
+    yield '<section id="recipe" class="panel"><h2>Best configuration</h2>'
     if best is None:
         yield "<p>No trial has succeeded.</p></section>"
         return
     yield '<div class="recipe"><button type="button">Copy</button>'
-    yield f"<pre>{escape(recipe(record.spec, best))}</pre></div>"
+    yield f'<pre tabindex="0">{escape(recipe(record.spec, best))}</pre></div>'
     yield f"<h3>Compared with {text.baseline_name(record.snapshot)}</h3>"
-    yield _comparison(record, best)
+    yield scrolled(_comparison(record, best), "The best configuration and trial 0")
     yield "</section>"
 
 
@@ -224,19 +227,20 @@ def _trials(record: Record) -> Iterator[str]:
     others = [trial for trial in record.trials if trial.number not in known][::-1]
     room = max(MAX_ROWS - len(others[: MAX_ROWS // 4]), 0)
     shown = [*scored[:room], *others[: MAX_ROWS - len(scored[:room])]]
-    rows = _rows(record, shown)
+    rows = trial_rows(record, shown)
     left_out = len(record.trials) - len(shown)
-    yield '<section id="trials"><h2>Trials</h2>'
+    yield '<section id="trials" class="panel wide"><h2>Trials</h2>'
     more = f" To list {left_out} more: automl trials {record.spec.name}" if left_out else ""
     yield f"<p>The best first.{escape(more)}</p>"
     metrics = (goal.metric for goal in goals)
     head = ("trial", "state", *metrics, "time", "memory", "source", "configuration")
     numbers = (0, *range(2, 4 + len(goals)))
-    found = table(head, rows, numbers, best=0 if scored else -1)
-    yield f'<div class="scroll">{found}</div></section>'
+    found = table(head, rows, numbers, 0 if scored else -1, [trial.number for trial in shown])
+    yield f"{scrolled(found, 'Table of trials')}</section>"
 
 
-def _rows(record: Record, trials: Sequence[Trial]) -> list[tuple[str, ...]]:
+def trial_rows(record: Record, trials: Sequence[Trial]) -> list[tuple[str, ...]]:
+    """The cells of the table of trials."""
     lines = text.configurations([trial.params for trial in trials])
     return [_row(record, trial, line) for trial, line in zip(trials, lines, strict=True)]
 

@@ -31,6 +31,7 @@ STATE_COLOURS: Final[Mapping[str, str]] = {
 }
 SCALE: Final = [[0, "#e3e6ea"], [0.5, "#86b6dc"], [1, "#08306b"]]
 GRID: Final = "#e6e8eb"
+INK: Final = "#22272e"
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def figure(data: list[dict[str, Any]], height: int = 380, **layout: Any) -> Figu
     base: dict[str, Any] = {
         "height": height,
         "margin": {"l": 70, "r": 20, "t": 20, "b": 50},
-        "font": {"family": "system-ui, sans-serif", "size": 13, "color": "#22272e"},
+        "font": {"family": "system-ui, sans-serif", "size": 13, "color": INK},
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "hoverlabel": {"align": "left"},
@@ -119,6 +120,12 @@ def position(parameter: Parameter, value: Any) -> float:
         return float(parameter.index(value)) if value in parameter.choices else -1.0
     assert isinstance(parameter, Float | Int), "there are three kinds of parameters"
     return math.log10(value) if parameter.log and value > 0 else clipped(float(value))
+
+
+def place(parameter: Parameter, value: Any, number: int) -> float:
+    """The position of a trial's value; trials of the same choice do not overlap."""
+    aside = (number * 0.618 % 1.0 - 0.5) * 0.5 if isinstance(parameter, Choice) else 0.0
+    return position(parameter, value) + aside
 
 
 def axis(parameter: Parameter) -> dict[str, Any]:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from .terminal_view import Show
 
 EVERY_SECONDS: Final = 1.0
+GROWTH: Final = 1.3  # figures are drawn again if so many times as many trials have ended
+LEAST_TRIALS: Final = 4  # that are new, too
 
 
 @contextmanager
@@ -39,8 +41,17 @@ def progress(wanted: bool | None = None) -> Iterator[Show | None]:
         yield None
 
 
-def say_which(wanted: str, name: str, num_trials: int) -> None:
-    """Say, on standard error, if a sweep gets another name or goes on with earlier trials."""
+def say_which(wanted: str, name: str, num_trials: int, note: str = "") -> None:
+    """Say, on standard error, if a sweep gets another name or goes on with earlier trials.
+
+    Args:
+        wanted: the name that was asked for.
+        name: of the sweep.
+        num_trials: that it has already.
+        note: a further line.
+    """
+    if note:
+        print(f"automl: {note}", file=sys.stderr)
     if name != wanted:
         line = f"there is a sweep {wanted!r} already: this one is {name!r}; to go on with an "
         line += "earlier one, give its name= and resume=True"
@@ -58,35 +69,50 @@ def in_notebook() -> bool:
 
 
 class NotebookOutput:
-    """Draws the sweep into the output of its notebook cell, at most once a second."""
+    """Draws the sweep into the output of its notebook cell, at most once a second.
+
+    The figures are drawn again only if the trials have grown, because each drawing ends what a
+    person has selected in them.
+    """
 
     def __init__(self) -> None:
-        self._handle: Any = None
+        self._places: dict[str, Any] = {}
         self._next = 0.0
+        self._drawn = 0  # trials that the figures show
 
     def __call__(self, snapshot: Snapshot) -> None:
         """Draw the snapshot."""
-        if time.monotonic() < self._next and snapshot.state == "running":
+        running = snapshot.state == "running"
+        if time.monotonic() < self._next and running:
             return
+        self._show("answer", html(snapshot))
+        ended = sum(trial.state.finished for trial in snapshot.trials)
+        if ended >= self._drawn * GROWTH + LEAST_TRIALS or (not running and ended > self._drawn):
+            from .notebook import frame
+
+            self._show("figures", frame(snapshot))
+            self._drawn = ended
+        self._next = time.monotonic() + EVERY_SECONDS
+
+    def _show(self, place: str, content: str) -> None:
         from IPython.display import HTML, display
 
-        drawn = HTML(html(snapshot))  # type: ignore[no-untyped-call]
-        if self._handle is None:
-            self._handle = display(drawn, display_id=True)  # type: ignore[no-untyped-call]
+        drawn = HTML(content)  # type: ignore[no-untyped-call]
+        if place in self._places:
+            self._places[place].update(drawn)
         else:
-            self._handle.update(drawn)
-        self._next = time.monotonic() + EVERY_SECONDS
+            self._places[place] = display(drawn, display_id=True)  # type: ignore[no-untyped-call]
 
 
 def html(snapshot: Snapshot) -> str:
     """The state of the sweep and its best trials, as a few lines of HTML."""
-    from .page import card
+    from .notebook import answer
     from .plotting import escape
     from .terminal_view import state_lines
 
     lines = "<br>".join(escape(line) for line in state_lines(snapshot))
     if snapshot.best:
-        return f"<p>{lines}</p>{card(snapshot)}"
+        return f"<p>{lines}</p>{answer(snapshot)}"
     failed = snapshot.in_state(TrialState.FAILED)
     error = f"<pre>{escape(failed[0].traceback or failed[0].message)}</pre>" if failed else ""
     return f"<p>{lines}</p>{error}"

@@ -13,14 +13,19 @@ _WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "nan", "i
 def recipe(spec: SweepSpec, trial: Trial) -> str:
     """The configuration file of one trial of a sweep."""
     name = f"{spec.name[:58]}-best"
-    command = f"automl sweep {name}.yaml" + ("" if spec.workload else " --objective FILE:NAME")
+    how = (
+        ""
+        if spec.workload
+        else " " + " ".join((spec.command or "--objective FILE:NAME").splitlines())
+    )
+    command = f"automl sweep {name}.yaml{how}"
     lines = [
         f"# Trial {trial.number} of the sweep {spec.name}; save as {name}.yaml and run: {command}",
         f"name: {name}",
     ]
     if spec.workload:
         lines.append(f"workload: {spec.workload}")
-    for section, values in (("data", spec.data), ("fixed", spec.fixed)):
+    for section, values in (("data", spec.data), ("fixed", spec.fixed), ("reports", spec.reports)):
         items = [f"  {scalar(key)}: {scalar(value)}" for key, value in values.items()]
         lines += [f"{section}:", *items] if values else []
     lines.append(f"goals: [{', '.join(map(str, spec.goals))}]")

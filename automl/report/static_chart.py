@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from automl.core import Trial, TrialState, text
 
 from .axis_range import NARROWEST, clipped, padded
-from .plotting import BLUE, GREY, GRID, RED, escape, linear_ticks, spread
+from .plotting import BLUE, GREY, RED, escape, linear_ticks, spread
 from .record import Record
 
 WIDTH, HEIGHT = 1000.0, 250.0
 LEFT, RIGHT, TOP, BOTTOM = 62.0, 6.0, 24.0, 40.0  # margins
-INK = "#57606a"
+INK = "currentColor"
 Point = tuple[float, float]
 
 
@@ -72,7 +72,7 @@ def _axes(frame: _Frame, goal: str) -> Iterator[str]:
     started, end = frame.first, frame.last
     for tick in linear_ticks(frame.low, frame.high, 6):
         y = frame.y(tick)
-        yield f'<path d="M{LEFT:g},{y} H{WIDTH - RIGHT:g}" stroke="{GRID}"/>'
+        yield f'<path d="M{LEFT:g},{y} H{WIDTH - RIGHT:g}" stroke="{INK}" stroke-opacity="0.15"/>'
         yield _text(LEFT - 8, y + 4, text.number(tick), "end")
     span = end - started
     units = ((3600.0, "hours"), (60.0, "minutes"), (1.0, "seconds"))

@@ -43,7 +43,7 @@ class SweepView:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw the parts from top to bottom, as rich asks for it."""
         width = min(options.max_width, MAX_WIDTH)
-        state = (self.snapshot.state, SWEEP_STYLES.get(self.snapshot.state, ""))
+        state = (text.sweep_state(self.snapshot), SWEEP_STYLES.get(self.snapshot.state, ""))
         name = Text.assemble((self.snapshot.sweep, "bold"), "  ", state)
         yield _apart(name, Text(_left_text(self.snapshot), style="dim"), width)
         yield _progress(self.snapshot, width)
@@ -151,7 +151,7 @@ class PlainLines:
 
 def state_lines(snapshot: Snapshot) -> list[str]:
     """The state of the sweep, in two lines of text."""
-    words = [snapshot.state, _budget_text(snapshot), *_counts(snapshot)]
+    words = [text.sweep_state(snapshot), _budget_text(snapshot), *_counts(snapshot)]
     left = _left_text(snapshot)
     return [
         ", ".join([*words, left] if left else words),

@@ -152,6 +152,11 @@ class Proposer:
         self._made = {}
         self._fallback = None
 
+    def remake(self, make: Callable[[str, Domain], Suggester]) -> None:
+        """Make the suggesters anew by this function; may be called from any thread."""
+        self._make = make
+        self.restrict(self._domain)
+
     def propose_fallback(
         self, history: Sequence[Trial], pending: Sequence[Trial], count: int
     ) -> list[Proposal]:

@@ -1,5 +1,6 @@
 """Queues of proposals for the controller: made when they are taken, or ahead in a thread."""
 
+import atexit
 import math
 import sys
 import threading
@@ -11,10 +12,12 @@ from typing import Final
 from automl.core import Trial, TrialIndex, TrialState
 from search_spaces import Space
 
+from .base import Suggester
 from .domain import Domain
 from .proposer import FALLBACK, Proposal, ProposalBatch, Proposer
 
 SWITCH_SECONDS: Final = 0.0005  # Python's 5 ms would delay the controller beside the thread
+EXIT_SECONDS: Final = 60.0  # that the end of the program waits for a suggestion
 NUM_GAINS: Final = 3  # a sweep ends after so many expected gains in a row that are too small
 
 
@@ -29,7 +32,8 @@ class SuggestionQueue:
         note: called with a message when another suggester had to propose.
 
     Attributes:
-        seconds: how long each suggestion took.
+        seconds: how long each of the latest suggestions took.
+        num_made: how many there were.
         state: current activity, in words.
         gains: expected gains of the latest trials, as far as they are known.
     """
@@ -43,6 +47,7 @@ class SuggestionQueue:
         self._ready: deque[Proposal] = deque()
         self._exhausted = False
         self.seconds: deque[float] = deque(maxlen=1000)
+        self.num_made = 0
         self.state = "idle"
         self.gains: deque[float] = deque(maxlen=NUM_GAINS)
 
@@ -89,6 +94,10 @@ class SuggestionQueue:
         self._ready = deque(proposal for proposal in self._ready if domain.legal(proposal.params))
         self._exhausted = False
 
+    def remake(self, make: Callable[[str, Domain], Suggester]) -> None:
+        """Make the suggester anew by this function, such as one for another budget."""
+        self._proposer.remake(make)
+
     def close(self) -> None:
         """End the background work."""
 
@@ -98,6 +107,7 @@ class SuggestionQueue:
 
     def _account(self, batch: ProposalBatch) -> None:
         self._exhausted = batch.exhausted
+        self.num_made += len(batch.proposals)
         if batch.proposals:
             self.seconds.extend([batch.seconds / len(batch.proposals)] * len(batch.proposals))
         if batch.gain is not None:
@@ -200,11 +210,17 @@ class BackgroundSuggestionQueue(SuggestionQueue):
         self._stale = self._busy
 
     def close(self) -> None:
-        """Let the thread end, after the suggestion that it is making."""
+        """Let the thread end, after the suggestion that it is making.
+
+        The sweep does not wait for it, but the end of the program does: Python ends threads in a
+        way that aborts the process if torch computes in one.
+        """
         sys.setswitchinterval(self._switch_interval)
         with self._condition:
             self._closed = True
             self._condition.notify()
+        if self._thread.is_alive():
+            atexit.register(self._thread.join, EXIT_SECONDS)
 
     def _fall_back(self, history: TrialIndex) -> list[Proposal]:
         """A proposal that takes no time, because a worker has waited too long."""

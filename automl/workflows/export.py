@@ -12,7 +12,9 @@ from automl.report import summary
 from automl.report.recipe import recipe
 from workers.files.folder import Folder
 
-OWN = ("checkpoints", "logs")  # folders of the workers in a trial's folder
+from .artifacts import files_of_trial, publish
+
+OWN = ("checkpoints", "command", "logs")  # folders of the workers in a trial's folder
 
 
 def chosen(ledger: Ledger, sweep: str, number: int | None) -> Trial:
@@ -33,28 +35,36 @@ def chosen(ledger: Ledger, sweep: str, number: int | None) -> Trial:
     return snapshot.trials[number]
 
 
-def export(ledger: Ledger, sweep: str, trial: Trial, target: Path) -> dict[str, str]:
-    """Write the folder `target`, which must be new or empty.
+def export(
+    ledger: Ledger, sweep: str, trial: Trial, target: Path, artifacts: str | None = None
+) -> dict[str, str]:
+    """Write the folder `target`, which must be new or empty, and keep a copy at the artifacts.
+
+    Args:
+        artifacts: the location of the sweep's artifacts, as the person names it; None for none.
 
     Returns:
         A description of each file, by its name.
 
     Raises:
-        UsageError: the target is not empty or cannot be written to, or this machine has no files of
-            the trial.
+        UsageError: the target is not empty or cannot be written to, this machine has no files of
+            the trial, or they are at a location that is not named or damaged there.
     """
-    spec, files_of_trial = ledger.spec(sweep), ledger.files(sweep) / "trials" / str(trial.number)
+    spec = ledger.spec(sweep)
     found_by = _origin(ledger, sweep, trial)
-    try:
-        files_of_trial.check()
-        if spec.workload is not None:
-            files = _of_workload(spec, trial, files_of_trial.path, target, found_by)
-        else:
-            files = _of_objective(spec, trial, files_of_trial, target, found_by)
-        (target / "config.yaml").write_text(recipe(spec, trial), encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{target} cannot be written: {error.strerror}") from error
-    return {**files, "config.yaml": "trains it again: automl sweep config.yaml"}
+    with files_of_trial(ledger, sweep, trial.number, artifacts) as folder:
+        try:
+            folder.check()
+            if spec.workload is not None:
+                files = _of_workload(spec, trial, folder.path, target, found_by)
+            else:
+                files = _of_objective(spec, trial, folder, target, found_by)
+            (target / "config.yaml").write_text(recipe(spec, trial), encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"{target} cannot be written: {error.strerror}") from error
+    files = {**files, "config.yaml": "trains it again: automl sweep config.yaml"}
+    copy = publish(ledger, sweep, trial.number, target, artifacts)
+    return {**files, copy: "a copy of these files"} if copy else files
 
 
 def _origin(ledger: Ledger, sweep: str, trial: Trial) -> str:
@@ -79,16 +89,16 @@ def _of_workload(
 
 
 def _of_objective(
-    spec: SweepSpec, trial: Trial, files_of_trial: Folder, target: Path, found_by: str
+    spec: SweepSpec, trial: Trial, folder: Folder, target: Path, found_by: str
 ) -> dict[str, str]:
     """The files that the user's objective has written to `trial.folder`, and a card."""
     if target.exists() and any(target.iterdir()):
         raise UsageError(f"{target} is not empty; name a new folder to export to")
     target.mkdir(parents=True, exist_ok=True)
     files = {}
-    for name in files_of_trial.names():
-        if name not in OWN:
-            files_of_trial.copy(name, target)
+    for name in folder.names():
+        if name not in OWN and not name.startswith("."):
+            folder.copy(name, target)
             files[name] = "written by the objective"
     lines = [
         f"# {spec.name}",

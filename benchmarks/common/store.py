@@ -61,10 +61,15 @@ def runs() -> dict[tuple[Any, ...], Row]:
 
 
 def append(path: Path, row: Row) -> None:
+    """Add one row with the number of this machine."""
+    add(path, {**row, "machine": machine()})
+
+
+def add(path: Path, row: Row) -> None:
     """Add one row in a single write, after a line break if the last row was cut short."""
     torn = path.exists() and path.stat().st_size and path.read_bytes()[-1:] != b"\n"
     with path.open("a") as file:
-        file.write(("\n" if torn else "") + json.dumps({**row, "machine": machine()}) + "\n")
+        file.write(("\n" if torn else "") + json.dumps(row) + "\n")
 
 
 def compact(path: Path, *keys: str) -> None:

@@ -7,15 +7,21 @@ from __future__ import annotations
 
 from typing import Final
 
+USES_TORCH: Final = """
+def value(x):
+    return float(torch.tensor(x) + 1.0)
+"""
+NEEDS_NO_TORCH: Final = """
+def value(x):
+    return x
+"""
 START_OPTUNA: Final = """
 import sys, time
 import optuna
 import torch
 
 def objective(trial):
-    x = trial.suggest_float("x", 0.0, 1.0)
-    if TORCH:
-        x = float(torch.tensor(x) + 1.0)
+    x = value(trial.suggest_float("x", 0.0, 1.0))
     print("FIRST", time.time(), flush=True) if trial.number == 0 else None
     return x
 
@@ -29,9 +35,7 @@ import torch
 from search_spaces import Float, Space
 
 def objective(trial):
-    x = trial.params["x"]
-    if TORCH:
-        x = float(torch.tensor(x) + 1.0)
+    x = value(trial.params["x"])
     if trial.number == 0:
         with open(MARK, "w") as file:
             file.write(str(time.time()))

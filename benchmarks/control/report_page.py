@@ -5,7 +5,7 @@
 
 For 5,000 trials it must take at most 20 s and 15 MB, and the first picture must come within 2 s.
 The first picture is the progress of the best trial, which the page contains as a drawing. The
-figures that can be zoomed are drawn later, once plotly was read.
+figures in which trials can be selected are drawn later.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ def train(options: dict[str, Any]) -> dict[str, Any]:
     model is exported to `folder`/export.
     """
     from workers.context import Context
+    from workers.data.batch import BatchShare
     from workers.export import export
     from workers.protocol import Assignment
     from workers.run import run
@@ -32,11 +33,13 @@ def train(options: dict[str, Any]) -> dict[str, Any]:
     rows: Rows = [(time.process_time(), time.time(), 0)]
     update = Trainer._update
 
-    def watched(self: Trainer, place: Any, batch: Any) -> None:
-        update(self, place, batch)
+    def watched(self: Trainer, place: Any, share: BatchShare) -> None:
+        update(self, place, share)
         if options.get("no_bias"):
             _clear_biases(self.strategy.parameters())
-        rows.append((time.process_time(), time.time(), len(batch["source"])))
+        rows.append(
+            (time.process_time(), time.time(), sum(len(part["source"]) for part in share.parts))
+        )
 
     Trainer._update = watched  # type: ignore[method-assign]
     one = Assignment(
@@ -81,6 +84,7 @@ def overhead(options: dict[str, Any]) -> dict[str, Any]:
     """
     import torch
 
+    from workers.data.batch import BatchShare
     from workers.device.precision import Precision
     from workers.training.optimizers import build_optimizer, step
     from workers.training.trainer import Trainer
@@ -88,19 +92,19 @@ def overhead(options: dict[str, Any]) -> dict[str, Any]:
 
     workload = Translation({}, options["data"], options["fixed"], seed=0)
     model = workload.build_model().train()
-    optimizer = build_optimizer(list(model.parameters()), {"optimizer": "adam"})
+    optimizer = build_optimizer(dict(model.named_parameters()), {"optimizer": "adam"})
     precision = Precision(options["fixed"].get("precision", "fp32"), torch.device("cpu"))
     times: dict[str, list[float]] = {"loop": [], "bare": []}
     update = Trainer._update
     since = [0.0]
 
-    def watched(self: Trainer, place: Any, batch: Any) -> None:
-        update(self, place, batch)
+    def watched(self: Trainer, place: Any, share: BatchShare) -> None:
+        update(self, place, share)
         begun = time.process_time()
         times["loop"].append(begun - since[0])
         optimizer.zero_grad()
         with precision.autocast():
-            loss = workload.loss(model, batch) / options["weight"]
+            loss = workload.loss(model, share.parts[0]) / options["weight"]
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         step(optimizer)

@@ -32,7 +32,7 @@ def select(rows: Iterable[Row]) -> list[Row]:
     version with the most rows. Problems that no longer exist do not count.
     """
     groups: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
-    known = set(problems.names())
+    known = set(problems.names(exam=None))
     for row in rows:
         if row["problem"] in known:
             groups[row["suggester"]][row["code"]].append(row)
@@ -112,5 +112,5 @@ def ranks(rows: Sequence[Row], names: Sequence[str], at: int) -> dict[str, float
 def wins(rows: Sequence[Row], peer: str, at: int) -> tuple[int, int]:
     """The number of problems on which ours has less regret, and the number that both have."""
     table = {key: float(np.mean(values)) for key, values in by_problem(rows, at).items()}
-    both = [n for n in problems.names() if ("bayes", n) in table and (peer, n) in table]
+    both = [n for n in problems.names(exam=None) if ("bayes", n) in table and (peer, n) in table]
     return sum(table["bayes", n] < table[peer, n] for n in both), len(both)

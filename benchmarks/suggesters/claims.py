@@ -53,7 +53,7 @@ def quick_claims(
 
 def _chosen(only: Sequence[str]) -> Chosen:
     def chosen(**options: Any) -> list[str]:
-        return [name for name in problems.names(**options) if name in only]
+        return [name for name in problems.names(**options, exam=None) if name in only]
 
     return chosen
 
@@ -65,8 +65,8 @@ def _quality(rows: Sequence[Row], only: Sequence[str]) -> list[Claim]:
         names = chosen(kind=kind)
         half = f"{kind}: regret at 50 at most half of the best peer's"
         early = f"{kind}: at 25 no worse than the best peer at 50"
-        found.append(_against_peers(half, rows, names, 50, 0.5))
-        found.append(_against_peers(early, rows, names, 25, 1.0))
+        found.append(against_peers(half, rows, names, 50, 0.5))
+        found.append(against_peers(early, rows, names, 25, 1.0))
     apart = "metrics apart: at 25 ahead of the best peer at 50"
     front = "two goals, one constraint: regret of the hypervolume at 50 at most Ax's at 100"
     multi = chosen(tag="multi")
@@ -75,15 +75,13 @@ def _quality(rows: Sequence[Row], only: Sequence[str]) -> list[Claim]:
         _rank(rows, only),
         _stuck(rows, only),
         *_groups(rows, chosen),
-        _against_peers(apart, rows, chosen(tag="apart"), 25, 1.0),
+        against_peers(apart, rows, chosen(tag="apart"), 25, 1.0),
         at_most(front, mean(rows, "bayes", multi, 50), mean(rows, "ax", multi, 100)),
-        _coverage(rows, only),
+        coverage(rows, only),
     ]
 
 
-def _against_peers(
-    name: str, rows: Sequence[Row], names: list[str], at: int, share: float
-) -> Claim:
+def against_peers(name: str, rows: Sequence[Row], names: list[str], at: int, share: float) -> Claim:
     """Our regret after `at` trials is at most `share` of each peer's regret after 50.
 
     A peer that has rows of some problems only counts on those, if they are at least half of all.
@@ -105,7 +103,7 @@ def _against_peers(
     return Claim(name, ratio <= 1, text)
 
 
-def _coverage(rows: Sequence[Row], names: Sequence[str]) -> Claim:
+def coverage(rows: Sequence[Row], names: Sequence[str]) -> Claim:
     """A comparison with the best peer needs rows of every peer on every problem."""
     table = by_problem(rows, 50)
     missing = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from automl.core.trial import Trial
 from automl.suggesters import SUGGESTERS
 from automl.suggesters._optuna import OptunaSuggester
 from automl.suggesters.base import Suggester
+from automl.suggesters.bayes.policy import ALL_RULES, Policy
 from benchmarks.peers.client import PEERS, PeerSuggester
 from benchmarks.suggesters.fingerprint import OWN
 from benchmarks.suggesters.problems import Problem
@@ -74,6 +76,20 @@ class BlackBox(Suggester):
         return dataclasses.replace(trial, metrics=metrics, reports=(), peak_memory_bytes=None)
 
 
+RULES = tuple(field.name for field in dataclasses.fields(Policy))
+
+
+def flipped(rules: str) -> str:
+    """The contestant `bayes` with these rules flipped, joined by `+`; "" flips none."""
+    return f"bayes~{rules}" if rules else "bayes"
+
+
+def policy_of(name: str) -> Policy:
+    """The policy of `bayes` or `bayes~RULE+RULE`: each of these rules is flipped."""
+    rules = filter(None, name.partition("~")[2].split("+"))
+    return dataclasses.replace(ALL_RULES, **{rule: not getattr(ALL_RULES, rule) for rule in rules})
+
+
 VARIANTS: dict[str, type[Suggester]] = {c.name: c for c in (TpeGroup, TpePlain, BlackBox)}
 ALL_NAMES = [*OWN, "tpe", "tpe-group", "tpe-plain", "optuna-gp", "ax", *PEERS, "sobol", "random"]
 
@@ -82,5 +98,9 @@ def make(name: str, problem: Problem, seed: int) -> Suggester:
     """The contestant of one run; a peer starts its process."""
     if name in PEERS:
         return PeerSuggester(name, problem.space, problem.goals, problem.constraints, seed=seed)
-    kind: Callable[..., Suggester] = VARIANTS[name] if name in VARIANTS else SUGGESTERS.get(name)
+    kind: Callable[..., Suggester]
+    if "~" in name:
+        kind = functools.partial(SUGGESTERS.get("bayes"), policy=policy_of(name))
+    else:
+        kind = VARIANTS[name] if name in VARIANTS else SUGGESTERS.get(name)
     return kind(problem.space, problem.goals, problem.constraints, seed=seed)

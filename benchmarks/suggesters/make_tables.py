@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from benchmarks.common.options import parser
-from benchmarks.suggesters.problems.tabular import TABLES, Grid, grids
+from benchmarks.suggesters.problems.tabular import Grid, grids
 
 WORST_LOG_LOSS = 4.0
 Data = tuple[np.ndarray, np.ndarray]
@@ -191,7 +191,7 @@ FITS: dict[str, Fit] = {
 }
 
 
-def compute(grid: Grid) -> dict[str, np.ndarray]:
+def compute(grid: Grid, fit: Fit) -> dict[str, np.ndarray]:
     """The array of every branch; one fit gives the whole last axis, the staged number."""
     arrays = {}
     stages = [int(value) for value in grid.values[grid.staged]] if grid.staged else []
@@ -200,7 +200,7 @@ def compute(grid: Grid) -> dict[str, np.ndarray]:
         fitted = [name for name in names if name != grid.staged]
         points = itertools.product(*(grid.knots(name) for name in fitted))
         rows = [
-            FITS[grid.name]({**dict(branch), **dict(zip(fitted, point, strict=True))}, stages)
+            fit({**dict(branch), **dict(zip(fitted, point, strict=True))}, stages)
             for point in points
         ]
         arrays[f"branch_{i}"] = np.array(rows, dtype=np.float32).reshape(
@@ -211,15 +211,20 @@ def compute(grid: Grid) -> dict[str, np.ndarray]:
 
 
 def main() -> None:
-    options = parser(__doc__)
+    make_tables(__doc__, grids(), FITS)
+
+
+def make_tables(about: str | None, known: Sequence[Grid], fits: Mapping[str, Fit]) -> None:
+    """Compute the tables that the command line names, or all of them."""
+    options = parser(about)
     options.add_argument("names", nargs="*", metavar="NAME", help="default: all tables")
     names = options.parse_args().names
     warnings.simplefilter("ignore")
-    TABLES.mkdir(exist_ok=True)
-    for grid in grids():
+    for grid in known:
         if grid.name in names or not names:
             started = time.perf_counter()
-            np.savez_compressed(TABLES / f"{grid.name}.npz", **compute(grid))  # type: ignore[arg-type]
+            grid.folder.mkdir(exist_ok=True)
+            np.savez_compressed(grid.path, **compute(grid, fits[grid.name]))  # type: ignore[arg-type]
             print(f"{grid.name}: {time.perf_counter() - started:.0f} s", flush=True)
 
 

@@ -28,7 +28,7 @@ def regret_table(rows: Sequence[Row], names: Iterable[str]) -> str:
         "mean normalised regret (standard error over seeds) [problems, if some are missing]",
         f"{'':15s}" + "".join(f"{kind + ' @' + str(at):>20s}" for kind in KINDS for at in CUTS),
     ]
-    kinds = {kind: [n for n in names if n in problems.names(kind)] for kind in KINDS}
+    kinds = {kind: [n for n in names if problems.load(n).kind == kind] for kind in KINDS}
     for name in contestants(rows):
         cells = [
             _cell_text(cell(rows, name, kinds[kind], at), len(kinds[kind]))
@@ -49,7 +49,7 @@ def _cell_text(found: Cell | None, total: int) -> str:
 def other_table(rows: Sequence[Row], names: Sequence[str]) -> str:
     """Ranks, wins of ours, failures, seconds and calibration."""
     placed = ranks(rows, names, 50)
-    failing = [n for n in problems.names(tag="failing") if n in names]
+    failing = [n for n in problems.names(tag="failing", exam=None) if n in names]
     lines = [
         f"{'':15s}{'rank @50':>10s}{'bayes ahead':>13s}{'failed where half fails':>25s}"
         f"{'seconds median':>16s}{'p95':>8s}{'runs':>6s}{'seeds':>7s}"

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from search_spaces.errors import SpaceError
 from search_spaces.expressions import Expression
 from search_spaces.hardware import Hardware
-from search_spaces.parameters import Parameter
+from search_spaces.parameters import Parameter, Value
 from search_spaces.plugins import nearest
 
 from .option import DroppedValue, Option
@@ -26,10 +26,14 @@ class KnobSpace:
 class Knob:
     """A group of options that is tuned together; a knob is stateless and deterministic.
 
-    A knob is one file of this folder. It names its `options` and their `constraints`, and overrides
-    `declare` if its parameters depend on the hardware. It overrides `applied` if it acts by itself;
-    otherwise the trainer or the workload reads its options. Set `automatic` to add the knob to the
-    space of every workload that the trainer trains.
+    A knob is one file of this folder. It names its `options`, the `conditions` under which an
+    option is active (values of other parameters), `constraints` between its options, and those
+    `across` it and other knobs, for options on request. It overrides `lacks` if the
+    hardware cannot run every value, or `declare` if more depends on it. It overrides `applied` if
+    it acts by itself; otherwise the trainer or the workload reads its options. Set `automatic` to
+    add the knob to the space of every workload that the trainer trains. Options that are
+    `on_request` act in each of these workloads; if its space leaves one out, a configuration can
+    still name it.
 
     Adjustments come from a workload or a configuration, as plain data. The name of an option
     adjusts its parameter. False leaves it out, a list gives the choices, and a mapping gives any of
@@ -41,12 +45,15 @@ class Knob:
     name: ClassVar[str]
     summary: ClassVar[str]
     options: ClassVar[tuple[Option, ...]] = ()
+    conditions: ClassVar[Mapping[str, Mapping[str, tuple[Value, ...]]]] = {}
     constraints: ClassVar[tuple[str, ...]] = ()
+    across: ClassVar[tuple[str, ...]] = ()
     keys: ClassVar[tuple[str, ...]] = ()
     automatic: ClassVar[bool] = False
+    on_request: ClassVar[tuple[Option, ...]] = ()
 
     def declare(self, hardware: Hardware, adjustments: Mapping[str, Any]) -> KnobSpace:
-        """A parameter for each option, and the `constraints` between those that are tuned.
+        """A parameter for each option of which two values can run, and the `constraints`.
 
         Args:
             adjustments: their keys are known.
@@ -54,10 +61,26 @@ class Knob:
         Raises:
             SpaceError: an adjustment is malformed, or the hardware can run no value that is left.
         """
-        parameters = present(option.build(adjustments) for option in self.options)
-        names = {parameter.name for parameter in parameters}
-        kept = [text for text in self.constraints if names.issuperset(Expression(text).names)]
-        return KnobSpace(parameters, constraints=kept)
+        found = KnobSpace()
+        for option in self.options:
+            reasons = self.lacks(option, hardware)
+            when: dict[str, Any] = {"when": w} if (w := self.conditions.get(option.name)) else {}
+            kept = None
+            if reasons:
+                kept, dropped = option.split(option.wanted(adjustments), reasons)
+                found.dropped += dropped
+            parameter = option.build(adjustments, kept, **when)
+            found.dropped += option.not_named(parameter, reasons)
+            if parameter is not None and (kept is None or len(kept) > 1):
+                found.parameters.append(parameter)
+        names = {parameter.name for parameter in found.parameters}
+        holding = [text for text in self.constraints if names.issuperset(Expression(text).names)]
+        found.constraints += holding
+        return found
+
+    def lacks(self, option: Option, hardware: Hardware) -> Mapping[Value, str]:
+        """The values of an option that this hardware cannot run, each with the reason."""
+        return {}
 
     def applied(self, values: Mapping[str, Any]) -> AbstractContextManager[Any]:
         """The context in which the trainer trains under these values; by default it does nothing.

@@ -10,7 +10,11 @@ from .base import Knob, KnobSpace, present
 from .option import CHANGES_THE_RESULT, Option
 
 OPTIMIZER = Option(
-    "optimizer", "rule by which weights are updated", "adamw", ("adamw", "adam", "sgd")
+    "optimizer",
+    "rule by which weights are updated",
+    "adamw",
+    ("adamw", "adam", "sgd"),
+    on_request=("adafactor", "muon"),
 )
 LEARNING_RATE = Option(
     "learning_rate",
@@ -51,17 +55,25 @@ MOMENTUM = Option(
 
 
 class OptimizerKnob(Knob):
-    """The optimizer, its learning rate with warm-up, weight decay, and momentum under sgd."""
+    """The optimizer, its learning rate with warm-up, weight decay, and momentum under sgd.
+
+    Adafactor (Shazeer and Stern 2018, https://arxiv.org/abs/1804.04235) keeps a row and a column of
+    moments in place of a matrix. Muon (Jordan et al. 2024) takes the matrices inside the model and
+    leaves the rest to AdamW. Both need whole matrices.
+    """
 
     name = "optimizer"
     summary = "optimizer, learning rate, warm-up and weight decay"
+    across = ("optimizer not in ('adafactor', 'muon') or parallelism in ('single', 'ddp')",)
+    on_request = (OPTIMIZER,)
     options = (OPTIMIZER, LEARNING_RATE, WARMUP_UPDATES, WEIGHT_DECAY, MOMENTUM)
 
     def declare(self, hardware: Hardware, adjustments: Mapping[str, Any]) -> KnobSpace:
         """See `Knob.declare`."""
         *others, _ = self.options
         built = [option.build(adjustments) for option in others]
-        return KnobSpace(present([*built, self._momentum(built[0], adjustments)]))
+        parameters = present([*built, self._momentum(built[0], adjustments)])
+        return KnobSpace(parameters, OPTIMIZER.not_named(built[0]))
 
     @staticmethod
     def _momentum(kind: Parameter | None, adjustments: Mapping[str, Any]) -> Parameter | None:

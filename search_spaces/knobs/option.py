@@ -10,6 +10,8 @@ from search_spaces.parameters import ALL, Choice, Float, Int, Parameter, Value
 COMPUTES_THE_SAME: Final = frozenset({"speed", "memory"})
 CHANGES_THE_RESULT: Final = frozenset({"quality"})
 
+ON_REQUEST: Final = "is tried only if the space names it"
+
 _ADJUSTABLE = ("low", "high", "log", "choices", "ordered", "default", "when", "affects")
 _SAME_AS_DEFAULT: Final = object()
 
@@ -41,6 +43,7 @@ class Option:
         ordered: whether the choices have an order.
         low, high, log: the range that can be tuned, if there are no choices.
         affects: the aspects of a trial that the option can change.
+        on_request: further values, which are tuned only if a configuration names them.
         untuned: further values that can be fixed, but are not tuned.
         unset: the value if the option is neither tuned nor fixed; `default` if omitted.
     """
@@ -54,6 +57,7 @@ class Option:
     high: float | None = None
     log: bool = False
     affects: frozenset[str] = ALL
+    on_request: tuple[Any, ...] = ()
     untuned: tuple[Any, ...] = ()
     unset: Any = _SAME_AS_DEFAULT
 
@@ -67,7 +71,7 @@ class Option:
 
     def checked(self, value: Any) -> Any:
         """The same value; UsageError if it is a word that is none of the choices."""
-        known = (*self.choices, *self.untuned)
+        known = (*self.choices, *self.on_request, *self.untuned)
         if self.choices and isinstance(value, str) and value not in known:
             words = ", ".join(map(str, known))
             raise UsageError(f"{self.name} is one of {words}, got {value!r}")
@@ -135,6 +139,23 @@ class Option:
             why = "; ".join(map(str, dropped)) or "no choice was given"
             raise SpaceError(f"knob {knob!r} has no value left that this machine can run: {why}")
         return kept, dropped
+
+    def not_named(
+        self, parameter: Parameter | None, reasons: Mapping[Any, str] | None = None
+    ) -> list[DroppedValue]:
+        """The values on request that a parameter has not.
+
+        Args:
+            reasons: why the hardware cannot run values.
+        """
+        if parameter is None:
+            return []
+        lacking = reasons or {}
+        return [
+            DroppedValue(self.name, value, lacking.get(value, ON_REQUEST))
+            for value in self.on_request
+            if not parameter.legal(value)
+        ]
 
     def _change(self, given: Any) -> dict[str, Any]:
         if given is True:

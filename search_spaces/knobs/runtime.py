@@ -2,7 +2,9 @@
 
 import os
 import shutil
+import sysconfig
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from search_spaces.errors import SpaceError
@@ -14,7 +16,7 @@ from .option import COMPUTES_THE_SAME, DroppedValue, Option
 
 MATMUL_PRECISION = Option(
     "matmul_precision",
-    "precision of float32 matrix products; on CPUs it picks the library",
+    "library of float32 matrix products on CPUs; on GPUs precision decides",
     "highest",
     ("highest", "high", "medium"),
     affects=COMPUTES_THE_SAME,
@@ -29,11 +31,14 @@ ACTIVATION_CHECKPOINTING = Option(
 )
 COMPILE = Option(
     "compile",
-    "mode of torch.compile; reduce-overhead records CUDA graphs",
+    "mode of torch.compile; reduce-overhead and max-autotune record CUDA graphs, "
+    "cudagraphs records them and compiles nothing",
     "off",
     ("off", "default", "reduce-overhead"),
     affects=COMPUTES_THE_SAME,
+    on_request=("max-autotune", "cudagraphs"),
 )
+RECORDS_GRAPHS: Final = ("reduce-overhead", "max-autotune", "cudagraphs")  # modes of `compile`
 OPTIMIZER_IMPLEMENTATION = Option(
     "optimizer_implementation",
     "kernels of the optimizer's step",
@@ -86,6 +91,7 @@ THREADS = Option(
     affects=frozenset({"speed"}),
     unset=None,
 )
+_GRAPHS: Final = "records CUDA graphs and needs a CUDA GPU"
 _ONLY_IF_NAMED: Final = (MEMORY_FORMAT, COMPACT_MEMORY)
 
 
@@ -115,6 +121,7 @@ class RuntimeKnob(Knob):
         THREADS,
     )
     keys = ("tune", "cpus")
+    on_request = (COMPILE, OPTIMIZER_IMPLEMENTATION, LOADER_WORKERS, PREFETCH, CUDNN_AUTOTUNE)
 
     def declare(self, hardware: Hardware, adjustments: Mapping[str, Any]) -> KnobSpace:
         """See `Knob.declare`."""
@@ -146,11 +153,15 @@ def _parameter(
         return None, []
     counts = _thread_counts(hardware, adjustments) if option is THREADS else None
     choices = option.wanted(adjustments, counts)
-    kept, dropped = option.split(choices, _reasons(option, hardware, adjustments))
+    reasons = _reasons(option, hardware, adjustments)
+    kept, dropped = option.split(choices, reasons)
     if not kept:
         return None, dropped
     default = counts[-1] if counts else option.default
-    return option.build(adjustments, kept, default=default), dropped
+    parameter = option.build(adjustments, kept, default=default)
+    named = {item.value for item in dropped}
+    others = [item for item in option.not_named(parameter, reasons) if item.value not in named]
+    return parameter, [*dropped, *others]
 
 
 def _if_loader_works_ahead(prefetch: Parameter | None, others: list[Parameter]) -> Parameter | None:
@@ -172,14 +183,15 @@ def _reasons(
     option: Option, hardware: Hardware, adjustments: Mapping[str, Any]
 ) -> dict[Value, str]:
     """The values of an option that this hardware cannot run, each with the reason."""
-    if option is MATMUL_PRECISION and hardware.gpus and (lacks := hardware.lacks_precision("tf32")):
-        return dict.fromkeys(("high", "medium"), f"tf32 {lacks}")
-    if option is COMPILE and not hardware.gpus:
-        compiler = os.environ.get("CXX") or "g++"
-        if shutil.which(compiler) or shutil.which("clang++"):
-            return {"reduce-overhead": "records CUDA graphs and needs a CUDA GPU"}
-        reason = f"torch.compile needs a C++ compiler, {compiler} is missing"
-        return dict.fromkeys(("default", "reduce-overhead"), reason)
+    if option is MATMUL_PRECISION and hardware.gpus:
+        return dict.fromkeys(("high", "medium"), "is tf32 on a GPU, which is a value of precision")
+    if option is COMPILE:
+        reasons: dict[Value, str] = {}
+        if not hardware.gpus:
+            reasons |= dict.fromkeys(("reduce-overhead", "cudagraphs"), _GRAPHS)
+        if lacks := _lacks_compiler(hardware):
+            reasons |= dict.fromkeys(("default", "reduce-overhead", "max-autotune"), lacks)
+        return reasons
     if option is CUDNN_AUTOTUNE and not hardware.gpus:
         return {True: "cuDNN needs a CUDA GPU"}
     if option is COMPACT_MEMORY and hardware.gpus:
@@ -189,3 +201,21 @@ def _reasons(
         counts: list[Any] = THREADS.wanted(adjustments)
         return {count: f"a worker slot has {cpus} cores" for count in counts if count > cpus}
     return {}
+
+
+def _lacks_compiler(hardware: Hardware) -> str | None:
+    """What torch.compile lacks here; None if nothing."""
+    if hardware.assumed:
+        return None
+    if not hardware.gpus:
+        compiler = os.environ.get("CXX") or "g++"
+        if shutil.which(compiler) or shutil.which("clang++"):
+            return None
+        return f"torch.compile needs a C++ compiler, {compiler} is missing"
+    # Triton compiles the functions that launch its kernels, for this Python.
+    compiler = os.environ.get("CC") or "gcc"
+    if not (shutil.which(compiler) or shutil.which("clang")):
+        return f"torch.compile needs a C compiler on GPUs (for Triton), {compiler} is missing"
+    if not Path(sysconfig.get_paths()["include"], "Python.h").is_file():
+        return "torch.compile needs Python's header files on GPUs (for Triton), Python.h is missing"
+    return None

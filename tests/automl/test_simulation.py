@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import automl
-from automl.core.trial import TrialState
+from automl.core.trial import Trial, TrialState
 from automl.dispatch.simulated.faults import Crashes, NodeLoss, Startup, Stragglers
 from automl.errors import UsageError
 from automl.simulation import Simulation
@@ -178,3 +178,16 @@ def test_a_sweep_ends_when_no_trial_could_end_in_time(budget: Any, number: int) 
     assert "the shortest trial so far took 10 s" in result.decisions[-1].message
     enqueued = simulate(steady, seconds=None, budget={"time": 95.0}, workers=4)
     assert {trial.state for trial in enqueued.trials} == {TrialState.COMPLETED}
+
+
+def test_an_event_costs_the_same_however_many_trials_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Agents' trials were once searched among all running ones after each event."""
+    looks = 0
+
+    def lease(trial: Trial) -> None:
+        nonlocal looks
+        looks += 1
+
+    monkeypatch.setattr(Trial, "lease", property(lease))
+    simulate(trials=300, workers=300, seconds=None)
+    assert looks < 300 * 40, "a few for each of ten reports; all pairs of trials are 90,000"

@@ -143,7 +143,7 @@ def test_automl_sweep_returns_what_it_found(
         ({"constraints": "loss < 3"}, "a constraint is"),
         ({"workers": 0}, "workers must be a whole number of at least 1"),
         ({"resources": {"cpus": 0}}, "cpus of a slot must be a whole number of at least 1"),
-        ({"resources": {"cores": 1}}, "cpus, gpus and memory"),
+        ({"resources": {"cores": 1}}, "cpus, gpus, memory and accelerator"),
         ({"name": "../x"}, "a name has 1 to 64"),
         ({"name": "-x"}, "a name has 1 to 64"),
     ],

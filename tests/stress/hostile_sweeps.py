@@ -11,13 +11,14 @@ from automl.core import Budget, Constraint, Goal, ReportPoint, Snapshot, SweepSp
 from automl.core.trial import TrialState
 from automl.errors import UsageError
 from automl.report.console import console
-from automl.report.dashboard import links
 from automl.report.figures import ORDER, draw
 from automl.report.html import as_json
-from automl.report.page import card, render
+from automl.report.notebook import card
+from automl.report.page import render
 from automl.report.record import Record
 from automl.report.summary import print_summary
 from automl.report.terminal_view import PlainLines, SweepView, state_lines
+from automl.studio.links import web_pages
 from search_spaces import Choice, Float, Int, Space
 
 NUMBERS = (
@@ -125,7 +126,7 @@ def _trial(
 
 def shown(found: Record) -> dict[str, str]:
     """All that people see of a sweep, by its place."""
-    live = {"lines": state_lines(found.snapshot), "links": links(found.snapshot)}
+    live = {"lines": state_lines(found.snapshot), "links": web_pages(found.snapshot.dashboard)}
     return {
         "terminal": terminal_text(found),
         "page": render(found),

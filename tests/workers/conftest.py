@@ -24,7 +24,13 @@ class TrialRunner:
         self.objective: Callable[[Context], Any] = objective
 
     def assignment(
-        self, *, ranks: int = 1, resume: bool = False, limits: Limits | None = None, **params: Any
+        self,
+        *,
+        ranks: int = 1,
+        torchrun: bool = False,
+        resume: bool = False,
+        limits: Limits | None = None,
+        **params: Any,
     ):
         self.attempt += 1
         return Assignment(
@@ -35,6 +41,7 @@ class TrialRunner:
             workload=None,
             folder=str(self.folder),
             num_ranks=ranks,
+            torchrun=torchrun,
             resume=resume,
             seed=7,
             limits=limits or Limits(),

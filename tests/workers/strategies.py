@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,31 +13,35 @@ from toy import objective
 
 from workers.context import Context
 from workers.protocol import Assignment, Outcome, Report
-from workers.run import run
+from workers.run import Objective, run
 from workers.runtime.processes import run_gang
 
 Trial = Mapping[str, Any]  # parameters, and `folder`, `ranks` and `resume` of the attempt
 
 
-def run_all(folder: Path, trials: Sequence[Trial], ranks: int) -> list[dict[str, Any]]:
+def run_all(
+    folder: Path, trials: Sequence[Trial], ranks: int, train: Objective = objective
+) -> list[dict[str, Any]]:
     """For each trial the failure, and by update the training loss and the validation loss."""
     assignment = Assignment(
         "s", 0, 1, {}, None, str(folder), fixed={"trials": list(trials)}, num_ranks=ranks, seed=7
     )
-    outcome = run_gang(assignment, lambda report: None, lambda: None, one_after_the_other)
+    everything = partial(one_after_the_other, train)
+    outcome = run_gang(assignment, lambda report: None, lambda: None, everything)
     assert outcome.failure is None, f"{outcome.message}\n{outcome.details.get('traceback')}"
     return json.loads((folder / "results.json").read_text())
 
 
-def one_after_the_other(context: Context) -> None:
+def one_after_the_other(train: Objective, context: Context) -> None:
     results = []
     for index, trial in enumerate(context.assignment.fixed["trials"]):
-        outcome, reports = one(context, index, dict(trial))
+        outcome, reports = one(train, context, index, dict(trial))
         results.append(
             {
                 "failure": outcome.failure,
                 "message": outcome.message,
                 "traceback": outcome.details.get("traceback"),
+                "optimizer_bytes": outcome.details.get("state_bytes", {}).get("optimizer"),
                 "train_loss": {
                     str(r.step): r.metrics["train_loss"]
                     for r in reports
@@ -49,7 +54,9 @@ def one_after_the_other(context: Context) -> None:
         (context.folder / "results.json").write_text(json.dumps(results))
 
 
-def one(context: Context, index: int, trial: dict[str, Any]) -> tuple[Outcome, list[Report]]:
+def one(
+    train: Objective, context: Context, index: int, trial: dict[str, Any]
+) -> tuple[Outcome, list[Report]]:
     folder = context.folder / trial.pop("folder", str(index))
     alone = trial.get("parallelism", "single") == "single"
     attempt = replace(
@@ -69,4 +76,4 @@ def one(context: Context, index: int, trial: dict[str, Any]) -> tuple[Outcome, l
         world_size=1 if alone else context.world_size,
         rendezvous=f"{context.rendezvous}-{index}",
     )
-    return run(inner, objective), reports
+    return run(inner, train), reports

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from search_spaces.errors import TrialFailure
-from workers.context import MAX_METRICS, number_of, numbers_of
+from search_spaces.errors import StoreError, TrialFailure
+from workers.context import MAX_METRICS, Context, number_of, numbers_of
+from workers.protocol import Assignment
 from workers.run import MAX_MESSAGE, failure_of
 
 
@@ -56,3 +58,28 @@ def test_a_message_is_bounded() -> None:
     assert kind == "non_finite"
     assert len(message) < MAX_MESSAGE + 100
     assert message.endswith("... (30,000,000 characters in all)")
+
+
+def test_the_folder_for_checkpoints_outlives_attempts(tmp_path: Path) -> None:
+    def context(attempt: int) -> Context:
+        return Context(
+            Assignment("s", 0, attempt, {}, None, str(tmp_path / "0"), resume=attempt > 1)
+        )
+
+    first, second = context(1), context(2)
+    assert not first.resumed
+    assert first.checkpoint_dir.is_dir()
+    assert not second.resumed, "the first attempt has left no files"
+    (second.checkpoint_dir / "state").write_text("3")
+    assert not second.resumed, "its own files are of no earlier attempt"
+    third = context(3)
+    assert (third.checkpoint_dir / "state").read_text() == "3"
+    assert third.resumed
+    assert not context(1).resumed, "a new trial in the folder of a deleted one"
+
+
+def test_a_link_in_place_of_the_checkpoints_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "0").mkdir()
+    (tmp_path / "0" / "checkpoints").symlink_to(tmp_path)
+    with pytest.raises(StoreError, match="is a symbolic link"):
+        _ = Context(Assignment("s", 0, 1, {}, None, str(tmp_path / "0"))).checkpoint_dir

@@ -5,14 +5,24 @@ from __future__ import annotations
 import os
 import signal
 import tempfile
+from dataclasses import replace
 
 import pytest
 import torch
+from fake_gpu import FakeCuda
 
 from search_spaces.errors import TrialFailure
 from workers.context import Context
-from workers.protocol import OUT_OF_MEMORY_ON, Ending, Outcome, StopRequest
-from workers.run import combine, run
+from workers.protocol import (
+    OUT_OF_MEMORY_ON,
+    WORKER_SPENT,
+    Ending,
+    Limits,
+    Outcome,
+    StopRequest,
+    was_lost,
+)
+from workers.run import combine, failure_of, run
 
 
 def raiser(error):
@@ -194,10 +204,87 @@ def test_out_of_memory_on_a_gpu_names_the_gpus_that_the_rank_saw(runner, monkeyp
     def full(context):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr("workers.run._prepare", full)
+    FakeCuda().install(monkeypatch.setattr)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-aa")
     for device, seen in (("cuda:0", "GPU-aa"), ("cpu", None)):
         context = Context(runner.assignment(), print, lambda: None, device=device)
-        outcome = run(context, runner.objective)
+        outcome = run(context, full)
         assert outcome.failure == "out_of_memory"
         assert outcome.details.get(OUT_OF_MEMORY_ON) == seen
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "GET was unable to find an engine to execute this computation",
+        "cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+    ],
+)
+def test_libraries_of_cuda_have_words_of_their_own_for_no_memory(message):
+    assert failure_of(RuntimeError(message)) == ("out_of_memory", f"RuntimeError: {message}")
+
+
+@pytest.mark.parametrize(
+    ("gpus", "limit", "share"),
+    [(1.0, None, 1.0), (1.0, 20_000_000_000, 0.25), (0.5, None, 0.49375), (0.5, 8 * 10**9, 0.1)],
+)
+def test_a_rank_may_allocate_its_share_of_a_gpu(runner, monkeypatch, gpus, limit, share):
+    cuda = FakeCuda().install(monkeypatch.setattr)
+    a = replace(runner.assignment(limits=Limits(memory_bytes=limit)), gpus=gpus)
+    outcome = run(Context(a, print, lambda: None, device="cuda:0"), lambda trial: {"loss": 1.0})
+    assert outcome.ending is Ending.COMPLETED
+    assert cuda.fraction == pytest.approx(share)
+
+
+def test_the_gpu_is_empty_after_a_trial_and_its_peak_is_kept(runner, monkeypatch):
+    cuda = FakeCuda(allocated=1_000).install(monkeypatch.setattr)
+
+    def objective(trial):
+        cuda.allocated, cuda.reserved = 501_000, 700_000
+        return {"loss": 1.0}
+
+    context = Context(runner.assignment(), print, lambda: None, device="cuda:0")
+    outcome = run(context, objective)
+    assert outcome.peak_memory_bytes == 500_000
+    assert outcome.details["peak_allocated_bytes"] == 501_000
+    assert outcome.details["peak_reserved_bytes"] == 700_000
+    assert outcome.details["gpu_used_bytes"] == 700_000
+    assert cuda.calls[-1] == "empty_cache"
+    # The product that asks whether the GPU computes lets cuBLAS take its workspace first.
+    assert cuda.calls.index("ones") < cuda.calls.index("reset_peak_memory_stats")
+
+
+def test_a_gpu_that_fails_before_the_trial_is_not_its_fault(runner, monkeypatch):
+    FakeCuda("uncorrectable ECC error encountered").install(monkeypatch.setattr)
+    ran = []
+    outcome = run(Context(runner.assignment(), print, lambda: None, device="cuda:0"), ran.append)
+    assert not ran
+    assert was_lost(outcome)
+    assert outcome.details[WORKER_SPENT]
+    assert outcome.message == (
+        "the GPU of its worker cannot be used: "
+        "AcceleratorError: CUDA error: uncorrectable ECC error encountered"
+    )
+
+
+def test_each_trial_of_a_worker_compiles_anew_and_a_limit_is_said(runner):
+    def objective(trial):
+        doubled = torch.compile(double, backend="eager")
+        for times in range(1, trial.params["graphs"] + 1):
+            doubled(torch.zeros(2), times)
+        return {"loss": 1.0}
+
+    runner.objective = objective
+    assert [runner(graphs=5).details["compiled_graphs"] for _ in range(3)] == [5, 5, 5]
+    limited = runner(graphs=10).details
+    assert limited["compiled_graphs"] == 8
+    assert limited["compile_limit"].startswith("recompile_limit (8); function: 'double'")
+    assert "compile_limit" not in runner(graphs=5).details
+
+
+def double(x, times):
+    """Each number of times is a graph of its own."""
+    for _ in range(times):
+        x = x + x
+    return x

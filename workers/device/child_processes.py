@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import psutil
@@ -14,6 +17,7 @@ if TYPE_CHECKING:
 LEAST_SECONDS: Final = 0.1  # between two samples
 CLOCK_TICK: Final = 0.01  # to which the system rounds the start of a process
 SHARE: Final = 0.01  # of a core that sampling may take
+_LISTED: Final = Path(f"/proc/self/task/{os.getpid()}/children").exists()
 
 
 class ChildProcesses:
@@ -21,13 +25,18 @@ class ChildProcesses:
 
     A thread takes samples, so a process that lives for less than a tenth of a second may be missed.
     Pages that a child shares with this process after a fork do not count (unique set size).
+
+    Args:
+        memory: the measurement.
+        process: whose children are measured, however old they are; by default those of this process
+            that are new.
     """
 
-    def __init__(self, memory: PeakMemory) -> None:
+    def __init__(self, memory: PeakMemory, process: psutil.Process | None = None) -> None:
         self._memory = memory
-        self._process = psutil.Process()
+        self._process = process or psutil.Process()
         self._ended = threading.Event()
-        self._begun = _now() - CLOCK_TICK
+        self._begun = _now() - CLOCK_TICK if process is None else 0.0
         self._thread = threading.Thread(target=self._sample, name="child-memory", daemon=True)
 
     def __enter__(self) -> None:
@@ -49,10 +58,35 @@ class ChildProcesses:
     def _children(self) -> list[psutil.Process]:
         """Processes that have begun since the trial has."""
         try:
-            found = self._process.children(recursive=True)
+            found = _descendants(self._process)
         except (psutil.Error, OSError):
             return []
         return [child for child in found if _begun(child) >= self._begun]
+
+
+def _descendants(process: psutil.Process) -> list[psutil.Process]:
+    """The children of a process, and theirs; Linux lists them without a look at all processes."""
+    if not _LISTED:
+        return process.children(recursive=True)
+    found: list[psutil.Process] = []
+    parents = [process.pid]
+    while parents:
+        children = _children_of(parents.pop())
+        parents += children
+        for pid in children:
+            with suppress(psutil.Error):  # it has ended
+                found.append(psutil.Process(pid))
+    return found
+
+
+def _children_of(pid: int) -> list[int]:
+    """The children of each thread of a process."""
+    found: list[int] = []
+    with suppress(OSError):  # it has ended
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(OSError):
+                found += map(int, (task / "children").read_text().split())
+    return found
 
 
 def _now() -> float:

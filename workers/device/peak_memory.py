@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .nvidia_smi import process_bytes
+
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
@@ -45,25 +47,42 @@ class PeakMemory:
     def restart(self) -> None:
         """Measure from now on: memory in use now becomes the baseline."""
         gc.collect()
-        if self._cuda:
-            import torch
-
-            torch.cuda.empty_cache()
-        else:
+        if not self._cuda:
             trim()
+        elif torch := self._torch():
+            torch.cuda.empty_cache()
         self._highest = 0  # of what the marks of the system do not show any more
         self._reset()
         self._baseline = self._now()
 
     def bytes(self) -> int:
         """Peak so far above the baseline, in bytes."""
-        if self._cuda:
-            import torch
-
-            mark = torch.cuda.max_memory_allocated(self._device)
-        else:
+        if not self._cuda:
             mark = high_water_bytes()
+        else:
+            torch = self._torch()
+            mark = torch.cuda.max_memory_allocated(self._device) if torch else 0
         return max(self._highest, mark - self._baseline)
+
+    def details(self) -> dict[str, int]:
+        """What a GPU holds beside the peak of the trial's tensors, in bytes; empty on a CPU.
+
+        `peak_allocated_bytes` counts the baseline too, `peak_reserved_bytes` the pieces that
+        torch's allocator keeps free. At the end of the trial, `gpu_process_bytes` is what the
+        driver counts for this process, if it knows it, and `gpu_used_bytes` for all processes.
+        """
+        torch = self._torch()
+        if torch is None:
+            return {}
+        found = {
+            "peak_allocated_bytes": torch.cuda.max_memory_allocated(self._device),
+            "peak_reserved_bytes": torch.cuda.max_memory_reserved(self._device),
+        }
+        with contextlib.suppress(RuntimeError):  # of a GPU that fails
+            free, total = torch.cuda.mem_get_info(self._device)
+            found["gpu_used_bytes"] = total - free
+        counted = process_bytes({os.getpid()})
+        return found if counted is None else {**found, "gpu_process_bytes": counted}
 
     def pause(self) -> int:
         """Stop measuring until `go_on`; returns the bytes in use, for it."""
@@ -80,22 +99,24 @@ class PeakMemory:
     def add_children(self, num_bytes: int) -> None:
         """Note that child processes hold so many bytes now; not on a GPU, which sees them alone."""
         if not self._cuda:
-            self._highest = max(self._highest, self._now() - self._baseline + num_bytes)
+            own = max(0, self._now() - self._baseline)  # the system may take pages back
+            self._highest = max(self._highest, own + num_bytes)
+
+    def _torch(self) -> Any:
+        """torch, if the device is a GPU and this process has loaded torch."""
+        return sys.modules.get("torch") if self._cuda else None
 
     def _now(self) -> int:
-        if self._cuda:
-            import torch
-
-            return torch.cuda.memory_allocated(self._device)
-        return resident_bytes()
+        if not self._cuda:
+            return resident_bytes()
+        torch = self._torch()
+        return int(torch.cuda.memory_allocated(self._device)) if torch else 0
 
     def _reset(self) -> None:
         """Let the mark of the highest use begin at the present one."""
-        if self._cuda:
-            import torch
-
+        if torch := self._torch():
             torch.cuda.reset_peak_memory_stats(self._device)
-        else:
+        elif not self._cuda:
             with contextlib.suppress(OSError):
                 _RESET_HIGH_WATER.write_text("5")
 

@@ -6,8 +6,8 @@ Master weights stay fp32. fp64 is not tuned: it tells rounding errors from mista
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
 import torch
 from torch import Tensor
@@ -16,44 +16,54 @@ from search_spaces.errors import UsageError
 from search_spaces.knobs.precision import PRECISION
 from search_spaces.knobs.runtime import MATMUL_PRECISION
 
-_AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
+HALF: Final = {"bf16": torch.bfloat16, "fp16": torch.float16}
+_EXACT = 1e-5  # relative error that counts as exact
 
 
-@dataclass
 class LossScaler:
     """Dynamic loss scaling for fp16 (Micikevicius et al. 2018, https://arxiv.org/abs/1710.03740).
 
     The constants are those of `torch.amp.GradScaler`. That class finds an overflow in the gradients
     of one rank. This one uses the global norm, so that ranks with different shards skip the same
-    updates.
+    updates. Its numbers lie on the device, so that the host does not wait for them.
 
     Args:
+        device: where the loss is computed.
         scale: the factor of the loss.
-        streak: updates in a row without an overflow.
-        growth_interval: the scale is doubled after so many of them.
+        growth_interval: the scale is doubled after so many updates in a row without an overflow.
+
+    Attributes:
+        scale, streak: the factor and the number of these updates so far; scalars.
     """
 
-    scale: float = 65536.0
-    streak: int = 0
-    growth_interval: int = 2000
+    def __init__(
+        self,
+        device: torch.device | str = "cpu",
+        *,
+        scale: float = 65536.0,
+        growth_interval: int = 2000,
+    ) -> None:
+        self.growth_interval = growth_interval
+        self.scale = torch.tensor(scale, device=device)
+        self.streak = torch.tensor(0, device=device)
 
-    def update(self, finite: bool) -> None:
+    def update(self, finite: Tensor | bool) -> None:
         """Halve the scale after an overflow, double it after `growth_interval` good updates."""
-        self.streak = self.streak + 1 if finite else 0
-        if not finite:
-            self.scale = max(self.scale / 2, 1.0)
-        elif self.streak == self.growth_interval:
-            self.scale *= 2
-            self.streak = 0
+        good = torch.as_tensor(finite, device=self.scale.device)
+        streak = torch.where(good, self.streak + 1, 0)
+        grows = streak == self.growth_interval
+        factor = torch.where(grows, 2.0, torch.where(good, 1.0, 0.5))
+        self.scale = (self.scale * factor).clamp(min=1.0)
+        self.streak = torch.where(grows, 0, streak)
 
     def state(self) -> dict[str, float]:
         """The state that a checkpoint keeps."""
-        return {"scale": self.scale, "streak": self.streak}
+        return {"scale": float(self.scale), "streak": int(self.streak)}
 
     def load(self, state: Mapping[str, float]) -> None:
         """The inverse of `state`."""
-        self.scale = float(state["scale"])
-        self.streak = int(state["streak"])
+        self.scale = torch.full_like(self.scale, float(state["scale"]))
+        self.streak = torch.full_like(self.streak, int(state["streak"]))
 
 
 class Precision:
@@ -75,18 +85,18 @@ class Precision:
             raise UsageError("tf32 needs an NVIDIA GPU of compute capability 8.0 or later")
         self.name = name
         self.device = device
-        self.scaler = LossScaler() if name == "fp16" else None
+        self.scaler = LossScaler(device) if name == "fp16" else None
 
     @property
-    def scale(self) -> float:
-        """The factor of the loss before backward."""
+    def scale(self) -> float | Tensor:
+        """The factor of the loss before backward, a number or a scalar."""
         return self.scaler.scale if self.scaler else 1.0
 
     def autocast(self) -> AbstractContextManager[Any]:
         """The context of the forward pass and the loss."""
-        if self.name not in _AUTOCAST:
+        if self.name not in HALF:
             return nullcontext()
-        return torch.autocast(self.device.type, dtype=_AUTOCAST[self.name])
+        return torch.autocast(self.device.type, dtype=HALF[self.name])
 
 
 def wide(tensor: Tensor) -> Tensor:
@@ -106,18 +116,23 @@ def weights_in(precision: str) -> Iterator[None]:
 
 
 @contextmanager
-def matmul_precision(precision: str, option: str | None) -> Iterator[None]:
+def matmul_precision(
+    precision: str, option: str | None, device: torch.device | str = "cpu"
+) -> Iterator[None]:
     """Set the precision of float32 matrix products, and restore it afterwards.
 
     Args:
         precision: of the trial; tf32 means "high".
         option: "highest", "high", "medium", or None for the precision's own. On CPUs without units
-            for bf16 or tf32, "medium" selects oneDNN's kernels, which still multiply in fp32.
+            for bf16 or tf32, "medium" selects oneDNN's kernels, which still multiply in fp32. On
+            GPUs "high" and "medium" would be tf32 under other names, so only `precision` counts.
+        device: of the products.
 
     Raises:
         UsageError: the option has no such value.
     """
-    wanted = MATMUL_PRECISION.checked(option) or ("high" if precision == "tf32" else "highest")
+    named = MATMUL_PRECISION.checked(option) if torch.device(device).type == "cpu" else None
+    wanted = named or ("high" if precision == "tf32" else "highest")
     before = torch.get_float32_matmul_precision()
     cudnn = torch.backends.cudnn.allow_tf32
     torch.set_float32_matmul_precision(wanted)
@@ -127,3 +142,19 @@ def matmul_precision(precision: str, option: str | None) -> Iterator[None]:
     finally:
         torch.set_float32_matmul_precision(before)
         torch.backends.cudnn.allow_tf32 = cudnn
+
+
+def full_products(device: torch.device) -> AbstractContextManager[None]:
+    """Compute float32 products without rounding their factors, for scores that are compared."""
+    exact = device.type == "cpu" and medium_is_exact()
+    return nullcontext() if exact else matmul_precision("fp32", "highest", device)
+
+
+@lru_cache(maxsize=1)
+def medium_is_exact() -> bool:
+    """Whether "medium" is more exact than rounding to bf16 on the CPU of this machine."""
+    generator = torch.Generator().manual_seed(0)
+    a, b = (torch.randn(64, 256, generator=generator) for _ in range(2))
+    expected = a.double() @ b.double().t()
+    with matmul_precision("fp32", "medium"):
+        return bool((a @ b.t() - expected).abs().max() < _EXACT * expected.abs().max())

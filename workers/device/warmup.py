@@ -35,6 +35,7 @@ class Warmup:
         self.memory: PeakMemory | None = None
         self._thread = threading.get_ident()
         self._importing = False
+        self._apart = False
         self._load: Callable[..., ModuleType] | None = None
 
     def __enter__(self) -> Warmup:
@@ -49,8 +50,14 @@ class Warmup:
         if error is not None:
             _hide(error.__traceback__)
 
+    def leave_out(self) -> None:
+        """The trial is another process: what this one imports cannot make its first uses slower."""
+        self._apart = True
+
     def details(self) -> dict[str, float]:
-        """The measurements, for the details of an outcome; none if nothing was imported."""
+        """The measurements, for the details of an outcome; none if the trial imported nothing."""
+        if self._apart:
+            return {}
         found = {"warmup_seconds": self.seconds, "warmup_bytes": self.bytes}
         return {name: value for name, value in found.items() if value}
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
@@ -20,7 +20,12 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from search_spaces.knobs.parallelism import PARALLELISM
 from search_spaces.knobs.precision import PRECISION
+from search_spaces.knobs.sparsity import SPARSE_GRADIENTS
+from search_spaces.knobs.zero import OPTIMIZER_SHARDING
+from workers.data.batch import Batch
+from workers.device.fake_tensors import LiveStorages
 from workers.device.peak_memory import Contributions
+from workers.device.planned import planned_for
 from workers.device.precision import Precision
 from workers.parallel import STRATEGIES
 from workers.parallel.mesh import Mesh
@@ -28,16 +33,12 @@ from workers.parallel.strategies import pipeline
 from workers.parallel.strategies.fsdp import RESHARD_AFTER_FORWARD
 from workers.training.optimizers import build_optimizer, step
 from workers.training.settings import Settings, options
-from workers.training.setup import recompute
-from workers.workload import Batch, Trainable
+from workers.training.setup import compiles_by_shape, recompute
+from workers.workload import SharedEvaluation, Trainable
 
-from .fake_tensors import LiveStorages
+from .overhead import cpu_bytes, gpu_bytes
 
-# On CPUs, measured by benchmarks/training/memory.py.
-CPU_BYTES = 20_000_000  # libraries and threads of the first update
-CPU_HALF_BYTES = 35_000_000  # oneDNN's kernels and reordered weights for half precisions
-CPU_RANKS_BYTES = 12_000_000  # the process group
-CPU_SHARE = 0.02  # free pieces in the allocator, as a share of the peak
+SAVED_BYTES = 2**29  # of a checkpoint, which rank 0 holds at a time
 _MAX_BATCHES = 50  # the largest of so many batches stands for all
 
 
@@ -50,20 +51,24 @@ class Estimate:
         parts: of the peak, in bytes: `parameters`, `gradients`, `optimizer`, `activations` (the
             rest).
         modules: bytes of the ten largest modules, by dotted name.
+        device_bytes: that the process takes of its GPU besides (see `overhead.gpu_bytes`).
     """
 
     peak_bytes: int
     parts: Mapping[str, int] = field(default_factory=dict)
     modules: Mapping[str, int] = field(default_factory=dict)
+    device_bytes: int = 0
 
 
 def estimate(workload: Trainable, num_ranks: int = 1, device: str = "cpu") -> Estimate:
     """How much memory training needs, without allocating it.
 
-    It takes about as long as two updates of a small model. On CPUs it estimates the memory in use;
-    if `compact_memory` is off, the C library was seen to keep up to 2.4 times as much. The largest
-    of the first batches stands for all. Evaluation is not counted, except for the whole model that
-    rank 0 holds then if ranks hold parts of it.
+    It takes about as long as two updates of a small model. For a GPU the workload computes as it
+    does there (`workers.device.planned`), and the peak is that of torch's allocator. On CPUs it
+    estimates the memory in use; if `compact_memory` is off, the C library was seen to keep up to
+    2.4 times as much. The largest of the first batches stands for all. Evaluation is not counted,
+    except for the whole model that ranks build then if they hold parts of it and cannot call it
+    together.
 
     Args:
         workload: with its configuration.
@@ -78,11 +83,10 @@ def estimate(workload: Trainable, num_ranks: int = 1, device: str = "cpu") -> Es
     stages = range(rank.mesh.pipeline)
     found = max((rank.simulate(stage) for stage in stages), key=lambda e: e.peak_bytes)
     if not on_cpu:
-        return found
-    extra = CPU_BYTES + int(found.peak_bytes * CPU_SHARE)
-    extra += CPU_RANKS_BYTES if num_ranks > 1 else 0
-    extra += CPU_HALF_BYTES if rank.precision.name in ("bf16", "fp16") else 0
-    return Estimate(found.peak_bytes + extra, found.parts, found.modules)
+        return replace(found, device_bytes=gpu_bytes(found.peak_bytes, rank.mesh))
+    half = rank.precision.name in ("bf16", "fp16")
+    extra = cpu_bytes(found.peak_bytes, num_ranks, half=half)
+    return replace(found, peak_bytes=found.peak_bytes + extra)
 
 
 class _Rank:
@@ -97,6 +101,8 @@ class _Rank:
         first = islice(workload.train_batches(0), count)
         self.batch = max(first, key=lambda batch: sum(value.numel() for value in batch.values()))
         self.values = options(workload)
+        if compiles_by_shape(self.values, "cpu" if on_cpu else "cuda"):
+            self.batch = workload.bucketed(self.batch)
         precision = PRECISION.value(self.values)
         # tf32 needs a GPU, and takes the memory of fp32.
         self.precision = Precision(precision.replace("tf32", "fp32"), torch.device("cpu"))
@@ -109,6 +115,7 @@ class _Rank:
         rows = self._rows()
         weight = int(self.workload.weight(rows))
         with (
+            planned_for("cpu" if self.on_cpu else "cuda"),
             FakeTensorMode(allow_non_fake_inputs=True) as mode,
             LiveStorages(weight, self.on_cpu) as storages,
         ):
@@ -122,7 +129,9 @@ class _Rank:
             module = compute.module
             del model
             storages.restart()
-            optimizer = build_optimizer(module.parameters(), self.values)
+            # Sparse gradients are counted as dense ones: fake tensors have no rows.
+            dense = {**self.values, SPARSE_GRADIENTS.name: False}
+            optimizer = build_optimizer(dict(module.named_parameters()), dense, self.workload.outer)
             contributions = Contributions(module)
             gathered = _gathered(module, plan.layers, self.values) if sharded else 0
             for update in range(2):
@@ -138,6 +147,10 @@ class _Rank:
             held = _bytes(module.parameters())
             values = [value for entry in optimizer.state.values() for value in entry.values()]
             state = _bytes(value for value in values if isinstance(value, Tensor))
+        if OPTIMIZER_SHARDING.value(self.values) and self.strategy.replicated:
+            gone = state - state // self.mesh.data
+            peak -= gone
+            state -= gone
         if rest:  # this rank also holds its shards of these, and less of their optimizer state
             degree = self.mesh.tensor
             gone = int(rest * state / held * (1 - 1 / degree))
@@ -163,18 +176,27 @@ class _Rank:
             activations = max(0, peak - held)
             share = (held * 2 + state) // shards
             unsynced = held if self.accumulation > 1 else 0
-            peak = max(share + activations + gathered + unsynced, whole + whole // shards)
+            building = whole + whole // shards if self.on_cpu else 0  # rank 0 builds it on the CPU
+            peak = max(share + activations + gathered + unsynced, building)
             held //= shards
             state //= shards
             gradients = held
-        if not self.strategy.replicated and self.mesh.world_size > 1:  # rank 0 collects the whole
-            peak = max(peak, held + state + 2 * whole, held + state + int(whole * (1 + ratio)))
+        if not self.strategy.replicated and self.mesh.world_size > 1:
+            copy = 0 if self._called_together else whole  # built for evaluation
+            saved = int(whole * (1 + ratio)) if self.on_cpu else 0  # rank 0 writes a checkpoint
+            peak = max(peak, held + state + copy, held + state + min(saved, SAVED_BYTES))
         parts = {"parameters": held, "gradients": gradients, "optimizer": state}
         parts["activations"] = max(0, peak - held - gradients - state)
         table = contributions.table(
             dict(module.named_parameters()), lambda p: int(p.nbytes * ratio)
         )
         return Estimate(peak, parts, table)
+
+    @property
+    def _called_together(self) -> bool:
+        """Whether ranks that hold parts of the model evaluate it without a whole copy."""
+        shared = isinstance(self.workload, SharedEvaluation) and self.workload.only_calls
+        return shared and self.mesh.pipeline == 1
 
     def _rows(self) -> Batch:
         """The rows of the largest share that is computed at a time."""

@@ -37,6 +37,23 @@ def num_ranks(params: Mapping[str, Any], fixed: Mapping[str, Any]) -> int:
     return ranks
 
 
+def ranks_together(params: Mapping[str, Any], fixed: Mapping[str, Any]) -> int:
+    """How many consecutive ranks of a configuration must be on one node.
+
+    Those of the mesh's tensor axis, which exchange data in every layer (Narayanan et al. 2021,
+    https://arxiv.org/abs/2104.04473, take tensor parallelism within a node only). The first call
+    for a strategy imports it, and torch.
+
+    Raises:
+        UsageError: the strategy cannot run on so many ranks.
+    """
+    ranks = num_ranks(params, fixed)
+    if ranks == 1:
+        return 1
+    options = {**fixed, **params}
+    return STRATEGIES.get(PARALLELISM.value(options)).degrees(ranks, options).get("tensor", 1)
+
+
 def requirements(*, named_only: bool = False) -> dict[str, dict[str, Any]]:
     """The fields of `StrategyNeeds` of each strategy, as plain data for the parallelism knob.
 

@@ -7,24 +7,36 @@ gives whole tensors back for checkpoints and evaluation. All strategies compute 
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ClassVar, TypeGuard
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.distributed.tensor import distribute_tensor
 from torch.optim import Optimizer
 
 from search_spaces.errors import UsageError
 from search_spaces.knobs import Option
 from search_spaces.knobs.parallelism import StrategyNeeds
+from workers.data.batch import Batch, BatchShare
 from workers.device.precision import Precision, wide
-from workers.workload import Batch, ParallelPlan, Trainable
+from workers.workload import ParallelPlan, Trainable
 
-from .mesh import Mesh, side_group
-
-Tensors = dict[str, Tensor]
+from .mesh import Mesh
+from .transfers import (
+    Part,
+    Tensors,
+    by_key,
+    collected,
+    everything,
+    is_sharded,
+    load_moments,
+    local,
+    own_part,
+    sent,
+    sum_over,
+)
 
 
 class Strategy(ABC):
@@ -49,6 +61,7 @@ class Strategy(ABC):
         options: the options that it reads; those with choices are tuned if the strategy is.
         replicated: whether every rank holds the whole model and the whole gradient.
         apart: whether ranks hold different parameters, which rank 0 must collect.
+        shares_state: whether each rank keeps the optimizer state of other parameters.
         spends_process: whether torch keeps state in the process that another attempt cannot use.
     """
 
@@ -60,6 +73,7 @@ class Strategy(ABC):
     options: ClassVar[tuple[Option, ...]] = ()
     replicated: ClassVar[bool] = False
     apart: ClassVar[bool] = False
+    shares_state: bool = False
     spends_process: ClassVar[bool] = False
 
     def __init__(
@@ -100,9 +114,14 @@ class Strategy(ABC):
         """
         return 0
 
+    @property
+    def build_device(self) -> torch.device:
+        """Where the model that `wrap` takes is built; see `workers.training.setup.build_model`."""
+        return self.device
+
     @abstractmethod
     def wrap(self, model: nn.Module) -> None:
-        """Take the model over. It lies on this rank's device and is the same on every rank."""
+        """Take the model over. It lies on `build_device` and is the same on every rank."""
 
     def parameters(self) -> dict[str, nn.Parameter]:
         """This rank's parameters by canonical name: whole ones, or its parts as DTensors."""
@@ -113,91 +132,123 @@ class Strategy(ABC):
         return self.held_buffers
 
     @abstractmethod
-    def gradients(
-        self, batch: Batch, weight: float, precision: Precision, accumulation: int
-    ) -> Tensor:
-        """Compute the gradients of scale * (loss of the global batch / `weight`).
+    def gradients(self, share: BatchShare, precision: Precision) -> Tensor:
+        """Compute the gradients of scale * (loss of the global batch / its weight).
 
         Each rank computes those of its own parameters.
 
         Args:
-            batch: the global batch, on the CPU.
-            weight: of the batch.
+            share: this rank's share of the global batch, see `share_of`.
             precision: of the forward pass.
-            accumulation: how many microbatches the batch is computed in.
 
         Returns:
             This rank's share of the mean loss, scalar and detached. The shares add up to the mean.
         """
 
     def whole(self) -> nn.Module | None:
-        """On rank 0 the model as it was given, for evaluation; None if ranks hold parts of it."""
+        """The model as it was given, for evaluation; None if ranks hold parts of it."""
         return None
 
-    def grad_norm(self) -> float:
-        """Euclidean norm of the gradient of the whole model, over all ranks."""
+    def called_together(self) -> nn.Module | None:
+        """The model for evaluation, which all ranks call equally often, each with rows of its own.
+
+        None if the ranks cannot call it like that. Ranks of one `tensor` axis use the same rows.
+        """
+        return self.whole()
+
+    def grad_norm(self) -> Tensor:
+        """Euclidean norm of the gradient of the whole model, over all ranks; a scalar."""
         squares = self._local_squares()
         if self.mesh.world_size > 1 and not self.replicated:
             dist.all_reduce(squares)
-        return float(squares.sqrt().item())
+        return squares.sqrt()
 
-    def scale_gradients(self, factor: float) -> None:
-        """Multiply every gradient in place."""
+    def scale_gradients(self, factor: float | Tensor) -> None:
+        """Multiply every gradient in place by a number or a scalar."""
         grads = [local(p.grad) for p in self.parameters().values() if p.grad is not None]
         torch._foreach_mul_(grads, factor)
 
-    def state(self) -> Tensors:
-        """Whole parameters and buffers by name, on the CPU of rank 0; empty on other ranks."""
+    def state(self, part: Part = everything) -> Tensors:
+        """Whole parameters and buffers by name, on the CPU of rank 0; empty on other ranks.
+
+        Args:
+            part: which of them, by name.
+        """
         gathered: Tensors = {}
-        for name, parameter in self.parameters().items():
-            whole = self.gather(parameter.detach(), name)
+        for name, whole in self._wholes(part):
             if self._collects:
-                gathered[name] = whole
-        gathered |= {name: b.detach().cpu() for name, b in self.buffers().items()}
+                gathered[name] = whole.cpu()
         return self.merge(gathered)
 
-    def load(self, state: Mapping[str, Tensor]) -> None:
-        """Overwrite parameters and buffers with whole tensors, which every rank has."""
-        with torch.no_grad():
-            for name, parameter in self.parameters().items():
-                parameter.copy_(self.scatter(state[name], parameter, name))
-            for name, buffer in self.buffers().items():
-                buffer.copy_(state[name])
+    def everywhere(self, parts: Sequence[Part]) -> Iterator[tuple[str, Tensor]]:
+        """Each parameter and buffer of the model by name, whole, on every rank, one at a time.
 
-    def optimizer_state(self, optimizer: Optimizer) -> dict[str, Tensors]:
-        """Whole state tensors by key and parameter, on the CPU of rank 0; empty on other ranks."""
-        flat: Tensors = {}
+        Args:
+            parts: rank 0 holds one part at a time if ranks hold different parameters.
+        """
+        for part in parts:
+            yield from sent(self.state(part)) if self.apart else self._wholes(part)
+
+    def _wholes(self, part: Part) -> Iterator[tuple[str, Tensor]]:
+        """Each parameter and buffer of this rank, whole; other ranks must go on as far."""
         for name, parameter in self.parameters().items():
-            for key, value in sorted(optimizer.state.get(parameter, {}).items()):
+            if part(name):
+                yield name, self.gather(parameter.detach(), name)
+        for name, buffer in self.buffers().items():
+            if part(name):
+                yield name, buffer.detach()
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Overwrite parameters and buffers with the whole tensors of rank 0.
+
+        Args:
+            state: by name; other ranks may pass anything.
+
+        Raises:
+            UsageError: a tensor is missing.
+        """
+        parameters = self.parameters()
+        missing = {**parameters, **self.buffers()}
+        with torch.no_grad():
+            for name, whole in sent(state):
+                held = missing.pop(name, None)
+                if name in parameters:
+                    parameter = parameters[name]
+                    parameter.copy_(self.scatter(whole, parameter, name))
+                elif held is not None:
+                    held.copy_(whole)
+        if missing:
+            raise UsageError(f"the weights to load have no {', '.join(sorted(missing))}")
+
+    def optimizer_state(self, optimizer: Optimizer, part: Part = everything) -> dict[str, Tensors]:
+        """Whole state tensors by key and parameter, on the CPU of rank 0; empty on other ranks.
+
+        Args:
+            optimizer: of this rank's parameters.
+            part: of which parameters, by name.
+        """
+        flat: Tensors = {}
+        held = own_part(optimizer).state
+        for name, parameter in self.parameters().items():
+            if not part(name):
+                continue
+            for key, value in sorted(held.get(parameter, {}).items()):
                 whole = self.gather(value.detach(), name) if isinstance(value, Tensor) else None
-                if whole is not None and self._collects:
-                    flat[f"{name}|{key}"] = whole
-        result: dict[str, Tensors] = {}
-        for joined, tensor in self.merge(flat).items():
-            name, _, key = joined.rpartition("|")
-            result.setdefault(key, {})[name] = tensor
-        return result
+                if whole is not None and (self._collects or self.shares_state):
+                    flat[f"{name}|{key}"] = whole.cpu()
+        return by_key(collected(flat) if self.shares_state else self.merge(flat))
 
     def load_optimizer_state(
         self, optimizer: Optimizer, state: Mapping[str, Mapping[str, Tensor]]
     ) -> None:
-        """Overwrite the optimizer's state with whole tensors, which every rank has."""
-        groups = [g for g in optimizer.param_groups if g.get("fused") or g.get("capturable")]
-        fused = {p for g in groups for p in g["params"]}
-        for name, parameter in self.parameters().items():
-            entries = {}
-            mine = {key: tensors[name] for key, tensors in state.items() if name in tensors}
-            for key, value in mine.items():
-                if value.shape != parameter.shape:  # a step count
-                    device = parameter.device if parameter in fused else "cpu"
-                    entries[key] = value.to(device, copy=True)
-                else:
-                    part = self.scatter(value, parameter, name)
-                    # A fused step needs parameter and state in the same memory format.
-                    like = part if is_sharded(part) else parameter.detach()
-                    entries[key] = torch.empty_like(like, dtype=part.dtype).copy_(part)
-            if entries:
-                optimizer.state[parameter] = entries
+        """Overwrite the optimizer's state with the whole tensors of rank 0.
+
+        Args:
+            optimizer: of this rank's parameters.
+            state: by key and parameter; other ranks may pass anything.
+        """
+        flat = {f"{name}|{key}": t for key, tensors in state.items() for name, t in tensors.items()}
+        load_moments(own_part(optimizer), self.parameters(), sent(flat), self.scatter)
 
     def merge(self, mine: Tensors) -> Tensors:
         """The tensors of all ranks by name, on rank 0; empty on other ranks.
@@ -212,8 +263,8 @@ class Strategy(ABC):
         return self.mesh.rank == 0 or self.apart
 
     def gather(self, tensor: Tensor, name: str) -> Tensor:
-        """The whole of a parameter (or a tensor of its shape) from this rank's part, on the CPU."""
-        return (tensor.full_tensor() if is_sharded(tensor) else tensor).cpu()
+        """The whole of a parameter (or a tensor of its shape) from this rank's part."""
+        return tensor.full_tensor() if is_sharded(tensor) else tensor
 
     def scatter(self, whole: Tensor, like: Tensor, name: str) -> Tensor:
         """This rank's part of a whole parameter (or a tensor of its shape), placed as `like`."""
@@ -225,9 +276,9 @@ class Strategy(ABC):
     def sum_over_replicas(self, group: dist.ProcessGroup) -> None:
         """Sum this rank's gradients over the data-parallel replicas, the ranks of `group`."""
         if self.mesh.data > 1:
-            grads = [local(p.grad) for p in self.parameters().values() if p.grad is not None]
-            for work in [dist.all_reduce(grad, group=group, async_op=True) for grad in grads]:
-                work.wait()
+            sum_over(
+                group, [local(p.grad) for p in self.parameters().values() if p.grad is not None]
+            )
 
     def close(self, failed: bool = False) -> None:  # noqa: B027 (most start nothing)
         """Free what the strategy started; other ranks may be gone if the attempt `failed`."""
@@ -250,30 +301,23 @@ class Strategy(ABC):
         """The index of the share that this rank computes."""
         return self.mesh.coordinate("data") * self.mesh.shard + self.mesh.coordinate("shard")
 
-    def rows(self, batch: Batch, degree: int, index: int) -> tuple[Batch, bool]:
-        """Share `index` of the rows of a batch, and whether it is real.
+    def share_of(
+        self, batch: Batch, accumulation: int = 1, *, bucketed: bool = False
+    ) -> BatchShare:
+        """This rank's share of a global batch, on the CPU; see `BatchShare.of`."""
+        return BatchShare.of(
+            self.workload,
+            batch,
+            count=self.batch_degree,
+            index=self.batch_rank,
+            accumulation=accumulation,
+            bucketed=bucketed,
+        )
 
-        A dummy row stands for an empty share.
-        """
-        total = len(next(iter(batch.values())))
-        begin = total * index // degree
-        end = total * (index + 1) // degree
-        real = end > begin
-        rows = slice(begin, end) if real else slice(0, 1)
-        return {key: value[rows] for key, value in batch.items()}, real
-
-    def microbatches(self, batch: Batch, accumulation: int) -> Iterator[tuple[Batch, bool, bool]]:
-        """This rank's rows in at most `accumulation` parts on its device, with (is real, is last).
-
-        Every rank gets the same number of parts, so that collective calls stay in step.
-        """
-        total = len(next(iter(batch.values())))
-        count = max(1, min(accumulation, total // self.batch_degree))
-        mine, real = self.rows(batch, self.batch_degree, self.batch_rank)
-        for index in range(count):
-            part, _ = self.rows(mine, count, index)
-            on_device = {k: v.to(self.device, non_blocking=True) for k, v in part.items()}
-            yield on_device, real, index == count - 1
+    def microbatches(self, share: BatchShare) -> Iterator[tuple[Batch, bool]]:
+        """The parts of this rank's share on its device, with (is last)."""
+        for index, part in enumerate(share.parts, 1):
+            yield part.to(self.device), index == len(share.parts)
 
     def _local_squares(self) -> Tensor:
         """Sum of squares of this rank's gradients, each divided by the number of its copies."""
@@ -296,38 +340,3 @@ class Strategy(ABC):
             axes = zip(parameter.device_mesh.shape, parameter.placements, strict=True)
             copies //= math.prod(size for size, placed in axes if placed.is_shard())
         return copies
-
-
-def contiguous(model: nn.Module) -> None:
-    """Lay whole parameters out contiguously: sharding and pipelining take no channels_last."""
-    for parameter in model.parameters():
-        if not is_sharded(parameter):
-            parameter.data = parameter.data.contiguous()
-
-
-def collected(mine: Tensors) -> Tensors:
-    """The tensors of all ranks by name, on rank 0, sent one by one; empty on other ranks."""
-    group = side_group()
-    headers: list[Any] | None = [None] * dist.get_world_size() if dist.get_rank() == 0 else None
-    mine_headers = [(name, tensor.shape, tensor.dtype) for name, tensor in mine.items()]
-    dist.gather_object(mine_headers, headers, dst=0, group=group)
-    if headers is None:
-        for tensor in mine.values():
-            dist.send(tensor.contiguous(), dst=0, group=group)
-        return {}
-    found = dict(mine)
-    for source, entries in enumerate(headers[1:], 1):
-        for name, shape, dtype in entries:
-            found[name] = torch.empty(shape, dtype=dtype)
-            dist.recv(found[name], src=source, group=group)
-    return found
-
-
-def local(tensor: Tensor) -> Tensor:
-    """The part of a tensor that lies on this rank, sharing its memory."""
-    return tensor.to_local() if is_sharded(tensor) else tensor
-
-
-def is_sharded(tensor: Tensor) -> TypeGuard[DTensor]:
-    """Whether the tensor is a DTensor, without importing that class, which takes long."""
-    return hasattr(tensor, "placements")

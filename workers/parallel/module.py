@@ -8,11 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from search_spaces.knobs.runtime import COMPILE
+from workers.data.batch import BatchShare
 from workers.device.peak_memory import Contributions
 from workers.device.precision import Precision, wide
-from workers.workload import Batch
 
-from .base import Strategy, Tensors
+from .base import Strategy
+from .transfers import Tensors
 
 
 class ModuleStrategy(Strategy):
@@ -34,16 +35,14 @@ class ModuleStrategy(Strategy):
         kept = self.plain.state_dict().keys()
         return {name: buffer for name, buffer in self.plain.named_buffers() if name in kept}
 
-    def gradients(
-        self, batch: Batch, weight: float, precision: Precision, accumulation: int
-    ) -> Tensor:
+    def gradients(self, share: BatchShare, precision: Precision) -> Tensor:
         """See `Strategy`."""
         total = torch.zeros((), device=self.device)
-        for part, real, last in self.microbatches(batch, accumulation):
+        for part, last in self.microbatches(share):
             with self.synchronised(last):
                 with precision.autocast(), self.recording():
                     loss = self.workload.loss(self.model, part)
-                mean = wide(loss) / weight if real else wide(loss) * 0.0
+                mean = share.mean(wide(loss))
                 scaled = mean * (precision.scale * self.mean_over())
                 scaled.backward()  # type: ignore[no-untyped-call]
             total += mean.detach()
@@ -71,8 +70,15 @@ class ModuleStrategy(Strategy):
         return nullcontext()
 
     def finish_gradients(self) -> None:
-        """Called after the backward pass of the last microbatch."""
+        """Called after the backward pass of the last microbatch; each row is then there once."""
+        for parameter in self.plain.parameters():
+            if parameter.grad is not None and parameter.grad.is_sparse:
+                parameter.grad = parameter.grad.coalesce()
 
     def whole(self) -> nn.Module | None:
         """See `Strategy`."""
         return self.plain if self.replicated else None
+
+    def called_together(self) -> nn.Module | None:
+        """See `Strategy`."""
+        return self.plain

@@ -1,10 +1,14 @@
 """A warm worker as a Ray actor."""
 
+import os
+import socket
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+import psutil
 
 from workers.protocol import LOGS, Assignment, Event, Heartbeat, StopRequest, log_name, open_log
 
@@ -13,13 +17,14 @@ from .worker import Worker
 
 # Each group has a thread: `take` runs in "mail"; `stop`, `dump` and `address` in "control".
 CONCURRENCY_GROUPS = {"mail": 1, "control": 1}
+NODE_FILE: Final = "node-file:"  # before the name of a file in the temporary folder of Ray's node
 
 
 class Actor:
     """A `Worker` whose methods Ray calls; see `CONCURRENCY_GROUPS` for the thread of each.
 
     Args:
-        objective, workload, threads: see `Worker`.
+        objective, workload, threads, gpus: see `Worker`.
         paths: folders to add to `sys.path`, from the process that pickled the objective.
         name: names its sweep and slot in the Ray dashboard.
     """
@@ -31,23 +36,35 @@ class Actor:
         threads: int,
         paths: Sequence[str] = (),
         name: str = "worker",
+        gpus: float = 0.0,
     ) -> None:
         self._name = name
         sys.path += [path for path in paths if path not in sys.path and Path(path).exists()]
-        self._worker = Worker(objective, workload, threads, _logged)
+        os.environ.update(_interfaces())
+        self._worker = Worker(objective, workload, threads, _logged, gpus)
         self._rendezvous: Any = None  # kept until the next: other ranks may still be leaving it
+        self._meeting: Path | None = None  # the file at which the ranks of the last attempt met
 
     def __repr__(self) -> str:
         return self._name
 
     def ready(self) -> tuple[str, str]:
-        """The id of its node, and why this worker cannot be used ("" if it can)."""
-        import ray
-
-        return ray.get_runtime_context().get_node_id(), self._worker.broken
+        """`broken` and `gpu_problem` of its `Worker`."""
+        return self._worker.broken, self._worker.gpu_problem
 
     def run(self, assignment: Assignment, rank: int, rendezvous: str) -> None:
-        """See `Worker.run`."""
+        """See `Worker.run`.
+
+        Args:
+            rendezvous: "tcp://HOST:PORT", "" for one rank, or `NODE_FILE` and a name for ranks of
+                one node.
+        """
+        if self._meeting is not None:
+            self._meeting.unlink(missing_ok=True)  # left there by ranks that were killed
+        self._meeting = None
+        if rendezvous.startswith(NODE_FILE):
+            self._meeting = _node_folder() / rendezvous.removeprefix(NODE_FILE)
+            rendezvous = f"file://{self._meeting}"
         self._worker.run(assignment, rank, rendezvous)
 
     def take(self, timeout: float) -> tuple[list[Event], Heartbeat]:
@@ -70,6 +87,34 @@ class Actor:
         host = ray.util.get_node_ip_address()
         self._rendezvous = TCPStore(host, 0, is_master=True, wait_for_workers=False)
         return f"tcp://{host}:{self._rendezvous.port}"
+
+
+def _node_folder() -> Path:
+    """The temporary folder that Ray has on this node."""
+    from ray._private import worker
+
+    node = worker._global_node
+    assert node is not None, "an actor runs on a node"
+    return Path(node.get_session_dir_path())
+
+
+def _interfaces() -> dict[str, str]:
+    """The variables that make gloo and NCCL use the address by which Ray knows this node.
+
+    Else they take that of the host name, which Debian's hosts file maps to 127.0.1.1. The user's
+    own have priority.
+    """
+    import ray
+
+    address = ray.util.get_node_ip_address()
+    for name, addresses in psutil.net_if_addrs().items():
+        kinds = (socket.AF_INET, socket.AF_INET6)
+        if any(one.address == address for one in addresses if one.family in kinds):
+            wanted = {"GLOO_SOCKET_IFNAME": name}
+            if name != "lo":
+                wanted["NCCL_SOCKET_IFNAME"] = name
+            return {key: value for key, value in wanted.items() if key not in os.environ}
+    return {}
 
 
 @contextmanager

@@ -35,9 +35,25 @@ def visible_gpus() -> list[str]:
     return [str(index) for index in range(torch.cuda.device_count())]
 
 
+def slots_on(num_gpus: int, gpus: float) -> int:
+    """How many slots fit on so many GPUs; with a fraction, as many whole slots as one GPU holds.
+
+    Args:
+        num_gpus: of the machine.
+        gpus: of a slot, above 0: a whole number, or a fraction below 1.
+    """
+    return num_gpus * _slots_of_a_gpu(gpus) if gpus < 1 else num_gpus // int(gpus)
+
+
 def gpus_of_slots(count: int, gpus: float) -> int:
     """How many GPUs so many slots need, of which each has `gpus`."""
-    return int((count - 1) * gpus + 1e-9) + max(1, int(gpus)) if gpus > 0 else 0
+    if gpus <= 0:
+        return 0
+    return -(-count // _slots_of_a_gpu(gpus)) if gpus < 1 else count * int(gpus)
+
+
+def _slots_of_a_gpu(gpus: float) -> int:
+    return int(1 / gpus + 1e-9)  # a third, written as 0.333333333, is a third
 
 
 def cuda_device(names: Sequence[str]) -> str:
@@ -67,8 +83,8 @@ def environment_of(slot: int, gpus: float, names: Sequence[str] | None = None) -
     if gpus <= 0:
         return {}
     names = visible_gpus() if names is None else names
-    first = int(slot * gpus + 1e-9)
-    last = first + max(1, int(gpus))
+    last = gpus_of_slots(slot + 1, gpus)
+    first = last - max(1, int(gpus))
     if last > len(names):
         raise UsageError(
             f"slot {slot} of {gpus:g} GPUs needs GPU number {last - 1}, and this process may use "

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from workers.protocol import (
+    GPU_LOST,
     WORKER_SPENT,
     Assignment,
     Ending,
@@ -61,6 +62,7 @@ class Gang:
     Attributes:
         outcome: of the attempt; None while it runs.
         spent: ranks whose worker cannot be used again; it was killed, or leaves by itself.
+        gpu_problems: why the GPU of a rank's worker cannot be used any more, by rank.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Gang:
         self.assignment = assignment
         self.outcome: Outcome | None = None
         self.spent: set[int] = set()
+        self.gpu_problems: dict[int, str] = {}
         self._workers = workers
         self._begun = time.monotonic()
         self._hangs = HangDetector(assignment.limits.timeout_seconds, range(len(workers)))
@@ -153,6 +156,8 @@ class Gang:
         self._hangs.ended(rank)
         if outcome.details.get(WORKER_SPENT):
             self.spent.add(rank)
+        if problem := outcome.details.get(GPU_LOST):
+            self.gpu_problems[rank] = str(problem)
         if len(self._outcomes) == len(self._workers):
             return self._conclude(self._first_cause())
         if outcome.ending is Ending.FAILED and self._deadline is None:

@@ -24,9 +24,14 @@ from .worker import Worker
 
 
 class Ready(NamedTuple):
-    """The worker has loaded what it is to run; `broken` says why it cannot ("" if it can)."""
+    """The worker has loaded what it is to run.
+
+    `broken` says why it cannot run anything, `gpu_problem` why its GPU cannot be used ("" if all is
+    well).
+    """
 
     broken: str
+    gpu_problem: str = ""
 
 
 class News(NamedTuple):
@@ -36,7 +41,7 @@ class News(NamedTuple):
     heartbeat: Heartbeat
 
 
-def main(connection: str, objective: str, workload: str, threads: str) -> None:
+def main(connection: str, objective: str, workload: str, threads: str, gpus: str) -> None:
     """Serve requests until the process that has started this one is gone.
 
     Args:
@@ -44,25 +49,25 @@ def main(connection: str, objective: str, workload: str, threads: str) -> None:
         objective: descriptor of a file with the pickled objective; below 0 if there is none.
         workload: name of the workload; "" if there is none.
         threads: CPU threads of this process.
+        gpus: GPUs of this process.
     """
     faulthandler.enable()  # a segmentation fault writes its stack to the rank's log
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="replace", line_buffering=True)  # type: ignore[union-attr]
     os.set_inheritable(int(connection), False)
     pipe = Connection(int(connection))
-    _ProcessWorker(pipe, _read(int(objective)), workload or None, int(threads)).serve()
+    worker = Worker(_read(int(objective)), workload or None, int(threads), logged, float(gpus))
+    _ProcessWorker(pipe, worker).serve()
 
 
 class _ProcessWorker:
     """A worker, its connection to the process that has started it, and their threads."""
 
-    def __init__(
-        self, pipe: Connection, objective: bytes | None, workload: str | None, threads: int
-    ) -> None:
+    def __init__(self, pipe: Connection, worker: Worker) -> None:
         self._pipe = pipe
         self._runs: queue.SimpleQueue[tuple[Assignment, int, str]] = queue.SimpleQueue()
-        self._worker = Worker(objective, workload, threads, logged)
-        pipe.send(Ready(self._worker.broken))
+        self._worker = worker
+        pipe.send(Ready(worker.broken, worker.gpu_problem))
 
     def serve(self) -> None:
         threading.Thread(target=self._receive, name="automl-receive", daemon=True).start()

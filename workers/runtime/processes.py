@@ -20,13 +20,14 @@ from .devices import environment_of
 from .gang import Gang
 from .pickling import pickle_objective
 from .process_worker import News, Ready
+from .supervision import signal_name
 
 POLL_SECONDS: Final = 0.1  # between two looks at whether a worker has died or hangs
 EXIT_SECONDS: Final = 1.0  # for the system to end a killed process
 MOST_MESSAGES: Final = 64  # taken from one worker before the others have their turn
 # The modules of this process are found at the same places; a name that `ps` shows comes first.
 _BOOT: Final = (
-    "import sys; name, *given = sys.argv[1:6]; sys.path[:], sys.argv[:] = sys.argv[6:], [name]; "
+    "import sys; name, *given = sys.argv[1:7]; sys.path[:], sys.argv[:] = sys.argv[7:], [name]; "
     "from workers.runtime.process_worker import main; main(*given)"
 )
 
@@ -69,7 +70,7 @@ class WorkerProcess:
         name: shown by `ps`.
         objective: what it runs, if there is no workload.
         workload: name of the workload; None if there is an objective.
-        threads: CPU threads of the process.
+        threads: CPU threads of the process; gpus: its GPUs.
         environment: variables that differ from this process's.
 
     Attributes:
@@ -84,11 +85,12 @@ class WorkerProcess:
         workload: str | None,
         threads: int,
         environment: Mapping[str, str],
+        gpus: float = 0.0,
     ) -> None:
         ours, theirs = socket.socketpair()
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 (until its first attempt)
         numbers = [theirs.fileno(), objective.descriptor]
-        arguments = [name, *map(str, numbers), workload or "", str(threads)]
+        arguments = [name, *map(str, numbers), workload or "", str(threads), str(gpus)]
         folders = [str(Path(folder).absolute()) for folder in sys.path]
         with theirs:
             self._process = subprocess.Popen(
@@ -158,7 +160,7 @@ class WorkerProcess:
             return f"the worker (process {self._process.pid}) closed its connection"
         how = f"ended with exit status {status}"
         if status < 0:
-            how = f"was killed by signal {-status} ({_signal_name(-status)})"
+            how = f"was killed by signal {-status} ({signal_name(-status)})"
         return f"the worker (process {self._process.pid}) {how}"
 
     def last_words(self) -> str:
@@ -229,6 +231,7 @@ def run_gang(
             assignment.workload,
             assignment.threads,
             environment_of(rank, assignment.gpus, gpus),
+            assignment.gpus,
         )
         for rank in range(assignment.num_ranks)
     ]
@@ -263,10 +266,3 @@ def _events(
     if message.broken:
         raise UsageError(f"the processes cannot load what they are to run: {message.broken}")
     return []
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return "unknown"

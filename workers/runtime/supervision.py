@@ -1,6 +1,7 @@
 """Supervises attempts: whether ranks hang, and whether the kernel killed one for memory."""
 
 import re
+import signal
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -79,3 +80,11 @@ def oom_kills() -> int:
     except OSError:
         return 0
     return int(found[1]) if found else 0
+
+
+def signal_name(number: int) -> str:
+    """The name of a signal, such as SIGKILL."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "unknown"

@@ -6,6 +6,7 @@ trial microseconds and reaches the controller a millisecond later.
 
 import faulthandler
 import gc
+import importlib
 import os
 import signal
 import socket
@@ -44,19 +45,32 @@ class Worker:
     Args:
         objective: the user's, pickled by `workers.runtime.pickling`; None if a workload is run.
         workload: name of the workload, which is imported before the first attempt.
-        threads: CPU threads of this process.
+        threads: CPU threads of this process, also of the compiler that torch.compile calls.
         logged: while its context is open, the output of a rank goes to the rank's log.
+        gpus: of this process. If there are any, they are tried before the first attempt, unless an
+            objective has not loaded torch.
 
     Attributes:
         broken: why this worker cannot run anything; "" if it can.
+        gpu_problem: why its GPU cannot be used; "" if it can.
         is_running: whether a rank runs.
     """
 
     def __init__(
-        self, objective: bytes | None, workload: str | None, threads: int, logged: Logged
+        self,
+        objective: bytes | None,
+        workload: str | None,
+        threads: int,
+        logged: Logged,
+        gpus: float = 0.0,
     ) -> None:
         for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
             os.environ[name] = str(threads)
+        # Else each worker would start up to 32 processes that compile.
+        os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(threads))
+        if not os.environ.keys() & {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"}:
+            # Segments that grow leave no pieces that batches of other shapes cannot use.
+            os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
         self._logged = logged
         self._objective: Callable[[Any], Any] | None = None
         self._mail: deque[Event] = deque()
@@ -66,9 +80,13 @@ class Worker:
         self._steps = 0
         self.is_running = False
         self._preempted = False
+        self._last: Context | None = None  # other ranks may still be leaving its meeting
         self.broken = ""
+        self.gpu_problem = ""
         try:
             self._warm(objective, workload)
+            if gpus > 0:
+                self.gpu_problem = _try_gpu(workload)
         except Exception as error:
             self.broken = f"{type(error).__name__}: {error}"
         if threading.current_thread() is threading.main_thread():
@@ -89,6 +107,7 @@ class Worker:
             rendezvous=rendezvous,
             device="cuda:0" if assignment.gpus > 0 else "cpu",
         )
+        self._last = context
         if rank == 0:
             self._post(Started(*key, f"{socket.gethostname()}:{os.getpid()}"))
         self.is_running = True
@@ -167,3 +186,12 @@ class Worker:
         if not self.is_running:
             os._exit(0)
         self._preempted = True
+
+
+def _try_gpu(workload: str | None) -> str:
+    """Why the GPU of this process cannot be used; "" if it can, or if torch is not loaded."""
+    from workers.device.gpu import gpu_problem
+
+    if workload is not None:
+        importlib.import_module("torch")
+    return gpu_problem("cuda:0")

@@ -1,12 +1,18 @@
-"""Global batches from any position on, prepared ahead in a thread if the configuration says so."""
+"""A rank's shares of all batches from any position on, prepared ahead in a thread if wanted."""
 
 import queue
 import threading
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
 
 from search_spaces.errors import DataError
-from workers.workload import Batch, Trainable
+from workers.data.batch import Batch, BatchShare
+from workers.workload import Trainable
 
 
 @dataclass(frozen=True)
@@ -17,10 +23,19 @@ class BatchPosition:
     index: int = 0
 
 
-def batches(
-    workload: Trainable, start: BatchPosition, max_epochs: int | None
-) -> Iterator[tuple[BatchPosition, Batch]]:
-    """Every batch from `start` on, with its position.
+def shares(
+    workload: Trainable,
+    start: BatchPosition,
+    max_epochs: int | None,
+    share_of: Callable[[Batch], BatchShare],
+) -> Iterator[tuple[BatchPosition, BatchShare]]:
+    """This rank's share of every batch from `start` on, with the position of the batch.
+
+    Args:
+        workload: makes the batches.
+        start: the first position.
+        max_epochs: None for no end.
+        share_of: see `Strategy.share_of`.
 
     Raises:
         DataError: an epoch has no batch.
@@ -30,11 +45,75 @@ def batches(
     while max_epochs is None or epoch < max_epochs:
         index = 0
         for index, batch in enumerate(workload.train_batches_from(epoch, skip), skip + 1):
-            yield BatchPosition(epoch, index - 1), batch
+            yield BatchPosition(epoch, index - 1), share_of(batch)
         if index == 0 and skip == 0:
             raise DataError(f"workload {workload.name!r} has no training batch in epoch {epoch}")
         epoch += 1
         skip = 0
+
+
+class Upload:
+    """An iterator that copies the shares of another one to a GPU, on a stream of its own.
+
+    The copies of the next batches run while the GPU computes. They are made from page-locked
+    memory: from other memory a copy makes the host wait, whatever `non_blocking` says. `next` may
+    run in any thread; `ready` must be called in the thread that computes.
+
+    Args:
+        source: shares on the CPU.
+        device: the GPU.
+    """
+
+    def __init__(
+        self, source: Iterator[tuple[BatchPosition, BatchShare]], device: torch.device
+    ) -> None:
+        self._source = source
+        self._device = device
+        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+    def __iter__(self) -> Iterator[tuple[BatchPosition, BatchShare]]:
+        return self
+
+    def __next__(self) -> tuple[BatchPosition, BatchShare]:
+        position, share = next(self._source)
+        with torch.cuda.stream(self._stream):  # of this thread, and with it the device
+            copied = share.each(self._copied)
+            event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            event.record(self._stream)
+        return position, replace(copied, ready=partial(self._ready, copied, event))
+
+    def _copied(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.pin_memory().to(self._device, non_blocking=True)
+
+    def _ready(self, share: BatchShare, event: Any) -> None:
+        """Let what is launched from now on wait for the copies; the host does not wait."""
+        current = torch.cuda.current_stream(self._device)
+        current.wait_event(event)
+        for part in share.parts:
+            for tensor in part.values():
+                tensor.record_stream(current)  # else its memory could be used again too early
+
+
+@contextmanager
+def ahead(
+    source: Iterator[tuple[BatchPosition, BatchShare]], device: torch.device, depth: int
+) -> Iterator[Iterator[tuple[BatchPosition, BatchShare]]]:
+    """The same shares, copied if the device is a GPU.
+
+    Args:
+        source: shares on the CPU.
+        device: that computes.
+        depth: how many a thread prepares ahead; 0 for no thread.
+    """
+    copied = Upload(source, device) if device.type == "cuda" else source
+    if not depth:
+        yield copied
+        return
+    prefetcher = Prefetcher(copied, depth)
+    try:
+        yield prefetcher
+    finally:
+        prefetcher.close()
 
 
 class Prefetcher:
@@ -43,9 +122,9 @@ class Prefetcher:
     An error of the thread is raised by `next` at the position of the failed batch.
     """
 
-    def __init__(self, source: Iterator[tuple[BatchPosition, Batch]], depth: int) -> None:
-        self._queue: queue.Queue[tuple[BatchPosition, Batch] | BaseException | None] = queue.Queue(
-            max(1, depth)
+    def __init__(self, source: Iterator[tuple[BatchPosition, BatchShare]], depth: int) -> None:
+        self._queue: queue.Queue[tuple[BatchPosition, BatchShare] | BaseException | None] = (
+            queue.Queue(max(1, depth))
         )
         self._closed = threading.Event()
         self._thread = threading.Thread(
@@ -53,10 +132,10 @@ class Prefetcher:
         )
         self._thread.start()
 
-    def __iter__(self) -> Iterator[tuple[BatchPosition, Batch]]:
+    def __iter__(self) -> Iterator[tuple[BatchPosition, BatchShare]]:
         return self
 
-    def __next__(self) -> tuple[BatchPosition, Batch]:
+    def __next__(self) -> tuple[BatchPosition, BatchShare]:
         item = self._queue.get()
         if isinstance(item, tuple):
             return item
@@ -68,7 +147,7 @@ class Prefetcher:
         self._closed.set()
         self._thread.join()
 
-    def _fill(self, source: Iterator[tuple[BatchPosition, Batch]]) -> None:
+    def _fill(self, source: Iterator[tuple[BatchPosition, BatchShare]]) -> None:
         end: BaseException | None = None
         try:
             for item in source:
@@ -78,7 +157,7 @@ class Prefetcher:
             end = error
         self._put(end)
 
-    def _put(self, item: tuple[BatchPosition, Batch] | BaseException | None) -> bool:
+    def _put(self, item: tuple[BatchPosition, BatchShare] | BaseException | None) -> bool:
         while not self._closed.is_set():
             try:
                 self._queue.put(item, timeout=0.1)

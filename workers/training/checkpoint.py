@@ -4,6 +4,9 @@
     <folder>/checkpoints/00000420/optimizer.safetensors   state by "<parameter>|<key>"
     <folder>/checkpoints/00000420/manifest.json           progress, and sha256 of the files
 
+A large model goes on in model-2.safetensors and so on, so that a rank which receives the tensors
+of all ranks need not hold them all at a time.
+
 A checkpoint is written to a temporary folder, flushed to disk and renamed, so that every checkpoint
 is complete. The last two are kept. One that does not match its hashes is skipped for the one
 before. Nothing is unpickled.
@@ -12,37 +15,27 @@ If the trial is to end, `save` does not wait for the disk, which may take second
 fails then, the hashes show the damage.
 """
 
-import contextlib
-import hashlib
-import json
-import os
+import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from workers.files import sealed
+from workers.files.arrays import StoredArray, write_arrays
 from workers.files.folder import Folder
+from workers.protocol import CHECKPOINTS
 
-FOLDER = "checkpoints"  # in the trial's
 FORMAT = 1
-_DTYPES = {
-    torch.float64: "F64",
-    torch.float32: "F32",
-    torch.float16: "F16",
-    torch.bfloat16: "BF16",
-    torch.int64: "I64",
-    torch.int32: "I32",
-    torch.int16: "I16",
-    torch.int8: "I8",
-    torch.uint8: "U8",
-    torch.bool: "BOOL",
-}
 _FILES = ("model.safetensors", "optimizer.safetensors")
+_FILE = re.compile(r"(model|optimizer)(-[0-9]+)?\.safetensors")
+_FILE_BYTES = 256 * 2**20  # a file ends once it has so many
 
 
 @dataclass
@@ -75,35 +68,53 @@ def save(
     Raises:
         OSError: the folder cannot be written; earlier checkpoints remain.
     """
-    root = Folder(folder, FOLDER)
-    final = f"{update:08d}"
-    draft = f".{final}.{os.getpid()}"
-    temporary = root / draft
-    temporary.remove()
-    temporary.make()
-    states = checkpoint.optimizer
-    flat = {f"{name}|{key}": t for key, tensors in states.items() for name, t in tensors.items()}
-    written = zip(_FILES, (checkpoint.model, flat), strict=True)
-    hashes = {name: {"sha256": _write(temporary, name, tensors)} for name, tensors in written}
-    manifest = {
-        "format": FORMAT,
-        "update": update,
-        "progress": checkpoint.progress,
-        "files": hashes,
-    }
-    with temporary.open("manifest.json", "w") as file:
-        json.dump(manifest, file, indent=1, sort_keys=True)
-    for name in (*_FILES, "manifest.json") if wait else ():
-        with temporary.open(name) as file:
-            os.fsync(file.fileno())
-    (root / final).remove()
-    root.rename(draft, final)
-    if wait:
-        root.flush()
-    for old in _newest_first(root)[keep:]:
-        with contextlib.suppress(OSError):
-            old.remove()
-    return (root / final).path
+    draft = CheckpointDraft(folder, update)
+    draft.add("model", checkpoint.model)
+    draft.add("optimizer", flat(checkpoint.optimizer))
+    return draft.finish(checkpoint.progress, keep, wait=wait)
+
+
+def flat(optimizer: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """The state of an optimizer by "<parameter>|<key>"."""
+    return {f"{name}|{key}": t for key, tensors in optimizer.items() for name, t in tensors.items()}
+
+
+class CheckpointDraft:
+    """A checkpoint that is written part by part.
+
+    Args:
+        folder: the trial's folder.
+        update: the number of updates so far; it names the checkpoint.
+
+    Raises:
+        OSError: the folder cannot be written; earlier checkpoints remain.
+    """
+
+    def __init__(self, folder: Path, update: int) -> None:
+        self._draft = sealed.Draft(Folder(folder, CHECKPOINTS), update)
+        self._update = update
+        self._waiting: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}}
+
+    def add(self, kind: str, tensors: Mapping[str, Tensor]) -> None:
+        """Add tensors of kind "model" or "optimizer"; they are written once they fill a file."""
+        waiting = self._waiting[kind]
+        waiting.update(tensors)
+        if sum(tensor.nbytes for tensor in waiting.values()) >= _FILE_BYTES:
+            self._write(kind)
+
+    def finish(self, progress: Mapping[str, Any], keep: int = 2, *, wait: bool = True) -> Path:
+        """Make this the newest checkpoint; the arguments are those of `save`."""
+        for kind, waiting in self._waiting.items():
+            if waiting or f"{kind}.safetensors" not in self._draft.names:
+                self._write(kind)
+        facts = {"format": FORMAT, "update": self._update, "progress": progress}
+        return self._draft.finish(facts, keep=keep, wait=wait)
+
+    def _write(self, kind: str) -> None:
+        number = sum(name.startswith(kind) for name in self._draft.names) + 1
+        name = f"{kind}-{number}.safetensors" if number > 1 else f"{kind}.safetensors"
+        self._draft.write(name, partial(write_tensors, tensors=self._waiting[kind]))
+        self._waiting[kind].clear()
 
 
 def load(folder: Path, damaged: list[str] | None = None) -> Checkpoint | None:
@@ -113,19 +124,19 @@ def load(folder: Path, damaged: list[str] | None = None) -> Checkpoint | None:
         folder: the trial's folder.
         damaged: receives the names of newer checkpoints that are damaged.
     """
-    for files in _newest_first(Folder(folder, FOLDER)):
+    for files in sealed.newest_first(Folder(folder, CHECKPOINTS)):
         manifest = _verified(files)
         tensors = None
         if manifest is not None:
-            with contextlib.suppress(OSError, SafetensorError):
-                tensors = [_load(files, name) for name in _FILES]
+            with suppress(OSError, SafetensorError):
+                tensors = [_load(files, manifest, kind) for kind in ("model", "optimizer")]
         if manifest is None or tensors is None:
             if damaged is not None:
                 damaged.append(files.path.name)
             continue
-        model, flat = tensors
+        model, moments = tensors
         optimizer: dict[str, dict[str, Tensor]] = {}
-        for name, tensor in flat.items():
+        for name, tensor in moments.items():
             parameter, _, key = name.rpartition("|")
             optimizer.setdefault(key, {})[parameter] = tensor
         return Checkpoint(model, optimizer, manifest["progress"])
@@ -134,53 +145,22 @@ def load(folder: Path, damaged: list[str] | None = None) -> Checkpoint | None:
 
 def write_tensors(file: IO[bytes], tensors: Mapping[str, Tensor]) -> str:
     """Write a safetensors file one tensor at a time, without a copy of all; return its sha256."""
-    header = {}
-    end = 0
-    for name, tensor in tensors.items():
-        begin = end
-        end += tensor.nbytes
-        header[name] = {
-            "dtype": _DTYPES[tensor.dtype],
-            "shape": list(tensor.shape),
-            "data_offsets": [begin, end],
-        }
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    hashed = hashlib.sha256()
-    for part in (len(text).to_bytes(8, "little"), text):
-        hashed.update(part)
-        file.write(part)
-    for tensor in tensors.values():
-        flat = tensor.cpu().contiguous().flatten().view(torch.uint8)
-        content: Any = memoryview(flat.numpy())  # type: ignore[arg-type]
-        hashed.update(content)
-        file.write(content)
-    return hashed.hexdigest()
+    arrays = {name: StoredArray.of_tensor(tensor) for name, tensor in tensors.items()}
+    return write_arrays(file, arrays)
 
 
-def _write(files: Folder, name: str, tensors: Mapping[str, Tensor]) -> str:
-    with files.open(name, "wb") as file:
-        return write_tensors(file, tensors)
-
-
-def _load(files: Folder, name: str) -> dict[str, Tensor]:
-    with files.opened_path(name) as path:
-        tensors: dict[str, Tensor] = load_file(path)
+def _load(files: Folder, manifest: Mapping[str, Any], kind: str) -> dict[str, Tensor]:
+    tensors: dict[str, Tensor] = {}
+    for name in manifest["files"]:
+        if name.startswith(kind):
+            with files.opened_path(name) as path:
+                tensors |= load_file(path)
     return tensors
-
-
-def _newest_first(root: Folder) -> list[Folder]:
-    numbers = [name for name in root.names() if name.isdecimal()]
-    return [root / name for name in sorted(numbers, key=int, reverse=True)]
 
 
 def _verified(files: Folder) -> dict[str, Any] | None:
     """The manifest if the format and all hashes are right, else None."""
-    try:
-        manifest = json.loads(files.read("manifest.json"))
-        sound = manifest["format"] == FORMAT and isinstance(manifest["progress"], dict)
-        hashes: Mapping[str, Any] = manifest["files"]
-        sound = sound and all(files.sha256(name) == hashes[name]["sha256"] for name in _FILES)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):  # StoreError is a ValueError
+    manifest = sealed.verified(files, FORMAT, *_FILES)
+    if manifest is None or not isinstance(manifest.get("progress"), dict):
         return None
-    return manifest if sound else None
+    return manifest if all(map(_FILE.fullmatch, manifest["files"])) else None

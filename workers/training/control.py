@@ -1,6 +1,7 @@
-"""The ranks of a trial agree before each update on the next action."""
+"""The ranks of a trial agree before an update on the next action."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -13,6 +14,8 @@ from workers.protocol import StopRequest
 
 _REQUESTS = tuple(StopRequest)
 _MEMORY_SECONDS = 0.2
+_DELAY_SECONDS = 0.2  # ranks act on a request or a limit of time about so late
+_MAX_INTERVAL = 50  # updates
 
 
 @dataclass(frozen=True)
@@ -23,8 +26,8 @@ class Orders:
         stop: ends the attempt, with a checkpoint.
         finish: a limit is reached: the attempt is complete.
         out_of_memory: a rank has exceeded its limit.
-        loss: mean loss of the last update over all ranks.
         scale: factor on the learning rate.
+        losses: mean losses over all ranks of the updates since ranks agreed last.
     """
 
     stop: StopRequest | None = None
@@ -32,30 +35,57 @@ class Orders:
     evaluate: bool = False
     save: bool = False
     out_of_memory: bool = False
-    loss: float = 0.0
     scale: float = 1.0
+    losses: tuple[float, ...] = ()
+
+    @property
+    def acts(self) -> bool:
+        """Whether anything but the next update is to be done."""
+        return bool(self.stop or self.finish or self.evaluate or self.save)
 
 
 class Control:
-    """One small all-reduce on the CPU per update, so that no rank acts alone."""
+    """One small all-reduce on the CPU every few updates, so that no rank acts alone.
+
+    Ranks meet so often that about 0.2 s pass in between, and at every update of which all of them
+    know that something is to be done.
+    """
 
     def __init__(self, context: Context) -> None:
         self.context = context
         self.group = side_group() if context.world_size > 1 else None
         self._memory_checked = 0.0
+        self._left = 0  # updates until ranks meet again
+        self._since = 0  # updates since they met
+        self._met = time.monotonic()
 
-    def agree(self, own: Orders, loss: float | None) -> Orders:
+    def due(self, known: bool) -> bool:
+        """Whether ranks agree before this update: the same on every rank.
+
+        Args:
+            known: every rank knows that something is to be done now.
+        """
+        if self.group is None or known or self._left <= 0:
+            return True
+        self._left -= 1
+        self._since += 1
+        return False
+
+    def soon(self) -> None:
+        """Let ranks agree before the next update; all ranks call it."""
+        self._left = 0
+
+    def agree(self, own: Orders, losses: Sequence[float]) -> Orders:
         """The same orders on every rank.
 
         Rank 0 decides, but any rank can stop the attempt or report that it is out of memory.
 
         Args:
             own: the orders that this rank would follow alone.
-            loss: this rank's share of the last update's mean loss.
+            losses: this rank's shares of the mean losses of updates, as many on every rank.
         """
-        share = loss or 0.0
         if self.group is None:
-            return replace(own, loss=share)
+            return replace(own, losses=tuple(losses))
         leads = self.context.rank == 0
         flags = [
             leads and own.finish,
@@ -64,15 +94,32 @@ class Control:
             own.out_of_memory,
         ]
         requests = [own.stop is request for request in _REQUESTS]
-        scale = own.scale if leads else 0.0
-        votes = torch.tensor(
-            [share, scale, *map(float, flags), *map(float, requests)], dtype=torch.float64
-        )
-        dist.all_reduce(votes, group=self.group)
-        total, scale, *counts = votes.tolist()
+        lead = (own.scale, float(self._interval())) if leads else (0.0, 0.0)
+        votes = [*lead, *map(float, flags), *map(float, requests)]
+        scale, interval, *counts = self.sums([*votes, *losses])
+        self._left = int(interval) - 1
+        self._since = 1
+        self._met = time.monotonic()
         finish, evaluate, save, exceeded = (count > 0 for count in counts[:4])
-        stops = (r for r, count in zip(_REQUESTS, counts[4:], strict=True) if count > 0)
-        return Orders(next(stops, None), finish, evaluate, save, exceeded, total, scale)
+        counts = counts[4:]
+        stops = (r for r, count in zip(_REQUESTS, counts, strict=False) if count > 0)
+        means = tuple(counts[len(_REQUESTS) :])
+        return Orders(next(stops, None), finish, evaluate, save, exceeded, scale, means)
+
+    def sums(self, numbers: Sequence[float]) -> list[float]:
+        """The sum of each number over all ranks."""
+        summed = torch.tensor(numbers, dtype=torch.float64)
+        if self.group is not None:
+            dist.all_reduce(summed, group=self.group)
+        found: list[float] = summed.tolist()
+        return found
+
+    def _interval(self) -> int:
+        """In how many updates ranks are to meet again, by the time that the last ones took."""
+        if not self._since:
+            return 1
+        each = (time.monotonic() - self._met) / self._since
+        return max(1, min(_MAX_INTERVAL, int(_DELAY_SECONDS / max(each, 1e-6))))
 
     def memory_exceeded(self, memory: PeakMemory) -> bool:
         """Whether this rank's peak exceeds its limit; measured at most every 0.2 s."""

@@ -1,34 +1,57 @@
 """Optimizers by name, in the implementation that the configuration names."""
 
+import fnmatch
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import nn
+import torch.distributed as dist
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from workers.parallel.base import is_sharded
+from search_spaces.errors import UsageError
+from search_spaces.knobs.optimizer import OPTIMIZER
+from search_spaces.knobs.parallelism import PARALLELISM
+from search_spaces.knobs.sparsity import SPARSE_GRADIENTS
+from search_spaces.knobs.zero import OPTIMIZER_SHARDING
+from workers.parallel.transfers import is_sharded
 
+from .muon import MuonWithAdamW, split
 from .settings import OPTIMIZER_OPTIONS
+from .sparse import SparseAdamWithOther
 
 
-def build_optimizer(parameters: Iterable[nn.Parameter], options: Mapping[str, Any]) -> Optimizer:
+def build_optimizer(
+    parameters: Mapping[str, nn.Parameter],
+    options: Mapping[str, Any],
+    outer: Sequence[str] = (),
+    embeddings: Sequence[str] = (),
+) -> Optimizer:
     """An optimizer over the parameters; vectors (biases, norms) get no weight decay, as is usual.
 
     The trainer sets the learning rate before each update.
 
     Args:
-        parameters: plain or DTensor.
+        parameters: plain or DTensor, by name.
         options: of the trial; those of `OPTIMIZER_OPTIONS` are read.
+        outer: patterns of the names of parameters of the first and the last layer, see
+            `Trainable.outer`.
+        embeddings: names of modules whose gradients are sparse under `sparse_gradients`.
 
     Raises:
-        UsageError: an option has no such value.
+        UsageError: an option has no such value, or the optimizer cannot take parts of matrices.
     """
     settings = {option.name: option.value(options) for option in OPTIMIZER_OPTIONS}
     name = settings["optimizer"]
     _skip_compiler_import()
-    trained = [p for p in parameters if p.requires_grad]
+    trained = [p for p in parameters.values() if p.requires_grad]
+    if name in OPTIMIZER.on_request and any(is_sharded(p) for p in trained):
+        raise UsageError(f"optimizer {name} needs whole matrices: parallelism single or ddp")
+    if name in OPTIMIZER.on_request and OPTIMIZER_SHARDING.value(options):
+        raise UsageError(f"optimizer_sharding takes adamw, adam and sgd, not {name}")
+    rows = _looked_up(parameters, options, embeddings, name)
+    trained = [p for p in trained if id(p) not in {id(row) for row in rows}]
     flags = _implementation(settings["optimizer_implementation"], name, trained)
     decay = float(settings["weight_decay"])
     # By (has weight decay, is sharded): one kernel does not take plain and sharded tensors.
@@ -39,11 +62,53 @@ def build_optimizer(parameters: Iterable[nn.Parameter], options: Mapping[str, An
         {"params": found, "weight_decay": decay if decays else 0.0}
         for (decays, _), found in by_kind.items()
     ]
+    shared = OPTIMIZER_SHARDING.value(options) and dist.is_initialized()
     if name == "sgd":
-        return torch.optim.SGD(groups, lr=0.0, momentum=float(settings["momentum"]), **flags)
-    kind = torch.optim.AdamW if name == "adamw" else torch.optim.Adam
+        arguments = {"momentum": float(settings["momentum"]), **flags}
+        return _made(torch.optim.SGD, groups, arguments, shared)
+    if name == "adafactor":
+        return torch.optim.Adafactor(groups, lr=0.0, foreach=flags["foreach"] or flags["fused"])
+    kind = torch.optim.Adam if name == "adam" else torch.optim.AdamW
     betas = (float(settings["beta1"]), float(settings["beta2"]))
-    return kind(groups, lr=0.0, betas=betas, eps=float(settings["epsilon"]), **flags)
+    rule: dict[str, Any] = {"betas": betas, "eps": float(settings["epsilon"]), **flags}
+    if name != "muon":
+        made = _made(kind, groups, rule, shared)
+        return SparseAdamWithOther(rows, made, rule) if rows else made
+    matches = {n for pattern in outer for n in fnmatch.filter(parameters, pattern)}
+    matrices, others = split(groups, {id(parameters[n]) for n in matches})
+    if matrices and others:
+        return MuonWithAdamW(matrices, others, **rule)
+    raise UsageError("optimizer muon needs a model with matrices, and with other parameters")
+
+
+def _looked_up(
+    parameters: Mapping[str, nn.Parameter],
+    options: Mapping[str, Any],
+    embeddings: Sequence[str],
+    optimizer: str,
+) -> list[nn.Parameter]:
+    """The parameters with sparse gradients; none unless the option says so."""
+    if not SPARSE_GRADIENTS.value(options):
+        return []
+    found = [parameters[f"{name}.weight"] for name in embeddings]
+    strategy = PARALLELISM.value(options)
+    shared = OPTIMIZER_SHARDING.value(options)
+    if optimizer in ("adam", "adamw") and strategy in ("single", "ddp") and not shared:
+        return found
+    raise UsageError(
+        "sparse_gradients needs optimizer adam or adamw, parallelism single or ddp, and no "
+        f"optimizer_sharding; got {optimizer}, {strategy} and {shared}"
+    )
+
+
+def _made(kind: Any, groups: Any, rule: Mapping[str, Any], shared: bool) -> Optimizer:
+    """The optimizer, or this rank's part of it if the ranks share its state."""
+    if not shared:
+        plain: Optimizer = kind(groups, lr=0.0, **rule)
+        return plain
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+
+    return ZeroRedundancyOptimizer(groups, optimizer_class=kind, lr=0.0, **rule)
 
 
 def _implementation(name: str, optimizer: str, parameters: list[nn.Parameter]) -> dict[str, bool]:
@@ -52,13 +117,34 @@ def _implementation(name: str, optimizer: str, parameters: list[nn.Parameter]) -
     return {"foreach": name == "foreach", "fused": name == "fused"}
 
 
-def step(optimizer: Optimizer) -> None:
+def can_skip(optimizer: Optimizer, device: torch.device) -> bool:
+    """Whether the optimizer's kernels can skip a step by a flag on the device.
+
+    Only the fused ones can, and the parameters must not be offloaded.
+    """
+    groups = optimizer.param_groups
+    return all(
+        group.get("fused") and all(p.device.type == device.type for p in group["params"])
+        for group in groups
+    )
+
+
+def step(optimizer: Optimizer, skipped: Tensor | None = None) -> None:
     """`optimizer.step()` without the front end of torch.compile.
 
     The import of that front end takes over a second and 70 MB.
+
+    Args:
+        optimizer: whose parameters have gradients.
+        skipped: if `can_skip`, a scalar on the device of the parameters: 1 changes nothing.
     """
-    with torch.no_grad():
-        inspect.unwrap(type(optimizer).step)(optimizer)
+    found: Any = optimizer
+    found.found_inf = skipped  # as torch.amp.GradScaler does
+    try:
+        with torch.no_grad():
+            inspect.unwrap(type(optimizer).step)(optimizer)
+    finally:
+        del found.found_inf
 
 
 def _skip_compiler_import() -> None:

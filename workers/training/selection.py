@@ -56,6 +56,15 @@ class Selection:
         """Whether so many evaluations as `patience` gave no new best."""
         return self.settings.patience is not None and self.stale >= self.settings.patience
 
+    def wants(self, metrics: Mapping[str, float], update: int) -> bool:
+        """Whether `keep` would keep the weights of this evaluation."""
+        value = self._value(metrics)
+        known = any(update == kept for _, kept in self.kept)
+        if value is None or not math.isfinite(value) or known:
+            return False
+        ranked = sorted([*self.kept, (value, update)], reverse=True)
+        return (value, update) in ranked[: self.settings.average_best]
+
     def keep(
         self, metrics: Mapping[str, float], update: int, weights: Mapping[str, Tensor]
     ) -> None:
@@ -67,15 +76,13 @@ class Selection:
             weights: in canonical form.
         """
         value = self._value(metrics)
-        known = any(update == kept for _, kept in self.kept)
-        if value is None or not math.isfinite(value) or known:
+        if value is None or not self.wants(metrics, update):
             return
         ranked = sorted([*self.kept, (value, update)], reverse=True)
         self.kept = ranked[: self.settings.average_best]
-        if (value, update) in self.kept:
-            self.files.make()
-            with self.files.open(_name(update), "wb") as file:
-                write_tensors(file, weights)
+        self.files.make()
+        with self.files.open(_name(update), "wb") as file:
+            write_tensors(file, weights)
         for _, worse in ranked[self.settings.average_best :]:
             self.files.unlink(_name(worse))
 

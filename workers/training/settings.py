@@ -97,7 +97,7 @@ def trainer_options(*, with_strategies: bool = True) -> dict[str, Any]:
     known = [PARALLELISM, RANKS, PRECISION, *RuntimeKnob.options, *OPTIMIZER_OPTIONS]
     known += _strategy_options() if with_strategies else ()
     for knob in map(KNOBS.get, KNOBS.names()):
-        known += knob.options if knob.automatic else ()
+        known += knob.options if knob.automatic else knob.on_request
     return {**settings, **{option.name: option.unset for option in known}}
 
 

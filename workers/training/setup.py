@@ -15,7 +15,10 @@ from torch.utils.checkpoint import (
 
 from search_spaces.errors import UsageError
 from search_spaces.knobs import KNOBS
+from search_spaces.knobs.batch import ACCUMULATION
+from search_spaces.knobs.compilation import COMPILE_SCOPE, compile_arguments
 from search_spaces.knobs.precision import PRECISION
+from search_spaces.knobs.recomputation import CHECKPOINT_EVERY
 from search_spaces.knobs.runtime import (
     ACTIVATION_CHECKPOINTING,
     COMPACT_MEMORY,
@@ -23,11 +26,14 @@ from search_spaces.knobs.runtime import (
     CUDNN_AUTOTUNE,
     MATMUL_PRECISION,
     MEMORY_FORMAT,
+    RECORDS_GRAPHS,
     THREADS,
 )
 from workers.device.peak_memory import allocate_by
 from workers.device.precision import matmul_precision, weights_in
 from workers.workload import Trainable
+
+from .sparse import look_up_sparsely
 
 _MATRIX_PRODUCTS = frozenset(
     {
@@ -39,17 +45,21 @@ _MATRIX_PRODUCTS = frozenset(
         torch.ops.aten._scaled_dot_product_flash_attention.default,
         torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default,
         torch.ops.aten._scaled_dot_product_efficient_attention.default,
+        torch.ops.aten._scaled_dot_product_cudnn_attention.default,
     }
 )
 
 
 @contextmanager
-def switches(values: Mapping[str, Any], threads: int) -> Iterator[None]:
+def switches(
+    values: Mapping[str, Any], threads: int, device: torch.device | str = "cpu"
+) -> Iterator[None]:
     """Set threads, matrix products, cuDNN and the allocator, and enter the contexts of knobs.
 
     Args:
         values: of every option of the trial.
         threads: of this rank, unless the option `threads` is set.
+        device: of this rank.
     """
     precision = PRECISION.value(values)
     before = torch.get_num_threads()
@@ -59,7 +69,7 @@ def switches(values: Mapping[str, Any], threads: int) -> Iterator[None]:
     allocate_by(*((1 << 17, 1 << 18) if COMPACT_MEMORY.value(values) else (32 << 20, 1 << 30)))
     try:
         with ExitStack() as stack:
-            stack.enter_context(matmul_precision(precision, MATMUL_PRECISION.value(values)))
+            stack.enter_context(matmul_precision(precision, MATMUL_PRECISION.value(values), device))
             stack.enter_context(weights_in(precision))
             for name in KNOBS.names():
                 stack.enter_context(KNOBS.get(name)().applied(values))
@@ -73,21 +83,87 @@ def switches(values: Mapping[str, Any], threads: int) -> Iterator[None]:
 def build_model(
     workload: Trainable, values: Mapping[str, Any], device: torch.device, seed: int
 ) -> nn.Module:
-    """The workload's model in train mode on the device; its weights are a function of the seed."""
+    """The workload's model in train mode on the device; its weights are a function of the seed.
+
+    Args:
+        workload: whose model is built.
+        values: of every option of the trial.
+        device: of the model. "meta": tensors have shapes and no memory; the model lies on the CPU
+            after all if it cannot be built like that.
+        seed: of the weights.
+    """
     torch.manual_seed(seed)
     with weights_in("fp32"):  # the same numbers under every precision
-        model = workload.build_model()
+        model = _without_memory(workload) if device.type == "meta" else None
+        if model is None:
+            model = workload.build_model()
+            device = torch.device("cpu") if device.type == "meta" else device
     model.to(device, torch.get_default_dtype())
     channels_last = MEMORY_FORMAT.value(values) == "channels_last"
     memory_format = torch.channels_last if channels_last else torch.contiguous_format
     for parameter in model.parameters():
         if parameter.ndim == 4:
             parameter.data = parameter.data.contiguous(memory_format=memory_format)
+    look_up_sparsely(model, workload.plan(model).embeddings, values)
     recompute(model, workload.plan(model).layers, values)
-    mode = COMPILE.value(values)
-    if mode != "off":
-        model.compile(mode=mode)
+    compile_model(model, workload.plan(model).layers, values)
     return model.train()
+
+
+def compiles_by_shape(values: Mapping[str, Any], device: str) -> bool:
+    """Whether each shape of a batch may cost a graph, so that few shapes are better.
+
+    On CPUs compiled code for shapes of any size is as fast.
+
+    Args:
+        values: of every option of the trial.
+        device: type of the device.
+    """
+    return device == "cuda" and COMPILE.value(values) != "off"
+
+
+def compile_model(model: nn.Module, layers: tuple[str, ...], values: Mapping[str, Any]) -> None:
+    """Let `torch.compile` compile the model, or each of its layers, if the options say so.
+
+    Args:
+        model: changed in place.
+        layers: dotted names within the model.
+        values: of every option of the trial.
+
+    Raises:
+        UsageError: the workload's plan names no layer, or CUDA graphs would be recorded for batches
+            in parts: the gradients of a part would lie where the next part writes its own.
+    """
+    mode = COMPILE.value(values)
+    if mode == "off":
+        return
+    accumulation = ACCUMULATION.value(values)
+    if mode in RECORDS_GRAPHS and accumulation > 1:
+        raise UsageError(
+            f"compile {mode!r} records CUDA graphs, which cannot accumulate gradients: "
+            f"accumulation must be 1, got {accumulation}"
+        )
+    parts = [model]
+    if COMPILE_SCOPE.value(values) == "layers":
+        if not layers:
+            raise UsageError("compile_scope layers needs a workload whose plan names its layers")
+        parts = [model.get_submodule(name) for name in layers]
+    for part in parts:
+        part.compile(**compile_arguments(mode))
+
+
+def _without_memory(workload: Trainable) -> nn.Module | None:
+    """The model on the meta device; None if it cannot be built there.
+
+    A tensor that is neither a parameter nor a buffer would remain without memory.
+    """
+    try:
+        with torch.device("meta"):
+            model = workload.build_model()
+    except Exception:  # such as a number read from a weight; if the model is wrong, the CPU says so
+        return None
+    attributes = (value for module in model.modules() for value in vars(module).values())
+    return None if any(isinstance(value, torch.Tensor) for value in attributes) else model
 
 
 def recompute(model: nn.Module, layers: tuple[str, ...], values: Mapping[str, Any]) -> None:
@@ -98,8 +174,9 @@ def recompute(model: nn.Module, layers: tuple[str, ...], values: Mapping[str, An
     Args:
         model: whose layers are changed in place.
         layers: dotted names within the model.
-        mode: "none", "layers" (everything) or "selective" (everything but matrix products and
-            attention).
+        values: `activation_checkpointing` is "none", "layers" (everything) or "selective"
+            (everything but matrix products and attention); `checkpoint_every` is 2 for every second
+            layer.
 
     Raises:
         UsageError: the workload's plan names no layer.
@@ -112,7 +189,7 @@ def recompute(model: nn.Module, layers: tuple[str, ...], values: Mapping[str, An
     options: dict[str, Any] = {"use_reentrant": False}
     if mode == "selective":
         options["context_fn"] = functools.partial(create_selective_checkpoint_contexts, _policy)
-    for name in layers:
+    for name in layers[:: int(CHECKPOINT_EVERY.value(values))]:
         layer = model.get_submodule(name)
         layer.forward = functools.partial(_recomputed, layer.forward, options)
 

@@ -7,35 +7,39 @@ is set anew before each update.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from search_spaces.errors import TrialFailure
 from search_spaces.knobs.parallelism import PARALLELISM
 from search_spaces.knobs.precision import PRECISION
-from search_spaces.knobs.runtime import LOADER_WORKERS, PREFETCH
+from search_spaces.knobs.runtime import COMPILE, LOADER_WORKERS, PREFETCH, RECORDS_GRAPHS
 from workers.context import Context
+from workers.data.batch import BatchShare
 from workers.device.peak_memory import PeakMemory, nbytes, trim
 from workers.device.precision import Precision
 from workers.device.profiling import profiling
 from workers.parallel import STRATEGIES
-from workers.parallel.mesh import BACKEND, Mesh, connect, disconnect
-from workers.protocol import WORKER_SPENT
-from workers.workload import Batch, Trainable
+from workers.parallel.mesh import BACKEND, Mesh, connect, disconnect, value_of_rank_0
+from workers.parallel.transfers import own_part, parts_of
+from workers.protocol import LOGS, WORKER_SPENT
+from workers.workload import Trainable
 
-from . import checkpoint
-from .batches import BatchPosition, Prefetcher, batches
+from .batches import BatchPosition, ahead, shares
 from .clock import Clock, Every, Window
 from .control import Control, Orders
 from .evaluation import ValidationRunner
-from .optimizers import build_optimizer, step
+from .late import LateNumbers
+from .optimizers import build_optimizer
+from .saver import Saver
 from .selection import Selection
 from .settings import Settings, options
-from .setup import build_model, switches
+from .setup import build_model, compiles_by_shape, switches
+from .step import ClippedStep
 
 _TRIM_UPDATES = 16
 
@@ -54,7 +58,7 @@ def train(workload: Trainable, context: Context) -> dict[str, float]:
     settings = Settings.of(workload)
     values = options(workload)
     with ExitStack() as stack:
-        stack.enter_context(switches(values, context.assignment.threads))
+        stack.enter_context(switches(values, context.assignment.threads, context.device))
         if context.world_size > 1:
             connect(
                 context.rank,
@@ -62,8 +66,9 @@ def train(workload: Trainable, context: Context) -> dict[str, float]:
                 context.rendezvous,
                 torch.device(context.device),
                 str(BACKEND.value(values)),
+                str(context.folder / LOGS / "nccl-calls-of-rank-"),
             )
-            stack.callback(disconnect)
+            stack.push(lambda kind, error, trace: disconnect(failed=kind is not None))
         trainer = Trainer(workload, context, settings)
         stack.push(lambda kind, error, trace: trainer.close(failed=kind is not None))
         return trainer.run()
@@ -83,10 +88,17 @@ class Trainer:
         kind = STRATEGIES.get(PARALLELISM.value(values))
         mesh = Mesh(context.rank, context.world_size, **kind.degrees(context.world_size, values))
         self.strategy = kind(mesh, workload, self.device, values)
-        self.strategy.wrap(build_model(workload, values, self.device, context.seed))
-        self.optimizer = build_optimizer(self.strategy.parameters().values(), values)
+        model = build_model(workload, values, self.strategy.build_device, context.seed)
+        plan = workload.plan(model)
+        self.parts = parts_of(plan.layers)
+        self.strategy.wrap(model)
+        parameters = self.strategy.parameters()
+        self.optimizer = build_optimizer(parameters, values, workload.outer, plan.embeddings)
+        self.saver = Saver(workload, context, self.strategy, self.optimizer, self.parts)
         self.control = Control(context)
-        self.validation = ValidationRunner(workload, context, self.strategy, self.precision)
+        self.validation = ValidationRunner(
+            workload, context, self.strategy, self.precision, self.parts
+        )
         self.clock = Clock(context.assignment.previous_seconds)
         self.evaluations = Every(settings.evaluate_seconds, settings.evaluate_updates)
         self.checkpoints = Every(settings.checkpoint_seconds, settings.checkpoint_updates)
@@ -100,31 +112,31 @@ class Trainer:
         self.saved = (self.clock.total, 0)  # the clock and the updates at the last checkpoint
         self.trace_step: Callable[[], None] = lambda: None  # the profiler's, if updates are traced
         self.half_time = 0.0  # the clock at half of the updates of a probe
-        self.share: float | None = None  # of the last mean loss, until ranks have summed it
+        self.step = ClippedStep(self.strategy, self.optimizer, self.precision, settings.clip_norm)
+        self.late = LateNumbers(self.step.unseen)
+        self.summed = 0  # the update up to which ranks have summed their losses
 
     def run(self) -> dict[str, float]:
         """Train to the end."""
         if self.context.assignment.resume:
             self._restore()
-        source = batches(self.workload, self.position, self.settings.max_epochs)
+        share_of = partial(
+            self.strategy.share_of,
+            accumulation=self.settings.accumulation,
+            bucketed=compiles_by_shape(self.values, self.device.type),
+        )
+        source = shares(self.workload, self.position, self.settings.max_epochs, share_of)
         depth = PREFETCH.value(self.values) if LOADER_WORKERS.value(self.values) else 0
-        prefetcher = Prefetcher(source, depth) if depth else None
-        try:
-            with profiling(
-                self.settings.profile_updates, self.context.files, self.context.rank
-            ) as self.trace_step:
-                return self._loop(prefetcher or source)
-        finally:
-            if prefetcher:
-                prefetcher.close()
+        traced = profiling(self.settings.profile_updates, self.context.files, self.context.rank)
+        with ahead(source, self.device, depth) as ready, traced as self.trace_step:
+            return self._loop(ready)
 
-    def _loop(self, source: Iterator[tuple[BatchPosition, Batch]]) -> dict[str, float]:
-        item: tuple[BatchPosition, Batch] | None = None
+    def _loop(self, source: Iterator[tuple[BatchPosition, BatchShare]]) -> dict[str, float]:
+        item: tuple[BatchPosition, BatchShare] | None = None
         while True:
             with self.clock:
                 item = item or next(source, None)
-                orders = self.control.agree(self._proposal(item is None), self.share)
-            self._check(orders)
+                orders = self._agreed(item is None)
             if orders.stop:
                 self.context.accept_stop(orders.stop)
                 self._save(wait=False)
@@ -137,6 +149,8 @@ class Trainer:
                 self._save()
             if orders.finish:
                 return self.metrics
+            if orders.acts:
+                self.control.soon()
             if (
                 item and not orders.evaluate
             ):  # else agree once more: a request to stop may have ended the evaluation early
@@ -145,6 +159,25 @@ class Trainer:
                 self.trace_step()
                 item = None
                 self._probe()
+
+    def _agreed(self, exhausted: bool) -> Orders:
+        """What all ranks do next: another update unless they have agreed on something else."""
+        full = self.settings.max_updates is not None and self.updates >= self.settings.max_updates
+        evaluates = self.evaluations.due(0.0, self.window.updates)
+        saves = self.checkpoints.due(0.0, self.updates - self.saved[1])
+        if not self.control.due(exhausted or full or evaluates or saves):
+            return Orders()
+        orders = self.control.agree(self._proposal(exhausted), self._shares())
+        self._check(orders)
+        if orders.acts:  # reports and checkpoints take in the newest update
+            self._count(self.control.sums(self._shares(newest=True)))
+        return orders
+
+    def _shares(self, *, newest: bool = False) -> list[float]:
+        """This rank's shares of the mean losses that were not summed yet."""
+        numbers = self.late.take(newest=newest)
+        self.skipped += sum(not finite for _, finite in numbers)
+        return [share for share, _ in numbers]
 
     def _proposal(self, exhausted: bool) -> Orders:
         """The orders that this rank proposes; only rank 0's clock and requests count."""
@@ -166,16 +199,20 @@ class Trainer:
         if orders.out_of_memory:
             limit = self.context.assignment.limits.memory_bytes
             raise TrialFailure("out_of_memory", f"a rank used more than its limit of {limit} bytes")
-        if not math.isfinite(orders.loss):
-            raise TrialFailure(
-                "non_finite", f"the training loss is {orders.loss} at update {self.updates}"
-            )
         self.rate_scale = orders.scale
-        if self.share is not None:
-            self.window.losses += orders.loss
-            self.share = None
+        self._count(orders.losses)
 
-    def _update(self, position: BatchPosition, batch: Batch) -> None:
+    def _count(self, losses: Iterable[float]) -> None:
+        """Take the mean losses of further updates in."""
+        for loss in losses:
+            self.summed += 1
+            if not math.isfinite(loss):
+                raise TrialFailure(
+                    "non_finite", f"the training loss is {loss} at update {self.summed}"
+                )
+            self.window.losses += loss
+
+    def _update(self, position: BatchPosition, share: BatchShare) -> None:
         """Update the weights by one global batch."""
         self.updates += 1
         tensor_degree = self.strategy.mesh.tensor
@@ -185,29 +222,16 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = self.workload.learning_rate(self.updates) * self.rate_scale
         self.optimizer.zero_grad(set_to_none=True)
-        weight = self.workload.weight(batch)
-        share = self.strategy.gradients(batch, weight, self.precision, self.settings.accumulation)
-        finite = self._step()
-        if self.precision.scaler:
-            self.precision.scaler.update(finite)
-        self.skipped += not finite
-        self.share = float(share)
-        self.window.count(weight)
+        share.ready()
+        if COMPILE.value(self.values) in RECORDS_GRAPHS:
+            # The outputs of the last update may be replaced.
+            torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
+        loss = self.strategy.gradients(share, self.precision)
+        self.late.add(loss, self.step())
+        self.window.count(share.weight)
         if self.device.type == "cpu" and self.updates % _TRIM_UPDATES == 0:
             trim()  # the free blocks that batches of other shapes left exceed the memory in use
         self.position = BatchPosition(position.epoch, position.index + 1)
-
-    def _step(self) -> bool:
-        """Unscale, clip and step; False if they are not finite and the step is skipped."""
-        norm = self.strategy.grad_norm() / self.precision.scale
-        if not math.isfinite(norm):
-            return False
-        clip = self.settings.clip_norm
-        factor = (min(1.0, clip / (norm + 1e-6)) if clip else 1.0) / self.precision.scale
-        if factor != 1.0:
-            self.strategy.scale_gradients(factor)
-        step(self.optimizer)
-        return True
 
     def _report(self) -> None:
         """Evaluate and report on rank 0; evaluation is not training time."""
@@ -234,8 +258,10 @@ class Trainer:
         found = evaluated if self.context.rank == 0 else None
         if found is not None:
             self.selection.see(found)
-        if self.settings.average_best:
-            state = self.strategy.state()  # on all ranks: only rank 0 knows if it evaluated fully
+        if self.settings.average_best and value_of_rank_0(
+            found is not None and self.selection.wants(found, self.updates)
+        ):  # only rank 0 knows if it evaluated fully
+            state = self.strategy.state()
             if found is not None:
                 self.selection.keep(found, self.updates, self.workload.canonical(state))
 
@@ -260,22 +286,15 @@ class Trainer:
 
     def _average(self) -> None:
         """Replace the last weights by the mean of the best ones, and report its metrics."""
-        mean = self._from_rank_0(
-            self.selection.average(self.updates) if self.context.rank == 0 else {}
-        )
-        if mean:
-            self.strategy.load(self.workload.native(mean))
+        mean = self.selection.average(self.updates) if self.context.rank == 0 else {}
+        if value_of_rank_0(bool(mean)):
+            self.strategy.load(self.workload.native(mean) if mean else {})
             self._report()
 
     def _save(self, *, wait: bool = True) -> None:
         self.optimizer.zero_grad(set_to_none=True)
-        state, optimizer = self.strategy.state(), self.strategy.optimizer_state(self.optimizer)
         self.saved = (self.clock.total, self.updates)
-        if self.context.rank == 0:
-            canonical = self.workload.canonical
-            moments = {key: canonical(tensors) for key, tensors in optimizer.items()}
-            saved = checkpoint.Checkpoint(canonical(state), moments, self._progress())
-            checkpoint.save(self.context.folder, self.updates, saved, wait=wait)
+        self.saver.save(self.updates, self._progress(), wait=wait)
 
     def _progress(self) -> dict[str, Any]:
         scaler = self.precision.scaler
@@ -294,21 +313,12 @@ class Trainer:
         }
 
     def _restore(self) -> None:
-        """Load the newest sound checkpoint; rank 0 reads it, as folders may not be shared."""
-        damaged: list[str] = []
-        found = checkpoint.load(self.context.folder, damaged) if self.context.rank == 0 else None
-        if damaged:
-            self.context.details["damaged_checkpoints"] = damaged
-        found = self._from_rank_0(found)
-        if found is None:
+        """Go on from the newest sound checkpoint."""
+        progress = self.saver.load()
+        if progress is None:
             return
-        self.strategy.load(self.workload.native(found.model))
-        native = self.workload.native
-        moments = {key: native(tensors) for key, tensors in found.optimizer.items()}
-        self.strategy.load_optimizer_state(self.optimizer, moments)
-        progress: Mapping[str, Any] = found.progress
         self.position = BatchPosition(progress["epoch"], progress["index"])
-        self.updates = progress["updates"]
+        self.updates = self.summed = progress["updates"]
         self.skipped = progress["skipped"]
         self.metrics = dict(progress["metrics"]) if self.context.rank == 0 else {}
         self.clock.previous = max(self.clock.previous, progress["seconds"])
@@ -319,17 +329,9 @@ class Trainer:
         if self.precision.scaler and progress["scaler"]:
             self.precision.scaler.load(progress["scaler"])
 
-    def _from_rank_0(self, mine: Any) -> Any:
-        """The value of rank 0, on every rank."""
-        box = [mine]
-        if self.context.world_size > 1:
-            cpu = torch.device("cpu")
-            dist.broadcast_object_list(box, src=0, device=cpu, group=self.control.group)
-        return box[0]
-
     def _state_bytes(self, parameter: torch.Tensor) -> int:
         """Bytes of the optimizer state of a parameter on this rank."""
-        values = self.optimizer.state.get(parameter, {}).values()
+        values = own_part(self.optimizer).state.get(parameter, {}).values()
         return sum(nbytes(value) for value in values if isinstance(value, torch.Tensor))
 
     def close(self, failed: bool) -> None:

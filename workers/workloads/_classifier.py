@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
-from functools import cached_property
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from workers.context import Context
+from workers.data.batch import Batch, PlannedBatch, num_rows
 from workers.protocol import Metric
 from workers.training.metrics import TRAINING_METRICS
-from workers.workload import Batch
+from workers.workload import SharedEvaluation
 
 from ._data import IntArray, epoch_order, hold_out
 from ._declarative_workload import DeclarativeWorkload
@@ -26,7 +27,7 @@ SCHEDULES = ("constant", "cosine", "one_cycle")
 _EVALUATION_BATCH = 250  # small, so that a stop request takes effect soon
 
 
-class Classifier(DeclarativeWorkload, TrainedWorkload):
+class Classifier(DeclarativeWorkload, SharedEvaluation, TrainedWorkload):
     """Base class of workloads whose batches have one `label` per row.
 
     `accuracy` and `loss` are measured after each epoch on the validation split, a share
@@ -41,6 +42,7 @@ class Classifier(DeclarativeWorkload, TrainedWorkload):
         Metric("test_accuracy", "maximize"),
         *TRAINING_METRICS,
     )
+    only_calls: ClassVar[bool] = True
     defaults: ClassVar[Mapping[str, Any]] = {
         "validation": 0.1,
         "test": True,
@@ -94,10 +96,21 @@ class Classifier(DeclarativeWorkload, TrainedWorkload):
         for begin in range(0, len(order), size):
             yield order[begin : begin + size]
 
+    def examples_part(
+        self, split: str, rows: IntArray, rng_seed: tuple[int, int] | None, part: slice
+    ) -> Batch:
+        """The rows `part` of the batch that `examples` makes.
+
+        Override it if it can be made without the other rows; then `examples` makes all of them.
+        """
+        whole = self.examples(split, rows, rng_seed)
+        return {name: tensor[part] for name, tensor in whole.items()}
+
     def train_batches(self, epoch: int) -> Iterator[Batch]:
         """See `Trainable`."""
         for index, rows in enumerate(self.epoch_batches(epoch)):
-            yield self.examples("train", rows, (epoch, index))
+            build = partial(self.examples_part, "train", rows, (epoch, index))
+            yield PlannedBatch(len(rows), len(rows), build)
 
     def learning_rate(self, update: int) -> float:
         """The learning rate at an update, counted from 1, by `rate_schedule`.
@@ -119,7 +132,7 @@ class Classifier(DeclarativeWorkload, TrainedWorkload):
 
     def weight(self, batch: Batch) -> float:
         """Number of rows in the batch."""
-        return float(len(batch["label"]))
+        return float(num_rows(batch))
 
     def criterion(self, output: Any, batch: Batch) -> torch.Tensor:
         """Summed cross entropy, with `label_smoothing`."""
@@ -132,29 +145,55 @@ class Classifier(DeclarativeWorkload, TrainedWorkload):
             wide(output), batch["label"], reduction="sum", label_smoothing=smoothing
         )
 
-    def evaluate(self, model: torch.nn.Module, device: torch.device) -> Mapping[str, float]:
-        """`accuracy` and `loss` on the validation split (or the test set), and `test_accuracy`."""
+    def evaluate_share(
+        self, model: torch.nn.Module, device: torch.device, index: int, count: int
+    ) -> Mapping[str, list[float]]:
+        """By split: correct answers and summed loss of a share of its rows, and all its rows."""
         held = self.rows[1]
-        metrics = self._measure(model, device, "train", held) if len(held) else {}
-        count = len(self.examples_of("test").labels)
-        if count and (not metrics or self.option("test")):
-            test = self._measure(model, device, "test", np.arange(count))
-            metrics = {**(metrics or test), "test_accuracy": test["accuracy"]}
+        found = {}
+        if len(held):
+            found["train"] = self._measure(model, device, "train", held, index, count)
+        tests = len(self.examples_of("test").labels)
+        if tests and (not found or self.option("test")):
+            found["test"] = self._measure(model, device, "test", np.arange(tests), index, count)
+        return found
+
+    def combine(self, shares: Sequence[Mapping[str, Any]]) -> Mapping[str, float]:
+        """`accuracy` and `loss` on the validation split (or the test set), and `test_accuracy`."""
+        metrics: dict[str, float] = {}
+        for split, (_, _, rows) in shares[0].items():
+            accuracy = sum(share[split][0] for share in shares) / rows
+            loss = sum(share[split][1] for share in shares) / rows
+            metrics = metrics or {"accuracy": accuracy, "loss": loss}
+            if split == "test":
+                metrics["test_accuracy"] = accuracy
         return metrics
 
     def _measure(
-        self, model: torch.nn.Module, device: torch.device, split: str, rows: IntArray
-    ) -> dict[str, float]:
+        self,
+        model: torch.nn.Module,
+        device: torch.device,
+        split: str,
+        rows: IntArray,
+        index: int,
+        count: int,
+    ) -> list[float]:
+        import torch
         from torch.nn import functional
 
-        correct = 0
-        loss = 0.0
-        for part in self.evaluation_parts(split, rows, _EVALUATION_BATCH):
-            batch = {key: value.to(device) for key, value in self.examples(split, part).items()}
+        # Sums stay on the device: to read them would wait for every batch.
+        correct = torch.zeros((), dtype=torch.int64, device=device)
+        loss = torch.zeros((), dtype=torch.float64, device=device)
+        for part in self.evaluation_parts(split, rows, _EVALUATION_BATCH * count):
+            mine = part[index::count]
+            real = len(mine) > 0  # every rank calls the model equally often
+            examples = self.examples(split, mine if real else part[:1])
+            batch = {key: value.to(device) for key, value in examples.items()}
             output = model(*self.inputs(batch)).float()
-            correct += int((output.argmax(1) == batch["label"]).sum())
-            loss += float(functional.cross_entropy(output, batch["label"], reduction="sum"))
-        return {"accuracy": correct / len(rows), "loss": loss / len(rows)}
+            if real:
+                correct += (output.argmax(1) == batch["label"]).sum()
+                loss += functional.cross_entropy(output, batch["label"], reduction="sum")
+        return [int(correct), float(loss), len(rows)]
 
     def evaluation_parts(self, split: str, rows: IntArray, size: int) -> Iterator[IntArray]:
         """The rows, divided into parts of at most `size` for evaluation, in any order."""

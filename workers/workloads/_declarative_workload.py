@@ -19,6 +19,8 @@ from ._data import check_options
 
 Options = dict[str, dict[str, Any]]  # adjustments of knobs, by the names of the knobs
 T = TypeVar("T")
+# A recorded CUDA graph reuses the memory of its outputs, which a further microbatch still needs.
+_OF_GRAPHS = ("compile in ('off', 'default') or accumulation == 1",)
 
 
 class DeclarativeWorkload(Workload):
@@ -27,10 +29,12 @@ class DeclarativeWorkload(Workload):
     The module `data.py` in the folder of the workload reads the data. It defines `check(data)`,
     which raises DataError without reading the data, and `load(data)`, which caches its result for
     all trials of the process. `constraints` are expressions between parameters; one is left out if
-    this hardware lacks a parameter of it.
+    this hardware lacks a parameter of it. `reads` names options of knobs that the workload reads
+    itself and that are tuned only if a configuration names them.
     """
 
     constraints: ClassVar[tuple[str, ...]] = ()
+    reads: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def own(cls, hardware: Hardware) -> Sequence[Parameter]:
@@ -53,7 +57,8 @@ class DeclarativeWorkload(Workload):
         found = cls._resolved(hardware)
         parameters = [*cls.own(hardware), *(p for one in found for p in one.parameters)]
         names = {parameter.name for parameter in parameters}
-        kept = [text for text in cls.constraints if names.issuperset(Expression(text).names)]
+        wanted = (*cls.constraints, *(_OF_GRAPHS if hardware.gpus else ()))
+        kept = [text for text in wanted if names.issuperset(Expression(text).names)]
         return Space(
             *parameters, constraints=(*(text for one in found for text in one.constraints), *kept)
         )
@@ -62,6 +67,25 @@ class DeclarativeWorkload(Workload):
     def dropped(cls, hardware: Hardware) -> Sequence[DroppedValue]:
         """See `Workload`."""
         return [value for one in cls._resolved(hardware) for value in one.dropped]
+
+    @classmethod
+    def on_request(cls, hardware: Hardware) -> KnobSpace:
+        """See `Workload`: the options that every training reads, and those of `reads`."""
+        tuned = cls.space(hardware).parameters
+        whole = KnobSpace(constraints=list(_OF_GRAPHS if hardware.gpus else ()))
+        for knob in (KNOBS.get(name) for name in KNOBS.names()):
+            options = knob.on_request if issubclass(cls, Trainable) else ()
+            names = {option.name for option in options}
+            names |= {option.name for option in knob.options if option.name in cls.reads}
+            if not names - tuned.keys():
+                continue
+            found = knob().resolve(hardware, {"defaults": cls.defaults})
+            whole.parameters += [
+                p for p in found.parameters if p.name in names and p.name not in tuned
+            ]
+            whole.dropped += [value for value in found.dropped if value.parameter in names]
+            whole.constraints += [*found.constraints, *knob.across]
+        return whole
 
     @classmethod
     def _resolved(cls, hardware: Hardware) -> list[KnobSpace]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
 from automl.core import Resources
+from automl.dispatch._slot_health import SlotHealth
 from automl.dispatch.base import Dispatcher
 from automl.errors import AutomlError, UsageError
 from workers.protocol import Assignment, Event, StopRequest
@@ -21,7 +22,7 @@ class LocalDispatcher(Dispatcher):
     """Runs attempts on a pool of warm processes.
 
     A worker that dies is replaced; whether its trial runs again is the controller's decision. A
-    trial of n ranks takes n workers.
+    slot whose GPU fails again and again is taken out of use. A trial of n ranks takes n workers.
 
     Args:
         sweep: name of the sweep, for the names of the processes.
@@ -51,6 +52,8 @@ class LocalDispatcher(Dispatcher):
         self._sweep = sweep
         self._workload = workload
         self._threads = max(1, resources.cpus)
+        self._gpus = resources.gpus
+        self._health = SlotHealth(lambda: range(num_slots))
         self._environments = [environment_of(slot, resources.gpus) for slot in range(num_slots)]
         self._objective = ObjectiveFile(objective)
         self._gangs: dict[tuple[int, int], Gang] = {}
@@ -65,6 +68,11 @@ class LocalDispatcher(Dispatcher):
     def free_slots(self) -> int:  # type: ignore[override]
         """How many workers are idle."""
         return len(self._free)
+
+    @property
+    def trouble(self) -> str:  # type: ignore[override]
+        """Slots that are out of use, for a person; "" if there are none."""
+        return self._health.trouble
 
     def submit(self, assignment: Assignment) -> None:
         """Begin an attempt on free workers, those that are ready first."""
@@ -94,7 +102,7 @@ class LocalDispatcher(Dispatcher):
 
         Raises:
             UsageError: workers cannot load the objective or workload.
-            AutomlError: workers cannot be started.
+            AutomlError: workers cannot be started, or no GPU can be used.
         """
         events, self._outcomes = self._outcomes, []
         workers = list(self._workers)
@@ -102,7 +110,7 @@ class LocalDispatcher(Dispatcher):
             if workers[slot] is not self._workers[slot]:
                 continue  # an earlier message has ended its attempt by force
             if isinstance(message, Ready):
-                self._worker_started(slot, message.broken)
+                self._worker_started(slot, message)
             elif message is None:
                 events += self._worker_died(slot)
             elif gang := self._gang_of(slot):
@@ -131,6 +139,7 @@ class LocalDispatcher(Dispatcher):
             self._workload,
             self._threads,
             self._environments[slot],
+            self._gpus,
         )
 
     def _gang_of(self, slot: int) -> Gang | None:
@@ -140,12 +149,18 @@ class LocalDispatcher(Dispatcher):
     def _rank_of(self, slot: int, gang: Gang) -> int:
         return self._slots[gang.assignment.trial, gang.assignment.attempt].index(slot)
 
-    def _worker_started(self, slot: int, broken: str) -> None:
-        if broken:
-            raise UsageError(f"the workers cannot load what they are to run: {broken}")
+    def _worker_started(self, slot: int, ready: Ready) -> None:
+        if ready.broken:
+            raise UsageError(f"the workers cannot load what they are to run: {ready.broken}")
         self._failed_starts.pop(slot, None)
-        if self._gang_of(slot) is None:
+        if self._gang_of(slot) is not None:
+            return  # the attempt notices a GPU that cannot be used
+        if not ready.gpu_problem:
             self._free.add(slot)
+        elif self._health.start_failed(slot, ready.gpu_problem):
+            self._retire(slot)
+        else:
+            self._replace(slot)
 
     def _worker_died(self, slot: int) -> list[Event]:
         worker = self._workers[slot]
@@ -170,13 +185,21 @@ class LocalDispatcher(Dispatcher):
         self._free.discard(slot)
         self._workers[slot] = self._start(slot)
 
+    def _retire(self, slot: int) -> None:
+        """Take a slot out of use."""
+        self._workers[slot].kill()
+        self._free.discard(slot)
+        self.num_slots -= 1
+
     def _release_ended(self, gang: Gang, events: list[Event]) -> list[Event]:
         """Free the slots of an attempt if it has ended; returns the events."""
         key = (gang.assignment.trial, gang.assignment.attempt)
         if gang.outcome is not None and self._gangs.pop(key, None) is not None:
             slots = self._slots.pop(key)
             for rank, slot in enumerate(slots):
-                if rank in gang.spent:
+                if self._health.attempt_ended(slot, gang.gpu_problems.get(rank, "")):
+                    self._retire(slot)
+                elif rank in gang.spent:
                     self._replace(slot)
                 else:
                     self._free.add(slot)

@@ -1,6 +1,7 @@
 """An attempt on Ray actors: what Ray has to wait for, and how the errors of Ray are explained."""
 
 import re
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,14 +9,13 @@ from typing import Any
 import ray
 
 from workers.protocol import Assignment, Event, StopRequest
+from workers.runtime.actor import NODE_FILE
 from workers.runtime.gang import TAKE_SECONDS, Gang
-
-from . import timeouts
 
 
 @dataclass(frozen=True)
 class RayWorker:
-    """A worker: its actor and the id of its node ("" while it is not known)."""
+    """A worker: its actor and the id of its node."""
 
     actor: Any
     node: str
@@ -28,9 +28,6 @@ class RayAttempt:
         assignment: the attempt.
         workers: one for each rank.
 
-    Raises:
-        RayError: the worker of the first rank is gone, so the ranks cannot meet.
-
     Attributes:
         gang: decides on the outcome.
         refs: the objects that Ray has to wait for; give each that is ready to `receive`.
@@ -41,15 +38,16 @@ class RayAttempt:
         self._label = assignment.label
         self._workers = workers
         self._mail: dict[int, Any] = {}
+        self._meeting = self._rendezvous()
         handles = [_Rank(self, worker.actor) for worker in workers]
-        self.gang = Gang(assignment, handles, self._rendezvous())
+        self.gang = Gang(assignment, handles, rendezvous="of Ray")
         for rank in range(len(workers)):
             self._take(rank)
 
-    def begin(self, actor: Any, assignment: Assignment, rank: int, rendezvous: str) -> None:
+    def begin(self, actor: Any, assignment: Assignment, rank: int) -> None:
         """Begin to run a rank."""
         run = actor.run.options(name=self._label)
-        self.refs[run.remote(assignment, rank, rendezvous)] = rank
+        self.refs[run.remote(assignment, rank, self._meeting)] = rank
 
     def receive(self, ref: Any) -> list[Event]:
         """The events of one of `refs`; the outcome of the whole attempt is the last event."""
@@ -75,12 +73,16 @@ class RayAttempt:
         self._mail[rank] = ref = take.remote(TAKE_SECONDS)
         self.refs[ref] = rank
 
-    def _rendezvous(self) -> str:
-        """A port of the first rank's node if there are several nodes, else ""."""
-        if len({worker.node for worker in self._workers}) == 1:
+    def _rendezvous(self) -> Any:
+        """If there are several nodes, the address that rank 0's worker will open; nobody waits.
+
+        On one node the ranks meet at a file of that node, which is not this one.
+        """
+        if len(self._workers) == 1:
             return ""
-        address = self._workers[0].actor.address.options(concurrency_group="control")
-        return str(ray.get(address.remote(), timeout=timeouts.ADDRESS_SECONDS))
+        if len({worker.node for worker in self._workers}) == 1:
+            return f"{NODE_FILE}automl-meeting-{uuid.uuid4().hex}"
+        return self._workers[0].actor.address.options(concurrency_group="control").remote()
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ class _Rank:
     actor: Any
 
     def run(self, assignment: Assignment, rank: int, rendezvous: str) -> None:
-        self.attempt.begin(self.actor, assignment, rank, rendezvous)
+        self.attempt.begin(self.actor, assignment, rank)
 
     def stop(self, trial: int, attempt: int, how: StopRequest) -> None:
         self._control(self.actor.stop).remote(trial, attempt, how)

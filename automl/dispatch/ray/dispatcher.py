@@ -1,34 +1,38 @@
 """Runs trials on Ray: a pool of warm workers, one for each slot, here or on a cluster."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import ray
 
 from automl.core import Resources
-from automl.dispatch.base import Dispatcher
+from automl.core.worker_range import WorkerRange, read_workers
+from automl.dispatch.base import Dispatcher, GangShape
 from automl.errors import AutomlError
-from workers.protocol import Assignment, Event, StopRequest, lost
+from workers.files.folder import Folder
+from workers.protocol import Assignment, Event, StopRequest
 from workers.runtime.pickling import pickle_objective
 
-from . import timeouts
+from . import shared_disk, timeouts
 from .attempt import RayAttempt
 from .cluster_head import ClusterHead
 from .pool import WorkerPool
+from .pool_size import PoolSize
 from .session import RaySession
 
 
 class RayDispatcher(Dispatcher):
     """Runs attempts on a pool of warm actors.
 
-    A worker that dies is replaced; whether its trial runs again is the controller's decision. A
-    slot whose node is lost waits for another node, while the others go on. A trial of n ranks
-    takes n workers, of one node if possible.
+    A worker that dies is replaced; whether its trial runs again is the controller's decision. If
+    a node is lost, room for as many workers is asked for elsewhere, while the others go on. If a
+    node is about to be taken away, its trials are asked to end with a checkpoint. A trial of n
+    ranks takes n workers, on as few nodes as possible.
 
     Args:
         sweep: name of the sweep, for the dashboard.
-        num_slots: None for as many as Ray has room for.
+        workers: how many; None for as many as Ray has room for.
         resources: of a slot.
         objective: the user's; workload: name of the workload if there is no objective.
         address: of a running cluster, "auto" to find one, None to start Ray here.
@@ -40,11 +44,12 @@ class RayDispatcher(Dispatcher):
     name = "ray"
     suggests_ahead: ClassVar[bool] = True
     estimates: ClassVar[bool] = True
+    elastic: ClassVar[bool] = True
 
     def __init__(
         self,
         sweep: str,
-        num_slots: int | None,
+        workers: WorkerRange | int | None,
         resources: Resources,
         *,
         objective: Callable[[Any], Any] | None = None,
@@ -55,41 +60,63 @@ class RayDispatcher(Dispatcher):
         blob = pickle_objective(objective) if objective is not None else None
         self._attempts: dict[tuple[int, int], RayAttempt] = {}
         self._slots: dict[tuple[int, int], list[int]] = {}  # of each attempt
+        self._leaving: set[tuple[int, int]] = set()  # attempts on nodes that are taken away
         self._outcomes: list[Event] = []  # of attempts that were killed, for the next poll
-        self._session = RaySession(address, num_slots, resources)
+        wanted = read_workers(workers)
+        self._session = RaySession(address, wanted.max if wanted else None, resources)
         try:
-            self.num_slots = self._session.num_slots
             self.dashboard = self._session.dashboard
             self._head = ClusterHead(self._session.head)
-            self._pool = WorkerPool(sweep, self.num_slots, resources, blob, workload)
+            self._pool = WorkerPool(sweep, resources, blob, workload)
+            room = wanted or WorkerRange(self._session.num_slots, self._session.num_slots)
+            self._size = PoolSize(self._pool, resources, room)
         except BaseException:
             self._session.close()
             raise
 
     @property
+    def num_slots(self) -> int:  # type: ignore[override]
+        """How many slots are in use."""
+        return len(self._pool.workers) - len(self._pool.health.quarantined)
+
+    @property
     def free_slots(self) -> int:  # type: ignore[override]
         """How many workers are idle."""
-        return len(self._pool.free)
+        return self._size.num_free(self._busy())
+
+    @property
+    def most_slots(self) -> int:
+        """How many workers there may be."""
+        return self._size.workers.max
 
     @property
     def waits_for(self) -> str:  # type: ignore[override]
         """Workers that do not start, for a person; "" if there are none."""
         return self._pool.waits_for
 
+    @property
+    def trouble(self) -> str:  # type: ignore[override]
+        """Slots that are out of use, for a person; "" if there are none."""
+        return self._pool.health.trouble
+
     def submit(self, assignment: Assignment) -> None:
         """Begin an attempt on free workers."""
-        slots = self._pool.acquire(assignment.num_ranks)
+        slots = self._pool.acquire(GangShape(assignment.num_ranks, assignment.ranks_together))
         key = (assignment.trial, assignment.attempt)
-        try:
-            self._attempts[key] = RayAttempt(
-                assignment, [self._pool.workers[slot] for slot in slots]
-            )
-        except ray.exceptions.RayError as error:  # the first rank is gone: there is no rendezvous
-            message = f"its workers are gone: {' '.join(str(error).split())[:300]}"
-            self._outcomes.append(lost(assignment, message))
-            self._pool.release(slots, set(slots))
-        else:
-            self._slots[key] = slots
+        self._attempts[key] = RayAttempt(assignment, [self._pool.worker(slot) for slot in slots])
+        self._slots[key] = slots
+
+    def fits(self, shape: GangShape) -> bool:
+        """Whether a trial of this shape can begin on the free slots."""
+        return shape.ranks <= self.free_slots and self._pool.fits(shape)
+
+    def demand(self, waiting: Sequence[GangShape], more: int) -> None:
+        """Ask for slots, and give back those that nobody needs."""
+        self._size.demand(waiting, more)
+
+    def scale(self, workers: WorkerRange) -> None:
+        """Have another number of slots. Those that are too many end after their attempts."""
+        self._size.scale(workers)
 
     def stop(self, trial: int, attempt: int, how: StopRequest) -> None:
         """Ask a running attempt to stop."""
@@ -116,16 +143,20 @@ class RayDispatcher(Dispatcher):
         for ref in _ready(list(owners), 0.0 if events else timeout):
             attempt = owners[ref]
             if attempt is None:
-                busy = {slot for slots in self._slots.values() for slot in slots}
-                self._pool.worker_started(ref, busy)
+                self._pool.worker_started(ref, self._busy())
             elif attempt.gang.outcome is None:  # else an earlier event has ended it
                 events += self._release_ended(attempt, attempt.receive(ref))
         for attempt in list(self._attempts.values()):
             events += self._release_ended(attempt, attempt.gang.watch())
         if self._pool.vacant or self._nodes_due():
             events += self._replace_lost()
+        self._size.adjust(self._busy())
         for event in events:
             handle(event)
+
+    def nodes_without(self, folder: Folder) -> list[str]:
+        """See `Dispatcher.nodes_without`."""
+        return shared_disk.nodes_without(folder)
 
     def now(self) -> float:
         """Seconds since the dispatcher's constructor was called."""
@@ -145,7 +176,9 @@ class RayDispatcher(Dispatcher):
         key = (gang.assignment.trial, gang.assignment.attempt)
         if gang.outcome is not None and self._attempts.pop(key, None) is not None:
             slots = self._slots.pop(key)
-            self._pool.release(slots, {slots[rank] for rank in gang.spent})
+            spent = {slots[rank] for rank in gang.spent}
+            problems = {slots[rank]: text for rank, text in gang.gpu_problems.items()}
+            self._pool.release(slots, spent, problems)
         return events
 
     def _nodes_due(self) -> bool:
@@ -161,23 +194,35 @@ class RayDispatcher(Dispatcher):
             return []
         self._pool.replace_lost()
         now = time.monotonic()
+        patience = (
+            timeouts.ELASTIC_SECONDS if self._size.workers.elastic else timeouts.ALL_LOST_SECONDS
+        )
         if self._attempts or self._pool.free:
             self._usable = now
-        elif now - self._usable > timeouts.ALL_LOST_SECONDS:
+        elif now - self._usable > patience:
             raise AutomlError(
-                f"for {timeouts.ALL_LOST_SECONDS:g} s no worker could be started in place of those "
+                f"for {patience:g} s no worker could be started in place of those "
                 "that were lost with their nodes; resume the sweep when the cluster is whole again"
             )
         if not self._nodes_due():
             return []
         self._nodes_checked = now
+        for key in self._attempts_on(self._pool.find_leaving()) - self._leaving:
+            self._leaving.add(key)
+            self._attempts[key].gang.stop(StopRequest.INTERRUPT)
+        self._leaving &= self._attempts.keys()
         events: list[Event] = []
-        lost_slots = self._pool.find_lost()
-        for key in [key for key, slots in self._slots.items() if lost_slots.intersection(slots)]:
+        for key in self._attempts_on(self._pool.find_stuck()):
             attempt = self._attempts[key]
             killed = attempt.gang.kill("preempted", "the node of its worker is gone")
             events += self._release_ended(attempt, killed)
         return events
+
+    def _attempts_on(self, slots: set[int]) -> set[tuple[int, int]]:
+        return {key for key, own in self._slots.items() if slots.intersection(own)}
+
+    def _busy(self) -> set[int]:
+        return {slot for slots in self._slots.values() for slot in slots}
 
 
 def _ready(refs: list[Any], timeout: float) -> list[Any]:

@@ -1,84 +1,176 @@
-"""A pool of warm Ray workers, one for each slot; one placement group reserves all slots or none."""
+"""A pool of warm Ray workers, one for each slot, on room that comes and goes."""
 
+import itertools
 import sys
 import time
 import uuid
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import ray
-from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
-from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from automl.core import Resources
+from automl.dispatch._slot_health import SlotHealth
+from automl.dispatch.base import GangShape
 from automl.errors import AutomlError, UsageError
 from workers.runtime.actor import CONCURRENCY_GROUPS, Actor
 
 from . import timeouts
 from .attempt import RayWorker
+from .reservation import Reservation, alive_nodes, choose, reservation_rows
 
 MAX_FAILED_STARTS: Final = 3  # of the worker of one slot, in a row
 
 
 class WorkerPool:
-    """The workers of a sweep. A lost worker is replaced; its slot is free once the new one runs.
+    """The workers of a sweep, each with a slot. `PoolSize` says how many there are.
+
+    A worker that dies is replaced on the same room; its slot is free once the new one runs. If the
+    room is lost with its node, the slot is gone.
 
     Args:
         sweep: name of the sweep, for the dashboard.
-        num_slots: how many workers.
         resources: of each worker.
         objective: the user's, pickled; None if a workload is run.
         workload: name of the workload; None if an objective is run.
 
-    Raises:
-        UsageError: Ray has no room for the workers.
-
     Attributes:
-        workers: the worker of each slot.
+        workers: the actor of each slot.
+        reservations: the room of the slots.
         free: slots without an attempt whose worker runs, or is being started for the first time.
         vacant: slots that need a new worker, see `replace_lost`.
+        health: of the GPUs; its slots out of use are neither free nor vacant.
         starting: the objects that Ray has to wait for; give each to `worker_started` when ready.
     """
 
     def __init__(
-        self,
-        sweep: str,
-        num_slots: int,
-        resources: Resources,
-        objective: bytes | None,
-        workload: str | None,
+        self, sweep: str, resources: Resources, objective: bytes | None, workload: str | None
     ) -> None:
         self._sweep = sweep
         self._resources = resources
         self._workload = workload
         self._objective = ray.put(objective)
+        self.workers: dict[int, Any] = {}
+        self.reservations: list[Reservation] = []
         self.starting: dict[Any, tuple[int, Any]] = {}
+        self.free: set[int] = set()
         self.vacant: set[int] = set()
+        self._new: set[int] = set()  # slots whose room is not granted yet
+        self._places: dict[int, tuple[Reservation, int]] = {}
         self._start_times: dict[int, float] = {}  # of slots whose worker has not started yet
         self._failures: Counter[int] = Counter()
+        self.health = SlotHealth(lambda: self.workers)
         self._generation = 0
-        self._group = _reserve(num_slots, resources)
-        self.workers = [self._start_worker(slot) for slot in range(num_slots)]
-        self.free = set(range(num_slots))
+        self._looked = 0.0
 
-    def acquire(self, count: int) -> list[int]:
-        """Take free slots, of one node if one has enough; they are no longer free."""
-        slots = self._known_nodes_first(self._choose(count))
+    # ------------------------------------------------------------------ room
+
+    def request(self, shape: GangShape) -> Reservation:
+        """Ask for room for the workers of a gang; they start when it is granted."""
+        reservation = Reservation(shape, self._resources)
+        self.reservations.append(reservation)
+        numbers = (number for number in itertools.count() if number not in self.workers)
+        reservation.slots = list(itertools.islice(numbers, shape.ranks))
+        for place, slot in enumerate(reservation.slots):
+            self._places[slot] = (reservation, place)
+            self._new.add(slot)
+            self.workers[slot] = self._start_worker(slot)
+        return reservation
+
+    def drop(self, reservation: Reservation) -> None:
+        """End the workers of a reservation and give its room back."""
+        self.reservations.remove(reservation)
+        for slot in reservation.slots:
+            ray.kill(self.workers.pop(slot), no_restart=True)
+            del self._places[slot]
+            self._start_times.pop(slot, None)
+            self._failures.pop(slot, None)
+            self.health.forget(slot)
+            for slots in (self.free, self.vacant, self._new):
+                slots.discard(slot)
+        reservation.remove()
+
+    def look(self, *, at_once: bool = False) -> None:
+        """Free the slots whose room has been granted since; call it often."""
+        now = time.monotonic()
+        if not self._new or (not at_once and now - self._looked < timeouts.GRANT_POLL_SECONDS):
+            return
+        self._looked = now
+        rows = reservation_rows()
+        for reservation in self.reservations:
+            if not reservation.granted and reservation.update(rows.get(reservation.id, {})):
+                self.free |= self._new.intersection(reservation.slots)
+                self._new -= set(reservation.slots)
+
+    def placed(self, slots: Iterable[int] | None = None) -> dict[int, str]:
+        """The node of each slot that has room and can be used; of these slots or of all."""
+        return {
+            slot: node
+            for slot in (self.workers if slots is None else slots)
+            if slot not in self.health.quarantined
+            if (node := self._node(slot)) and not self._places[slot][0].leaving
+        }
+
+    def _node(self, slot: int) -> str:
+        reservation, place = self._places[slot]
+        return reservation.nodes[place]
+
+    # ------------------------------------------------------------------ attempts
+
+    def fits(self, shape: GangShape) -> bool:
+        """Whether the free slots can hold a gang."""
+        return choose(self.placed(self.free), shape) is not None
+
+    def acquire(self, shape: GangShape) -> list[int]:
+        """Take free slots for a gang, by rank; they are no longer free.
+
+        Raises:
+            AutomlError: there are too few.
+        """
+        slots = choose(self.placed(self.free), shape)
+        if slots is None:
+            raise AutomlError(
+                f"the attempt needs {shape.ranks} free slots, {shape.together} together, "
+                f"there are {len(self.free)}"
+            )
         self.free -= set(slots)
         return slots
 
-    def release(self, slots: list[int], spent: set[int]) -> None:
-        """Free slots again, except `spent` ones, whose worker cannot be used again."""
-        self.vacant |= spent
-        self.free |= set(slots) - spent
+    def worker(self, slot: int) -> RayWorker:
+        """The worker of a slot."""
+        return RayWorker(self.workers[slot], self._node(slot))
+
+    def release(
+        self, slots: list[int], spent: set[int], gpu_problems: Mapping[int, str] | None = None
+    ) -> None:
+        """Free slots again.
+
+        Args:
+            slots: of an attempt.
+            spent: those whose worker cannot be used again.
+            gpu_problems: of those whose GPU cannot be used any more.
+        """
+        for slot in slots:
+            if self.health.attempt_ended(slot, (gpu_problems or {}).get(slot, "")):
+                ray.kill(self.workers[slot], no_restart=True)
+            elif slot in spent:
+                self.vacant.add(slot)
+            elif not self._places[slot][0].leaving:
+                self.free.add(slot)
 
     def replace_lost(self) -> None:
-        """Start a new worker for each vacant slot."""
+        """Start a new worker for each vacant slot whose room is not lost too; asks the head."""
+        if self.vacant:
+            self.find_leaving()
         while self.vacant:
             slot = self.vacant.pop()
             self.free.discard(slot)
-            self._generation += 1
-            self.workers[slot] = self._start_worker(slot)
+            if not self._places[slot][0].leaving:
+                self._generation += 1
+                self.workers[slot] = self._start_worker(slot)
+
+    # ------------------------------------------------------------------ workers and nodes
 
     def worker_started(self, ref: Any, busy: set[int]) -> None:
         """A worker has started, or failed to start.
@@ -89,14 +181,14 @@ class WorkerPool:
 
         Raises:
             UsageError: workers cannot load the objective or workload.
-            AutomlError: workers cannot be started.
+            AutomlError: workers cannot be started, or no GPU can be used.
         """
         slot, actor = self.starting.pop(ref)
-        if self.workers[slot].actor is not actor:
+        if self.workers.get(slot) is not actor:
             return  # it was killed before it was ready, and another was started
         del self._start_times[slot]
         try:
-            node, broken = ray.get(ref)
+            broken, gpu_problem = ray.get(ref)
         except ray.exceptions.RayError as error:
             if slot not in busy:  # else the attempt reports the failure
                 self._start_failed(slot, error)
@@ -104,22 +196,39 @@ class WorkerPool:
         if broken:
             raise UsageError(f"the workers cannot load what they are to run: {broken}")
         self._failures.pop(slot, None)
-        self.workers[slot] = RayWorker(actor, node)
-        self.free |= {slot} - busy
+        if slot in self._new:
+            self.look(at_once=True)
+        if slot in busy:
+            return  # the attempt notices a GPU that cannot be used
+        self.free.discard(slot)
+        if not gpu_problem and slot in self._new:
+            return  # it is free once its room is known
+        if not gpu_problem:
+            self.free.add(slot)
+        elif self.health.start_failed(slot, gpu_problem):
+            ray.kill(actor, no_restart=True)
+        else:
+            self.vacant.add(slot)
+            ray.kill(actor, no_restart=True)
 
-    def find_lost(self) -> set[int]:
-        """Check the nodes. Free slots of lost nodes become vacant.
+    def find_leaving(self) -> set[int]:
+        """The slots on nodes that are lost or about to be taken away; asks the head.
 
-        Returns:
-            Slots whose worker does not start for want of a node.
+        No attempt begins on them from now on.
         """
-        alive = _alive_nodes()
-        self.vacant |= {slot for slot in self.free if self.workers[slot].node not in {"", *alive}}
+        alive = alive_nodes()
+        for reservation in self.reservations:
+            if reservation.granted and not alive.issuperset(reservation.nodes):
+                reservation.leaving = True
+                self.free -= set(reservation.slots)
+        return {slot for slot, (reservation, _) in self._places.items() if reservation.leaving}
+
+    def find_stuck(self) -> set[int]:
+        """Slots whose worker has not started for long because their room is gone."""
         latest = time.monotonic() - timeouts.WORKER_START_SECONDS
         late = {slot for slot, begun in self._start_times.items() if begun <= latest}
-        if late and placement_group_table(self._group).get("state") != "CREATED":
-            return late
-        return set()  # with a node for every slot, workers are only slow
+        # With room for them, workers are only slow.
+        return {slot for slot in late - self._new if self._places[slot][0].is_pending()}
 
     @property
     def waits_for(self) -> str:
@@ -131,15 +240,17 @@ class WorkerPool:
             return ""
         some = ", ".join(map(str, slow[:5])) + (", ..." if len(slow) > 5 else "")
         longest = max(seconds[slot] for slot in slow)
-        return f"waits for the start of worker {some}, {longest:.0f} s so far"
+        what = "room on the cluster for" if self._new.issuperset(slow) else "the start of"
+        return f"waits for {what} worker {some}, {longest:.0f} s so far"
 
     def close(self) -> None:
         """End the workers."""
-        for worker in self.workers:
-            ray.kill(worker.actor, no_restart=True)
-        remove_placement_group(self._group)
+        for reservation in list(self.reservations):
+            self.drop(reservation)
 
     def _start_failed(self, slot: int, error: Exception) -> None:
+        if slot in self.find_leaving():
+            return  # its node was lost while it started
         self._failures[slot] += 1
         if slot in self.free or self._failures[slot] >= MAX_FAILED_STARTS:
             reason = " ".join(str(error).split())[:500]
@@ -149,30 +260,8 @@ class WorkerPool:
             ) from error
         self.vacant.add(slot)
 
-    def _choose(self, count: int) -> list[int]:
-        nodes: dict[str, list[int]] = {}
-        for slot in sorted(self.free):
-            nodes.setdefault(self.workers[slot].node, []).append(slot)
-        fitting = [slots for slots in nodes.values() if len(slots) >= count]
-        if fitting:
-            return min(fitting, key=len)[:count]
-        if len(self.free) < count:
-            raise AutomlError(f"the attempt needs {count} free slots, there are {len(self.free)}")
-        return sorted(self.free)[:count]
-
-    def _known_nodes_first(self, slots: list[int]) -> list[int]:
-        """These slots, those with a known node first: the ranks meet at the first slot's worker.
-
-        The node of a worker that is still starting is known only if the cluster has one node.
-        """
-        if len(slots) > 1 and not all(self.workers[slot].node for slot in slots):
-            nodes = _alive_nodes()
-            if len(nodes) == 1:
-                for slot in slots:
-                    self.workers[slot] = RayWorker(self.workers[slot].actor, nodes[0])
-        return sorted(slots, key=lambda slot: not self.workers[slot].node)
-
-    def _start_worker(self, slot: int) -> RayWorker:
+    def _start_worker(self, slot: int) -> Any:
+        reservation, place = self._places[slot]
         kind = ray.remote(concurrency_groups=CONCURRENCY_GROUPS)(Actor)
         again = f".{self._generation}" if self._generation else ""
         name = f"{self._sweep} worker {slot}{again}"
@@ -182,30 +271,15 @@ class WorkerPool:
             num_gpus=self._resources.gpus,
             max_restarts=0,
             max_task_retries=0,
-            scheduling_strategy=PlacementGroupSchedulingStrategy(
-                self._group, placement_group_bundle_index=slot
-            ),
-        ).remote(self._objective, self._workload, max(1, self._resources.cpus), sys.path, name)
+            scheduling_strategy=reservation.strategy(place),
+        ).remote(
+            self._objective,
+            self._workload,
+            max(1, self._resources.cpus),
+            sys.path,
+            name,
+            self._resources.gpus,
+        )
         self.starting[actor.ready.options(enable_task_events=False).remote()] = (slot, actor)
         self._start_times[slot] = time.monotonic()
-        return RayWorker(actor, "")
-
-
-def _alive_nodes() -> list[str]:
-    return [node["NodeID"] for node in ray.nodes() if node["Alive"]]
-
-
-def _reserve(num_slots: int, resources: Resources) -> Any:
-    bundle = {"CPU": resources.cpus, "GPU": resources.gpus}
-    needed = {key: value for key, value in bundle.items() if value}
-    group = placement_group([needed] * num_slots, strategy="PACK")
-    if not group.wait(timeouts.PLACEMENT_SECONDS):
-        free = {
-            key: value for key, value in ray.available_resources().items() if key in ("CPU", "GPU")
-        }
-        remove_placement_group(group)
-        raise UsageError(
-            f"Ray has no room for {num_slots} workers of {needed}; free now: {free}. Ask for fewer "
-            "workers, or wait until other programs are done"
-        )
-    return group
+        return actor

@@ -21,10 +21,11 @@ from ray._private import ray_constants, services
 from automl.core import Resources
 from automl.errors import UsageError
 from search_spaces.hardware import count_cpus
-from workers.runtime.devices import visible_gpus
+from workers.runtime.devices import slots_on, visible_gpus
 
 from . import reaper as reaper_program
 from . import timeouts
+from .reservation import ACCELERATOR
 
 # In spite of its name, Ray's switch for binding every port to the loopback interface. It also lets
 # a sweep survive if a laptop changes its network.
@@ -231,11 +232,17 @@ def _make_token() -> None:
 
 
 def _room(resources: Resources) -> int:
-    total: dict[str, Any] = ray.cluster_resources()
-    room = int(total.get("CPU", 1) // max(1, resources.cpus))
+    """How many slots fit; a slot is on one node."""
+    return max(1, sum(_room_of(node["Resources"], resources) for node in ray.nodes()))
+
+
+def _room_of(node: dict[str, float], resources: Resources) -> int:
+    if resources.accelerator and ACCELERATOR + resources.accelerator not in node:
+        return 0
+    room = int(node.get("CPU", 0) // max(1, resources.cpus))
     if resources.gpus > 0:
-        room = min(room, int(total.get("GPU", 0) / resources.gpus))
-    return max(1, room)
+        room = min(room, slots_on(int(node.get("GPU", 0)), resources.gpus))
+    return room
 
 
 def _dashboard() -> str:

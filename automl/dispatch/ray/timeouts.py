@@ -3,7 +3,10 @@
 from typing import Final
 
 CONNECT_SECONDS: Final = 5.0  # for a first answer of the address of a running cluster
-PLACEMENT_SECONDS: Final = 60.0  # for Ray to reserve all slots when the sweep begins
+PLACEMENT_SECONDS: Final = 60.0  # for Ray to reserve all slots, if their number is fixed
+GRANT_POLL_SECONDS: Final = 0.2  # between two looks at reservations that are not granted
+REGROUP_SECONDS: Final = 10.0  # that a gang waits before idle slots are reserved anew for it
+IDLE_SECONDS: Final = 30.0  # after that an elastic sweep gives a slot back that no trial needs
 
 HEAD_POLL_SECONDS: Final = 1.0  # between two checks of the head, and for the answer to one
 # Without an answer of the head. Ray itself ends this process after 60 s, without any message.
@@ -13,4 +16,4 @@ NODE_POLL_SECONDS: Final = 5.0  # between two checks of the nodes
 SLOW_START_SECONDS: Final = 20.0  # after that the sweep says that a worker has not started
 WORKER_START_SECONDS: Final = 60.0  # after that a worker that has not started may lack a node
 ALL_LOST_SECONDS: Final = 300.0  # for a new node, if no worker of the sweep is left
-ADDRESS_SECONDS: Final = 120.0  # for the first rank of an attempt to open a rendezvous
+ELASTIC_SECONDS: Final = 1800.0  # the same if the number of workers is elastic: clouds are slow

@@ -1,4 +1,4 @@
-"""The panels of the report and the dashboard, one per file, in their order on the page."""
+"""The panels of the report, one per file, in their order on the page."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -12,6 +12,7 @@ from search_spaces.plugins import nearest
 
 from . import (
     calibration,
+    contours,
     curves,
     dependence,
     feasibility,
@@ -35,6 +36,7 @@ TRIAL_PANELS: Mapping[str, Callable[[Record], Panel]] = {
 MODEL_PANELS: Mapping[str, Callable[[Record, Sequence[Insight]], Panel]] = {
     "importance": importance.panel,
     "dependence": dependence.panel,
+    "contours": contours.panel,
     "calibration": calibration.panel,
 }
 ORDER = (
@@ -44,6 +46,7 @@ ORDER = (
     "curves",
     "importance",
     "dependence",
+    "contours",
     "feasibility",
     "calibration",
     "memory",

@@ -56,6 +56,7 @@ def _draw(model: MetricModel) -> Figure:
             "width": 0,
         },
         "marker": {"color": COLOURS[model.aspect], "size": 7},
+        "customdata": [trial.number for trial in model.trials],
         "text": [f"trial {trial.number}" for trial in model.trials],
         "hovertemplate": "%{text}: reached %{x}, predicted %{y}<extra></extra>",
     }

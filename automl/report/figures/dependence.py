@@ -113,6 +113,7 @@ def _curve(record: Record, model: MetricModel, effect: Effect, key: str) -> list
         "x": rounded([position(parameter, t.params[effect.name]) for t in trials]),
         "y": rounded([values[t.number] for t in trials]),
         "marker": {"color": GREY, "size": 4, "opacity": 0.4},
+        "customdata": [t.number for t in trials],
         "text": [f"trial {t.number}: {text.number(values[t.number])}" for t in trials],
         "hoverinfo": "text",
         **axes,

@@ -4,25 +4,24 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from automl.core import Trial, TrialState
 from automl.report.effects import configurations, grid_of, moved
 from automl.report.plotting import (
-    GREEN,
+    INK,
     RED,
     Figure,
     Panel,
     axis,
     escape,
     figure,
+    place,
     position,
     rounded,
     spread,
 )
 from automl.report.record import Record
-from search_spaces import Choice, Parameter
+from automl.report.success import SuccessModel
+from search_spaces import Parameter
 
 TITLE = "Probability of success"
 NUM_AVERAGED = 16
@@ -30,8 +29,12 @@ MANY = 1500
 FINE = 15
 
 
-def panel(record: Record) -> Panel:
-    """The probability of success over the two parameters that change it most."""
+def panel(record: Record, success: SuccessModel | None = None) -> Panel:
+    """The probability of success over the two parameters that change it most.
+
+    Args:
+        success: the model of failures if it is fitted already.
+    """
     failed = [trial for trial in record.trials if trial.state is TrialState.FAILED]
     ended = [trial for trial in record.trials if trial.state.finished]
     if not failed:
@@ -45,7 +48,7 @@ def panel(record: Record) -> Panel:
             TITLE,
             f"{len(failed)} of {len(ended)} trials failed: too few to fit a model of failures.",
         )
-    probability = _Probability(record)
+    probability = success or SuccessModel(record)
     base = configurations(record)[:NUM_AVERAGED]
     moves = {name: probability.spread(name, base) for name in tunable}
     chosen = sorted(tunable, key=lambda name: -moves[name])[:2]
@@ -57,38 +60,9 @@ def panel(record: Record) -> Panel:
     return Panel("feasibility", TITLE, caption, (_map(record, probability, base, chosen, ended),))
 
 
-class _Probability:
-    """The suggester's model of failures."""
-
-    def __init__(self, record: Record) -> None:
-        from automl.suggesters.bayes.model.data import TrialReader
-        from automl.suggesters.bayes.model.surrogates import Surrogates
-        from automl.suggesters.bayes.suggester import one_thread
-
-        self.space = record.space
-        goals, constraints = record.snapshot.goals, record.snapshot.constraints
-        with one_thread():
-            reader = TrialReader(self.space, goals, [c.metric for c in constraints])
-            surrogates = Surrogates(self.space, goals, constraints, record.spec.seed)
-            self.model = surrogates.failures(reader(record.trials))
-
-    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> NDArray[np.float64]:
-        from automl.suggesters.bayes.suggester import one_thread
-
-        with one_thread():
-            log = self.model.log_probability(self.space.encode(rows))
-        return np.asarray(log.exp().numpy(), dtype=np.float64)
-
-    def spread(self, name: str, base: Sequence[Mapping[str, Any]]) -> float:
-        """The standard deviation of the probability over the range of a parameter."""
-        grid = grid_of(self.space.parameters[name])
-        rows = [moved(self.space, params, name, value) for value in grid for params in base]
-        return float(self(rows).reshape(len(grid), -1).mean(1).std())
-
-
 def _map(
     record: Record,
-    probability: _Probability,
+    probability: SuccessModel,
     base: Sequence[Mapping[str, Any]],
     chosen: list[str],
     ended: list[Trial],
@@ -111,6 +85,7 @@ def _map(
         "z": [rounded(row, 3) for row in z.tolist()],
         "zmin": 0,
         "zmax": 1,
+        "meta": {"colors": ["var(--fails)", "var(--between)", "var(--succeeds)"]},
         "colorscale": [[0, "#f4b9a0"], [0.5, "#fbf6e9"], [1, "#a5d8c6"]],
         "colorbar": {"title": {"text": "succeeds"}, "tickformat": ".0%"},
         "hovertemplate": "%{z:.0%}<extra></extra>",
@@ -125,16 +100,9 @@ def _map(
     )
 
 
-def _aside(parameter: Parameter, number: int) -> float:
-    """A small offset, so that trials of the same choice do not overlap."""
-    return (number * 0.618 % 1.0 - 0.5) * 0.5 if isinstance(parameter, Choice) else 0.0
-
-
 def _marks(ended: list[Trial], parameters: Sequence[Parameter], failed: bool) -> dict[str, Any]:
     trials = [trial for trial in ended if (trial.state is TrialState.FAILED) is failed]
-    columns = [
-        [position(p, t.params[p.name]) + _aside(p, t.number) for t in trials] for p in parameters
-    ]
+    columns = [[place(p, t.params[p.name], t.number) for t in trials] for p in parameters]
     if len(trials) > MANY and len(columns) > 1:  # overlapping ones are drawn once
         rows = spread(list(zip(columns[0], columns[1], strict=True)), 150, 80)
         trials, columns = (
@@ -150,10 +118,11 @@ def _marks(ended: list[Trial], parameters: Sequence[Parameter], failed: bool) ->
         "y": rounded(columns[1]) if len(columns) > 1 else [0] * len(trials),
         "marker": {
             "symbol": "x" if failed else "circle-open",
-            "color": RED if failed else GREEN,
+            "color": RED if failed else INK,
             "size": 7 if len(trials) < 500 else 4,
-            "line": {"width": 1.5, "color": RED if failed else GREEN},
+            "line": {"width": 1.5, "color": RED if failed else INK},
         },
+        "customdata": [trial.number for trial in trials],
         "text": [
             f"trial {t.number}: {escape(kind)}" for t, kind in zip(trials, kinds, strict=True)
         ],

@@ -93,6 +93,7 @@ def _trials(trials: Sequence[Trial]) -> Figure:
                     **marker,
                     "line": {"color": colour, "width": 2 if symbol == "line-ew" else 0},
                 },
+                "customdata": [trial.number for trial in known],
                 "text": [
                     hover(trial, f"{name} {memory(trial.metrics[metric])}") for trial in known
                 ],

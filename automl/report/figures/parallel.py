@@ -39,7 +39,7 @@ def panel(record: Record) -> Panel:
     left_out = len(record.trials) - len(scored)
     caption = (
         f"Each line is a trial; a darker line has a better {record.goal.metric}. Drag along an "
-        "axis to select lines; drag the name of an axis to move it."
+        "axis to select lines."
     )
     if left_out:
         caption += f" {left_out} failed or unfinished trials without a value are not shown."
@@ -59,6 +59,7 @@ def panel(record: Record) -> Panel:
         "type": "parcoords",
         "line": {"color": list(range(len(drawn))), "colorscale": SCALE},
         "dimensions": dimensions,
+        "customdata": [trial.number for trial, _ in drawn],
         "labelfont": {"size": 12},
         "tickfont": {"size": 10},
         "labelangle": -25,

@@ -100,7 +100,16 @@ def _pair(
         ),
     ]
     axes = [_axis(name, limit) for name, limit in zip((one, other), limits, strict=True)]
-    return figure(data, 420, xaxis=axes[0], yaxis=axes[1])
+    right, up = (record.snapshot.goals[index].maximize for index in (i, j))
+    return figure(data, 420, xaxis=axes[0], yaxis=axes[1], **_better(right, up))
+
+
+def _better(right: bool, up: bool) -> dict[str, Any]:
+    """A mark in the corner that is better."""
+    arrow = ("↗" if up else "↘") if right else ("↖" if up else "↙")
+    place = {"xref": "paper", "yref": "paper", "x": 0.98 * right + 0.01, "y": 0.98 * up + 0.01}
+    mark = {**place, "text": f"{arrow} better", "showarrow": False, "font": {"color": GREY}}
+    return {"annotations": [mark], "meta": {"corner": {"right": right, "up": up}}}
 
 
 def _axis(metric: str, limits: AxisRange) -> dict[str, Any]:
@@ -143,6 +152,7 @@ def _cloud(
                 )
             ],
         },
+        "customdata": [trial.number for trial, _, _ in points],
         "text": texts,
         "hoverinfo": "text",
         "cliponaxis": False,
@@ -169,7 +179,9 @@ def _costs(record: Record) -> Panel:
             _cloud(chosen, metric, goal, "the best", ORANGE, "markers", limits) | star,
         ]
         axes = [_axis(name, limit) for name, limit in zip((metric, goal), limits, strict=True)]
-        figures.append(figure(data, 340, xaxis=axes[0], yaxis=axes[1]))
+        fast = any(one.name == metric and one.direction == "maximize" for one in metrics)
+        corner = _better(fast, record.goal.maximize)
+        figures.append(figure(data, 340, xaxis=axes[0], yaxis=axes[1], **corner))
     if not figures:
         return Panel(
             "pareto",

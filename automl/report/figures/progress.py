@@ -84,6 +84,7 @@ def _points(
             "symbol": limits.symbols([value for _, value in scored]),
         },
         "cliponaxis": False,
+        "customdata": [trial.number for trial, _ in scored],
         "text": [
             f"trial {t.number}" if many else hover(t, f"{name} {text.number(v)}") for t, v in scored
         ],
@@ -100,6 +101,7 @@ def _failures(failed: list[Trial]) -> dict[str, Any]:
         "x": rounded([trial.ended for trial in failed]),
         "y": [0.02] * len(failed),
         "marker": {"color": RED, "symbol": "x", "size": 7},
+        "customdata": [trial.number for trial in failed],
         "text": [f"trial {t.number}: {(t.failure or 'failed').replace('_', ' ')}" for t in failed],
         "hoverinfo": "text",
     }

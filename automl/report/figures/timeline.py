@@ -70,6 +70,7 @@ def _bars(attempts: Sequence[Attempt], lanes: list[int], count: int) -> Figure:
                 "width": 0.8,  # otherwise the thickness depends on the state
                 "marker": {"color": STATE_COLOURS[state], "line": {"color": "white", "width": 1}},
                 "text": [str(a.trial) for a, _ in rows] if len(attempts) < 150 else None,
+                "customdata": [a.trial for a, _ in rows],
                 "textposition": "inside",
                 "insidetextanchor": "middle",
                 "hovertext": [

@@ -21,6 +21,7 @@ from workers.protocol import Params
 
 from .acquisition.acquisition import Acquisition
 from .acquisition.cost import CostModel
+from .acquisition.explanation import Explanation
 from .acquisition.feasibility import Feasibility
 from .acquisition.user_prior import prior_term
 from .batch import MANY, MOST_PENDING, suggest_batch
@@ -181,6 +182,39 @@ class BayesSuggester(Suggester):
                 return None
             gain = math.exp(float(acquisition(self.space.encode([params]))[0]))
         return gain * transform.scale * transform.spread
+
+    def explain(
+        self, history: Sequence[Trial], pending: Sequence[Trial], params: Params
+    ) -> Explanation | None:
+        """The terms of the acquisition for a configuration, and for the best other one.
+
+        Args:
+            history, pending: as `suggest` got them.
+
+        Returns:
+            None during the initial design, which has no acquisition.
+        """
+        with one_thread():
+            legal, waiting = self._reader.legal(history), self._reader.legal(pending)
+            data = self._reader(legal)
+            acquisition = self._acquisition(data, len(waiting), history)
+            if acquisition is None:
+                return None
+            acquisition = acquisition.with_pending(self.space.encode([t.params for t in waiting]))
+            best = data.unit[self._incumbents.best_rows(data)]
+            taken = {*self.trial_keys(legal, waiting), self.space.key(params)}
+            rng = np.random.default_rng([self.seed, len(history), len(pending)])
+            sketch = acquisition.sketch()
+            other = self._optimizer.maximise(acquisition, best, taken, rng, sketch=sketch)
+            unit = self.space.encode([params] if other is None else [params, other])
+            parts = acquisition.parts(unit)
+        has_cost = len(acquisition.terms) - bool(self._prior)
+        names = {f"term {has_cost}": "prior"} | ({"term 0": "cost"} if has_cost else {})
+        terms = [
+            {names.get(name, name): float(part[i]) for name, part in parts.items()}
+            for i in range(len(unit))
+        ]
+        return Explanation(terms[0], other, terms[1] if other is not None else {})
 
     def _acquisition(
         self, data: TrialData, num_pending: int, history: Sequence[Trial]

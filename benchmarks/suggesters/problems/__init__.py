@@ -26,10 +26,21 @@ def _all() -> dict[str, Problem]:
     return found
 
 
-def names(kind: Kind | None = None, tag: str | None = None) -> list[str]:
-    """Names of the problems of a kind, with a tag, or of all."""
+def names(
+    kind: Kind | None = None, tag: str | None = None, *, exam: bool | None = False
+) -> list[str]:
+    """Names of the problems of a kind, with a tag, or of all.
+
+    Args:
+        exam: True for those of the exam (`examine.py`), on which nothing is developed; None for
+            those of the exam too.
+    """
     return [
-        n for n, p in _all().items() if kind in (None, p.kind) and (tag is None or tag in p.tags)
+        name
+        for name, problem in _all().items()
+        if kind in (None, problem.kind)
+        and (tag is None or tag in problem.tags)
+        and exam in (None, "exam" in problem.tags)
     ]
 
 

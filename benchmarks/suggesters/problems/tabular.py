@@ -28,12 +28,19 @@ class Grid:
 
     Args:
         staged: the parameter whose values come from one fit (boosting rounds, epochs), if any.
+        folder: of the table.
     """
 
     name: str
     space: Space
     values: dict[str, tuple[float, ...]]
     staged: str | None = None
+    folder: Path = TABLES
+
+    @property
+    def path(self) -> Path:
+        """The file of the table."""
+        return self.folder / f"{self.name}.npz"
 
     def branches(self) -> Iterator[Branch]:
         """Every combination of the choices that are active together."""
@@ -55,7 +62,7 @@ class Grid:
     @functools.cached_property
     def arrays(self) -> dict[Branch, np.ndarray]:
         """The table of each branch, one axis a number."""
-        with np.load(TABLES / f"{self.name}.npz") as stored:
+        with np.load(self.path) as stored:
             return {
                 branch: stored[f"branch_{i}"].astype(float)
                 for i, branch in enumerate(self.branches())
@@ -84,7 +91,7 @@ class Grid:
         return [int(value) if whole else value for value in self.values[name]]
 
 
-def _log(low: float, high: float, count: int) -> tuple[float, ...]:
+def log_values(low: float, high: float, count: int) -> tuple[float, ...]:
     return tuple(float(f"{v:.6g}") for v in np.geomspace(low, high, count))
 
 
@@ -110,8 +117,8 @@ def _svm() -> Grid:
         Float("coef0", 0.0, 2.0, when={"kernel": "poly"}),
     )
     values = {
-        "c": _log(1e-3, 1e4, 11),
-        "gamma": _log(1e-5, 10, 10),
+        "c": log_values(1e-3, 1e4, 11),
+        "gamma": log_values(1e-5, 10, 10),
         "degree": (2, 3, 5),
         "coef0": (0.0, 2.0),
     }
@@ -129,7 +136,11 @@ def _svr() -> Grid:
     return Grid(
         "svr_diabetes",
         space,
-        {"c": _log(1e-2, 1e4, 10), "gamma": _log(1e-5, 10, 10), "epsilon": _log(1e-2, 100, 4)},
+        {
+            "c": log_values(1e-2, 1e4, 10),
+            "gamma": log_values(1e-5, 10, 10),
+            "epsilon": log_values(1e-2, 100, 4),
+        },
     )
 
 
@@ -145,14 +156,14 @@ def _forest() -> Grid:
     values = {
         "max_depth": (1, 3, 6, 10, 20),
         "min_samples_leaf": (1, 3, 10, 30),
-        "max_features": _log(0.02, 1, 5),
+        "max_features": log_values(0.02, 1, 5),
         "num_trees": (2, 4, 8, 16, 32),
     }
     return Grid("forest_digits", space, values, "num_trees")
 
 
 _BOOSTING = {
-    "learning_rate": _log(1e-3, 1, 7),
+    "learning_rate": log_values(1e-3, 1, 7),
     "rounds": (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0),
 }
 
@@ -180,7 +191,7 @@ def _boosting_classifier() -> Grid:
     )
     values = {
         "max_depth": (1, 2, 3, 6),
-        "max_features": _log(0.05, 1, 3),
+        "max_features": log_values(0.05, 1, 3),
         "subsample": (0.3, 0.65, 1.0),
     }
     return Grid("boosting_breast_cancer", space, {**_BOOSTING, **values}, "rounds")
@@ -199,7 +210,7 @@ def _mlp() -> Grid:
     )
     values = {
         "momentum": (0.0, 0.95),
-        "learning_rate": _log(1e-4, 1, 7),
+        "learning_rate": log_values(1e-4, 1, 7),
         "hidden": (4, 20, 100),
         "alpha": (1e-5, 0.03, 1.0),
         "batch_size": (8, 45, 256),
@@ -220,8 +231,8 @@ def _sgd() -> Grid:
     )
     values = {
         "l1_ratio": (0.0, 0.3, 1.0),
-        "alpha": _log(1e-6, 1, 6),
-        "eta0": _log(1e-4, 10, 7),
+        "alpha": log_values(1e-6, 1, 6),
+        "eta0": log_values(1e-4, 10, 7),
         "power_t": (0.1, 0.4, 0.9),
         "epochs": (1, 2, 5, 16),
     }
@@ -247,5 +258,5 @@ def _neighbours() -> Grid:
 
 def problems() -> list[Problem]:
     """Those whose table has been computed."""
-    found = [grid for grid in grids() if (TABLES / f"{grid.name}.npz").exists()]
+    found = [grid for grid in grids() if grid.path.exists()]
     return [problem(g.name, "tabular", g.space, "minimize error", g.error) for g in found]

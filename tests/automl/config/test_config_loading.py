@@ -162,6 +162,7 @@ def test_a_wrong_override_is_named(tmp_path: Path, override: str, expected: str)
         ("workers: 2", "workers: 0", "workers: 1 or more is needed, got 0"),
         ("workers: 2", "workers: two", "workers: a whole number is needed, got 'two'"),
         ("gpus: 0.5", "gpus: -1", "resources.gpus: 0 or more is needed, got -1"),
+        ("gpus: 0.5", "gpus: 1.5", "resources.gpus: gpus of a slot are a whole number, or a share"),
         ("seed: 3", "seed: 1.5", "seed: a whole number is needed, got 1.5"),
         (
             "seed: 3",
@@ -260,6 +261,17 @@ def test_a_default_of_null_is_a_default(tmp_path: Path) -> None:
     assert loaded(tmp_path, text).spec.space.default() == {"w": None}
 
 
+def test_ranks_are_a_number_or_a_parameter(tmp_path: Path) -> None:
+    text = "space: {lr: [0.1, 0.2], num_gpus: [1, 2]}\ngoals: minimize loss\n"
+    assert loaded(tmp_path, text).spec.ranks == 1
+    assert loaded(tmp_path, text + "ranks: 2\n").spec.ranks == 2
+    assert loaded(tmp_path, text + "ranks: num_gpus\n").spec.ranks == "num_gpus"
+    with pytest.raises(ConfigError, match=r":3: ranks: .*parameter 'lr' is the number of ranks"):
+        loaded(tmp_path, text + "ranks: lr\n")
+    with pytest.raises(ConfigError, match=r":3: ranks: ranks must be a whole number of at least 1"):
+        loaded(tmp_path, text + "ranks: 0\n")
+
+
 def test_options_of_plugins_and_settings_of_stoppers(tmp_path: Path) -> None:
     text = TEXT.replace("stopper: none", "stopper: {name: asha, grace: 5, factor: 4}")
     spec = loaded(tmp_path, text + "max_steps: 100\nmax_retries: 0\nresumable: true\n").spec
@@ -288,3 +300,15 @@ def test_a_wrong_option_is_one_error_with_its_line(
     assert expected in found
     assert "toy.yaml:12" in found, found
     assert "1 problem" in found or found.count("toy.yaml:") == 1, found
+
+
+def test_workers_may_be_a_range(tmp_path: Path) -> None:
+    spec = loaded(tmp_path, TEXT, "workers={min: 2, max: 64}").spec
+    assert (spec.min_workers, spec.workers) == (2, 64)
+    for wrong, words in [
+        ("{min: 2}", "workers: a mapping of min and max is needed"),
+        ("{min: 2, maxi: 3}", "did you mean 'max'"),
+        ("{min: 3, max: 2}", "min of workers must not exceed max, got 3 and 2"),
+        ("{min: 0, max: 2}", "1 or more is needed, got 0"),
+    ]:
+        assert words in message(tmp_path, TEXT, f"workers={wrong}")

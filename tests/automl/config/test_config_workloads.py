@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from automl.config.loading import Config
 from automl.core.budget import Budget
 from automl.core.resources import Resources
 from automl.errors import ConfigError
-from search_spaces.hardware import Hardware, detect
+from search_spaces.hardware import Gpu, Hardware, detect
 
 CONFIG = Path(__file__).parents[3] / "configs" / "nmt.yaml"
 HARDWARE = Hardware(num_cpus=2, memory_bytes=8 << 30)
@@ -154,3 +155,17 @@ def test_an_option_of_a_strategy_is_no_error_beside_another(
 @pytest.mark.parametrize("path", sorted(CONFIG.parent.glob("*.yaml")), ids=lambda path: path.stem)
 def test_a_right_configuration_is_the_same_whoever_looks_at_the_machine(path: Path) -> None:
     assert load(path) == load(path, hardware=detect())
+
+
+def test_a_slot_has_a_gpu_by_default_and_it_is_said() -> None:
+    gpu = Gpu("H100", 80 * 10**9, (9, 0), bf16=True)
+    machine = replace(HARDWARE, gpus=(gpu,) * 2, backends=("gloo", "nccl"))
+    found = load(CONFIG, ["workers=2"], hardware=machine)
+    assert found.spec.resources.gpus == 1.0
+    assert found.notes == (
+        "each worker has a GPU; set the resources to `gpus: 0` for trials on the CPU",
+    )
+    assert load(CONFIG, ["workers=4"], hardware=machine).spec.resources.gpus == 0.5
+    on_cpu = load(CONFIG, ["resources.gpus=0"], hardware=machine)
+    assert (on_cpu.spec.resources.gpus, on_cpu.notes) == (0.0, ())
+    assert load(CONFIG, hardware=HARDWARE).spec.resources.gpus == 0.0

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from objectives import make_spec
 
+import automl
 from automl.control.checkpoint_cleanup import CheckpointCleanup
 from automl.core.reports import ReportPoint
 from automl.core.trial import Trial, TrialState
@@ -60,3 +62,25 @@ def test_beyond_the_limit_the_worst_go_first_and_paused_ones_last(tmp_path: Path
     lost = [n for t in trials for n in tight.clean(t, trials)]
     assert set(lost) == {1, 3}
     assert [path.exists() for path in paths] == [True, False, False, False, True]
+
+
+def save_and_fail(trial: Any) -> dict[str, float]:
+    (trial.checkpoint_dir / "state").write_text("0" * 1000)
+    if trial.number == 1:
+        raise ValueError
+    return {"loss": 1.0}
+
+
+def test_the_files_of_a_users_function_are_cleaned_up_too(tmp_path: Path) -> None:
+    automl.sweep(
+        save_and_fail,
+        {"x": (0.0, 1.0)},
+        "minimize loss",
+        trials=3,
+        suggester="random",
+        dispatcher="inline",
+        store=tmp_path,
+        name="own",
+    )
+    kept = sorted(path.parts[-3] for path in tmp_path.glob("**/checkpoints/state"))
+    assert kept == ["0", "2"], "the failed one has lost its checkpoint"

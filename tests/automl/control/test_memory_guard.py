@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from objectives import make_spec
 
 from automl import sweeps
@@ -120,3 +121,12 @@ def test_the_limit_is_of_a_rank() -> None:
     assert MemoryGuard(spec, local=False).limit(1) is None
     limited = MemoryGuard(replace(spec, resources=Resources(memory=1000)), local=False)
     assert limited.limit(4) == 1000
+
+
+def test_what_a_process_takes_of_its_gpu_has_to_fit_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    needed = MemoryEstimate(1_400_000_000, {}, device_bytes=500_000_000)
+    for memory, refused in ((None, True), (10**9, False)):  # `memory` limits tensors alone
+        guard = guarded(Space(Float("x", 0, 1)), resources=Resources(gpus=1.0, memory=memory))
+        monkeypatch.setattr(guard, "estimate", lambda params: needed)
+        monkeypatch.setattr(guard, "limit", lambda ranks: 10**9)
+        assert ("estimated to need 1.90 GB" in guard.refusal({}, 1)) is refused

@@ -1,4 +1,4 @@
-"""A mistake in the objective is shown, and ends the sweep after three exceptions that are alike."""
+"""A mistake in the objective is shown, and ends the sweep after three errors that are alike."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rich.console import Console
 
 import automl
 from automl.core import Noted, Trial, TrialState
+from automl.core.mistakes import error_key
 from automl.ledger import Ledger
 from automl.report.terminal_view import PlainLines, SweepView
 from automl.result import Result
@@ -29,7 +30,7 @@ def test_three_exceptions_that_are_alike_end_a_sweep_with_a_note(ledger: Ledger)
     snapshot = run_inline(ledger, make_spec(trials=12), mistaken)
     assert (snapshot.state, states(snapshot)) == ("finished", ["failed"] * 3)
     notes = [event for event in ledger.events("test") if isinstance(event, Noted)]
-    assert "KeyError: 'lerning_rate'. After three exceptions" in notes[-1].message
+    assert "KeyError: 'lerning_rate'. After three errors" in notes[-1].message
     with pytest.raises(automl.AutomlError, match="lerning_rate") as caught:
         Result(snapshot).best  # noqa: B018
     lines = str(caught.value).splitlines()
@@ -87,6 +88,31 @@ def test_a_trial_that_may_still_succeed_keeps_the_sweep_alive() -> None:
 
     assert reason(Trial(0, {}, RUNNING)) is None  # it has outlived them
     assert reason(Trial(4, {}, RUNNING)) is not None
+
+
+@pytest.mark.parametrize(
+    ("template", "alike"),
+    [
+        ("ended with exit status 2: t.py: error: unrecognized arguments: --lrr={lr}", True),
+        ("ended with exit status 2: error: invalid choice: '{kind}' (choose from 1, 2.5, 3)", True),
+        ("ended with exit status 1: ValueError: {lr} is too large for {kind}", False),
+        ("was killed by signal 11 (SIGSEGV): {lr}", False),
+    ],
+)
+def test_usage_errors_of_a_command_are_alike_but_for_its_values(template: str, alike: bool) -> None:
+    errors = {
+        error_key(
+            Trial(
+                number,
+                {"lr": lr, "kind": kind},
+                FAILED,
+                failure="crashed",
+                message="the command " + template.format(lr=lr, kind=kind),
+            )
+        )
+        for number, (lr, kind) in enumerate([(0.01, "adam"), (2.5, "sgd"), (1e-05, "adamw")])
+    }
+    assert (len(errors) == 1) is alike
 
 
 def test_the_views_show_the_first_traceback(ledger: Ledger) -> None:

@@ -153,8 +153,8 @@ def test_a_closed_dispatcher_leaves_no_process_behind(driver: Driver) -> None:
     driver.submit("patient")
     driver.until(lambda: bool(driver.reports(0)))
     children = psutil.Process().children()
-    # Other tests may have left the servers of `multiprocessing`.
-    workers = [child for child in children if "multiprocessing" not in " ".join(child.cmdline())]
+    # Other tests may have left servers of `multiprocessing` and workers of joblib.
+    workers = [child for child in children if " worker " in " ".join(child.cmdline())]
     assert workers
     driver.dispatcher.close()
     assert not any(is_alive(worker.pid) for worker in workers)

@@ -183,33 +183,6 @@ def test_tensorboard_gets_the_profilers_traces(tmp_path: Path) -> None:
         assert any(event.get("name") == "aten::exp" for event in trace["traceEvents"])
 
 
-def test_mlflow_has_every_trial(runs: str, tmp_path: Path) -> None:
-    pytest.importorskip("mlflow")
-    from mlflow.tracking import MlflowClient
-
-    address = f"sqlite:///{tmp_path}/mlflow.db"
-    done = CliRunner().invoke(cli, ["publish", "toy", "mlflow", "--store", runs, "--to", address])
-    assert done.exit_code == 0, done.output
-    client = MlflowClient(tracking_uri=address)
-    experiment = client.get_experiment_by_name("automl")
-    found = {
-        run.info.run_name: run
-        for run in client.search_runs([experiment.experiment_id], max_results=100)
-    }
-    trials = load("toy", runs).trials
-    assert set(found) == {"toy", *(f"trial {trial.number}" for trial in trials)}
-    first = found["trial 0"]
-    assert first.data.params["optimizer"] == trials[0].params["optimizer"]
-    assert first.data.metrics["loss"] == pytest.approx(trials[0].metrics["loss"])
-    assert [m.step for m in client.get_metric_history(first.info.run_id, "loss")][:2] == [10, 20]
-    failed = next(trial for trial in trials if trial.failure)
-    assert found[f"trial {failed.number}"].info.status == "FAILED"
-    wrong = CliRunner().invoke(
-        cli, ["publish", "toy", "mlflow", "--store", runs, "--to", "nonsense://x"]
-    )
-    assert (wrong.exit_code, "nonsense" in wrong.output) == (2, True)
-
-
 CSV = """\
 lr,batch_size,optimizer,momentum,layout,loss,note
 0.001,64,adam,,separate,0.5,good
@@ -247,8 +220,9 @@ def test_trials_of_an_optuna_study_and_of_a_sweep_are_imported(runs: str, tmp_pa
     ledger.close()
 
 
+@pytest.mark.parametrize("given", [["--prior", "old.csv"], ["prior=old.csv"]])
 def test_a_sweep_begins_with_imported_trials(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: list[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(
@@ -260,7 +234,7 @@ def test_a_sweep_begins_with_imported_trials(
     )
     (tmp_path / "old.csv").write_text("x,loss\n0.5,0.25\n-0.4,0.16\n")
     run = ["--objective", "mine.py:objective", "--dispatcher", "inline", "--trials", "2"]
-    done = CliRunner().invoke(cli, ["sweep", "toy.yaml", *run, "--prior", "old.csv"])
+    done = CliRunner().invoke(cli, ["sweep", "toy.yaml", *run, *given])
     assert done.exit_code == 0, done.output
     ledger = Ledger.open(".automl")
     assert [trial.source for trial in ledger.trials("toy")] == ["added", "added", "bayes", "bayes"]

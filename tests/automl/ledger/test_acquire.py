@@ -16,8 +16,9 @@ from resealed import change_holders
 from automl.core.events import Proposed
 from automl.errors import StoreError, UsageError
 from automl.ledger import Ledger
-from automl.ledger import ledger as module
+from automl.ledger import holding as module
 from automl.ledger.lock import FileLock
+from automl.ledger.reader import Reader
 
 
 @pytest.fixture
@@ -103,14 +104,15 @@ def test_a_controller_that_comes_between_check_and_acquire_wins(
     if held_before:
         first.acquire("test")
         first.release("test")
-    look = second._wait_until_free
+    look = module.wait_until_free
 
-    def slow(sweep: str) -> tuple[int, int]:
-        seen = look(sweep)
-        first.acquire("test")
+    def slow(reader: Reader, sweep: str) -> tuple[int, int]:
+        seen = look(reader, sweep)
+        if reader is second._reader:
+            first.acquire("test")
         return seen
 
-    monkeypatch.setattr(second, "_wait_until_free", slow)
+    monkeypatch.setattr(module, "wait_until_free", slow)
     with pytest.raises(StoreError, match="held by process"):
         second.acquire("test")
     assert "test" not in second._held

@@ -125,10 +125,11 @@ def test_commands_wait_for_a_controller_and_reading_one_hides_no_other(ledger: L
 
 def test_a_stop_is_asked_of_one_sweep(ledger: Ledger) -> None:
     ledger.send("one", COMMAND)
-    ledger.request_stop("one")
+    ledger.request_stop("one", by="ann")
     one, two = ledger._held["one"], ledger._held["two"]
     assert one.commit() is True
-    assert [command for _, command in one.new_commands()] == [COMMAND]
+    stop = Command("stop", {}, by="ann")
+    assert [command for _, command in one.new_commands()] == [COMMAND, stop]
     assert one.commit() is True, "reading the command has not cleared it"
     assert two.commit() is False
     ledger.release("one")

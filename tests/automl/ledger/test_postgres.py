@@ -20,8 +20,7 @@ from resealed import change_holders, make_version_1
 from automl import sweeps
 from automl.core.events import Begun, Command, Noted, Proposed
 from automl.errors import StoreError
-from automl.ledger import Ledger, database
-from automl.ledger import ledger as ledger_module
+from automl.ledger import Ledger, database, holding
 from automl.ledger.recorder import Recorder
 from workers.protocol import Report
 
@@ -108,7 +107,7 @@ def test_a_controller_on_another_host_keeps_its_lease_whatever_the_clocks_say(
     url: str, monkeypatch: pytest.MonkeyPatch, hours: float
 ) -> None:
     """Its last heartbeat is an hour back or ahead, because a clock was set; it still runs."""
-    monkeypatch.setattr(ledger_module, "WATCH_SECONDS", 1.0)
+    monkeypatch.setattr(holding, "WATCH_SECONDS", 1.0)
     ledger = Ledger.open(url, create=True)
     ledger.create_sweep(make_spec())
     child = hold_elsewhere(url, "elsewhere")
@@ -134,7 +133,7 @@ def test_a_controller_on_another_host_keeps_its_lease_whatever_the_clocks_say(
 def test_a_lease_that_ran_out_is_taken_and_the_old_holder_is_fenced_off(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ledger_module, "WATCH_SECONDS", 0.3)
+    monkeypatch.setattr(holding, "WATCH_SECONDS", 0.3)
     first, second = Ledger.open(url, create=True), Ledger.open(url)
     first.create_sweep(make_spec())
     old = first.acquire("test")

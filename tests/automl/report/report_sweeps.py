@@ -74,16 +74,16 @@ def trial_events(
 def write_sweep(
     store: Path, num_trials: int = 24, goals: Any = "minimize loss", **fields: Any
 ) -> str:
-    """A store with a finished sweep named "toy" on two slots."""
+    """A store with a finished sweep on two slots, named "toy", or "toy-2" if there is one."""
     constraints = parse_constraints(fields.pop("constraints", ()))
     budget = Budget(trials=max(num_trials, 1))
     fields.setdefault("metrics", TRAINING_METRICS)
     spec = SweepSpec("toy", SPACE, parse_goals(goals), constraints, budget=budget, **fields)
     ledger = Ledger.open(store, create=True)
-    ledger.create_sweep(
+    name = ledger.create_sweep(
         spec, {"git_commit": "abc123", "packages": {"torch": "2.13"}, "hardware": {"num_cpus": 2}}
     )
-    recorder = ledger.acquire("toy")
+    recorder = ledger.acquire(name)
     rng = np.random.default_rng(0)
     params = [SPACE.default(), *SPACE.sample(rng, max(num_trials - 1, 1))][:num_trials]
     for number, one in enumerate(params):

@@ -19,11 +19,11 @@ from automl.core.reports import ReportPoint
 from automl.core.trial import TrialState
 from automl.errors import AutomlError, UsageError
 from automl.report.axis_range import AxisRange, padded
-from automl.report.dashboard import links
 from automl.report.figures import draw
 from automl.report.page import save
 from automl.report.record import Record
 from automl.result import Result
+from automl.studio.links import web_pages
 
 LOSS = Goal("loss")
 
@@ -149,9 +149,9 @@ def test_a_report_follows_the_umask_and_leaves_no_draft(tmp_path: Path) -> None:
     ["javascript:alert(1)", "data:text/html,x", "\x1b[2J", "", "http:x", "[bad", "//[bad"],
 )
 def test_only_web_pages_are_linked(address: str) -> None:
-    assert links(snapshot(dashboard=address)) == {}
-    assert links(snapshot(dashboard="https://h:1"))["cluster"] == "https://h:1/#/cluster"
-    assert links(snapshot(dashboard="http://[bad"))["cluster"] == "http://[bad/#/cluster"
+    assert web_pages(address) == {}
+    assert web_pages("https://h:1")["cluster"] == "https://h:1/#/cluster"
+    assert web_pages("http://[bad")["cluster"] == "http://[bad/#/cluster"
 
 
 def test_control_characters_do_not_reach_the_terminal() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from click.testing import CliRunner
 from report_sweeps import SPACE, write_sweep
 
@@ -22,7 +23,7 @@ from automl.ledger import Ledger
 from automl.report.conclusion import certainty, predicted
 from automl.report.effects import insights_of
 from automl.report.figures import ORDER, draw
-from automl.report.page import render
+from automl.report.page import render, save
 from automl.report.plotting import spread
 from automl.report.recipe import recipe
 from automl.report.record import Record
@@ -71,18 +72,92 @@ def test_the_page_in_a_browser(chromium: Any, tmp_path: Path, goals: Any, num_fr
     assert wrong == []
     figures = page.evaluate(
         "[...document.querySelectorAll('.figure')]"
-        ".map(f => [f.id, f.querySelectorAll('.main-svg').length > 0, f.data.length])"
+        ".map(f => [f.id, f.querySelectorAll('.plot path, .plot rect').length])"
     )
-    assert {key.rsplit("-", 1)[0] for key, _, _ in figures} == set(ORDER)
-    assert all(drawn and traces for _, drawn, traces in figures)
-    assert len([key for key, _, _ in figures if key.startswith("pareto")]) == num_fronts
-    assert (
-        page.evaluate("document.querySelectorAll('.parcoords-line-layer, .gl-canvas').length") > 0
-    )
-    assert "WebGL" not in page.inner_text("#parallel")
+    assert {key.rsplit("-", 1)[0] for key, _ in figures} == set(ORDER)
+    assert all(marks for _, marks in figures)
+    assert len([key for key, _ in figures if key.startswith("pareto")]) == num_fronts
+    assert page.locator("#parallel .strand").count() == 12
+    assert "better" in page.inner_html("#pareto")
     assert page.inner_text("h1") == "toy"
     assert "<b>packed" in page.inner_text("#setup")
-    assert page.evaluate("document.documentElement.scrollWidth") <= 1200
+    for width in (1900, 700, 375):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.wait_for_timeout(50)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert file.stat().st_size < 1_500_000
+    page.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_in_the_report(
+    chromium: Any, runs: str, tmp_path: Path, scheme: str
+) -> None:
+    file = tmp_path / "toy.html"
+    save(record_of(runs), file)
+    context = chromium.new_context(color_scheme=scheme, bypass_csp=True)
+    page = context.new_page()
+    page.goto(file.as_uri())
+    page.wait_for_selector("body[data-drawn=all]", timeout=60_000)
+    found = Axe().run(page).response["violations"]
+    assert [(one["id"], node["html"][:200]) for one in found for node in one["nodes"]] == []
+    context.close()
+
+
+def test_trials_are_selected_in_all_figures_and_in_the_table(
+    chromium: Any, runs: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "toy.html"
+    save(record_of(runs), file)
+    page, wrong = opened(chromium, file)
+    every = page.locator("#trials tr[data-trial]:visible").count()
+    plot = page.locator("#progress .plot")
+    plot.scroll_into_view_if_needed()
+    box = plot.bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + 20)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] - 5, box["y"] + box["height"] - 30, steps=4)
+    page.mouse.up()
+    told = page.inner_text(".picked .told")
+    count = int(told.split()[0])
+    assert 0 < count < every
+    assert page.locator("#trials tr[data-trial]:visible").count() == count
+    assert page.locator("#parallel .faint").get_attribute("d")
+    assert page.locator("#calibration .points.faded").count() > 0
+    page.click("text=Show all")
+    assert page.locator("#trials tr[data-trial]:visible").count() == every
+    page.fill("#filter", "optimizer = sgd and los < 1")
+    assert page.inner_text(".picked .told") == "there is no column 'los': did you mean 'loss'?"
+    page.fill("#filter", "optimizer = sgd and loss < 1")
+    shown = page.locator("#trials tr[data-trial]:visible").all_inner_texts()
+    assert shown
+    assert all("sgd" in line for line in shown)
+    page.locator("#progress .plot").focus()
+    page.keyboard.press("Escape")
+    assert page.locator("#trials tr[data-trial]:visible").count() == every
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Space")
+    assert page.inner_text(".picked .told") == "1 trial selected chosen one by one"
+    with page.expect_download() as download:
+        page.locator("#progress .tools >> text=Save").click()
+    assert Path(download.value.path()).read_text().startswith("<svg")
+    assert wrong == []
+    page.close()
+
+
+def test_a_notebook_shows_figures_in_a_frame(chromium: Any, runs: str, tmp_path: Path) -> None:
+    html = load("toy", runs)._repr_html_()
+    assert len(html) < 400_000
+    file = tmp_path / "cell.html"
+    file.write_text(f"<!doctype html><title>cell</title>{html}", encoding="utf-8")
+    page = chromium.new_page()
+    wrong: list[str] = []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.goto(file.as_uri())
+    frame = page.frame_locator("iframe")
+    frame.locator("body[data-drawn=all]").wait_for(timeout=60_000)
+    assert frame.locator("#parallel .strand").count() == 12
+    assert wrong == []
     page.close()
 
 

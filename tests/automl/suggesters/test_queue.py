@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -138,3 +140,45 @@ def test_a_worker_that_has_waited_too_long_gets_a_proposal_of_the_fallback(
     assert "'counting' is slower than the trials" in notes[0]
     counting.may.set()
     suggestions.close()
+
+
+ENDS_WHILE_IT_SUGGESTS = """
+import threading, time
+import torch
+from automl.core.trial_index import TrialIndex
+from automl.suggesters.base import Suggester
+from automl.suggesters.domain import Domain
+from automl.suggesters.proposer import Proposer
+from automl.suggesters.queue import BackgroundSuggestionQueue
+from search_spaces import Float, Space
+
+space = Space(Float("x", 0.0, 1.0))
+began = threading.Event()
+
+class Slow(Suggester):
+    name = "slow"
+
+    def suggest(self, history, pending, count=1):
+        began.set()
+        end = time.monotonic() + 1
+        x = torch.randn(200, 200, requires_grad=True)
+        while time.monotonic() < end:
+            torch.linalg.eigh(x @ x.T).eigenvalues.sum().backward()
+        print("suggested", flush=True)
+        return [{"x": 0.5}] * count
+
+proposer = Proposer(lambda name, domain: Slow(space, ()), "slow", Domain(space))
+suggestions = BackgroundSuggestionQueue(proposer, space, 1)
+suggestions.prepare(TrialIndex(), 1, 100.0)
+began.wait()
+suggestions.close()
+print("closed", flush=True)
+"""
+
+
+def test_a_program_that_ends_while_torch_suggests_is_not_aborted() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ENDS_WHILE_IT_SUGGESTS], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.split() == ["closed", "suggested"]

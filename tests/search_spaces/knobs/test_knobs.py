@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from resolved import CPU, NEW, OLD, by_name, choices, resolve
+from resolved import CPU, NEW, OLD, by_name, choices, one_space, resolve
 
-from search_spaces import Float, Int, Space, SpaceError
+from search_spaces import Float, Int, SpaceError
 from search_spaces.hardware import Hardware
 from search_spaces.knobs import KNOBS, Knob
+from workers.workloads import WORKLOADS
 
 
 @pytest.mark.parametrize("name", KNOBS.names())
@@ -22,7 +24,11 @@ def test_every_knob(name: str, hardware: Hardware) -> None:
     assert knob.name == name
     assert knob.summary
     found = knob.resolve(hardware)
-    space = Space(*found.parameters, constraints=found.constraints)
+    parents = {"parallelism", "precision", "runtime"} if knob.conditions else set()
+    if not found.parameters:
+        assert found.dropped
+        return
+    space = one_space(hardware, *sorted(parents - {name}), name)
     default = space.default()
     assert default is not None
     space.check(default)
@@ -37,11 +43,7 @@ def test_every_knob(name: str, hardware: Hardware) -> None:
 
 
 def test_all_knobs_make_one_space() -> None:
-    declared = [KNOBS.get(name)().resolve(NEW) for name in KNOBS.names()]
-    space = Space(
-        *(p for d in declared for p in d.parameters),
-        constraints=[text for d in declared for text in d.constraints],
-    )
+    space = one_space(NEW, *KNOBS.names())
     assert space.default() is not None
     same = {
         "attention_layout",
@@ -57,6 +59,18 @@ def test_all_knobs_make_one_space() -> None:
         "loader_workers",
         "prefetch",
         "cudnn_autotune",
+    }
+    same |= {
+        "attention_backend",
+        "bucket_megabytes",
+        "checkpoint_every",
+        "chunked_loss",
+        "compile_scope",
+        "cpu_offload",
+        "deterministic",
+        "optimizer_sharding",
+        "pipeline_degree",
+        "tensor_degree",
     }
     result = {
         "learning_rate",
@@ -144,12 +158,11 @@ def test_runtime_on_cpu_and_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "reduce-overhead" in choices(on_gpu, "compile")
     assert "memory_format" not in by_name(on_gpu)
     assert "memory_format" in by_name(resolve("runtime", NEW, memory_format=True))
-    assert {
-        str(d.value) for d in resolve("runtime", OLD).dropped if d.parameter == "matmul_precision"
-    } == {
-        "high",
-        "medium",
-    }
+    for gpu in (OLD, NEW):  # tf32 has one name there, and it is a precision
+        dropped = resolve("runtime", gpu).dropped
+        tf32 = {str(d.value): d.reason for d in dropped if d.parameter == "matmul_precision"}
+        assert set(tf32) == {"high", "medium"}
+        assert tf32["high"] == "is tf32 on a GPU, which is a value of precision"
     assert (
         next(
             d.value
@@ -158,6 +171,38 @@ def test_runtime_on_cpu_and_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         next(d.value for d in on_cpu.dropped if d.parameter == "cudnn_autotune"),
     ) == ("reduce-overhead", True)
+
+
+@pytest.mark.parametrize("lacks", ["a C compiler", "Python's header files"])
+def test_compiling_for_gpus_needs_what_triton_needs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, lacks: str
+) -> None:
+    monkeypatch.setenv("CC", sys.executable)  # something that is there
+    assert choices(resolve("runtime", NEW), "compile") == ["off", "default", "reduce-overhead"]
+    if lacks == "a C compiler":
+        monkeypatch.setenv("CC", "no-compiler")
+        monkeypatch.setenv("PATH", str(tmp_path))
+    else:
+        monkeypatch.setattr("sysconfig.get_paths", lambda: {"include": str(tmp_path)})
+    found = resolve("runtime", NEW)
+    assert "compile" not in by_name(found)
+    reasons = {str(d.value): d.reason for d in found.dropped if d.parameter == "compile"}
+    for mode in ("default", "reduce-overhead", "max-autotune"):
+        assert reasons[mode].startswith(f"torch.compile needs {lacks} on GPUs (for Triton), ")
+
+
+@pytest.mark.parametrize("workload", ["translation", "image_classification"])
+def test_no_space_records_graphs_of_a_batch_in_parts(workload: str) -> None:
+    space = WORKLOADS.get(workload).space(NEW)
+    default = space.default()
+    assert default is not None
+    graphs = {**default, "compile": "reduce-overhead"}
+    assert space.legal({**graphs, "accumulation": 1})
+    assert not space.legal({**graphs, "accumulation": 2})
+    assert space.legal({**default, "compile": "default", "accumulation": 2})
+    assert not any(
+        "compile" in text for text in map(str, WORKLOADS.get(workload).space(CPU).constraints)
+    )
 
 
 def test_runtime_takes_what_is_asked_for() -> None:

@@ -21,7 +21,9 @@ SIZE = Option("size", "of a test", 64, (16, 64, 256), ordered=True, log=True)
 def shown(option: Option) -> str:
     """The tuned values of an option, as the docs write them."""
     if option.choices:
-        return ", ".join(str(c).lower() if isinstance(c, bool) else str(c) for c in option.choices)
+        words = [str(c).lower() if isinstance(c, bool) else str(c) for c in option.choices]
+        named = f"; if named: {', '.join(option.on_request)}" if option.on_request else ""
+        return ", ".join(words) + named
     if option.low is None:
         return "as the machine allows"
     return f"{option.low:g} to {option.high:g}" + (", log" if option.log else "")

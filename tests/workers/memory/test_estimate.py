@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
+import torch
 from toy import Toy
 
 from search_spaces.errors import UsageError
 from workers.device.peak_memory import PeakMemory, nbytes
+from workers.device.planned import device_type, planned_for
 from workers.memory.estimate import estimate
+from workers.memory.overhead import gpu_bytes
+from workers.parallel.mesh import Mesh
+from workers.workloads.translation import Translation
 
 SIZES = {"width": 64, "vocabulary": 500, "num_layers": 2, "rows": 16}
 
@@ -43,9 +49,55 @@ def test_what_needs_less_is_estimated_at_less():
         assert parts["optimizer"] < 0.75 * of().parts["optimizer"], strategy
 
 
-def test_a_model_of_many_terabytes_takes_no_memory():
-    import torch
+def test_tf32_takes_the_memory_of_fp32_in_a_pipeline_too():
+    fp32, tf32 = (of(2, parallelism="pipeline", precision=name) for name in ("fp32", "tf32"))
+    assert (tf32.peak_bytes, tf32.parts) == (fp32.peak_bytes, fp32.parts)
 
+
+def translation(batch, length, words, device="cuda", **params):
+    """The estimate of a Transformer with six layers of width 512 on one batch without padding."""
+    shape = (batch, length)
+
+    class OneBatch(Translation):
+        prepared = SimpleNamespace(vocabulary=range(words))
+
+        def train_batches(self, epoch):
+            yield {name: torch.ones(shape, dtype=torch.long) for name in NAMES}
+
+    sizes = {"width": 512, "num_layers": 6, "num_heads": 8, "max_length": 2100}
+    return estimate(OneBatch({**sizes, **params}, {"name": "builtin"}, {}), 1, device)
+
+
+NAMES = ("source", "shifted", "labels")
+
+
+def test_translation_is_estimated_as_a_gpu_computes_it():
+    """Fused attention, whole logits, and dropout of torch; on a CPU none of these."""
+    found = translation(128, 64, 32_000, precision="bf16")
+    assert found.peak_bytes / 1e9 == pytest.approx(5.7, rel=0.02)
+    long = {"precision": "bf16", "num_layers": 1}
+    on_gpu, on_cpu = (translation(16, 2048, 2_000, where, **long) for where in ("cuda", "cpu"))
+    assert on_gpu.peak_bytes < 0.4 * on_cpu.peak_bytes, "attention keeps no scores"
+
+
+def test_a_gpu_is_planned_inside_the_estimate_only():
+    tensor = torch.zeros(1)
+    with planned_for("cuda"):
+        assert device_type(tensor) == "cuda"
+    assert device_type(tensor) == "cpu"
+
+
+def test_what_a_process_takes_of_a_gpu_besides_grows_with_its_neighbours():
+    one, two, eight = (gpu_bytes(10**9, Mesh(0, ranks, data=ranks)) for ranks in (1, 2, 8))
+    assert one == 500_000_000 + 2**25 + 10**8
+    assert (two - one, eight - one) == (2**27, 2**28)
+    square = gpu_bytes(10**9, Mesh(0, 4, data=2, tensor=2))
+    assert square - one == 2**28, "a communicator for each axis"
+    assert of().device_bytes > 5e8
+    assert of(device="cpu").device_bytes == 0
+
+
+def test_a_model_of_many_terabytes_takes_no_memory():
     before = PeakMemory(torch.device("cpu"))
     found = of(width=2**17, num_heads=4, rows=1)
     assert found.peak_bytes > 5e12
@@ -62,7 +114,7 @@ def test_an_unknown_option_is_named():
 TRAIN = """
 import sys, torch
 from workers.device.peak_memory import PeakMemory, allocate_by
-from workers.memory.fake_tensors import LiveStorages
+from workers.device.fake_tensors import LiveStorages
 
 layout = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}[sys.argv[1]]
 layer = torch.nn.Conv2d(40, 72, 3, padding=1).to(memory_format=layout)

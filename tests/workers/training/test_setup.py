@@ -7,14 +7,16 @@ import json
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import CheckpointPolicy
 from toy import Toy, objective
 
+from search_spaces.knobs.runtime import RECORDS_GRAPHS
 from workers.context import Context
 from workers.device.precision import LossScaler
 from workers.protocol import Assignment, StopRequest
 from workers.run import run
-from workers.training import checkpoint
-from workers.training.setup import switches
+from workers.training import checkpoint, control
+from workers.training.setup import _policy, compiles_by_shape, switches
 
 
 @pytest.mark.parametrize("precision", ["high", "medium"])
@@ -84,7 +86,7 @@ def test_recomputed_layers_keep_less_for_backward(runner):
 
 def test_the_scale_of_the_loss_survives_a_pause(runner, monkeypatch):
     monkeypatch.setattr(
-        "workers.device.precision.LossScaler", lambda: LossScaler(growth_interval=2)
+        "workers.device.precision.LossScaler", lambda device: LossScaler(device, growth_interval=2)
     )
     calls = iter(range(1000))
     runner(
@@ -108,6 +110,7 @@ class Spare(Toy):
         return model
 
     def run(self, context):
+        control._DELAY_SECONDS = 0.0  # ranks agree before each update, however slow the machine is
         with torch.profiler.profile() as profile:
             metrics = super().run(context)
         counts = {event.key: event.count for event in profile.key_averages()}
@@ -202,3 +205,37 @@ def test_fsdp_and_tensor_hold_little_more_than_half_of_it_on_each_of_two_ranks(r
         assert shares["ddp"] == pytest.approx(1.0)
         assert shares["fsdp"] <= 0.6
         assert shares["tensor"] <= 0.6
+
+
+def test_every_fused_attention_is_saved_by_selective_checkpointing():
+    names = ("flash", "efficient", "cudnn", "flash_attention_for_cpu")
+    for name in names:
+        name = name if name.endswith("cpu") else f"{name}_attention"
+        operation = getattr(torch.ops.aten, f"_scaled_dot_product_{name}").default
+        assert _policy(None, operation) is CheckpointPolicy.MUST_SAVE
+
+
+@pytest.mark.parametrize("mode", RECORDS_GRAPHS)
+def test_recorded_graphs_accumulate_no_gradients(runner, mode):
+    outcome = runner(max_updates=2, compile=mode, accumulation=2)
+    assert outcome.message == (
+        f"UsageError: compile {mode!r} records CUDA graphs, which cannot accumulate gradients: "
+        "accumulation must be 1, got 2"
+    )
+
+
+def test_a_training_that_records_graphs_marks_its_steps_and_has_few_shapes(runner, monkeypatch):
+    marks, padded = [], []
+    monkeypatch.setattr(torch.compiler, "cudagraph_mark_step_begin", lambda: marks.append(1))
+    monkeypatch.setattr(nn.Module, "compile", lambda model, **arguments: None)
+    monkeypatch.setattr(Toy, "bucketed", lambda self, batch: padded.append(1) or batch)
+    assert runner(max_updates=3, compile="reduce-overhead").failure is None
+    assert (len(marks), len(padded)) == (3, 0), "on a CPU every shape is as good"
+    monkeypatch.setattr("workers.training.trainer.compiles_by_shape", lambda values, device: True)
+    assert runner(max_updates=3, compile="default").failure is None
+    assert len(marks) == 3
+    assert len(padded) >= 3
+    values = {"compile": "default"}
+    assert compiles_by_shape(values, "cuda")
+    assert not compiles_by_shape(values, "cpu")
+    assert not compiles_by_shape({}, "cuda")

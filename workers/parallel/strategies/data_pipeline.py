@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from search_spaces.knobs import Option
+from search_spaces.knobs.degrees import PIPELINE_DEGREE
 from workers.parallel.strategies.pipeline import Pipeline
 
 
@@ -15,5 +15,4 @@ class DataPipeline(Pipeline):
         min_ranks=4,
         constraints=("ranks % 2 == 0", "num_layers >= 2"),
     )
-    degree = Option("pipeline_degree", "stages of one replica", 2)
-    options = (*Pipeline.options, degree)
+    degree = PIPELINE_DEGREE

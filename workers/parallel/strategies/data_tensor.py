@@ -1,6 +1,6 @@
 """Data x tensor parallelism: replicas of a model, each of which is tensor-parallel."""
 
-from search_spaces.knobs import Option
+from search_spaces.knobs.degrees import TENSOR_DEGREE
 from search_spaces.knobs.parallelism import StrategyNeeds
 from workers.parallel.strategies.tensor import TensorParallel
 
@@ -14,5 +14,4 @@ class DataTensor(TensorParallel):
         constraints=("ranks % 2 == 0", "num_heads % 2 == 0"),
         plan=("tensor",),
     )
-    degree = Option("tensor_degree", "ranks of one tensor-parallel replica", 2)
-    options = (*TensorParallel.options, degree)
+    degree = TENSOR_DEGREE

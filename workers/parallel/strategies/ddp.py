@@ -8,7 +8,9 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from search_spaces.knobs import Option
+from search_spaces.knobs.communication import BUCKET_MEGABYTES
 from search_spaces.knobs.parallelism import StrategyNeeds
+from search_spaces.knobs.zero import OPTIMIZER_SHARDING
 from workers.parallel.module import ModuleStrategy
 
 STATIC_GRAPH = Option("static_graph", "whether all updates have the same graph", False)
@@ -27,12 +29,14 @@ class DDP(ModuleStrategy):
     def wrap(self, model: nn.Module) -> None:
         """Wrap the model; gradients live in the buckets of DDP, so they take no second copy."""
         self.plain = model
+        self.shares_state = bool(OPTIMIZER_SHARDING.value(self.values))
         self.model = self._wrapped = DistributedDataParallel(
             model,
             device_ids=[self.device] if self.device.type == "cuda" else None,
             find_unused_parameters=bool(UNUSED_PARAMETERS.value(self.values)),
             static_graph=bool(STATIC_GRAPH.value(self.values)),
             gradient_as_bucket_view=True,
+            bucket_cap_mb=BUCKET_MEGABYTES.value(self.values),
             **buffers_left_alone(),
         )
 

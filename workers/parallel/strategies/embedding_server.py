@@ -16,10 +16,12 @@ from torch.nn.parallel import DistributedDataParallel
 
 from search_spaces.errors import UsageError
 from search_spaces.knobs.parallelism import StrategyNeeds
+from workers.data.batch import BatchShare
 from workers.device.precision import Precision, wide
-from workers.parallel.base import Strategy, Tensors, collected
+from workers.parallel.base import Strategy
 from workers.parallel.mesh import WAIT_FOR_RANKS, Mesh, side_group, side_store
-from workers.workload import Batch, ParallelPlan
+from workers.parallel.transfers import Tensors, collected
+from workers.workload import ParallelPlan
 
 from .ddp import buffers_left_alone
 
@@ -37,11 +39,11 @@ class EmbeddingServer(Strategy):
 
     Sources: Li et al. 2020 (https://arxiv.org/abs/2006.15704), Dean et al. 2012.
 
-    The last rank serves the embeddings that the workload's plan names, in its CPU memory. The
-    others
-    are trainers: they look rows up over RPC, share the batch out, and run backward through
-    distributed autograd, with the dense part under DistributedDataParallel. Updates are
-    synchronous: the server sums the gradients of all trainers and steps once, as one rank would.
+    The last rank serves the embeddings that the workload's plan names, in its CPU memory. Every
+    rank trains, the last one too, so that no GPU waits: ranks look rows up over RPC, share the
+    batch out, and run backward through distributed autograd, with the dense part under
+    DistributedDataParallel. Updates are synchronous: the server sums the gradients of all ranks
+    and steps once, as one rank would.
     """
 
     needs = StrategyNeeds(
@@ -52,11 +54,6 @@ class EmbeddingServer(Strategy):
     )
     apart = True
     spends_process = True  # RPC and distributed autograd hang or refuse if the ranks change
-
-    @classmethod
-    def batch_shares(cls, mesh: Mesh) -> int:
-        """The number of trainers."""
-        return mesh.world_size - 1
 
     @classmethod
     def imitate(cls, model: nn.Module, plan: ParallelPlan, mesh: Mesh) -> int:
@@ -79,26 +76,23 @@ class EmbeddingServer(Strategy):
         names = self.workload.plan(model).embeddings
         if not names:
             raise UsageError("this workload's plan names no embedding that a server may hold")
-        trainers = dist.new_group(list(range(self.batch_degree)))
         self._meet()
-        prefixes = tuple(f"{name}." for name in names)
-        mine = [
-            name for name, _ in model.named_parameters() if name.startswith(prefixes) == self.serves
-        ]
-        self.held_parameters = {name: p for name, p in model.named_parameters() if name in mine}
-        kept = model.state_dict()
-        buffers = [] if self.serves else model.named_buffers()
-        self.held_buffers = {name: buffer for name, buffer in buffers if name in kept}
+        self._prefixes = tuple(f"{name}." for name in names)
         if self.serves:
             _served.update({name: _embedding(model, name).cpu() for name in names})
-            return
+        self.held_parameters = {
+            name: p for name, p in model.named_parameters() if self.serves or not self._remote(name)
+        }
+        kept = model.state_dict()
+        self.held_buffers = {name: b for name, b in model.named_buffers() if name in kept}
         for name in names:
-            _replace(model, name, RemoteEmbedding(self.server, name, _embedding(model, name)))
+            like = _embedding(model, name)
+            server = "" if self.serves else self.server
+            _replace(model, name, RemoteEmbedding(server, name, like))
         self.plain = model
         self.model = DistributedDataParallel(
             model,
             device_ids=[self.device] if self.device.type == "cuda" else None,
-            process_group=trainers,
             **buffers_left_alone(),
         )
 
@@ -120,45 +114,59 @@ class EmbeddingServer(Strategy):
         self.server = f"{box[0]}-{size - 1}"
         rpc.init_rpc(f"{box[0]}-{rank}", rank=rank, world_size=size, rpc_backend_options=options)
 
-    def gradients(
-        self, batch: Batch, weight: float, precision: Precision, accumulation: int
-    ) -> Tensor:
-        """Run backward on trainers and send the server its gradients.
+    def gradients(self, share: BatchShare, precision: Precision) -> Tensor:
+        """Run backward and send the server its gradients.
 
         The server waits for them in `grad_norm`.
         """
+        dist.barrier(group=side_group())  # the server has made its last step
         total = torch.zeros((), device=self.device)
-        if self.serves:
-            return total
-        for part, real, _ in self.microbatches(batch, accumulation):
+        for part, _ in self.microbatches(share):
             with autograd.context() as context:
                 with precision.autocast():
                     loss = self.workload.loss(self.model, part)
-                mean = wide(loss) / weight if real else wide(loss) * 0.0
+                mean = share.mean(wide(loss))
                 autograd.backward(context, [mean * (precision.scale * self.batch_degree)])
                 found = autograd.get_gradients(context)
-                for parameter in self.held_parameters.values():
-                    if parameter in found:
+                for name, parameter in self.held_parameters.items():
+                    if parameter in found and not self._remote(name):
                         grad = found[parameter]
                         seen = parameter.grad
                         parameter.grad = grad.clone() if seen is None else seen + grad
-                # DistributedDataParallel averages, so the losses are multiplied by the trainers.
-                rpc.rpc_sync(self.server, _collect, args=(context, 1 / self.batch_degree))
+                # DistributedDataParallel averages, so the losses are multiplied by the ranks.
+                if self.serves:
+                    _collect(context, 1 / self.batch_degree)
+                else:
+                    rpc.rpc_sync(self.server, _collect, args=(context, 1 / self.batch_degree))
             total += mean.detach()
         return total
 
-    def grad_norm(self) -> float:
-        """The norm over the whole model; every rank's gradients are complete when it returns."""
+    def called_together(self) -> nn.Module | None:
+        """The model of this rank, which looks rows up on the server."""
+        return self.plain
+
+    def gather_gradients(self) -> None:
+        """Wait until the server has the gradients of all ranks."""
         dist.barrier(group=side_group())
+
+    def grad_norm(self) -> Tensor:
+        """The norm over the whole model; every rank's gradients are complete when it returns."""
+        self.gather_gradients()
         return super().grad_norm()
 
     def copies(self, name: str, parameter: nn.Parameter) -> int:
-        """1 for an embedding; a dense parameter is on each trainer."""
-        return 1 if self.serves else self.batch_degree
+        """1 for an embedding; a dense parameter is on every rank."""
+        return 1 if self._remote(name) else self.batch_degree
 
     def merge(self, mine: Tensors) -> Tensors:
-        """The tensors of rank 0 and of the server, on rank 0."""
-        return collected(mine if self.serves or self.mesh.rank == 0 else {})
+        """The tensors of rank 0 and the embeddings of the server, on rank 0."""
+        if self.mesh.rank > 0:
+            mine = {name: tensor for name, tensor in mine.items() if self._remote(name)}
+        return collected(mine)
+
+    def _remote(self, name: str) -> bool:
+        """Whether the tensor of this name is an embedding that the server holds."""
+        return name.startswith(self._prefixes)
 
     def close(self, failed: bool = False) -> None:
         """Leave RPC; wait for the other ranks unless the attempt failed."""
@@ -168,7 +176,13 @@ class EmbeddingServer(Strategy):
 
 
 class RemoteEmbedding(nn.Module):
-    """Rows of an embedding on another rank; distributed autograd sends their gradients there."""
+    """Rows of an embedding on another rank; distributed autograd sends their gradients there.
+
+    Args:
+        server: the name of that rank; "" for this one.
+        name: of the embedding in the model.
+        like: the embedding.
+    """
 
     def __init__(self, server: str, name: str, like: nn.Embedding) -> None:
         super().__init__()
@@ -179,6 +193,8 @@ class RemoteEmbedding(nn.Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         """Ids (...) to vectors (..., width)."""
+        if not self.server:
+            return _look_up(self.name, ids.cpu()).to(ids.device)
         rows: Tensor = rpc.rpc_sync(self.server, _look_up, args=(self.name, ids.cpu()))
         return rows.to(ids.device)
 
@@ -211,7 +227,10 @@ def _collect(context: int, factor: float) -> None:
 
 
 def _embedding(model: nn.Module, name: str) -> nn.Embedding:
-    module = model.get_submodule(name)
+    try:
+        module = model.get_submodule(name)
+    except AttributeError:
+        raise UsageError(f"the model has no module {name!r} for an embedding server") from None
     if not isinstance(module, nn.Embedding):
         raise UsageError(
             f"an embedding server holds embeddings, {name!r} is a {type(module).__name__}"

@@ -13,12 +13,15 @@ from torch import Tensor, nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 
 from search_spaces.errors import UsageError
+from search_spaces.knobs.compilation import COMPILE_SCOPE, compile_arguments
 from search_spaces.knobs.option import COMPUTES_THE_SAME, Option
 from search_spaces.knobs.parallelism import StrategyNeeds
 from search_spaces.knobs.runtime import COMPILE
+from workers.data.batch import Batch, BatchShare
 from workers.device.precision import Precision, wide
-from workers.parallel.base import Strategy, Tensors, collected, contiguous
-from workers.workload import Batch, Trainable
+from workers.parallel.base import Strategy
+from workers.parallel.transfers import Tensors, collected, contiguous, sum_over
+from workers.workload import Trainable
 
 _SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}
 _PREFIX = "batch_"  # the schedule has keywords of its own
@@ -89,8 +92,8 @@ class Pipeline(Strategy):
         self.holders = {n: sum(n in stage for stage in held) for n in self.held_parameters}
         self.shared = self._shared_groups(held)
         mode = COMPILE.value(self.values)
-        if mode != "off":
-            self.stage.body.compile(mode=mode)
+        if mode != "off" and COMPILE_SCOPE.value(self.values) == "model":
+            self.stage.body.compile(**compile_arguments(mode))
 
     def _shared_groups(
         self, held: list[set[str]]
@@ -110,14 +113,12 @@ class Pipeline(Strategy):
                     mine.append((group, [self.held_parameters[name] for name in names]))
         return mine
 
-    def gradients(
-        self, batch: Batch, weight: float, precision: Precision, accumulation: int
-    ) -> Tensor:
+    def gradients(self, share: BatchShare, precision: Precision) -> Tensor:
         """Run the schedule over this replica's rows."""
         total = torch.zeros((), device=self.device)
-        for part, real, _ in self.microbatches(batch, accumulation):
+        for part, _ in self.microbatches(share):
             for rows, count in self._even(part):
-                self.stage.factor = precision.scale / weight if real else 0.0
+                self.stage.factor = precision.scale / share.weight if share.real else 0.0
                 losses = self._flow(rows, count, precision)
                 summed = sum((loss.detach() for loss in losses), torch.zeros_like(total))
                 total += summed / precision.scale
@@ -125,7 +126,7 @@ class Pipeline(Strategy):
             for parameter in parameters:
                 if parameter.grad is None:
                     parameter.grad = torch.zeros_like(parameter)
-                dist.all_reduce(parameter.grad, group=group)
+            sum_over(group, [p.grad for p in parameters if p.grad is not None])
         self.sum_over_replicas(self.data_group)
         return total
 
@@ -198,7 +199,7 @@ class _Stage(nn.Module):
         self.workload = workload
         self.first = first
         self.last = last
-        self.factor = 1.0
+        self.factor: float | Tensor = 1.0
         self.precision: Precision | None = None
 
     def forward(self, *arguments: Tensor, **batch: Tensor) -> Any:

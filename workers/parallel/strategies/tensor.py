@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_module
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_module
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     ParallelStyle,
@@ -18,9 +18,9 @@ from torch.distributed.tensor.parallel import (
 from search_spaces.errors import UsageError
 from search_spaces.knobs import Option
 from search_spaces.knobs.parallelism import StrategyNeeds
-from workers.parallel.base import contiguous, is_sharded
 from workers.parallel.mesh import Mesh
 from workers.parallel.module import ModuleStrategy
+from workers.parallel.transfers import contiguous, is_sharded, sum_over
 from workers.workload import ParallelPlan
 
 SEQUENCE_PARALLEL = Option(
@@ -118,11 +118,21 @@ class TensorParallel(ModuleStrategy):
 
     def finish_gradients(self) -> None:
         """Reduce the partial sums that DTensor left, and sum over data-parallel replicas."""
+        partial: list[Tensor] = []
         for parameter in self.plain.parameters():
             grad = parameter.grad
             placements: Any = getattr(parameter, "placements", None)
-            if isinstance(grad, DTensor) and grad.placements != placements:
+            if not isinstance(grad, DTensor) or grad.placements == placements:
+                continue
+            if grad.placements == (Partial(),) and placements == (Replicate(),):
+                mine = grad.to_local()
+                parameter.grad = DTensor.from_local(
+                    mine, grad.device_mesh, placements, run_check=False
+                )
+                partial.append(mine)  # the same memory; summed in few calls below
+            else:
                 parameter.grad = grad.redistribute(placements=placements)
+        sum_over(self.axes["tensor"].get_group(), partial)
         self.sum_over_replicas(self.axes["data"].get_group())
 
     def gather(self, tensor: Tensor, name: str) -> Tensor:

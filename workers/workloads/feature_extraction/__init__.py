@@ -131,7 +131,9 @@ class FeatureExtraction(DeclarativeWorkload):
         options = {**self.fixed, **self.params}
         threads = int(self.option("threads")) or torch.get_num_threads()
         torch.backends.cudnn.benchmark = bool(options.get("cudnn_autotune", False))
-        precision = matmul_precision(str(self.option("precision")), options.get("matmul_precision"))
+        precision = matmul_precision(
+            str(self.option("precision")), options.get("matmul_precision"), context.device
+        )
         try:
             with (
                 precision,
@@ -176,7 +178,7 @@ class FeatureExtraction(DeclarativeWorkload):
         for number in range(done, max(int(self.option("passes")), done + 1)):
             seconds, features = self._pass(background, extract, device)
             if number == done:
-                reference = self._reference(background)
+                reference = self._reference(background, device)
                 similar = torch.nn.functional.cosine_similarity(features, reference, dim=1)
             best = min(best, seconds * 1000 / len(features))
             metrics = {
@@ -242,8 +244,8 @@ class FeatureExtraction(DeclarativeWorkload):
 
         return blocks(self.data, int(self.option("images")), batch_size, int(self.option("size")))
 
-    def _reference(self, background: BackgroundThread) -> torch.Tensor:
-        """Features of the plain fp32 model, cached for the trials of this process."""
+    def _reference(self, background: BackgroundThread, device: torch.device) -> torch.Tensor:
+        """Features of the plain fp32 model on the CPU, cached for the trials of this process."""
         import torch
 
         from workers.device.precision import matmul_precision
@@ -253,9 +255,12 @@ class FeatureExtraction(DeclarativeWorkload):
         options = [self.option(name) for name in ("images", "size", "weights")]
         key = json.dumps([dict(self.data), *options, self.seed], sort_keys=True)
         if key not in _REFERENCES:
-            model = build(self.seed, str(self.option("weights")))
-            with matmul_precision("fp32", "highest"):
-                parts = [background(partial(model, block)) for block in self._blocks(8)]
+            model = build(self.seed, str(self.option("weights"))).to(device)
+            with matmul_precision("fp32", "highest", device):
+                parts = [
+                    background(partial(_there_and_back, model, block, device))
+                    for block in self._blocks(8)
+                ]
             _REFERENCES.clear()
             _REFERENCES[key] = torch.cat(parts)
         return _REFERENCES[key]

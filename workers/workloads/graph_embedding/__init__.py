@@ -147,7 +147,7 @@ class GraphEmbedding(DeclarativeWorkload):
         graph = self.dataset()
         dtype = torch.bfloat16 if self.option("precision") == "bf16" else torch.float32
         update = self.options(UpdateOptions, dtype=dtype)
-        with matmul_precision("fp32", str(self.option("matmul_precision"))):
+        with matmul_precision("fp32", str(self.option("matmul_precision")), context.device):
             if context.world_size > 1:
                 connect(
                     context.rank,
@@ -155,15 +155,13 @@ class GraphEmbedding(DeclarativeWorkload):
                     context.rendezvous,
                     torch.device(context.device),
                 )
-            try:
-                options = self.train_options(len(graph.entities))
-                trainer = EmbeddingTrainer(context, graph, options, update)
-                metrics = trainer.run()
-                context.details["partitions"] = trainer.options.partitions
-                context.details["table_bytes"] = trainer.tables.bytes
-            finally:
-                if context.world_size > 1:
-                    disconnect()
+            options = self.train_options(len(graph.entities))
+            trainer = EmbeddingTrainer(context, graph, options, update)
+            metrics = trainer.run()
+            context.details["partitions"] = trainer.options.partitions
+            context.details["table_bytes"] = trainer.tables.bytes
+            if context.world_size > 1:
+                disconnect()  # if it fails, `workers.run` leaves
         return metrics
 
     def export(self, trial: Path, target: Path) -> Mapping[str, str]:

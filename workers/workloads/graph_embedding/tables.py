@@ -10,6 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from search_spaces.errors import TrialFailure
 from workers.workloads._data import IntArray
 
 from .partitions import Pair, Partitioning
@@ -31,6 +32,10 @@ class Tables:
         device: of the buffer.
         scale: standard deviation of the initial vectors.
         seed: of the initial vectors.
+
+    Attributes:
+        drawn: whether each partition has a file, so that a missing one is lost. Until then, a
+            partition without a file begins with its initial vectors.
     """
 
     def __init__(
@@ -54,6 +59,7 @@ class Tables:
         self.buffer = torch.zeros(self.half * min(2, partitioning.count), self.width, device=device)
         self.places: list[int | None] = [None] * min(2, partitioning.count)
         self.changed: set[int] = set()
+        self.drawn = False
         folder.mkdir(parents=True, exist_ok=True)
 
     @property
@@ -95,6 +101,18 @@ class Tables:
         """The rows of an open partition."""
         begin = self._begin(part)
         return slice(begin, begin + self.partitioning.sizes[part])
+
+    def draw(self) -> None:
+        """Write the initial vectors of each partition that has no file."""
+        for part in range(self.partitioning.count):
+            if not self.file(part).exists():
+                self.open((part, part))
+        self.flush()
+        self.drop()
+
+    def expect_files(self) -> None:
+        """Each partition has a file from now on: one that is missing later is lost."""
+        self.drawn = True
 
     def flush(self) -> None:
         """Write changed partitions to disk."""
@@ -145,6 +163,10 @@ class Tables:
         rows = slice(place * self.half, place * self.half + self.partitioning.sizes[part])
         self.places[place] = part
         if not self.file(part).exists():
+            if self.drawn:
+                raise TrialFailure(
+                    "crashed", f"{self.file(part)}, a partition of the entities, is gone"
+                )
             self._begin_at_random(part, rows)
             return
         target = self.buffer[rows]

@@ -3,6 +3,7 @@
 import math
 import shutil
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, cast
@@ -14,6 +15,8 @@ from safetensors.torch import load_file
 
 from search_spaces.errors import TrialFailure
 from workers.context import Context, Stopped
+from workers.device.precision import full_products
+from workers.parallel.mesh import value_of_rank_0
 from workers.protocol import StopRequest
 from workers.workloads._data import IntArray
 
@@ -47,7 +50,7 @@ class EmbeddingTrainer:
         self.losses = 0.0, 0  # sum and number in this epoch
         self.metrics: dict[str, float] = {}
         self.dealt = 0  # the epoch for which the entities were dealt to the partitions
-        self.work = context.folder / "tables"
+        self.work = context.folder / ".tables"  # checkpoints link to its files
         saved = self._restore() if context.assignment.resume else None
         if saved is None and context.rank == 0:
             shutil.rmtree(self.work, ignore_errors=True)
@@ -61,6 +64,8 @@ class EmbeddingTrainer:
             options.initial_scale,
             context.seed,
         )
+        if context.world_size > 1:
+            self._share_tables()
         if saved is None:
             count = len(graph.relations) * (2 if update.reciprocal else 1)
             self.embeddings = Embeddings.begin(self.tables, count)
@@ -72,6 +77,27 @@ class EmbeddingTrainer:
             )
             self.embeddings = Embeddings(self.tables, relations, state)
         self.saved = time.monotonic()
+
+    def _share_tables(self) -> None:
+        """Let rank 0 write the partitions that have no file, and check that all ranks see them.
+
+        A rank on another disk would go on with initial vectors or old ones instead.
+
+        Raises:
+            TrialFailure: a rank does not see the folder of rank 0.
+        """
+        token = self.work / f"shared-{value_of_rank_0(uuid.uuid4().hex)}"
+        if self.context.rank == 0:
+            self.tables.draw()
+            token.touch()
+        self._barrier()
+        if self._any_rank(not token.exists()):
+            raise TrialFailure(
+                "crashed",
+                f"the ranks share no folder {self.work}, where the partitions are: put the store "
+                "on a disk of all nodes, or let the ranks of a trial run on one node",
+            )
+        self.tables.expect_files()
 
     def _partitioning(self, deal: int) -> Partitioning:
         return Partitioning.random(
@@ -247,7 +273,7 @@ class EmbeddingTrainer:
         }
 
     def _ranked(self, edges: IntArray) -> dict[str, float]:
-        with torch.no_grad():
+        with torch.no_grad(), full_products(self.tables.device):
             found = ranks(
                 self.tables,
                 self.embeddings.relations,
@@ -276,6 +302,7 @@ class EmbeddingTrainer:
                 self._progress(),
                 wait=wait,
             )
+            self.context.checkpointed()
         self.saved = time.monotonic()
         self._barrier()
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from search_spaces import Choice, Float, Parameter
 from search_spaces.hardware import Hardware
-from workers.workload import Batch, ParallelPlan
+from workers.data.batch import Batch
+from workers.workload import ParallelPlan
 from workers.workloads._classifier import SCHEDULES, Classifier
 from workers.workloads._data import IntArray
 from workers.workloads._declarative_workload import Options
@@ -57,6 +58,8 @@ class ImageClassification(Classifier):
         "fixed": {"max_epochs": 2, "filters": 4, "dense_units": 16},
     }
 
+    outer: ClassVar[tuple[str, ...]] = ("head.output.*",)
+    reads: ClassVar[tuple[str, ...]] = ("checkpoint_every", "compile_scope")
     # Batch norm uses the rows of one rank at a time, so dividing the batch changes the function.
     # The layer norm that comes with it needs all dense units.
     constraints: ClassVar[tuple[str, ...]] = (
@@ -135,18 +138,25 @@ class ImageClassification(Classifier):
         self, split: str, rows: IntArray, rng_seed: tuple[int, int] | None = None
     ) -> Batch:
         """`images` (b, 3, size, size) of uint8 and `label` (b,)."""
+        return self.examples_part(split, rows, rng_seed, slice(None))
+
+    def examples_part(
+        self, split: str, rows: IntArray, rng_seed: tuple[int, int] | None, part: slice
+    ) -> Batch:
+        """See `Classifier`."""
         import torch
 
         from .augment import augment
 
         images = self.examples_of(split)
-        pixels = images.pixels[rows]
+        mine = rows[part]
+        pixels = images.pixels[mine]
         if rng_seed is not None:
             rng = np.random.default_rng([self.seed, *rng_seed])
-            pixels = augment(pixels, self.option("augmentation"), rng)
+            pixels = augment(pixels, self.option("augmentation"), rng, len(rows), part)
         return {
             "images": torch.from_numpy(np.ascontiguousarray(pixels)),
-            "label": torch.from_numpy(images.labels[rows]),
+            "label": torch.from_numpy(images.labels[mine]),
         }
 
     def inputs(self, batch: Batch) -> tuple[torch.Tensor, ...]:

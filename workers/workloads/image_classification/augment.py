@@ -6,10 +6,17 @@ import numpy as np
 import numpy.typing as npt
 
 Pixels = npt.NDArray[np.uint8]
+Indices = npt.NDArray[np.int64]
 AUGMENTATIONS = ("none", "flip", "flip_shift", "flip_shift_erase")
 
 
-def augment(pixels: Pixels, name: str, rng: np.random.Generator) -> Pixels:
+def augment(
+    pixels: Pixels,
+    name: str,
+    rng: np.random.Generator,
+    num_images: int | None = None,
+    part: slice = slice(None),
+) -> Pixels:
     """An augmented copy of images (n, channels, height, width).
 
     Half of the images are mirrored; "shift" moves images by up to an eighth of their size, with
@@ -18,31 +25,46 @@ def augment(pixels: Pixels, name: str, rng: np.random.Generator) -> Pixels:
     Args:
         pixels: uint8.
         name: one of `AUGMENTATIONS`.
+        rng: of the whole batch.
+        num_images: of the whole batch, if the images are a part of it.
+        part: the images of the batch that these are; each is changed as in the whole batch.
     """
     if name == "none":
         return pixels
-    mirrored = rng.random(len(pixels)) < 0.5
+    total = len(pixels) if num_images is None else num_images
+    height, width = pixels.shape[2:]
+    mirrored = rng.random(total)[part] < 0.5
     pixels = np.where(mirrored[:, None, None, None], pixels[..., ::-1], pixels)
     if "shift" in name:
-        pixels = _shift(pixels, rng)
-    return _erase(pixels, rng) if "erase" in name else pixels
+        pad = _pad(height)
+        pixels = _shift(pixels, *rng.integers(0, 2 * pad + 1, (2, total))[:, part])
+    if "erase" in name:
+        side = _side(height)
+        starts = [rng.integers(0, size - side + 1, total)[part] for size in (height, width)]
+        pixels = _erase(pixels, *starts)
+    return pixels
 
 
-def _shift(pixels: Pixels, rng: np.random.Generator) -> Pixels:
+def _pad(height: int) -> int:
+    return max(height // 8, 1)
+
+
+def _side(height: int) -> int:
+    return max(height // 4, 1)
+
+
+def _shift(pixels: Pixels, dy: Indices, dx: Indices) -> Pixels:
     count, _, height, width = pixels.shape
-    pad = max(height // 8, 1)
+    pad = _pad(height)
     padded = np.pad(pixels, ((0, 0), (0, 0), (pad, pad), (pad, pad)), mode="reflect")
     views: Any = np.lib.stride_tricks.sliding_window_view(padded, (height, width), axis=(2, 3))
-    dy, dx = rng.integers(0, 2 * pad + 1, (2, count))
     return cast(Pixels, views[np.arange(count), :, dy, dx])
 
 
-def _erase(pixels: Pixels, rng: np.random.Generator) -> Pixels:
-    count, _, height, width = pixels.shape
-    side = max(height // 4, 1)
-    in_rows, in_columns = (
-        _interval(size, side, rng.integers(0, size - side + 1, count)) for size in (height, width)
-    )
+def _erase(pixels: Pixels, rows: Indices, columns: Indices) -> Pixels:
+    height, width = pixels.shape[2:]
+    side = _side(height)
+    in_rows, in_columns = _interval(height, side, rows), _interval(width, side, columns)
     hidden = in_rows[:, None, :, None] & in_columns[:, None, None, :]
     return np.where(hidden, np.uint8(128), pixels)
 

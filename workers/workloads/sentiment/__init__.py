@@ -10,7 +10,8 @@ import numpy as np
 
 from search_spaces import Choice, Float, Int, Parameter
 from search_spaces.hardware import Hardware
-from workers.workload import Batch, ParallelPlan
+from workers.data.batch import Batch
+from workers.workload import ParallelPlan
 from workers.workloads._classifier import SCHEDULES, Classifier
 from workers.workloads._data import IntArray
 from workers.workloads._declarative_workload import Options
@@ -55,6 +56,8 @@ class Sentiment(Classifier):
         "layout": "batch_major",
         "batching": "padded",
     }
+    outer: ClassVar[tuple[str, ...]] = ("embedding.*", "output.*")
+    reads: ClassVar[tuple[str, ...]] = ("sparse_gradients",)
     smallest: ClassVar[Mapping[str, Any]] = {
         "data": {"train": 160, "test": 40},
         "fixed": {
@@ -139,6 +142,12 @@ class Sentiment(Classifier):
         """`words` (b, length) and `label` (b,); a bucketed batch is as long as its longest
         review.
         """
+        return self.examples_part(split, rows, rng_seed, slice(None))
+
+    def examples_part(
+        self, split: str, rows: IntArray, rng_seed: tuple[int, int] | None, part: slice
+    ) -> Batch:
+        """See `Classifier`."""
         import torch
 
         reviews = self.examples_of(split)
@@ -146,8 +155,9 @@ class Sentiment(Classifier):
         if self.option("batching") == "bucketed":
             longest = int(reviews.lengths(length)[rows].max(initial=1))
             length = min(length, -(-longest // _LENGTH_STEP) * _LENGTH_STEP)
-        words = reviews.padded(rows, length, int(self.option("vocabulary")))
-        return {"words": torch.from_numpy(words), "label": torch.from_numpy(reviews.labels[rows])}
+        mine = rows[part]
+        words = reviews.padded(mine, length, int(self.option("vocabulary")))
+        return {"words": torch.from_numpy(words), "label": torch.from_numpy(reviews.labels[mine])}
 
     def epoch_batches(self, epoch: int) -> Iterator[IntArray]:
         """Shuffled batches; if bucketed, each batch holds reviews of similar length."""

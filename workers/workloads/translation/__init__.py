@@ -2,9 +2,9 @@
 
 The built-in corpus: `builtin`, `builtin_words`, `builtin_numbers`. Other corpora: `data`, `shards`.
 Subwords: `vocabulary`. Batches: `batches`. The model: `model`, `attention`, `attention_layouts`,
-`dropout`, `loss`, `parallel_plan`. Decoding: `beam_search`, `inference`, `inference_layers`,
-`decoder_state`, `matrix_products`, `shortlist`. Scores: `evaluation`. Trained models:
-`translator`, `export_programs`, `ct2`. The command line: `cli`.
+`dropout`, `loss`, `parallel_plan`. Decoding: `beam_search`, `search_batches`, `inference`,
+`inference_layers`, `decoder_state`, `matrix_products`, `shortlist`. Scores: `evaluation`. Trained
+models: `translator`, `export_programs`, `ct2`. The command line: `cli`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from search_spaces import UsageError
 from search_spaces.hardware import Hardware
+from search_spaces.knobs.compilation import COMPILE_SCOPE
+from search_spaces.knobs.loss import CHUNKED_LOSS
+from search_spaces.knobs.runtime import COMPILE
 from workers.context import Context
+from workers.data.batch import Batch, CountedRows, PlannedBatch
 from workers.protocol import Metric
 from workers.training.metrics import TRAINING_METRICS
-from workers.workload import Batch, ParallelPlan
+from workers.workload import ParallelPlan, SharedEvaluation
 from workers.workloads._data import folder_of
 from workers.workloads._declarative_workload import DeclarativeWorkload, Options
 from workers.workloads._trained_workload import TrainedWorkload
@@ -36,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["Translation"]
 
 
-class Translation(DeclarativeWorkload, TrainedWorkload):
+class Translation(DeclarativeWorkload, SharedEvaluation, TrainedWorkload):
     """Trains on one corpus and reports validation metrics.
 
     `bleu` and `chrf` are 0 to 100, `loss` is in nats per token, `perplexity` is its exponential.
@@ -55,6 +59,8 @@ class Translation(DeclarativeWorkload, TrainedWorkload):
         *TRAINING_METRICS,
     )
     trains_on_valid: ClassVar[bool] = True
+    outer: ClassVar[tuple[str, ...]] = ("*embedding.*", "projection.*", "adaptive.*")
+    reads: ClassVar[tuple[str, ...]] = options.ON_REQUEST
     defaults: ClassVar[Mapping[str, Any]] = options.DEFAULTS
     smallest: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "data": {"train": 150, "valid": 10},
@@ -86,6 +92,16 @@ class Translation(DeclarativeWorkload, TrainedWorkload):
             from .shards import Shards
 
             Shards.open(folder_of(data))
+
+    @classmethod
+    def metrics_on(cls, data: Mapping[str, Any]) -> tuple[Metric, ...]:
+        """See `Workload`; with several language pairs, BLEU of each, such as `bleu_en_de`."""
+        from .language_tags import pairs_of
+        from .shards import Shards
+
+        prepared = data.get("name") == "prepared"
+        pairs = Shards.open(folder_of(data)).languages if prepared else pairs_of(data)
+        return (*cls.metrics, *(Metric(pair.metric, "maximize") for pair in pairs))
 
     @classmethod
     def commands(cls) -> Mapping[str, Callable[[Sequence[str]], None]]:
@@ -171,38 +187,63 @@ class Translation(DeclarativeWorkload, TrainedWorkload):
         """Like `train_batches`, starting at batch `index` without building the earlier ones."""
         return self.prepared.train.batches(self.option("batch_tokens"), self.seed, epoch, index)
 
+    def bucketed(self, batch: Batch) -> Batch:
+        """See `batches.bucketed`."""
+        from .batches import bucketed
+
+        return bucketed(batch, int(self.option("max_length")))
+
     def inputs(self, batch: Batch) -> tuple[torch.Tensor, ...]:
         """Source and shifted target ids."""
         return batch["source"], batch["shifted"]
 
     def loss(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
-        """See `criterion`; training on CPUs computes logits and loss together, in chunks."""
-        import torch
+        """See `criterion`; `chunked_loss` computes logits and loss together, in chunks."""
+        from .loss import real_positions, smoothed_cross_entropy
 
-        device = batch["labels"].device.type
-        if (
-            device != "cpu"
-            or torch.compiler.is_compiling()
-            or torch.get_autocast_dtype("cpu") == torch.float16
-        ):
+        if self._compiles_whole_model and not self._loss_in_chunks(batch["labels"]):
             return super().loss(model, batch)
         smoothing = float(self.option("label_smoothing"))
-        return cast(
-            "torch.Tensor", model(*self.inputs(batch), labels=batch["labels"], smoothing=smoothing)
-        )
+        known = batch.num_items if isinstance(batch, CountedRows) else None
+        real = real_positions(batch["labels"], known)
+        labels = batch["labels"].flatten().index_select(0, real)
+        if self._loss_in_chunks(labels):
+            found = model(*self.inputs(batch), labels=labels, smoothing=smoothing, real=real)
+            return cast("torch.Tensor", found)
+        return smoothed_cross_entropy(model(*self.inputs(batch), real=real), labels, smoothing)
+
+    @property
+    def _compiles_whole_model(self) -> bool:
+        values = {**self.fixed, **self.params}
+        compiled: bool = COMPILE.value(values) != "off"
+        return compiled and COMPILE_SCOPE.value(values) == "model"
+
+    def _loss_in_chunks(self, labels: torch.Tensor) -> bool:
+        import torch
+
+        from workers.device.planned import device_type
+
+        device = labels.device.type
+        wanted = CHUNKED_LOSS.value({**self.fixed, **self.params})
+        half = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+        if half == torch.float16:
+            return False
+        return bool(device_type(labels) == "cpu" if wanted is None else wanted)
 
     def criterion(self, output: torch.Tensor, batch: Batch) -> torch.Tensor:
         """Label-smoothed cross-entropy of logits (n, v) of tokens, or (b, t, v) with padding."""
-        from .loss import smoothed_cross_entropy
+        from .loss import padded_cross_entropy, smoothed_cross_entropy
 
         labels = batch["labels"]
-        real = labels != 0
+        smoothing = float(self.option("label_smoothing"))
         if output.ndim == 3:
-            output = output[real]
-        return smoothed_cross_entropy(output, labels[real], float(self.option("label_smoothing")))
+            return padded_cross_entropy(output, labels, smoothing)
+        return smoothed_cross_entropy(output, labels[labels != 0], smoothing)
 
     def weight(self, batch: Batch) -> float:
         """Number of target tokens, including end-of-sentence tokens."""
+        if isinstance(batch, PlannedBatch):
+            return float(batch.num_items)
         return float((batch["labels"] != 0).sum())
 
     def learning_rate(self, update: int) -> float:
@@ -239,17 +280,26 @@ class Translation(DeclarativeWorkload, TrainedWorkload):
 
         return translator.export(self, trial, target)
 
-    def evaluate(self, model: torch.nn.Module, device: torch.device) -> Mapping[str, float]:
-        """Loss and translations of the validation sentences."""
+    def evaluate_share(
+        self, model: torch.nn.Module, device: torch.device, index: int, count: int
+    ) -> Mapping[str, Any]:
+        """Summed loss and translations of a share of the validation sentences."""
         from .beam_search import SearchOptions
-        from .evaluation import evaluate
+        from .evaluation import evaluate_share
 
         search = SearchOptions(
             int(self.option("beam")),
             float(self.option("length_penalty")),
             float(self.option("coverage_penalty")),
         )
-        result = evaluate(model, self.prepared, search, int(self.option("eval_sentences")))
+        sentences = int(self.option("eval_sentences"))
+        return evaluate_share(model, self.prepared, search, sentences, index, count)
+
+    def combine(self, shares: Sequence[Mapping[str, Any]]) -> Mapping[str, float]:
+        """Loss and scores of the validation sentences."""
+        from .evaluation import combine
+
+        result = combine(shares, self.prepared)
         folder = self._folder()
         if folder is not None and self._context is not None:
             result.write(folder)

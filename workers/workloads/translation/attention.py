@@ -22,6 +22,8 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from workers.device.planned import device_type
+
 Projected = tuple[Tensor, Tensor, Tensor]
 
 
@@ -157,7 +159,7 @@ class Attention(nn.Module):
         causal: bool = False,
     ) -> Tensor:
         """Output (b, q, width) of queries (b, h, q, d) over keys and values (b, h, k, d)."""
-        if self.kernel == "math" or (self.kernel == "auto" and query.device.type == "cpu"):
+        if self.kernel == "math" or (self.kernel == "auto" and device_type(query) == "cpu"):
             mixed = _attend_plainly(query, key, value, mask, causal)
         else:
             mixed = nn.functional.scaled_dot_product_attention(

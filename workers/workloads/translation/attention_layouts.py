@@ -2,7 +2,8 @@
 
 The canonical layout has separate `query`, `key` and `value` (hidden, hidden). Conversion only moves
 rows, so every checkpoint loads under every layout bit for bit. Gradients and optimizer state
-convert in the same way; tensors without dimensions (a step count) are copied to every part.
+convert in the same way; what is not there row by row (a step count, moments that all rows share) is
+copied to every part.
 """
 
 import re
@@ -49,7 +50,7 @@ def native(state: Mapping[str, Tensor], layout: str, head_dim: int) -> dict[str,
 def split(tensor: Tensor, name: str, layout: str, head_dim: int) -> dict[str, Tensor]:
     """Split the tensor `name` ("key_value" or "query_key_value") of a layout into its parts."""
     parts = _FUSED[name]
-    if tensor.ndim == 0:
+    if tensor.ndim == 0 or len(tensor) == 1:
         return {part: tensor.clone() for part in parts}
     if layout == "interleaved":
         by_head = torch.unflatten(tensor, 0, (-1, len(parts), head_dim)).unbind(1)
@@ -60,7 +61,7 @@ def split(tensor: Tensor, name: str, layout: str, head_dim: int) -> dict[str, Te
 def join(parts: Mapping[str, Tensor], name: str, layout: str, head_dim: int) -> Tensor:
     """The inverse of `split`."""
     rows = [parts[part] for part in _FUSED[name]]
-    if rows[0].ndim == 0:
+    if rows[0].ndim == 0 or len(rows[0]) == 1:
         return rows[0].clone()
     if layout == "interleaved":
         by_head = [torch.unflatten(part, 0, (-1, head_dim)) for part in rows]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
-from workers.workload import Batch
+from workers.data.batch import Batch, PlannedBatch
 
 from .data import ParallelCorpus
 from .vocabulary import BOS, EOS, PAD, Vocabulary
@@ -39,11 +40,12 @@ class Sequences:
         """Length of each sequence."""
         return np.diff(self.offsets)
 
-    def padded(self, rows: Ids) -> Ids:
-        """The sequences of the given rows, padded with PAD, shape (len(rows), longest)."""
-        begin = self.offsets[rows]
+    def padded(self, rows: Ids, part: slice = slice(None)) -> Ids:
+        """The sequences of a part of the given rows, padded with PAD to the longest of all rows."""
         length = self.offsets[rows + 1] - self.offsets[rows]
         columns = np.arange(int(length.max(initial=0)))
+        begin = self.offsets[rows[part]]
+        length = length[part]
         inside = columns < length[:, None]
         index = np.where(inside, begin[:, None] + columns, 0)
         return np.where(inside, self.ids[index] if len(self.ids) else 0, PAD)
@@ -84,8 +86,16 @@ class Examples:
         targets = Sequences.of([[BOS, *target, EOS] for _, target in kept])
         return cls(sources, targets, len(pairs) - len(kept))
 
-    def batch(self, rows: Ids) -> Batch:
+    def planned(self, rows: Ids) -> PlannedBatch:
+        """The batch of the given rows, see `batch`; its items are the target tokens."""
+        tokens = int((self.targets.offsets[rows + 1] - self.targets.offsets[rows] - 1).sum())
+        return PlannedBatch(len(rows), tokens, partial(self.batch, rows))
+
+    def batch(self, rows: Ids, part: slice = slice(None)) -> Batch:
         """A batch of the given rows.
+
+        Args:
+            part: of the rows; padded as in the whole batch.
 
         Returns:
             `source` (b, s); `shifted` (b, t), the input of the decoder; `labels` (b, t), its
@@ -93,10 +103,10 @@ class Examples:
         """
         import torch
 
-        whole = self.targets.padded(rows)
+        whole = self.targets.padded(rows, part)
         labels = whole[:, 1:]
         shifted = np.where(labels == PAD, PAD, whole[:, :-1])
-        arrays = {"source": self.sources.padded(rows), "shifted": shifted, "labels": labels}
+        arrays = {"source": self.sources.padded(rows, part), "shifted": shifted, "labels": labels}
         return {
             name: torch.from_numpy(np.ascontiguousarray(array, np.int64))
             for name, array in arrays.items()
@@ -105,11 +115,38 @@ class Examples:
     def batches(self, batch_tokens: int, seed: int, epoch: int, skip: int = 0) -> Iterator[Batch]:
         """The batches of an epoch, starting at index `skip`."""
         for rows in plan_batches(self, batch_tokens, seed, epoch)[skip:]:
-            yield self.batch(rows)
+            yield self.planned(rows)
 
     def sample(self) -> Examples:
         """All examples."""
         return self
+
+
+def bucketed(batch: Batch, max_length: int) -> Batch:
+    """The batch with its three dimensions rounded up, see `rounded_up`.
+
+    Rows that are added have a source of one EOS, since attention needs a key, and no target.
+
+    Args:
+        batch: as `Examples.batch` makes it.
+        max_length: of a sentence; it is not exceeded.
+    """
+    import torch
+
+    rows = len(batch["source"])
+    found = {}
+    for name, ids in batch.items():
+        length = max(ids.shape[1], min(rounded_up(ids.shape[1]), max_length))
+        added = (0, length - ids.shape[1], 0, rounded_up(rows) - rows)
+        found[name] = torch.nn.functional.pad(ids, added, value=PAD)
+    found["source"][rows:, 0] = EOS
+    return found
+
+
+def rounded_up(size: int) -> int:
+    """The next of 4, 6, 8, 12, 16, 24, ...: powers of two, and the middles between them."""
+    power = max(4, 1 << (size - 1).bit_length())
+    return power * 3 // 4 if power > 4 and size <= power * 3 // 4 else power
 
 
 def plan_batches(examples: Examples, batch_tokens: int, seed: int, epoch: int) -> list[Ids]:

@@ -10,6 +10,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from . import search_batches
 from .inference import Stepper, best_tokens
 from .matrix_products import fast_products
 from .model import Transformer
@@ -18,8 +19,6 @@ from .vocabulary import BOS, EOS, PAD
 
 T = TypeVar("T")
 _LEAST = 1e-9  # lower bound of attention before the logarithm
-_SHRINK = 0.75  # finished sentences leave the batch if at most this share is unfinished
-_STEP = 4  # batch sizes are rounded up to a multiple of this
 
 
 @dataclass(frozen=True)
@@ -122,15 +121,18 @@ def greedy(
     output = torch.full((len(source), room), PAD, device=source.device)
     ids = torch.full_like(rows, BOS)
     going = torch.ones_like(rows, dtype=torch.bool)
+    interval = search_batches.interval(source.device)
     for position in range(room):
         ids = candidates.ids[candidates.score(stepper.step(ids, state)).argmax(-1)]
         output[rows, position] = ids
         going &= ids != EOS
+        if (position + 1) % interval:
+            continue
         left = int(going.sum())
         if left == 0:
             break
-        if (size := _cut(left, len(ids))) < len(ids):
-            kept = _first(going, size)
+        if (size := search_batches.cut(left, len(ids))) < len(ids):
+            kept = search_batches.first(going, size)
             state.keep(kept)
             rows = rows[kept]
             ids = ids[kept]
@@ -148,11 +150,14 @@ def beam_search(
     `Beams.done`.
     """
     state = stepper.start(source, search.beam, room)
-    beams = Beams.start(source, search)
+    interval = search_batches.interval(source.device)
+    beams = Beams.start(source, search, looks=interval == 1)
     results: list[Ranked] = [[] for _ in range(len(source))]
     for position in range(room):
         logits = candidates.score(stepper.step(beams.last(), state))
         state.follow(beams.extend(logits, candidates.ids, state.attention))
+        if (position + 1) % interval and position + 1 < room:
+            continue
         done = (
             beams.done(room)
             if position + 1 < room
@@ -161,29 +166,15 @@ def beam_search(
         if done is None:
             continue
         left = len(done) - int(done.sum())
-        if (size := _cut(left, len(done))) < len(done):
+        if (size := search_batches.cut(left, len(done))) < len(done):
             for i, ranked in beams.ranked(done):
                 results[i] = results[i] or ranked
             if left == 0:
                 break
-            kept = _first(~done, size)
+            kept = search_batches.first(~done, size)
             state.keep(kept)
             beams.keep(kept)
     return results
-
-
-def _cut(left: int, size: int) -> int:
-    """The new size of a batch of `size` that has `left` unfinished sentences.
-
-    Sizes are rounded up, because each size needs its own kernels.
-    """
-    few = left if left <= 2 else -(-left // _STEP) * _STEP
-    return few if left <= _SHRINK * size else size
-
-
-def _first(wanted: Tensor, count: int) -> Tensor:
-    """Indices of `count` rows; the wanted ones (b,) come first."""
-    return wanted.int().argsort(descending=True, stable=True)[:count]
 
 
 @dataclass
@@ -198,7 +189,8 @@ class Beams:
         finished: whether a hypothesis has ended, (b, k).
         coverage: attention that each source position received, at least 1 for padding, (b, k, s).
         bonus: the coverage penalty, (b, k).
-        any_finished: whether any hypothesis was finished at the last call of `done`.
+        any_finished: whether any hypothesis may be finished.
+        looks: whether `done` finds out if any hypothesis is finished, instead of assuming it.
     """
 
     search: SearchOptions
@@ -210,9 +202,10 @@ class Beams:
     coverage: Tensor
     bonus: Tensor
     any_finished: bool = False
+    looks: bool = True
 
     @classmethod
-    def start(cls, source: Tensor, search: SearchOptions) -> Beams:
+    def start(cls, source: Tensor, search: SearchOptions, *, looks: bool = True) -> Beams:
         """One empty hypothesis per row of ids (b, s); the other k - 1 have a score of -inf."""
         shape = (len(source), search.beam)
         device = source.device
@@ -227,6 +220,8 @@ class Beams:
             finished=torch.zeros(shape, dtype=torch.bool, device=device),
             coverage=(source == PAD).float()[:, None].expand(-1, search.beam, -1),
             bonus=torch.zeros(shape, device=device),
+            any_finished=not looks,
+            looks=looks,
         )
 
     def last(self) -> Tensor:
@@ -293,7 +288,7 @@ class Beams:
 
         None if no hypothesis of any sentence is finished.
         """
-        self.any_finished = bool(self.finished.any())
+        self.any_finished = not self.looks or bool(self.finished.any())
         if not self.any_finished:
             return None
         finished = self._value().masked_fill(~self.finished, -torch.inf).amax(1)

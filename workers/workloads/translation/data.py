@@ -10,6 +10,7 @@ The `data` section of a configuration:
     name: parallel, source: FILE, target: FILE    one pair; its last lines are the validation
         [valid_source: FILE, valid_target: FILE]  split unless a second pair is given
     [source_language: en, target_language: de]    suffixes of the files in a folder
+    [pairs: [en-de, de-en, en-fr]]                several pairs in their place, see `language_tags`
 
 Text files may be plain or end in .gz.
 """
@@ -28,21 +29,25 @@ from search_spaces.errors import DataError
 from search_spaces.plugins import nearest
 from workers.workloads._data import folder_of, plain_or_gzipped
 
-from . import builtin
+from . import builtin, language_tags
+from .language_tags import LanguagePair
 
 NAMES = ("builtin", "multi30k", "parallel", "prepared")
 _KEYS = {
     "builtin": ("name", "dir", "with_valid", "train", "valid"),
     "prepared": ("name", "dir"),
-    "multi30k": ("name", "dir", "with_valid", "source_language", "target_language"),
+    "multi30k": ("name", "dir", "with_valid", "source_language", "target_language", "pairs"),
     "parallel": (
         *("name", "dir", "with_valid", "source_language", "target_language"),
         *("source", "target", "valid_source", "valid_target"),
+        "pairs",
     ),
 }
+_FILES = ("source", "target", "valid_source", "valid_target")
+STEMS = {"train": ("train",), "valid": ("valid", "val", "dev"), "test": ("test",)}
 _STEMS: dict[str, dict[str, tuple[str, ...]]] = {
     "multi30k": {"train": ("train",), "valid": ("val",), "test": ("test_2016_flickr",)},
-    "parallel": {"train": ("train",), "valid": ("valid", "val", "dev"), "test": ("test",)},
+    "parallel": STEMS,
 }
 _LANGUAGES = ("en", "de", "fr")
 _MAX_HELD_OUT = 1000
@@ -68,11 +73,15 @@ class ParallelCorpus:
 
 @dataclass(frozen=True)
 class Splits:
-    """A data set; `test` is None if there is no test split."""
+    """A data set; `test` is None if there is no test split.
+
+    `valid_pairs` has the language pair of each validation sentence if there are several.
+    """
 
     train: ParallelCorpus
     valid: ParallelCorpus
     test: ParallelCorpus | None = None
+    valid_pairs: Sequence[LanguagePair] = ()
 
 
 def load(data: Mapping[str, Any]) -> Splits:
@@ -84,16 +93,20 @@ def load(data: Mapping[str, Any]) -> Splits:
     """
     name = _check_keys(data)
     if name == "builtin":
-        splits = Splits(
-            **{
-                split: ParallelCorpus(*zip(*pairs[: _count(data, split)], strict=True))
-                for split, pairs in builtin.splits().items()
-            }
-        )
+        parts = {
+            split: ParallelCorpus(*zip(*pairs[: _count(data, split)], strict=True))
+            for split, pairs in builtin.splits().items()
+        }
+        splits = Splits(parts["train"], parts["valid"], parts.get("test"))
     elif "source" in data or "target" in data:
+        if language_tags.pairs_of(data):
+            raise DataError("data.pairs needs a folder, data.dir, in place of source and target")
         splits = _load_files(data)
+    elif pairs := language_tags.pairs_of(data):
+        splits = _of_pairs([(_load_folder(name, data, pair), pair) for pair in pairs])
     else:
-        splits = _load_folder(name, data)
+        languages = (data.get("source_language", "en"), data.get("target_language", "de"))
+        splits = _load_folder(name, data, (str(languages[0]), str(languages[1])))
     if data.get("with_valid"):
         return replace(splits, train=splits.train + splits.valid)
     return splits
@@ -114,7 +127,7 @@ def check(data: Mapping[str, Any]) -> None:
 def stamp(data: Mapping[str, Any]) -> tuple[tuple[str, int, int], ...]:
     """Name, size and modification time of the data files, to detect changes."""
     base = Path(str(data.get("dir") or ".")).expanduser()
-    files = [base / str(data[key]) for key in _KEYS["parallel"][4:] if data.get(key)]
+    files = [base / str(data[key]) for key in _FILES if data.get(key)]
     if data.get("dir") and base.is_dir():
         files += sorted(path for path in base.iterdir() if path.is_file())
     found = [(path, path.stat()) for path in files if path.is_file()]
@@ -181,12 +194,28 @@ def _hold_out(corpus: ParallelCorpus, name: str) -> Splits:
     return Splits(corpus[:-held_out], corpus[-held_out:])
 
 
-def _load_folder(name: str, data: Mapping[str, Any]) -> Splits:
+def _of_pairs(found: Sequence[tuple[Splits, LanguagePair]]) -> Splits:
+    """One data set of several language pairs in turn."""
+
+    def merged(parts: Sequence[ParallelCorpus]) -> ParallelCorpus:
+        sources = [
+            language_tags.tagged(part.sources, pair.target)
+            for part, (_, pair) in zip(parts, found, strict=True)
+        ]
+        targets = [part.targets for part in parts]
+        return ParallelCorpus(language_tags.in_turn(sources), language_tags.in_turn(targets))
+
+    tests = [splits.test for splits, _ in found if splits.test is not None]
+    return Splits(
+        merged([splits.train for splits, _ in found]),
+        merged([splits.valid for splits, _ in found]),
+        merged(tests) if len(tests) == len(found) else None,
+        language_tags.in_turn([[pair] * len(splits.valid) for splits, pair in found]),
+    )
+
+
+def _load_folder(name: str, data: Mapping[str, Any], languages: tuple[str, str]) -> Splits:
     folder = folder_of(data)
-    languages = [
-        str(data.get("source_language", "en")),
-        str(data.get("target_language", "de")),
-    ]
     if name == "multi30k" and not set(languages) <= set(_LANGUAGES):
         raise DataError(
             f"Multi30k's languages are {', '.join(_LANGUAGES)}, got {' to '.join(languages)}"
@@ -199,7 +228,7 @@ def _load_folder(name: str, data: Mapping[str, Any]) -> Splits:
         paths = [folder / f"{stem}.{language}" for language in languages]
         if split != "test" or all(_exists(path) for path in paths):
             found[split] = _read_pair(plain_or_gzipped(paths[0]), plain_or_gzipped(paths[1]))
-    return Splits(**found)
+    return Splits(found["train"], found["valid"], found.get("test"))
 
 
 def _exists(path: Path) -> bool:

@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+from workers.device.planned import device_type
+
 
 class Dropout(nn.Module):
     """Zero each element with probability p and scale the rest (Srivastava et al. 2014).
@@ -33,7 +35,7 @@ class Dropout(nn.Module):
 
     def _mask(self, x: Tensor) -> Tensor | None:
         """Factors of the elements; None if torch's own dropout, or none, is better."""
-        if not self.training or x.device.type != "cpu" or torch.compiler.is_compiling():
+        if not self.training or device_type(x) != "cpu" or torch.compiler.is_compiling():
             return None
         dropped = round(self.p * 256)
         return random_mask(x, dropped) if 0 < dropped < 256 else None

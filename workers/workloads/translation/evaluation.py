@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .batches import Examples
+from .batches import Examples, Ids
 from .beam_search import SearchOptions, translate
+from .language_tags import LanguagePair
 from .loss import smoothed_cross_entropy
 from .model import Transformer
 from .prepare import Prepared
@@ -42,6 +43,7 @@ class Evaluation:
     hypotheses: list[str]
     references: list[str]
     skipped: int
+    by_pair: Mapping[str, float]  # BLEU of each language pair by the name of its metric
 
     @property
     def metrics(self) -> Mapping[str, float]:
@@ -51,6 +53,7 @@ class Evaluation:
             "chrf": self.scores.chrf,
             "loss": self.loss,
             "perplexity": math.exp(min(self.loss, 700.0)),
+            **self.by_pair,
         }
 
     def details(self) -> dict[str, Any]:
@@ -68,40 +71,78 @@ class Evaluation:
         write_lines(folder / "hypotheses.valid.txt", self.hypotheses)
 
 
-def evaluate(
-    model: nn.Module, prepared: Prepared, search: SearchOptions, num_sentences: int
-) -> Evaluation:
-    """Evaluate on the first `num_sentences` of the validation split; the model is in eval mode."""
+def evaluate_share(
+    model: nn.Module,
+    prepared: Prepared,
+    search: SearchOptions,
+    num_sentences: int,
+    index: int,
+    count: int,
+) -> dict[str, Any]:
+    """Summed loss, tokens and translations of every `count`-th sentence from `index` on.
+
+    Args:
+        model: in eval mode.
+        prepared: its first `num_sentences` of the validation split are shared out.
+        search: options of the search for translations.
+    """
     assert isinstance(model, Transformer)
-    count = min(num_sentences, len(prepared.valid))
     encoded = prepared.valid.sources
-    sources = [ids.tolist() for ids in np.split(encoded.ids, encoded.offsets[1:])[:count]]
-    hypotheses = prepared.vocabulary.decode(translate(model, sources, search))
-    references = list(prepared.splits.valid.targets[:count])
+    rows = np.arange(min(num_sentences, len(prepared.valid)))[index::count]
+    sentences = np.split(encoded.ids, encoded.offsets[1:])
+    sources = [sentences[row].tolist() for row in rows]
+    hypotheses = prepared.vocabulary.decode(translate(model, sources, search)) if sources else []
+    loss, tokens = summed_loss(model, prepared.valid, rows)
+    return {"hypotheses": hypotheses, "loss": loss, "tokens": tokens}
+
+
+def combine(shares: Sequence[Mapping[str, Any]], prepared: Prepared) -> Evaluation:
+    """The evaluation of all sentences from the shares in order."""
+    total = sum(len(share["hypotheses"]) for share in shares)
+    hypotheses = [""] * total
+    for index, share in enumerate(shares):
+        hypotheses[index :: len(shares)] = share["hypotheses"]
+    references = list(prepared.splits.valid.targets[:total])
+    loss = sum(share["loss"] for share in shares)
+    tokens = sum(share["tokens"] for share in shares)
     return Evaluation(
-        token_loss(model, prepared.valid, count),
+        loss / max(1, tokens),
         score(hypotheses, references),
         hypotheses,
         references,
         prepared.train.skipped,
+        _bleu_by_pair(hypotheses, references, prepared.splits.valid_pairs[:total]),
     )
 
 
-def token_loss(model: Transformer, examples: Examples, count: int) -> float:
-    """Mean cross-entropy per target token, in nats, of the first `count` examples."""
+def _bleu_by_pair(
+    hypotheses: Sequence[str], references: Sequence[str], pairs: Sequence[LanguagePair]
+) -> dict[str, float]:
+    """BLEU of the sentences of each language pair, by the name of its metric."""
+    found = {}
+    for pair in dict.fromkeys(pairs):
+        rows = [row for row, other in enumerate(pairs) if other == pair]
+        mine = score([hypotheses[row] for row in rows], [references[row] for row in rows])
+        found[pair.metric] = mine.bleu
+    return found
+
+
+def summed_loss(model: Transformer, examples: Examples, rows: Ids) -> tuple[float, int]:
+    """Summed cross-entropy of the target tokens of these rows, in nats, and their number."""
+    import torch
+
     device = model.embedding.tokens.weight.device
-    order = np.argsort(examples.targets.lengths[:count], kind="stable")
-    total = 0.0
+    rows = rows[np.argsort(examples.targets.lengths[rows], kind="stable")]
+    # The sum stays on the device: to read it would wait for every batch.
+    total = torch.zeros((), dtype=torch.float64, device=device)
     tokens = 0
-    for begin in range(0, count, _BATCH):
-        cpu_batch = examples.batch(order[begin : begin + _BATCH])
+    for begin in range(0, len(rows), _BATCH):
+        cpu_batch = examples.batch(rows[begin : begin + _BATCH])
+        tokens += int((cpu_batch["labels"] != PAD).sum())
         batch = {key: value.to(device) for key, value in cpu_batch.items()}
         labels = batch["labels"][batch["labels"] != PAD]
-        total += float(
-            smoothed_cross_entropy(model(batch["source"], batch["shifted"]), labels, 0.0)
-        )
-        tokens += len(labels)
-    return total / max(1, tokens)
+        total += smoothed_cross_entropy(model(batch["source"], batch["shifted"]), labels, 0.0)
+    return float(total), tokens
 
 
 def score(hypotheses: Sequence[str], references: Sequence[str]) -> Scores:

@@ -6,32 +6,65 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-_CHUNK = 256  # rows of logits computed at once
+from workers.device.planned import device_type
+
+_CHUNK = {"cpu": 256}  # rows of logits computed at once, which stay in the processor's cache
+_LARGE_CHUNK = 4096  # elsewhere: enough rows to keep a GPU busy
+
+
+def real_positions(labels: Tensor, num_real: int | None = None) -> Tensor:
+    """Positions (n,) of the labels (b, t) that are not padding, among all b * t.
+
+    Args:
+        labels: padded behind the last label of a row.
+        num_real: n. If the host knows it, it does not wait for a GPU to count.
+    """
+    real = labels != 0
+    if num_real is None:
+        return real.flatten().nonzero().squeeze(1)
+    rows, width = labels.shape
+    lengths = real.sum(1)
+    skipped = torch.arange(rows, device=labels.device) * width - lengths.cumsum(0) + lengths
+    shift = torch.repeat_interleave(skipped, lengths, output_size=num_real)
+    return torch.arange(num_real, device=labels.device) + shift
 
 
 class _SmoothedCrossEntropy(torch.autograd.Function):
-    """Sum over rows of -(1 - e) log p(label) - e/v sum of log p, with p = softmax(logits)."""
+    """Sum over rows of -(1 - e) log p(label) - e/v sum of log p, with p = softmax(logits).
+
+    Rows that are not `real` count 0.
+    """
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
+    def forward(
+        ctx: Any, logits: Tensor, labels: Tensor, smoothing: float, real: Tensor | None
+    ) -> Tensor:
         logs = torch.log_softmax(logits, dim=-1, dtype=_full(logits))
-        ctx.save_for_backward(logs, labels)
+        ctx.save_for_backward(logs, labels, real)
         ctx.smoothing = smoothing
         ctx.dtype = logits.dtype
-        loss = logs.gather(1, labels[:, None]).sum() * (smoothing - 1)
-        return loss - logs.sum() * (smoothing / logs.shape[1]) if smoothing else loss
+        picked = logs.gather(1, labels[:, None])
+        if real is not None:
+            picked = picked.masked_fill(~real[:, None], 0.0)
+        loss = picked.sum() * (smoothing - 1)
+        if not smoothing:
+            return loss
+        sums = logs.sum() if real is None else logs.sum(1).masked_fill(~real, 0.0).sum()
+        return loss - sums * (smoothing / logs.shape[1])
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        logs, labels = ctx.saved_tensors
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+        logs, labels, real = ctx.saved_tensors
         gradient = logs.exp()
         if ctx.smoothing:
             gradient.sub_(ctx.smoothing / logs.shape[1])
         gradient.scatter_add_(
             1, labels[:, None], gradient.new_full((len(labels), 1), ctx.smoothing - 1)
         )
-        return gradient.mul_(grad).to(ctx.dtype), None, None
+        if real is not None:
+            gradient.masked_fill_(~real[:, None], 0.0)
+        return gradient.mul_(grad).to(ctx.dtype), None, None, None
 
 
 def smoothed_cross_entropy(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
@@ -47,7 +80,14 @@ def smoothed_cross_entropy(logits: Tensor, labels: Tensor, smoothing: float) -> 
     Returns:
         A scalar.
     """
-    return cast(Tensor, _SmoothedCrossEntropy.apply(logits, labels, smoothing))  # type: ignore[no-untyped-call]
+    return cast(Tensor, _SmoothedCrossEntropy.apply(logits, labels, smoothing, None))  # type: ignore[no-untyped-call]
+
+
+def padded_cross_entropy(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
+    """`smoothed_cross_entropy` of logits (b, t, v); labels (b, t) that are 0 do not count."""
+    flat = labels.flatten()
+    apply: Any = _SmoothedCrossEntropy.apply
+    return cast(Tensor, apply(logits.flatten(0, 1), flat, smoothing, flat != 0))
 
 
 class _LinearSmoothedCrossEntropy(torch.autograd.Function):
@@ -70,9 +110,10 @@ class _LinearSmoothedCrossEntropy(torch.autograd.Function):
         to_weight = torch.zeros(weight.shape, dtype=full, device=weight.device)
         loss = torch.zeros((), dtype=full, device=hidden.device)
         column = weight.to(full).sum(0) * (smoothing / classes)
-        for begin in range(0, len(hidden), _CHUNK):
-            part = rows[begin : begin + _CHUNK]
-            label = labels[begin : begin + _CHUNK, None]
+        chunk = _CHUNK.get(device_type(hidden), _LARGE_CHUNK)
+        for begin in range(0, len(hidden), chunk):
+            part = rows[begin : begin + chunk]
+            label = labels[begin : begin + chunk, None]
             logits = torch.mm(part, small.t()).to(full)
             most = logits.amax(1, keepdim=True)
             logits.sub_(most)
@@ -83,7 +124,7 @@ class _LinearSmoothedCrossEntropy(torch.autograd.Function):
             logits.scatter_add_(1, label, total * (smoothing - 1))
             gradient = logits.to(dtype)
             inverse = 1 / total
-            to_hidden[begin : begin + _CHUNK] = torch.mm(gradient, small) * inverse
+            to_hidden[begin : begin + chunk] = torch.mm(gradient, small) * inverse
             scaled = (part * inverse).to(dtype)
             if dtype == full:
                 to_weight.addmm_(gradient.t(), scaled)

@@ -12,9 +12,8 @@ from typing import Any, Protocol, cast
 import torch
 from torch import Tensor, nn
 
-from workers.device.precision import matmul_precision
+from workers.device.precision import matmul_precision, medium_is_exact
 
-_EXACT = 1e-5  # relative error that counts as exact
 _LARGE = 200  # elements per matrix; with more, oneDNN is faster
 _ROWS = 64  # number of rows for which oneDNN packs the weights
 
@@ -99,7 +98,11 @@ def _packs() -> bool:
 
 def fast_products(device: torch.device) -> AbstractContextManager[None]:
     """Use oneDNN for fp32 products on CPUs, if it is as exact as torch's default."""
-    if device.type != "cpu" or torch.get_float32_matmul_precision() == "medium" or not _exact():
+    if (
+        device.type != "cpu"
+        or torch.get_float32_matmul_precision() == "medium"
+        or not medium_is_exact()
+    ):
         return nullcontext()
     return matmul_precision("fp32", "medium")
 
@@ -113,13 +116,3 @@ def default_products(device: torch.device, size: int) -> AbstractContextManager[
     if device.type != "cpu" or torch.get_float32_matmul_precision() == "highest" or size > _LARGE:
         return nullcontext()
     return matmul_precision("fp32", "highest")
-
-
-@lru_cache(maxsize=1)
-def _exact() -> bool:
-    """Whether "medium" is more exact than rounding to bf16 on this machine."""
-    generator = torch.Generator().manual_seed(0)
-    a, b = (torch.randn(64, 256, generator=generator) for _ in range(2))
-    expected = a.double() @ b.double().t()
-    with matmul_precision("fp32", "medium"):
-        return bool((a @ b.t() - expected).abs().max() < _EXACT * expected.abs().max())

@@ -200,26 +200,40 @@ class Transformer(nn.Module):
             initialise(self, seed)
 
     def forward(
-        self, source: Tensor, shifted: Tensor, labels: Tensor | None = None, smoothing: float = 0.0
+        self,
+        source: Tensor,
+        shifted: Tensor,
+        labels: Tensor | None = None,
+        smoothing: float = 0.0,
+        real: Tensor | None = None,
     ) -> Tensor:
         """Logits (n, v) of the n unpadded positions of `shifted`; with labels, the summed loss.
+
+        Compiled for training and without labels it returns the logits (b, t, v) of all positions:
+        the number of unpadded ones is not known before it runs, which would cut the graph in two.
 
         Args:
             source: ids (b, s).
             shifted: target ids (b, t), shifted right, padded at the positions of padded labels.
-            labels: ids (b, t).
+            labels: ids (n,) of the unpadded positions.
             smoothing: see `loss.smoothed_cross_entropy`.
+            real: the unpadded positions (n,) among all b * t, see `loss.real_positions`.
         """
         mask = padding_mask(source)
         memory = self.encode(source, mask)
-        hidden = self.decoder(self.embedding(shifted), memory, mask)[shifted != PAD]
+        hidden = self.decoder(self.embedding(shifted), memory, mask)
+        if real is not None:
+            hidden = hidden.flatten(0, 1).index_select(0, real)
+        elif self.training and torch.compiler.is_compiling():
+            return self.score(hidden)
+        else:
+            hidden = hidden[shifted != PAD]
         if labels is None:
             return self.score(hidden)
         if self.adaptive is not None:
-            real = labels[labels != PAD]
-            loss: Tensor = self.adaptive(hidden, real).loss
-            return loss * len(real)
-        return linear_cross_entropy(hidden, self.output_weight, labels[labels != PAD], smoothing)
+            loss: Tensor = self.adaptive(hidden, labels).loss
+            return loss * len(labels)
+        return linear_cross_entropy(hidden, self.output_weight, labels, smoothing)
 
     @property
     def output_weight(self) -> Tensor:

@@ -30,6 +30,9 @@ KNOBS: Final[dict[str, dict[str, Any]]] = {
 }
 """The knobs of the workload and how they differ from what the knobs declare themselves."""
 
+ON_REQUEST: Final = ("attention_backend", "checkpoint_every", "compile_scope", "chunked_loss")
+"""Options of knobs that are tuned only if a configuration names them."""
+
 DEFAULTS: Final[Mapping[str, Any]] = {
     # data
     "vocabulary_size": 2000,

@@ -11,6 +11,7 @@ from search_spaces.errors import DataError
 from workers.workloads._data import folder_of
 
 from . import data as corpora
+from . import language_tags
 from . import vocabulary as subwords
 from .batches import Examples
 from .data import ParallelCorpus, Splits
@@ -71,7 +72,8 @@ def _prepare(
         return _open(data, max_length)
     splits = corpora.load(data)
     texts = [*splits.train.sources, *splits.train.targets]
-    vocabulary = subwords.cached(texts, vocabulary_size, cache, kind)
+    tags = language_tags.tags(language_tags.pairs_of(data))
+    vocabulary = subwords.cached(texts, vocabulary_size, cache, kind, tags)
     train = Examples.of(splits.train, vocabulary, max_length)
     if len(train) == 0:
         raise DataError(f"every training pair has more than max_length {max_length} tokens")
@@ -90,7 +92,7 @@ def _open(data: Mapping[str, Any], max_length: int) -> Prepared:
             f"which is more than {max_length}"
         )
     vocabulary = shards.vocabulary()
-    splits = Splits(ParallelCorpus((), ()), shards.valid())
+    splits = Splits(ParallelCorpus((), ()), shards.valid(), valid_pairs=shards.valid_pairs())
     return Prepared(
         splits, vocabulary, shards, Examples.of(splits.valid, vocabulary, max_length, cut=True)
     )

@@ -2,7 +2,7 @@
 
     DIR/prepared.json          counts, hash of the vocabulary; written last: marks completeness
     DIR/vocabulary.model       learned from a sample of the pairs
-    DIR/valid.source.txt, valid.target.txt
+    DIR/valid.source.txt, valid.target.txt, valid.languages.txt if there are several pairs
     DIR/0003.{source,target}.{ids,lengths}     flat arrays of int32
 
 Each pair goes to a random shard. An epoch visits the shards in random order, and makes batches
@@ -11,25 +11,24 @@ within a shard like those of a corpus in memory. So a batch depends only on seed
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
-import zlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from functools import partial
-from itertools import islice, zip_longest
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from search_spaces.errors import DataError, UsageError
-from workers.workload import Batch
+from workers.data.batch import Batch
 
 from . import vocabulary as subwords
 from .batches import Examples, Ids, Sequences, plan_batches
-from .data import ParallelCorpus, decode
+from .data import ParallelCorpus
+from .language_tags import LanguagePair, pairs_of, tags
+from .text_pairs import TextCorpus, TextPair, lines_of
 from .vocabulary import BOS, EOS, Vocabulary
 
 MANIFEST = "prepared.json"
@@ -38,10 +37,9 @@ FORMAT = 1
 _SIDES = ("source", "target")
 _PARTS = ("ids", "lengths")
 _LEFT = re.compile(
-    r"\d{4,}\.(source|target)\.(ids|lengths)|vocabulary\.model|valid\.(source|target)\.txt"
+    r"\d{4,}\.(source|target)\.(ids|lengths)|vocabulary\.model|valid\.(source|target|languages)\.txt"
 )
 _CHUNK = 10_000  # pairs encoded at once
-_LONGEST = 1 << 24  # bytes per line
 _HELD_OUT = 1000
 
 
@@ -86,13 +84,12 @@ class Counts:
 
 
 def prepare(
-    source: Path,
-    target: Path,
+    text: TextCorpus,
     folder: Path,
     recipe: CorpusOptions,
-    valid: tuple[Path, Path] | None = None,
+    valid: TextCorpus | None = None,
 ) -> Counts:
-    """Encode two files of aligned lines, plain or .gz, into `folder`.
+    """Encode aligned files, plain or .gz, into `folder`.
 
     Reads the files two or three times and keeps one chunk in memory. Pairs with an empty side are
     skipped and counted. The last pairs, at most 1,000, are the validation split unless `valid` is
@@ -108,33 +105,38 @@ def prepare(
             corpus.
     """
     _check_folder(folder)
-    sample, total = _sample(source, target, recipe)
+    sample, total = _sample(text, recipe)
     if total < 2:
         raise DataError(
-            f"{source}: a corpus needs at least 2 pairs without an empty side, got {total}"
+            f"{text}: a corpus needs at least 2 pairs without an empty side, got {total}"
         )
     held = 0 if valid else min(_HELD_OUT, max(1, total // 20))
     vocabulary = subwords.train(
-        (text for pair in sample for text in pair), recipe.vocabulary_size, recipe.kind
+        (side for pair in sample for side in (pair.source, pair.target)),
+        recipe.vocabulary_size,
+        recipe.kind,
+        tags(text.languages),
     )
     del sample
     counts = Counts(shards=[0] * max(1, round((total - held) / recipe.shard_pairs)))
     try:
         folder.mkdir(parents=True, exist_ok=True)
         subwords.save(vocabulary, folder / VOCABULARY)
-        _write_shards(source, target, folder, recipe, vocabulary, total - held, counts)
+        _write_shards(text, folder, recipe, vocabulary, total - held, counts)
     except OSError as error:
         raise DataError(f"{folder}: cannot be written: {error}") from None
-    files, begin = (valid, 0) if valid else ((source, target), total - held)
-    held_out = list(islice(filter(all, _pairs(*files)), begin, None))
+    files, begin = (valid, 0) if valid else (text, total - held)
+    held_out = list(islice((pair for pair in files if pair.full), begin, None))
     if not held_out or not counts.pairs:
-        raise DataError(f"{source}: no {'validation' if counts.pairs else 'training'} pair is left")
+        raise DataError(f"{text}: no {'validation' if counts.pairs else 'training'} pair is left")
     counts.valid = len(held_out)
-    for side, lines in zip(_SIDES, zip(*held_out, strict=True), strict=True):
-        (folder / f"valid.{side}.txt").write_text(
-            "".join(f"{line}\n" for line in lines), encoding="utf-8"
+    columns = ("source", "target", *(("languages",) if text.languages else ()))
+    for column in columns:
+        (folder / f"valid.{column}.txt").write_text(
+            "".join(f"{getattr(pair, column)}\n" for pair in held_out), encoding="utf-8"
         )
     facts = {"format": FORMAT, "vocabulary": vocabulary.hash, **asdict(recipe), **asdict(counts)}
+    facts["pairs_of_languages"] = [pair.name for pair in text.languages]
     (folder / MANIFEST).write_text(json.dumps(facts, indent=1) + "\n")
     return counts
 
@@ -149,13 +151,13 @@ def _check_folder(folder: Path) -> None:
         raise UsageError(f"{folder} is not an empty folder; name a new one")
 
 
-def _sample(source: Path, target: Path, recipe: CorpusOptions) -> tuple[list[tuple[str, str]], int]:
+def _sample(text: TextCorpus, recipe: CorpusOptions) -> tuple[list[TextPair], int]:
     """A uniform sample of the pairs (reservoir sampling, Vitter 1985), and their number."""
     rng = np.random.default_rng(recipe.seed)
     total = 0
-    kept: list[tuple[str, str]] = []
-    for pair in _pairs(source, target):
-        if not all(pair):
+    kept: list[TextPair] = []
+    for pair in text:
+        if not pair.full:
             continue
         total += 1
         if len(kept) < recipe.sample:
@@ -166,8 +168,7 @@ def _sample(source: Path, target: Path, recipe: CorpusOptions) -> tuple[list[tup
 
 
 def _write_shards(
-    source: Path,
-    target: Path,
+    text: TextCorpus,
     folder: Path,
     recipe: CorpusOptions,
     vocabulary: Vocabulary,
@@ -178,15 +179,17 @@ def _write_shards(
     for old in folder.glob("[0-9]*.*.*"):
         old.unlink()  # left by an interrupted preparation, see `_check_folder`
     rng = np.random.default_rng([recipe.seed, 1])
-    pairs = _pairs(source, target)
+    pairs = iter(text)
     left = total
     while left:
         chunk = list(islice(pairs, _CHUNK))
-        full = [pair for pair in chunk if all(pair)][:left]
+        full = [pair for pair in chunk if pair.full][:left]
         left -= len(full)
-        counts.empty += sum(not all(pair) for pair in chunk)
-        texts = zip(*full, strict=True) if full else ((), ())
-        sides = [vocabulary.encode(side) for side in texts]
+        counts.empty += sum(not pair.full for pair in chunk)
+        sides = [
+            vocabulary.encode([pair.source for pair in full]),
+            vocabulary.encode([pair.target for pair in full]),
+        ]
         rows = [
             pair for pair in zip(*sides, strict=True) if max(map(len, pair)) < recipe.max_length
         ]
@@ -209,29 +212,6 @@ def _append(folder: Path, shard: int, side: int, rows: list[list[int]]) -> None:
 
 def _file(folder: Path, shard: int, side: int, part: str) -> Path:
     return folder / f"{shard:04d}.{_SIDES[side]}.{part}"
-
-
-def _pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
-    """Aligned lines; raises DataError if the files do not fit."""
-    number = 0
-    for number, pair in enumerate(zip_longest(_lines(source), _lines(target)), 1):
-        if None in pair:
-            longer, shorter = (target, source) if pair[0] is None else (source, target)
-            raise DataError(f"{longer} has more lines than {shorter}, which has {number - 1}")
-        yield pair
-    if not number:
-        raise DataError(f"{source}: the file is empty")
-
-
-def _lines(path: Path) -> Iterator[str]:
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            for number, line in enumerate(iter(partial(file.readline, _LONGEST), b""), 1):
-                if len(line) == _LONGEST:
-                    raise DataError(f"{path}:{number}: the line has more than {_LONGEST} bytes")
-                yield decode(path, number, line)
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: cannot be read: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -293,7 +273,27 @@ class Shards:
 
     def valid(self) -> ParallelCorpus:
         """The validation sentences."""
-        return ParallelCorpus(*(list(_lines(self.folder / f"valid.{side}.txt")) for side in _SIDES))
+        return ParallelCorpus(
+            *(list(lines_of(self.folder / f"valid.{side}.txt")) for side in _SIDES)
+        )
+
+    def valid_pairs(self) -> list[LanguagePair]:
+        """The language pair of each validation sentence; empty if there is only one pair."""
+        if not self.languages:
+            return []
+        by_name = {pair.name: pair for pair in self.languages}
+        try:
+            return [by_name[name] for name in lines_of(self.folder / "valid.languages.txt")]
+        except KeyError as error:
+            raise DataError(
+                f"{self.folder}: {MANIFEST} has no language pair {error}; prepare the corpus again"
+            ) from None
+
+    @property
+    def languages(self) -> list[LanguagePair]:
+        """The language pairs, if there are several."""
+        names = self.facts.get("pairs_of_languages")  # not in those of earlier versions
+        return pairs_of({"pairs": names or None})
 
     def examples(self, shard: int) -> Examples:
         """One shard; its ids stay on disk until they are used."""
@@ -317,7 +317,7 @@ class Shards:
             examples = self.examples(int(number))
             plan: list[Ids] = plan_batches(examples, batch_tokens, seed, epoch)
             for rows in plan[skip:]:
-                yield examples.batch(rows)
+                yield examples.planned(rows)
             skip = max(0, skip - len(plan))
 
     def sample(self) -> Examples:

@@ -75,23 +75,31 @@ class Vocabulary:
         return [" ".join(text.split()) for text in self._processor.decode(clean, num_threads=1)]
 
 
-def train(texts: Iterable[str], size: int, kind: str = "bpe") -> Vocabulary:
+def train(
+    texts: Iterable[str], size: int, kind: str = "bpe", tags: Sequence[str] = ()
+) -> Vocabulary:
     """Train a vocabulary of at most `size` entries; the same texts give the same vocabulary.
+
+    Args:
+        texts: of both languages.
+        size: number of entries.
+        kind: one of `KINDS`.
+        tags: texts that are an entry each, such as those of languages.
 
     Raises:
         UsageError: `size` is too small for the characters of the texts.
     """
     lines = list(texts)
     try:
-        return Vocabulary(_train(lines, size, kind))
+        return Vocabulary(_train(lines, size, kind, tags))
     except RuntimeError as error:
         enough = re.search(r"value <= (\d+)", str(error))  # the corpus has only this many pieces
         if enough and int(enough[1]) < size:
-            return Vocabulary(_train(lines, int(enough[1]), kind))
+            return Vocabulary(_train(lines, int(enough[1]), kind, tags))
         raise UsageError(f"vocabulary_size {size} does not fit the corpus: {error}") from None
 
 
-def _train(lines: list[str], size: int, kind: str) -> bytes:
+def _train(lines: list[str], size: int, kind: str, tags: Sequence[str]) -> bytes:
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(lines),
@@ -100,6 +108,7 @@ def _train(lines: list[str], size: int, kind: str) -> bytes:
         model_type=kind,
         character_coverage=1.0 if len(set("".join(lines[:10_000]))) < size // 4 else 0.9995,
         max_sentence_length=65_536,
+        user_defined_symbols=list(tags),
         pad_id=PAD,
         unk_id=UNK,
         bos_id=BOS,
@@ -110,19 +119,26 @@ def _train(lines: list[str], size: int, kind: str) -> bytes:
     return model.getvalue()
 
 
-def cached(texts: Iterable[str], size: int, folder: Path | None, kind: str = "bpe") -> Vocabulary:
+def cached(
+    texts: Iterable[str],
+    size: int,
+    folder: Path | None,
+    kind: str = "bpe",
+    tags: Sequence[str] = (),
+) -> Vocabulary:
     """Like `train`, cached in `folder` by a hash of texts and options; multi-process safe."""
     lines = list(texts)
     if folder is None:
-        return train(lines, size, kind)
-    digest = hashlib.sha256(f"{_FORMAT} {kind} {size} {sentencepiece.__version__}\n".encode())
+        return train(lines, size, kind, tags)
+    setting = " ".join([_FORMAT, kind, str(size), sentencepiece.__version__, *tags])
+    digest = hashlib.sha256(f"{setting}\n".encode())
     for line in lines:
         digest.update(line.encode() + b"\n")
     path = folder / f"vocabulary-{digest.hexdigest()[:32]}.model"
     try:
         return Vocabulary(path.read_bytes())
     except (OSError, DataError):  # not there yet, or damaged
-        vocabulary = train(lines, size, kind)
+        vocabulary = train(lines, size, kind, tags)
     save(vocabulary, path)
     return vocabulary
 

@@ -11,7 +11,7 @@ Every path of the suggester takes this sum: one suggestion, several, batches, fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -48,14 +48,27 @@ class Acquisition:
     def __call__(self, unit: Array) -> Tensor:
         """Log value of `m x d` candidates, `m`."""
         total = self._log_improvement(unit)
-        for constraint in self.posterior.constraints:
-            mean, variance = constraint.model.predict(constraint.encoder(unit))
-            holds = torch.special.log_ndtr(-mean / variance.sqrt()).exp().mean(0)
-            total = total + holds.clamp(min=1e-300).log()
+        for log_probability in self._log_allowed(unit):
+            total = total + log_probability
         total = self.feasibility.weighed(total, unit)
         for term in self.terms:
             total = total + term(unit)
         return total
+
+    def parts(self, unit: Array) -> dict[str, Tensor]:
+        """The terms of `m x d` candidates, each `m`; they add up to the log value.
+
+        They are `improvement`, `constraints` and `success`, then `term 0` and so on.
+        """
+        improvement = self._log_improvement(unit)
+        allowed = sum(self._log_allowed(unit), torch.zeros(len(unit), dtype=torch.float64))
+        gain = improvement + allowed
+        found = {
+            "improvement": improvement,
+            "constraints": allowed,
+            "success": self.feasibility.weighed(gain, unit) - gain,
+        }
+        return found | {f"term {i}": term(unit) for i, term in enumerate(self.terms)}
 
     def with_pending(self, unit: Array) -> Acquisition:
         """The value beside pending configurations (`w x d`)."""
@@ -71,6 +84,13 @@ class Acquisition:
         """A version that demands at most this probability of success."""
         demanded = min(self.feasibility.demanded, probability)
         return replace(self, feasibility=replace(self.feasibility, demanded=demanded))
+
+    def _log_allowed(self, unit: Array) -> Iterator[Tensor]:
+        """Of each constraint, the log probability that it holds."""
+        for constraint in self.posterior.constraints:
+            mean, variance = constraint.model.predict(constraint.encoder(unit))
+            holds = torch.special.log_ndtr(-mean / variance.sqrt()).exp().mean(0)
+            yield holds.clamp(min=1e-300).log()
 
     def _log_improvement(self, unit: Array) -> Tensor:
         posterior, first = self.posterior, self.posterior.goals[0]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from search_spaces.errors import DataError, UsageError
+from search_spaces.errors import DataError, TrialFailure, UsageError
 from workers.context import Context
 from workers.protocol import Assignment, Ending, StopRequest
 from workers.run import run
@@ -277,6 +278,38 @@ def test_two_ranks_train_disjoint_pairs(tmp_path: Path) -> None:
     outcome = run_gang(one, lambda report: None, lambda: None)
     assert outcome.ending is Ending.COMPLETED, (outcome.message, outcome.details)
     assert outcome.metrics["mrr"] > 0.4
+
+
+def on_another_disk(context: Context) -> dict[str, float]:
+    """Rank 1 has a folder of its own, with the partitions of an earlier attempt."""
+    if context.rank == 1:
+        other = Path(context.assignment.folder).with_name("other")
+        (other / ".tables").mkdir(parents=True)
+        for part in range(4):
+            (other / ".tables" / f"entities-{part}.f32").write_bytes(b"old")
+        context.assignment = replace(context.assignment, folder=str(other))
+    one = context.assignment
+    return dict(GraphEmbedding(one.params, one.data, one.fixed, seed=0).run(context))
+
+
+def test_ranks_on_disks_that_are_not_shared_are_refused(tmp_path: Path) -> None:
+    params = {"partitions": 4, "parallelism": "partitioned", "ranks": 2}
+    one = replace(assignment(tmp_path / "one", params, num_ranks=2), workload=None)
+    outcome = run_gang(one, lambda report: None, lambda: None, on_another_disk)
+    assert outcome.failure == "crashed"
+    assert "the ranks share no folder" in outcome.message
+
+
+def test_a_partition_that_is_gone_is_not_drawn_again(tmp_path: Path) -> None:
+    tables = Tables(tmp_path, Partitioning.random(21, 4, 0), 4, 1, torch.device("cpu"))
+    tables.draw()
+    tables.expect_files()
+    tables.file(3).unlink()
+    tables.open((0, 1))
+    with pytest.raises(
+        TrialFailure, match=r"entities-3\.f32, a partition of the entities, is gone"
+    ):
+        tables.open((0, 3))
 
 
 def test_memory_bound_raises_the_number_of_partitions() -> None:

@@ -8,7 +8,9 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from counting import Counting
 
+from workers.workloads.translation import search_batches
 from workers.workloads.translation.beam_search import (
     SearchOptions,
     beam_search,
@@ -209,3 +211,16 @@ def test_the_best_tokens_are_those_of_a_sort(width):
     values, columns = best_tokens(logits.log_softmax(-1), 5)
     assert torch.allclose(values, expected.values, rtol=1e-5, atol=1e-6)
     assert torch.equal(columns, expected.indices)
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_a_gpu_is_asked_every_eight_tokens_and_finds_the_same(sharp, sources, beam, monkeypatch):
+    search = SearchOptions(beam=beam, coverage_penalty=0.3)
+    expected = translate(sharp(), sources, search)
+    waits = {}
+    for interval in (1, 8):
+        monkeypatch.setattr(search_batches, "interval", lambda device, n=interval: n)
+        with Counting() as counting:
+            assert translate(sharp(), sources, search) == expected
+        waits[interval] = counting.waits
+    assert waits[8] < waits[1] / 4

@@ -18,9 +18,14 @@ from workers.protocol import Assignment, Ending
 from workers.run import run
 from workers.workloads.translation import Translation, shards
 from workers.workloads.translation.builtin import splits
-from workers.workloads.translation.shards import CorpusOptions, Shards, prepare
+from workers.workloads.translation.shards import CorpusOptions, Counts, Shards
+from workers.workloads.translation.text_pairs import AlignedFiles, TextCorpus
 
 RECIPE = CorpusOptions(vocabulary_size=400, max_length=128, sample=2000, shard_pairs=1500)
+
+
+def prepare(source: Path, target: Path, folder: Path, recipe: CorpusOptions) -> Counts:
+    return shards.prepare(TextCorpus((AlignedFiles(source, target),)), folder, recipe)
 
 
 def write(folder: Path, pairs: int, *, ending: str = "\n") -> tuple[Path, Path]:

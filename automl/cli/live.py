@@ -1,0 +1,60 @@
+"""How a sweep that runs in this process is shown: the live view, JSON log lines, metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from automl.core import Snapshot
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def live_options(command: F) -> F:
+    """Options `--metrics` and `--log-json`."""
+    metrics = click.option(
+        "--metrics",
+        metavar="[HOST:]PORT",
+        help="Serve metrics for Prometheus there; without HOST, to this machine only.",
+    )
+    log = click.option(
+        "--log-json",
+        is_flag=True,
+        help="Write JSON lines to standard error instead of the live view.",
+    )
+    return metrics(log(command))
+
+
+@contextmanager
+def shown(
+    sweep: str, *, as_json: bool, log_json: bool, metrics: str | None
+) -> Iterator[Callable[[Snapshot], None]]:
+    """A function that shows each snapshot in every way that was asked for.
+
+    Raises:
+        UsageError: metrics cannot be served at that address.
+    """
+    with ExitStack() as stack:
+        shows: list[Callable[[Snapshot], None]] = []
+        if metrics is not None:
+            from automl.telemetry.prometheus import metrics_server
+
+            shows.append(stack.enter_context(metrics_server(sweep, metrics)))
+        if log_json:
+            from automl.telemetry.json_log import json_log
+
+            shows.append(stack.enter_context(json_log()))
+        elif not as_json:
+            from automl.report.terminal_view import view
+
+            shows.append(stack.enter_context(view()))
+
+        def show(snapshot: Snapshot) -> None:
+            for each in shows:
+                each(snapshot)
+
+        yield show

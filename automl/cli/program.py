@@ -1,0 +1,94 @@
+"""A command behind `--` on the command line: `automl sweep CONFIG -- PROGRAM ARG ...`."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .objective import load_objective
+
+if TYPE_CHECKING:
+    from automl.core import SweepSpec
+
+shell_option = click.option(
+    "--shell", is_flag=True, help="Run the command behind -- as a line of /bin/sh."
+)
+
+
+@dataclass(frozen=True)
+class Program:
+    """A command as it was typed.
+
+    Args:
+        arguments: the program and its arguments.
+        shell: whether they are a line of a shell.
+    """
+
+    arguments: tuple[str, ...]
+    shell: bool = False
+
+    def __str__(self) -> str:
+        """What to type again."""
+        if self.shell:
+            return f"--shell -- {shlex.quote(' '.join(self.arguments))}"
+        from automl.config.command_template import join
+
+        return f"-- {join(self.arguments)}"
+
+
+class ProgramVerb(click.Command):
+    """A verb whose arguments may end in `-- PROGRAM ARG ...`; it gets a `program`, or None."""
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """With the command at the end."""
+        return [*super().collect_usage_pieces(ctx), "[-- COMMAND [ARG]...]"]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Everything behind the first `--` is the command."""
+        own, program = args, None
+        if "--" in args:
+            place = args.index("--")
+            own, program = args[:place], tuple(args[place + 1 :])
+        rest = super().parse_args(ctx, own)
+        shell = ctx.params.pop("shell", False)
+        if program is not None and not program:
+            raise click.UsageError("a command is needed behind --, such as -- python train.py", ctx)
+        if shell and program is None:
+            raise click.UsageError("--shell is for a command behind --", ctx)
+        if program is not None and ctx.params.get("objective"):
+            raise click.UsageError("--objective or a command behind --: leave one out", ctx)
+        ctx.params["program"] = None if program is None else Program(program, shell)
+        return rest
+
+
+def load_trained(
+    spec: SweepSpec, objective: str | None, program: Program | None
+) -> Callable[[Any], Any] | None:
+    """What the trials of a sweep run: a function, a command, or None for its workload.
+
+    Args:
+        spec: of the sweep; a command is given its goal and its `reports`.
+        objective: FILE:NAME of a function.
+        program: behind `--`.
+
+    Raises:
+        UsageError: it cannot be run.
+    """
+    if program is None:
+        return load_objective(objective)
+    from workers.command import CommandObjective
+
+    command = CommandObjective(
+        program.arguments,
+        program.shell,
+        spec.reports,
+        goal=spec.goals[0].metric,
+        stop_grace=spec.stop_grace,
+    )
+    command.check(spec.known_space.parameters)
+    command.check_program()
+    return command

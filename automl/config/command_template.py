@@ -1,0 +1,165 @@
+"""Writes a first configuration for a command, from the numbers among its arguments."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import Final, NamedTuple
+
+from automl.core.names import NAME
+from automl.errors import UsageError
+
+from .scalars import plain_scalar
+from .template import TAIL, name_of
+
+NOT_TUNED: Final = ("seed", "port", "device", "gpu", "worker", "thread", "rank", "verbose")
+LENGTHS: Final = ("epoch", "step", "iteration", "updates", "rounds")
+SHARES: Final = ("dropout", "momentum", "beta", "smoothing", "ratio", "fraction", "prob")
+FACTOR: Final = 10  # a positive number is tuned from a tenth to ten times its value
+TIMES: Final = 4  # a count from a quarter to four times
+POWERS_FROM: Final = 8  # a power of two from here on is tuned in powers of two
+_JOINED: Final = re.compile(r"((?:--)?[A-Za-z][\w.-]*)=(.+)")
+_PLAIN: Final = re.compile(r"[\w@%+=:./{}-]+")
+
+HEAD: Final = """\
+# Tune {program}
+#
+#   automl sweep --dry-run {file} -- {command}
+#   automl sweep {file} -- {command}
+#
+# The first line checks it and shows what would be tuned; the second runs it. docs/commands.md says
+# how a command can report in other ways, pause and go on.
+
+name: {name}
+
+# The metric that counts, and how the command prints it: RE2 expressions with one group, searched in
+# each line of its output. Remove `reports` if the command writes to the file $AUTOML_REPORTS.
+goals: minimize loss
+reports:
+  loss: '(?i)loss\\W+([-+]?[\\d.]+(?:e[-+]?\\d+)?|nan|inf)'
+  step: '(?i)(?:epoch|step)\\W+(\\d+)'
+
+# What is tuned, by these rules: a number from a tenth to ten times its value, logarithmic; a count
+# from a quarter to four times; a power of two in powers of two; a dropout and the like from 0 to 1.
+space:
+{space}
+{length}"""
+
+
+class _Number(NamedTuple):
+    """A number among the arguments.
+
+    Args:
+        name: of its parameter.
+        value: the number.
+        place: index of the argument; before: what stands before the number there.
+    """
+
+    name: str
+    value: int | float
+    place: int
+    before: str
+
+
+def for_command(arguments: Sequence[str], file: str) -> tuple[str, str]:
+    """A configuration that tunes the numbers of a command, and the command with braces.
+
+    Args:
+        arguments: such as `python train.py --lr 0.001 --width=64`.
+        file: of the configuration.
+
+    Raises:
+        UsageError: no option of the command is a number that can be tuned.
+    """
+    numbers = _numbers(arguments)
+    entries = {n.name: entry for n in numbers if (entry := _entry(n.name, n.value)) is not None}
+    if not entries:
+        raise UsageError(
+            "no option of the command is a number that can be tuned: give some, "
+            "such as -- python train.py --lr 0.001 --width 64"
+        )
+    words = [argument.replace("{", "{{").replace("}", "}}") for argument in arguments]
+    for number in numbers:
+        if number.name in entries:
+            words[number.place] = f"{number.before}{{{number.name}}}"
+    lengths = [n.value for n in numbers if _is_any(n.name, LENGTHS)]
+    length = f"\nmax_steps: {lengths[0]}  # the last step that a trial reports\n" if lengths else ""
+    command = join(words)
+    text = HEAD.format(
+        program=script(arguments),
+        file=file,
+        command=command,
+        name=name_of(file),
+        space="\n".join(f"  {name}: {entry}" for name, entry in entries.items()),
+        length=length,
+    )
+    return text + TAIL, command
+
+
+def script(arguments: Sequence[str]) -> str:
+    """The word that names a command best: the last one before its options."""
+    words = list(arguments)
+    options = (i for i, word in enumerate(words) if word.startswith("--") or "=" in word)
+    first = next(options, len(words))
+    return words[max(0, first - 1)]
+
+
+def file_of(arguments: Sequence[str]) -> str:
+    """A name for the configuration of a command."""
+    stem = PurePath(script(arguments)).stem
+    return f"{stem if NAME.fullmatch(stem) else 'sweep'}.yaml"
+
+
+def join(words: Sequence[str]) -> str:
+    """Arguments as a line of a shell; braces around names need no quotes."""
+    return " ".join(word if _PLAIN.fullmatch(word) else shlex.quote(word) for word in words)
+
+
+def _numbers(arguments: Sequence[str]) -> list[_Number]:
+    """The numbers of options: `--key value`, `--key=value` and `key=value`."""
+    found: dict[str, _Number] = {}
+    for place, argument in enumerate(arguments):
+        joined = _JOINED.fullmatch(argument)
+        before, text = "", argument
+        if joined:
+            key, text = joined[1], joined[2]
+            before = f"{key}="
+        elif place and arguments[place - 1].startswith("--") and "=" not in arguments[place - 1]:
+            key = arguments[place - 1]
+        else:
+            continue
+        name = key.lstrip("-").replace("-", "_")
+        try:
+            value = plain_scalar(text)
+        except ValueError:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        if all(part.isidentifier() for part in name.split(".")):
+            found[name] = _Number(name, value, place, before)
+    return list(found.values())
+
+
+def _entry(name: str, value: int | float) -> str | None:
+    """The entry of a parameter in `space:`; None if it is not tuned."""
+    if _is_any(name, (*NOT_TUNED, *LENGTHS)):
+        return None
+    if _is_any(name, SHARES) and 0 <= value < 1:
+        return f"{{low: 0.0, high: 0.99, default: {float(value)!r}}}"
+    if value <= 0:
+        return None
+    if isinstance(value, float):
+        low, high = value / FACTOR, value * FACTOR
+        return f"{{low: {low:g}, high: {high:g}, log: true, default: {value!r}}}"
+    if value >= POWERS_FROM and value & (value - 1) == 0:
+        powers = ", ".join(str(value * 2**n // TIMES) for n in range(2 * TIMES.bit_length() - 1))
+        return f"{{choices: [{powers}], ordered: true, default: {value}}}"
+    low, high = max(1, value // TIMES), value * TIMES
+    log = ", log: true" if value >= POWERS_FROM else ""
+    return f"{{low: {low}, high: {high}, type: int{log}, default: {value}}}"
+
+
+def _is_any(name: str, words: Sequence[str]) -> bool:
+    return any(word in name.lower() for word in words)

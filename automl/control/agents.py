@@ -1,0 +1,264 @@
+"""The requests of agents: programs elsewhere that ask for trials, run them and tell the results.
+
+An agent holds a trial by a lease, which each of its reports renews. If the lease is over, the agent
+counts as lost, and the trial is tried again by whoever asks next. A request is judged by the time
+at which it was sent, so nobody loses a trial because its answer took long.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from automl.core import Begun, Command, Leased, Trial, TrialState
+from automl.core.trial import AGENT, HELD
+from automl.dispatch.base import Dispatcher
+from automl.errors import AutomlError, UsageError
+from workers.protocol import Ending, Metrics, Outcome, Report, Started, lost
+
+from .assignments import Assigner
+from .journal import Journal
+from .outcome_policy import OutcomePolicy
+from .scheduler import Scheduler
+from .shutdown import Shutdown
+
+LEASE_SECONDS: Final = 60.0  # if neither the agent nor `timeout` of the sweep says how long
+TakeIn = Callable[[Report | Outcome], None]
+_ENDINGS: Final = {
+    "": Ending.COMPLETED,
+    "stop": Ending.STOPPED,
+    "pause": Ending.PAUSED,
+    HELD: Ending.PAUSED,
+}
+
+
+class Agents:
+    """Answers the requests "ask", "report", "tell" and "fail" (`workflows.agents`).
+
+    Used from the controller's thread. What agents report and tell goes the way of what workers
+    report, so budget, stopper and policy see no difference.
+
+    Args:
+        journal: of the sweep.
+        scheduler: decides which trial an agent gets.
+        shutdown: knows which trials should stop.
+        assigner: knows the parameters of an attempt.
+        policy: decides what an outcome leads to.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        scheduler: Scheduler,
+        shutdown: Shutdown,
+        assigner: Assigner,
+        policy: OutcomePolicy,
+    ) -> None:
+        self._journal = journal
+        self._scheduler = scheduler
+        self._shutdown = shutdown
+        self._assigner = assigner
+        self._policy = policy
+
+    def ask(self, command: Command, dispatcher: Dispatcher) -> Mapping[str, Any] | None:
+        """A trial with its lease; None if it is not known yet.
+
+        The trial is None, with a reason, if the sweep gives no more.
+        """
+        journal = self._journal
+        if journal.clock() > command.sent + command.content["wait"]:
+            raise AutomlError("nobody waits for this answer any more")
+        trial = None
+        if self._shutdown.request is None:
+            trial = self._scheduler.next_for_agent(dispatcher)
+            if trial is None and self._shutdown.request is None and not self._scheduler.is_done:
+                return None
+        if trial is None:
+            reason = self._shutdown.reason or self._scheduler.reason_for_none
+            return {"trial": None, "reason": f"{reason}{self._still_running()}"}
+        begun = journal.apply(Begun(trial.number, trial.attempts + 1, journal.now))
+        if begun is None:
+            raise AutomlError(f"trial {trial.number} was begun twice")
+        seconds = command.content["seconds"] or journal.spec.timeout or LEASE_SECONDS
+        number, attempt, agent = begun.number, begun.attempts, command.by
+        journal.apply(Started(number, attempt, f"{AGENT}{agent}"))
+        until = journal.clock() + seconds
+        journal.apply(Leased(number, attempt, agent, seconds, until, at=journal.now))
+        journal.budget.begin(number, journal.now, 1)
+        assignment = self._assigner.assignment(begun)
+        return {
+            "trial": number,
+            "attempt": attempt,
+            "params": assignment.params,
+            "lease_seconds": seconds,
+            "resumed": assignment.resume,
+        }
+
+    def report(self, command: Command, take_in: TakeIn) -> Mapping[str, Any]:
+        """Takes in a report and renews the lease; whether the trial should stop."""
+        journal, content = self._journal, command.content
+        trial = self._leased(command)
+        number, attempt = trial.number, trial.attempts
+        mine = [point for point in trial.reports[-1:] if point.attempt == attempt]
+        last = mine[0] if mine else None
+        step, metrics = content["step"], _numbers(content["metrics"])
+        if last is not None and step < last.step:
+            raise UsageError(f"step {step} of trial {number} cannot follow step {last.step}")
+        self._renew(trial)
+        if last is None or (last.step, last.metrics) != (step, metrics):
+            sequence = last.sequence + 1 if last else 0
+            seconds = metrics.get("seconds", math.nan)
+            if not math.isfinite(seconds):
+                seconds = self._trained(trial) + journal.now - journal.begun(trial)
+            take_in(Report(number, attempt, sequence, step, metrics, seconds))
+        lease = journal.trials[number].lease
+        asked, reason = (lease.asked, lease.reason) if lease else ("stop", "")
+        return {"trial": number, "attempt": attempt, "stop": asked != "", "reason": reason}
+
+    def tell(self, command: Command, take_in: TakeIn) -> Mapping[str, Any]:
+        """Ends an attempt with its metrics. The same once more changes nothing."""
+        metrics = _numbers(command.content["metrics"])
+        trial = self._of(command)
+        known = trial.state in (TrialState.COMPLETED, TrialState.STOPPED, TrialState.PAUSED)
+        if (known or trial.failure == "non_finite") and self._repeats(trial, command):
+            if {name: repr(trial.metrics.get(name)) for name in metrics} == {
+                name: repr(value) for name, value in metrics.items()
+            }:
+                return _result(trial, same=True)
+            shown = " ".join(f"{name}={trial.metrics.get(name)}" for name in metrics)
+            raise AutomlError(
+                f"trial {trial.number} has ended already: it is {trial.state}, with {shown}"
+            )
+        trial = self._leased(command)
+        return self._end(trial, _ENDINGS[_lease(trial).asked], metrics, take_in)
+
+    def fail(self, command: Command, take_in: TakeIn) -> Mapping[str, Any]:
+        """Ends an attempt with a failure. The same once more changes nothing."""
+        failure, trial = command.content["failure"], self._of(command)
+        if trial.failure == failure and self._repeats(trial, command):
+            return _result(trial, same=True)
+        trial = self._leased(command)
+        message = command.content["message"]
+        return self._end(trial, Ending.FAILED, {}, take_in, failure, message)
+
+    def expire(self, take_in: TakeIn) -> None:
+        """Give back the trials whose agents have not shown any sign of life for too long."""
+        journal, clock = self._journal, self._journal.clock()
+        for trial in journal.index.leased:
+            lease = _lease(trial)
+            if clock <= lease.until:
+                continue
+            seconds = max(0.0, journal.now - journal.begun(trial))
+            if lease.asked:
+                ending = _ENDINGS[lease.asked]
+                reason = f"{lease.reason}; its agent {lease.agent} was lost"
+                outcome = Outcome(
+                    trial.number, trial.attempts, ending, message=reason, seconds=seconds
+                )
+            else:
+                message = f"its agent {lease.agent} was lost: no report for {lease.seconds:g} s"
+                assignment = self._assigner.assignment(trial)
+                outcome = lost(assignment, message, seconds=seconds)
+            take_in(outcome)
+
+    def _end(
+        self,
+        trial: Trial,
+        ending: Ending,
+        metrics: Metrics,
+        take_in: TakeIn,
+        failure: str | None = None,
+        message: str = "",
+    ) -> Mapping[str, Any]:
+        journal, lease = self._journal, _lease(trial)
+        peak = metrics.get("peak_memory_bytes", math.nan)
+        outcome = Outcome(
+            trial.number,
+            trial.attempts,
+            ending,
+            metrics,
+            failure,
+            message or lease.reason,
+            max(0.0, journal.now - journal.begun(trial)),
+            int(peak) if math.isfinite(peak) else None,
+            {HELD: True} if lease.asked == HELD else {},
+        )
+        ended = self._policy.decide(trial, outcome, journal.now)
+        if ended.failure == "missing_metric" and failure is None:
+            raise UsageError(ended.message)
+        take_in(outcome)
+        return _result(journal.trials[trial.number], same=False)
+
+    def _of(self, command: Command) -> Trial:
+        trials = self._journal.trials
+        if command.trial is None or not 0 <= command.trial < len(trials):
+            raise UsageError(f"there is no trial {command.trial}: there are {len(trials)}")
+        return trials[command.trial]
+
+    def _repeats(self, trial: Trial, command: Command) -> bool:
+        """Whether a request is about the last attempt of a trial, which has ended."""
+        attempt = command.content["attempt"]
+        return attempt is None or bool(attempt == trial.attempts)
+
+    def _leased(self, command: Command) -> Trial:
+        """The trial of a request, which an agent holds; raises AutomlError if none does."""
+        trial, attempt = self._of(command), command.content["attempt"]
+        lease = trial.lease
+        which = f"attempt {attempt} of trial {trial.number}" if attempt else f"trial {trial.number}"
+        if (
+            lease is None
+            and trial.state is TrialState.RUNNING
+            and attempt in (None, trial.attempts)
+        ):
+            raise AutomlError(f"{which} runs on a worker of the sweep, not with an agent")
+        if lease is None or attempt not in (None, trial.attempts):
+            now = f"is {trial.state}, after {trial.attempts} attempts"
+            if lease is not None:
+                now = f"runs attempt {trial.attempts} with agent {lease.agent}"
+            raise AutomlError(
+                f"the lease of {which} is over: the trial {now}. Report more often, or ask with a "
+                "longer --lease"
+            )
+        if command.sent > lease.until:
+            raise AutomlError(
+                f"the lease of {which} is over since {command.sent - lease.until:.3g} s: it was "
+                f"for {lease.seconds:g} s. Report more often, or ask with a longer --lease"
+            )
+        return trial
+
+    def _renew(self, trial: Trial) -> None:
+        lease, journal = _lease(trial), self._journal
+        renewed = {**vars(lease), "until": journal.clock() + lease.seconds}
+        journal.apply(Leased(trial.number, trial.attempts, **renewed, at=journal.now))
+
+    def _trained(self, trial: Trial) -> float:
+        """Training seconds of earlier attempts, if this one goes on from a checkpoint."""
+        spec = self._journal.spec
+        if spec.workload is None and not spec.resumable:
+            return 0.0
+        earlier = (p.seconds for p in reversed(trial.reports) if p.attempt < trial.attempts)
+        return next(earlier, 0.0)
+
+    def _still_running(self) -> str:
+        running = self._journal.index.num_running
+        return f"; {running} trial{'s' * (running != 1)} still run" if running else ""
+
+
+def _lease(trial: Trial) -> Any:
+    assert trial.lease is not None
+    return trial.lease
+
+
+def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """Metrics that have been through JSON, where "nan" and "inf" are texts."""
+    return {name: float(value) for name, value in metrics.items()}
+
+
+def _result(trial: Trial, *, same: bool) -> Mapping[str, Any]:
+    return {
+        "trial": trial.number,
+        "attempt": trial.attempts,
+        "state": str(trial.state),
+        "failure": trial.failure,
+        "message": trial.message,
+        "same": same,
+    }

@@ -1,0 +1,141 @@
+"""The requests of people: stop, pause, resume and retry a trial; another budget, more workers."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from automl.core import Budget, Command, Moved, Proposed, Trial, TrialState
+from automl.core.budget import checked_budget
+from automl.core.ranks import check_room
+from automl.core.worker_range import WorkerRange, read_workers
+from automl.dispatch.base import Dispatcher
+from automl.errors import AutomlError, UsageError
+from automl.stopping.base import Stopper
+from workers.protocol import StopRequest
+
+from .journal import Journal
+from .shutdown import Shutdown
+
+
+class Steering:
+    """Obeys people (`workflows.steering`). Used from the controller's thread.
+
+    Args:
+        journal: of the sweep.
+        shutdown: asks trials to stop.
+        stopper: knows whether trials can pause.
+        limit: goes on with another budget, and stores it.
+        scale: goes on with another number of workers, and stores it.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        shutdown: Shutdown,
+        stopper: Stopper,
+        limit: Callable[[Budget], None],
+        scale: Callable[[WorkerRange], None],
+    ) -> None:
+        self._journal = journal
+        self._shutdown = shutdown
+        self._stopper = stopper
+        self._limit = limit
+        self._scale_to = scale
+
+    def answer(self, identity: int, command: Command, dispatcher: Dispatcher) -> Mapping[str, Any]:
+        """What has been done, in words.
+
+        Args:
+            identity: of the command.
+
+        Raises:
+            UsageError: there is no such trial, or no such command.
+            AutomlError: it cannot be done in the present state of the trial or the sweep.
+        """
+        if command.kind == "budget":
+            return {"done": self._set_budget(command.content)}
+        if command.kind == "scale":
+            return {"done": self._scale(command.content, dispatcher)}
+        actions = {
+            "stop_trial": self._stop,
+            "pause_trial": self._pause,
+            "resume_trial": self._resume,
+            "retry_trial": self._retry,
+        }
+        if command.kind not in actions:
+            raise UsageError(f"this version of automl knows no request {command.kind!r}")
+        trials = self._journal.trials
+        if command.trial is None or not 0 <= command.trial < len(trials):
+            raise UsageError(f"there is no trial {command.trial}: there are {len(trials)}")
+        trial = trials[command.trial]
+        return {"done": actions[command.kind](trial, command.by, identity, dispatcher)}
+
+    def _stop(self, trial: Trial, by: str, identity: int, dispatcher: Dispatcher) -> str:
+        if trial.state.finished:
+            raise AutomlError(f"trial {trial.number} is {trial.state} already")
+        if trial.state is TrialState.RUNNING:
+            self._shutdown.stop_trial(trial, StopRequest.STOP, f"stopped by {by}", dispatcher)
+            return f"trial {trial.number} stops at its next report"
+        self._move(trial, TrialState.STOPPED, f"stopped by {by}")
+        return f"trial {trial.number} is stopped"
+
+    def _pause(self, trial: Trial, by: str, identity: int, dispatcher: Dispatcher) -> str:
+        if trial.state is not TrialState.RUNNING:
+            raise AutomlError(
+                f"trial {trial.number} is {trial.state}: only a running one can pause"
+            )
+        if not self._stopper.can_pause:
+            raise AutomlError(
+                f"trial {trial.number} cannot pause: its objective does not go on from a "
+                "checkpoint (resumable: true). Stop it instead"
+            )
+        self._shutdown.hold(trial, f"paused by {by}", dispatcher)
+        return f"trial {trial.number} pauses at its next report"
+
+    def _resume(self, trial: Trial, by: str, identity: int, dispatcher: Dispatcher) -> str:
+        if trial.state not in (TrialState.PAUSED, TrialState.INTERRUPTED):
+            raise AutomlError(
+                f"trial {trial.number} is {trial.state}: only a paused one can be resumed"
+            )
+        self._check_open()
+        self._move(trial, TrialState.WAITING, f"resumed by {by}")
+        return f"trial {trial.number} goes on next"
+
+    def _retry(self, trial: Trial, by: str, identity: int, dispatcher: Dispatcher) -> str:
+        if not trial.state.finished:
+            raise AutomlError(
+                f"trial {trial.number} is {trial.state}: only a finished one can be tried again"
+            )
+        self._check_open()
+        journal = self._journal
+        journal.spec.space.check(trial.params)
+        number = len(journal.trials)
+        params = dict(trial.params)
+        journal.apply(Proposed(number, params, "retried", journal.now, command=identity))
+        return f"trial {number} tries the configuration of trial {trial.number} again"
+
+    def _set_budget(self, content: Mapping[str, Any]) -> str:
+        budget = checked_budget(replace(self._journal.spec.budget, **content))
+        self._shutdown.reopen()
+        self._check_open()
+        self._limit(budget)
+        shown = [f"{name} {value:g}" for name, value in vars(budget).items() if value is not None]
+        return f"the budget is now: {', '.join(shown) or 'without end'}"
+
+    def _scale(self, content: Mapping[str, Any], dispatcher: Dispatcher) -> str:
+        workers = read_workers(dict(content))
+        assert workers is not None, "a mapping is a range"
+        check_room(self._journal.spec, workers.max)
+        dispatcher.scale(workers)
+        self._scale_to(workers)
+        return f"the sweep has {workers} workers from now on"
+
+    def _check_open(self) -> None:
+        """Raise AutomlError if the sweep begins no more trials."""
+        if self._shutdown.request is not None:
+            raise AutomlError(
+                f"the sweep begins no more trials: {self._shutdown.reason}. Raise its budget first"
+            )
+
+    def _move(self, trial: Trial, state: TrialState, reason: str) -> None:
+        self._journal.apply(Moved(trial.number, state, reason, self._journal.now))

@@ -1,0 +1,197 @@
+"""Wires the parts of a controller, and runs it on a sweep that it holds."""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from functools import partial
+
+from automl.core import Budget, Noted, Snapshot, SweepSpec
+from automl.core.worker_range import WorkerRange
+from automl.dispatch._make import local_slots, make_leases
+from automl.dispatch.agents import AgentsDispatcher
+from automl.dispatch.base import Dispatcher
+from automl.errors import StoreError, StoreFailure, UsageError
+from automl.ledger import Ledger, SweepLedger, SweepRecorder
+from automl.ledger.store_errors import HeldError
+
+from .agents import Agents
+from .artifacts import artifacts_of, tell_unshared, with_artifacts
+from .assignments import Assigner
+from .checkpoint_cleanup import CheckpointCleanup
+from .commands import SweepCommands
+from .controller import Controller
+from .gpu_share import GpuShare
+from .journal import Journal
+from .memory_guard import MemoryGuard
+from .outcome_policy import OutcomePolicy
+from .plugins import Plugins
+from .requests import Requests
+from .scheduler import Scheduler
+from .shutdown import Shutdown
+from .signals import StopSignals
+from .space_change import with_known_space
+from .steering import Steering
+
+
+def conduct(
+    spec: SweepSpec,
+    ledger: SweepLedger,
+    kind: type[Dispatcher],
+    start: Callable[[], Dispatcher],
+    *,
+    on_change: Callable[[Snapshot], None] | None = None,
+    resume: bool = False,
+    local: bool = True,
+    plugins: Plugins | None = None,
+) -> Snapshot:
+    """Like `automl.sweeps.run`, on a dispatcher of this kind.
+
+    Args:
+        start: makes the dispatcher, while suggestions are already being made.
+        local: whether trials run on this machine.
+    """
+    plugins = plugins or Plugins.of(spec)
+    recorder = ledger.acquire(spec.name)
+    try:
+        if recorder.trials and not resume:
+            raise UsageError(
+                f"sweep {spec.name!r} has run before: resume it, or choose another name"
+            )
+        seconds = recorder.seconds if recorder.trials else 0.0
+        spec = with_artifacts(spec, ledger.spec(spec.name))
+        spec = with_known_space(ledger, recorder, spec, seconds)
+        ledger.replace_spec(spec.name, spec)
+        with (
+            StopSignals(interrupts=kind.serial) as signals,
+            _wired(
+                spec, ledger, recorder, kind, plugins, signals, local=local, on_change=on_change
+            ) as controller,
+        ):
+
+            def start_dispatcher() -> Dispatcher:
+                dispatcher = start()
+                signals.install()  # Ray has replaced the handlers
+                if told := tell_unshared(spec, ledger.files(spec.name), dispatcher):
+                    recorder.apply(Noted("artifacts", told, at=seconds))
+                return dispatcher
+
+            return controller.run(start_dispatcher)
+        return ledger.snapshot(spec.name)  # after the second signal
+    except StoreError as error:
+        raise StoreFailure(
+            f"{error}. To go on with the sweep: automl resume {spec.name}"
+        ) from error
+    except OSError as error:  # no space or inodes for a trial's folder, no more processes
+        raise StoreFailure(
+            f"the system refuses what the sweep needs: {error}. "
+            f"To go on with the sweep: automl resume {spec.name}"
+        ) from error
+    finally:
+        ledger.release(spec.name)
+
+
+def attend(ledger: Ledger, sweep: str, *, stop: str = "") -> bool:
+    """Hold a sweep without a controller for a moment, to answer the requests that wait.
+
+    Args:
+        stop: why the sweep ends now; "" if it goes on.
+
+    Returns:
+        False if another process holds the sweep.
+
+    Raises:
+        UsageError: its suggester or stopper is unknown here, such as a class of the user's own.
+    """
+    spec = ledger.spec(sweep)
+    plugins = Plugins.of(spec)
+    try:
+        recorder = ledger.acquire(sweep, brief=True)
+    except HeldError:
+        return False
+    kind = AgentsDispatcher
+    try:
+        with _wired(
+            spec, ledger, recorder, kind, plugins, StopSignals(), local=True, brief=True
+        ) as controller:
+            finished = recorder.earlier_state == "finished"
+            controller.attend(kind(), finished=finished, stop=stop)
+    finally:
+        ledger.release(sweep)
+    return True
+
+
+@contextmanager
+def _wired(
+    spec: SweepSpec,
+    ledger: SweepLedger,
+    recorder: SweepRecorder,
+    kind: type[Dispatcher],
+    plugins: Plugins,
+    signals: StopSignals,
+    *,
+    local: bool,
+    on_change: Callable[[Snapshot], None] | None = None,
+    brief: bool = False,
+) -> Iterator[Controller]:
+    """A controller with all its parts, which end with the context."""
+    stopper = plugins.make_stopper(
+        spec, can_pause=spec.workload is not None or spec.resumable or kind.keeps_paused
+    )
+    files = ledger.files(spec.name)
+    # A controller for a moment trains nothing, so it uses no location that the ledger names.
+    artifacts = None if brief else artifacts_of(spec)
+    assigner = Assigner(spec, files, artifacts)
+    policy = OutcomePolicy(spec.goals, spec.max_retries)
+
+    def note(message: str) -> None:
+        journal.note("fallback", message)
+
+    def limit(budget: Budget) -> None:
+        journal.limit(budget)
+        ledger.replace_spec(spec.name, journal.spec)
+        suggestions.remake(partial(plugins.make_suggester, journal.spec))
+
+    def scale(workers: WorkerRange) -> None:
+        journal.scale(workers)
+        ledger.replace_spec(spec.name, journal.spec)
+
+    with (
+        closing(plugins.make_queue(spec, kind, local_slots(spec), note)) as suggestions,
+        closing(MemoryGuard(spec, kind.estimates, local)) as guard,
+        closing(make_leases(spec, kind, local=local)) as leases,
+        closing(CheckpointCleanup(spec, files, artifacts)) as cleanup,
+    ):
+        journal = Journal(
+            spec,
+            recorder,
+            suggestions,
+            seconds=_seconds(recorder),
+            observe=stopper.observe,
+            on_change=on_change,
+            brief=brief,
+        )
+        commands = SweepCommands(journal, recorder, suggestions, stopper)
+        shutdown = Shutdown(journal, assigner, signals)
+        scheduler = Scheduler(
+            journal, suggestions, stopper, assigner, guard, commands, shutdown, leases
+        )
+        agents = Agents(journal, scheduler, shutdown, assigner, policy)
+        steering = Steering(journal, shutdown, stopper, limit, scale)
+        yield Controller(
+            journal,
+            scheduler,
+            shutdown,
+            stopper,
+            guard,
+            GpuShare(spec, leases, serial=kind.serial),
+            cleanup,
+            policy,
+            Requests(journal, commands, agents, steering),
+        )
+
+
+def _seconds(recorder: SweepRecorder) -> float:
+    """Seconds of the sweep so far: while agents hold trials, time passes without a controller."""
+    if not recorder.trials:
+        return 0.0
+    ends = (trial.lease.until for trial in recorder.trials if trial.lease is not None)
+    return recorder.seconds + recorder.absence(max(ends, default=0.0))

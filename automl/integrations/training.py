@@ -1,0 +1,101 @@
+"""What the callbacks of training libraries share: reports, and the newest checkpoint of a trial."""
+
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from automl import client
+from workers.protocol import StopRequest
+
+_NAME: Final = re.compile(r"step-(\d+)")
+
+
+class ProgramTrial:
+    """The trial of a program that automl runs as a command, or of a Hydra job.
+
+    It has what the callbacks need of a trial, and speaks the protocol of docs/commands.md.
+    """
+
+    stop: StopRequest | None = None  # a program is not told which
+
+    @property
+    def checkpoint_dir(self) -> Path:
+        """See `automl.client.checkpoint_dir`."""
+        return client.checkpoint_dir()
+
+    @property
+    def resumed(self) -> bool:
+        """See `automl.client.resumed`."""
+        return client.resumed()
+
+    def report(self, step: int, **metrics: Any) -> bool:
+        """See `automl.client.report`."""
+        return client.report(step, **metrics)
+
+    def accept_stop(self, request: StopRequest | None) -> None:
+        """A program that ends after a request to stop counts as stopped."""
+
+
+def report(trial: Any, step: int, metrics: Mapping[str, Any], *, last: bool = False) -> bool:
+    """Report metrics at a step; returns whether the training should go on.
+
+    Args:
+        trial: of the objective.
+        last: the training ends here by itself, so a request to stop comes too late.
+    """
+    goes_on = bool(trial.report(step=step, **{k: v for k, v in metrics.items() if k != "step"}))
+    if last and not goes_on:
+        trial.accept_stop(None)
+    return goes_on or last
+
+
+def is_over(trial: Any) -> bool:
+    """Whether a trial was asked to stop for good, so that it needs no checkpoint."""
+    return trial.stop is StopRequest.STOP
+
+
+def newest(trial: Any) -> Path | None:
+    """The newest checkpoint that `replacing` has kept in an earlier attempt; None for none."""
+    kept = _kept(trial.checkpoint_dir) if trial.resumed else {}
+    return kept[max(kept)] if kept else None
+
+
+def step_of(checkpoint: Path | None) -> int:
+    """The step of a checkpoint; 0 for none."""
+    found = _NAME.match(checkpoint.name) if checkpoint else None
+    return int(found[1]) if found else 0
+
+
+@contextmanager
+def replacing(trial: Any, step: int, suffix: str = "") -> Iterator[Path]:
+    """A path for the checkpoint of a step, a file or a folder, which then replaces earlier ones.
+
+    It gets its name when it is whole, so a process that is killed meanwhile leaves the earlier one.
+
+    Args:
+        suffix: of the file, such as ".ckpt".
+    """
+    folder = trial.checkpoint_dir
+    place = folder / f"saving{suffix}"
+    _remove(place)
+    yield place
+    kept = _kept(folder)
+    if step in kept:
+        _remove(kept.pop(step))
+    place.rename(folder / f"step-{step}{suffix}")
+    for earlier in kept.values():
+        _remove(earlier)
+
+
+def _kept(folder: Path) -> dict[int, Path]:
+    return {step_of(path): path for path in folder.iterdir() if _NAME.match(path.name)}
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,75 @@
+"""`XGBoostCallback`: reports each round of XGBoost, and stops between rounds."""
+
+from pathlib import Path
+from typing import Any
+
+from xgboost.callback import TrainingCallback
+
+from .training import is_over, newest, replacing, report, step_of
+
+
+class XGBoostCallback(TrainingCallback):  # type: ignore[misc]
+    """Reports the metrics of `evals` after each round, and stops the training on request.
+
+    A metric is named after its data set: "validation-logloss". The step is the number of rounds
+    (trees) so far. It serves `xgboost.train`, `xgboost.cv` (which reports means, and cannot be
+    resumed) and the estimators such as `XGBClassifier`.
+
+    Args:
+        trial: of the objective.
+        every: report each so many rounds.
+        save_every: keep the model in `trial.checkpoint_dir` each so many rounds; None for only when
+            the trial is paused.
+
+    Example:
+        >>> def objective(trial):
+        ...     callback = XGBoostCallback(trial)
+        ...     xgboost.train(
+        ...         dict(trial.params), data, callback.rounds_left(200), callbacks=[callback],
+        ...         evals=[(validation, "validation")], xgb_model=callback.model,
+        ...     )
+    """
+
+    def __init__(self, trial: Any, *, every: int = 1, save_every: int | None = None) -> None:
+        super().__init__()
+        self._trial = trial
+        self._every = every
+        self._save_every = save_every
+
+    @property
+    def model(self) -> str | None:
+        """The model of an earlier attempt, for `xgb_model`; None for none."""
+        found = newest(self._trial)
+        return str(found) if found else None
+
+    def rounds_left(self, rounds: int) -> int:
+        """How many of so many rounds earlier attempts have not boosted."""
+        return max(0, rounds - step_of(newest(self._trial)))
+
+    def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
+        """Report the newest values; returns whether the training should end."""
+        step = model.num_boosted_rounds()
+        saves = self._save_every is not None and step % self._save_every == 0
+        if saves:
+            self._checkpoint(model, step)
+        if step % self._every:
+            return False
+        metrics = {
+            f"{data}-{metric}": _mean(values[-1])
+            for data, metrics in evals_log.items()
+            for metric, values in metrics.items()
+        }
+        goes_on = report(self._trial, step, metrics)
+        if not goes_on and not saves and not is_over(self._trial):
+            self._checkpoint(model, step)
+        return not goes_on
+
+    def _checkpoint(self, model: Any, step: int) -> None:
+        if hasattr(model, "save_model"):  # the models of `xgboost.cv` cannot be continued
+            with replacing(self._trial, step, ".ubj") as place:
+                model.save_model(Path(place))
+
+
+def _mean(value: Any) -> float:
+    """A value, or the mean of (mean, standard deviation)."""
+    return float(value[0] if isinstance(value, tuple) else value)

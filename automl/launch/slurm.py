@@ -1,0 +1,181 @@
+"""A batch job of Slurm that starts Ray on its nodes and runs a sweep there."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+from automl.errors import AutomlError, UsageError
+
+from .sweep_command import SweepCommand
+
+SUBMIT_SECONDS: Final = 120.0
+_TIME: Final = re.compile(  # the field that a number without a colon is depends on the form
+    r"(?P<d>\d+)-(?P<dh>\d+)(:(?P<dm>\d+)(:(?P<ds>\d+))?)?"
+    r"|((?P<h>\d+):(?=\d+:))?(?P<m>\d+)(:(?P<s>\d+))?"
+)
+_SECONDS: Final = {"d": 86_400, "dh": 3600, "dm": 60, "ds": 1, "h": 3600, "m": 60, "s": 1}
+
+
+def time_limit(text: str) -> int:
+    """Seconds of a time limit of sbatch: MINUTES, M:S, H:M:S, D-H, D-H:M or D-H:M:S.
+
+    Raises:
+        UsageError: it is none.
+    """
+    found = _TIME.fullmatch(text)
+    if found is None:
+        raise UsageError(
+            f"--time: a time of Slurm is needed, such as 90 (minutes), 8:00:00 or 2-12 (days and "
+            f"hours), got {text!r}"
+        )
+    return sum(int(value) * _SECONDS[part] for part, value in found.groupdict("0").items())
+
+
+def flag_lines(flags: Sequence[str]) -> list[str]:
+    """The lines of a batch script for options of sbatch, each with its value.
+
+    Raises:
+        UsageError: the first one is no option.
+    """
+    if flags and not flags[0].startswith("-"):
+        raise UsageError(
+            f"behind -- stand options of sbatch, such as -- --constraint=h100, got {flags[0]!r}"
+        )
+    lines: list[list[str]] = []
+    for flag in flags:
+        if flag.startswith("-"):
+            lines.append([flag])
+        else:
+            lines[-1].append(flag)
+    return [shlex.join(line) for line in lines]
+
+
+@dataclass(frozen=True)
+class SlurmJob:
+    """What a batch job asks Slurm for, and the sweep that it runs.
+
+    Args:
+        sweep: what it runs.
+        folder: where it runs, with the store if that is a relative path; all nodes see it.
+        nodes: how many.
+        time: limit of one run of the job, as sbatch takes it; "" for that of the partition.
+        gpus_per_node: 0 for none.
+        cpus_per_node: None for whole nodes, with all that they have.
+        partition, account: as sbatch takes them; "" for the usual ones.
+        grace: seconds before the time limit at which trials are saved and the job is requeued.
+        most_requeues: how often the job requeues itself.
+        start_seconds: that nodes may take to join Ray.
+        interface: of the network, for Ray; "" to find it.
+        setup: lines of bash that run first on the first node; other nodes get its environment.
+        flags: further options of sbatch.
+        python: of the environment in which automl is installed, on every node.
+
+    Raises:
+        UsageError: a number or a flag cannot be right.
+    """
+
+    sweep: SweepCommand
+    folder: Path
+    nodes: int = 1
+    time: str = ""
+    gpus_per_node: int = 0
+    cpus_per_node: int | None = None
+    partition: str = ""
+    account: str = ""
+    grace: int = 180
+    most_requeues: int = 50
+    start_seconds: int = 300
+    interface: str = ""
+    setup: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    python: Path = Path(sys.executable)
+
+    def __post_init__(self) -> None:
+        if self.time and 0 < (limit := time_limit(self.time)) < self.grace + 60:
+            raise UsageError(
+                f"--time {self.time} is {limit} s, but trials are saved {self.grace} s before the "
+                "end: take at least a minute more, or a smaller --grace"
+            )
+        flag_lines(self.flags)
+
+    @property
+    def log(self) -> str:
+        """The file with the messages of the job; Slurm replaces %j by its number."""
+        return f"automl-{self.sweep.name}-%j.log"
+
+    def script(self) -> str:
+        """The batch script, to read, to change, or to submit."""
+        options = [
+            f"--job-name=automl-{self.sweep.name}",
+            shlex.join([f"--chdir={self.folder}"]),
+            f"--output={self.log}",
+            "--open-mode=append",
+            f"--nodes={self.nodes}",
+            "--ntasks-per-node=1",
+            f"--cpus-per-task={self.cpus_per_node}" if self.cpus_per_node else "--exclusive",
+            f"--gpus-per-node={self.gpus_per_node}" if self.gpus_per_node else "",
+            f"--time={self.time}" if self.time else "",
+            f"--partition={self.partition}" if self.partition else "",
+            f"--account={self.account}" if self.account else "",
+            "--requeue",
+            "--no-kill",
+            f"--signal=B:USR1@{self.grace}",
+            *flag_lines(self.flags),
+        ]
+        step = [f"--cpus-per-task={self.cpus_per_node}"] if self.cpus_per_node else []
+        interface = [f"--interface={self.interface}"] if self.interface else []
+        return "\n".join(
+            [
+                "#!/bin/bash",
+                *(f"#SBATCH {option}" for option in options if option),
+                "",
+                *self.setup,
+                f"export PATH={shlex.quote(str(self.python.parent))}:$PATH",
+                f"sweep=({shlex.join(self.sweep.arguments())})",
+                f"program=({shlex.join(self.sweep.program)})",
+                f"step_options=({shlex.join(step)})",
+                f"interface=({shlex.join(interface)})",
+                f"start_seconds={self.start_seconds} most_requeues={self.most_requeues}",
+                "",
+                files("automl.launch").joinpath("assets/slurm_job.sh").read_text("utf-8"),
+            ]
+        )
+
+    def submit(self) -> str:
+        """Give the script to Slurm and return the number of the job.
+
+        Raises:
+            UsageError: there is no sbatch here.
+            AutomlError: Slurm refuses the job; the message is its own.
+        """
+        sbatch = shutil.which("sbatch")
+        if sbatch is None:
+            raise UsageError(
+                "there is no program sbatch here: type this on a login node of the cluster, or "
+                "print the batch script with --dry-run"
+            )
+        # What this shell has of another job would change this one.
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "SBATCH_"))}
+        kept = {k: v for k, v in os.environ.items() if k == "SLURM_CONF" or k.startswith("SBATCH_")}
+        try:
+            done = subprocess.run(
+                [sbatch, "--parsable"],
+                input=self.script(),
+                capture_output=True,
+                text=True,
+                env=inherited | kept,
+                timeout=SUBMIT_SECONDS,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise AutomlError(f"sbatch has not answered within {SUBMIT_SECONDS:g} s") from error
+        if done.returncode:
+            raise AutomlError(f"Slurm refuses the job: {done.stderr.strip()}")
+        return done.stdout.strip().partition(";")[0]

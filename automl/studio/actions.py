@@ -1,0 +1,185 @@
+"""The routes that act: each checks role and body, and lets the process of actions do the rest."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+from pydantic import ValidationError
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from automl.errors import AutomlError, StoreError, UsageError
+
+from .child import ChildProcess
+from .encoding import encoded
+from .tokens import Role
+from .verbs import MOST_WAIT, VERBS, HttpVerb
+
+MOST_BYTES: Final = 1 << 20  # of a body
+BODY_SECONDS: Final = 10.0  # for a body to arrive
+ANSWER_SECONDS: Final = MOST_WAIT + 30.0  # without a controller, a suggester is loaded first
+MOST_PENDING: Final = 100
+MOST_PROBLEMS: Final = 5  # that one message names
+MOST_MESSAGE: Final = 2000  # characters
+IDLE_SECONDS: Final = 3600.0
+SILENT: Final = "there was no answer in time: look whether it was done, then try again"
+
+_ABSENT: Final = object()
+
+
+class RefusedError(Exception):
+    """A request that is refused with this HTTP status."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class StudioActions:
+    """Acts on the sweeps of one store.
+
+    Args:
+        location: of the store, as `Ledger.open` takes it.
+    """
+
+    def __init__(self, location: str) -> None:
+        module = "automl.studio.action_process"
+        self._child = ChildProcess(module, location, SILENT, IDLE_SECONDS)
+        self._pending = 0
+
+    async def end(self) -> None:
+        """End the process."""
+        await self._child.end()
+
+    def routes(self, exists: Callable[[str], bool]) -> list[Route]:
+        """The routes of every verb.
+
+        Args:
+            exists: whether there is a sweep of a name.
+        """
+        return [
+            Route(
+                verb.route.replace("{trial}", "{trial:int}"),
+                self._endpoint(verb, exists),
+                methods=["POST"],
+            )
+            for verb in VERBS
+        ]
+
+    def _endpoint(self, verb: HttpVerb, exists: Callable[[str], bool]) -> Callable[[Request], Any]:
+        async def endpoint(request: Request) -> Response:
+            try:
+                return await self._act(verb, request, exists)
+            except RefusedError as error:
+                return JSONResponse({"error": str(error)}, error.status)
+
+        return endpoint
+
+    async def _act(
+        self, verb: HttpVerb, request: Request, exists: Callable[[str], bool]
+    ) -> Response:
+        role: Role = request.state.role
+        if role not in verb.roles:
+            wanted = " or ".join(sorted(verb.roles))
+            raise RefusedError(403, f"this needs the token of the {wanted}, not of the {role}")
+        body = _checked(verb, await _body(request))
+        sweep = request.path_params["sweep"]
+        if not await asyncio.to_thread(exists, sweep):
+            raise RefusedError(404, f"there is no sweep named {sweep!r}")
+        if Role.AGENT in verb.roles and not body.get("agent"):
+            body["agent"] = f"agent@{request.client.host if request.client else 'unknown'}"
+        question = {
+            "verb": verb.name,
+            "sweep": sweep,
+            "trial": request.path_params.get("trial"),
+            "body": body,
+        }
+        if self._pending >= MOST_PENDING:
+            raise RefusedError(503, f"{MOST_PENDING} requests wait already: try again later")
+        self._pending += 1
+        try:
+            found = await self._child.ask(question, ANSWER_SECONDS)
+        except TimeoutError as error:
+            raise RefusedError(504, str(error)) from error
+        except UsageError as error:
+            raise RefusedError(400, str(error)) from error
+        except StoreError as error:
+            raise RefusedError(503, str(error)) from error
+        except AutomlError as error:
+            raise RefusedError(409, str(error)) from error
+        finally:
+            self._pending -= 1
+        return Response(encoded(found), media_type="application/json")
+
+
+async def _body(request: Request) -> bytes:
+    """The body of a request; it is JSON, and neither long nor slow."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise RefusedError(415, "the body must have Content-Type: application/json")
+    too_long = RefusedError(413, f"a body has at most {MOST_BYTES} bytes")
+    length = request.headers.get("content-length", "0")
+    if length.isdecimal() and int(length[:20]) > MOST_BYTES:
+        raise too_long
+    body = bytearray()
+
+    async def read() -> None:
+        async for part in request.stream():
+            body.extend(part)
+            if len(body) > MOST_BYTES:
+                raise too_long
+
+    try:
+        await asyncio.wait_for(read(), BODY_SECONDS)
+    except TimeoutError as error:
+        raise RefusedError(408, f"the body did not arrive within {BODY_SECONDS:g} s") from error
+    except ClientDisconnect as error:
+        raise RefusedError(400, "the connection was closed") from error
+    return bytes(body)
+
+
+def _checked(verb: HttpVerb, content: bytes) -> dict[str, Any]:
+    """The fields of a body that were given."""
+    content = content or b"{}"
+    try:
+        return verb.body.model_validate_json(content).model_dump(exclude_unset=True)
+    except ValidationError as error:
+        problems = error.errors(include_url=False, include_context=False)
+        raise RefusedError(400, _message(problems, content)) from error
+
+
+def _message(problems: list[Any], content: bytes) -> str:
+    """What is wrong with a body, with the place of each problem in it."""
+    if problems[0]["type"] == "json_invalid":
+        return f"the body is no JSON: {problems[0]['msg'].partition(': ')[2]}"
+    data, said = json.loads(content), dict[str, list[str]]()
+    for one in problems:
+        place = _place(one, data)
+        words = one["msg"][0].lower() + one["msg"][1:]
+        said.setdefault(place, []).append(words)
+    found = [f"{place}: {' or '.join(dict.fromkeys(words))}" for place, words in said.items()]
+    more = f"; and {len(found) - MOST_PROBLEMS} more" if len(found) > MOST_PROBLEMS else ""
+    return "; ".join(found[:MOST_PROBLEMS])[:MOST_MESSAGE] + more
+
+
+def _place(problem: Any, data: Any) -> str:
+    """The place of a problem; parts of it that are not in the body name alternatives of a type."""
+    found = []
+    for part in problem["loc"]:
+        inner = _inside(data, part)
+        if inner is _ABSENT and (problem["type"] != "missing" or part != problem["loc"][-1]):
+            continue
+        data = inner
+        found.append(str(part)[:100])
+    return ".".join(found) or "the body"
+
+
+def _inside(data: Any, part: Any) -> Any:
+    if isinstance(data, dict):
+        return data.get(part, _ABSENT)
+    is_item = isinstance(data, list) and isinstance(part, int) and part < len(data)
+    return data[part] if is_item else _ABSENT

@@ -1,0 +1,326 @@
+"""One sweep as the pages show it: plain data, kept up to date row by row."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final
+
+from automl.core import Snapshot, Trial, ranking, text
+from automl.core.trial import TrialState
+from automl.report import caveats, summary
+from automl.report.terminal_view import state_lines
+
+from .command_log import CommandLog
+from .encoding import encoded, thinned
+from .links import web_pages
+from .standings import Standings
+
+if TYPE_CHECKING:
+    from automl.ledger import Ledger
+
+FACTS: Final = (
+    "number", "state", "failure", "message", "source", "attempts", "seconds",
+    "peak_memory_bytes", "started", "ended", "num_reports", "step", "star", "tags", "note",
+)  # fmt: skip
+MOST_METRICS: Final = 60  # columns of the table
+GROWTH: Final = 1.02  # the warnings are made again if so many times as many trials have ended
+
+
+class FollowedSweep:
+    """A sweep that somebody looks at. Its methods may be called from any thread.
+
+    Args:
+        ledger: open for reading; name: of the sweep.
+    """
+
+    def __init__(self, ledger: Ledger, name: str) -> None:
+        self._ledger = ledger
+        self._follower = ledger.follow(name)
+        self._lock = Lock()
+        self._epoch = 0
+        self._base = secrets.randbits(40)  # a page may have the table of another server
+        self._changes: list[int] = []  # of each trial: the version of its last change
+        self._standings = Standings()
+        self._metrics: list[str] = []
+        self._params: list[str] = []
+        self._warnings: tuple[int, str, list[str]] = (-1, "", [])
+        self._commands = CommandLog(ledger, name)
+        self._answers: dict[tuple[int, ...], bytes] = {}  # of this version, for all who look
+        self._store = ""
+        self.name = name
+        self.version = 0
+        self.snapshot: Snapshot = None  # type: ignore[assignment]  # `refresh` sets it
+
+    @property
+    def epoch(self) -> int:
+        """Another one if tables of earlier versions cannot be brought up to date."""
+        return self._base + self._epoch
+
+    @property
+    def num_trials(self) -> int:
+        """Number of trials that are held in memory."""
+        return len(self._changes)
+
+    def refresh(self) -> None:
+        """Read what has changed in the ledger."""
+        with self._lock:
+            changed: Iterable[int] = self._follower.refresh()
+            before = self.snapshot
+            self.snapshot = self._ledger.followed(self._follower)
+            self.version += 1
+            self._answers = {}
+            if self._epoch != self._follower.epoch or before is None:
+                self._begin()
+                changed = range(len(self.snapshot.trials))
+            marked = self._commands.refresh(self._follower.row["num_commands"])
+            known = len(self.snapshot.trials)  # a mark may be of a newer one
+            for number in {*changed, *(number for number in marked if number < known)}:
+                self._take(number)
+
+    def _begin(self) -> None:
+        self._epoch = self._follower.epoch
+        self._changes, self._standings = [], Standings()
+        self._commands = CommandLog(self._ledger, self.name)
+        goals = [goal.metric for goal in self.snapshot.goals]
+        self._metrics = list(dict.fromkeys(goals))
+        spec = self.snapshot.spec
+        self._params = list(spec.known_space.parameters) if spec else []
+        self._warnings = (-1, "", [])
+
+    def _take(self, number: int) -> None:
+        trial = self.snapshot.trials[number]
+        self._standings.take(trial, self.snapshot)
+        self._changes[number : number + 1] = [self.version]
+        new = [name for name in trial.metrics if name not in self._metrics]
+        self._metrics += new[: MOST_METRICS - len(self._metrics)]
+        self._params += [name for name in trial.params if name not in self._params]
+
+    def warn(self) -> bool:
+        """Make the warnings again if the trials have grown; True if there are other ones.
+
+        They take a look at every trial, which is why no page waits for them.
+        """
+        with self._lock:
+            snapshot = self.snapshot
+            known, state, before = self._warnings
+        ended = sum(trial.state.finished for trial in snapshot.trials)
+        if known <= ended <= known * GROWTH and state == snapshot.state:
+            return False
+        assert snapshot.spec is not None, "a ledger knows the spec"
+        found = list(caveats.caveats(snapshot, snapshot.spec.known_space))
+        with self._lock:
+            self._warnings = ended, snapshot.state, found
+            self._answers = {}
+            self.version += found != before
+        return found != before
+
+    # what the pages ask for
+
+    def best(self) -> Trial | None:
+        """The best trial by the first goal."""
+        number = self._standings.best()
+        return None if number is None else self.snapshot.trials[number]
+
+    def pareto(self) -> list[int]:
+        """Numbers of the trials on the Pareto front; empty if there is one goal."""
+        if len(self.snapshot.goals) < 2:
+            return []
+        ended = [
+            trial
+            for trial, values in zip(self.snapshot.trials, self._standings.values, strict=True)
+            if None not in values
+        ]
+        front = ranking.pareto(ended, self.snapshot.goals, self.snapshot.constraints)
+        return [trial.number for trial in front]
+
+    def row(self) -> dict[str, Any]:
+        """The line of the sweep in the list of sweeps: its result and how it got there."""
+        with self._lock:
+            best, goal, values = self.best(), self.snapshot.goals[0], self._standings.values
+            return {
+                "goals": [_goal(one) for one in self.snapshot.goals],
+                "best": None if best is None else best.number,
+                "value": None if best is None else values[best.number][0],
+                "baseline": values[0][0] if values else None,
+                "states": self._standings.states(),
+                "spark": thinned([goal.loss(loss) for loss in self._standings.trajectory()]),
+                "share": self._standings.share(self.snapshot),
+                "budget": vars(self.snapshot.budget),
+                "workload": self.snapshot.spec.workload if self.snapshot.spec else None,
+                "marks": self._commands.marks(),
+            }
+
+    def page(self, store: str = "") -> bytes:
+        """JSON of everything on the page of the sweep but the trials.
+
+        Args:
+            store: as the user wrote it; the same in each call.
+        """
+        with self._lock:
+            self._store = store
+            return self._page()
+
+    def table(self, since: int = 0, epoch: int = 0) -> bytes:
+        """JSON of the trials that changed after a version: cells in order of the columns.
+
+        Args:
+            since, epoch: of the table that the page has; another epoch gets all trials.
+        """
+        with self._lock:
+            return self._rows(since, epoch)
+
+    def update(self, since: int, epoch: int) -> tuple[bytes, bytes, int, int]:
+        """JSON of the page and of the trials that changed; version and epoch of both."""
+        with self._lock:
+            return self._page(), self._rows(since, epoch), self.version, self.epoch
+
+    def _page(self) -> bytes:
+        if () not in self._answers:
+            self._answers[()] = encoded({**self._describe(), "store": self._store})
+        return self._answers[()]
+
+    def _rows(self, since: int, epoch: int) -> bytes:
+        since = since if epoch == self.epoch else 0
+        if (since,) not in self._answers:
+            self._answers[since,] = encoded(self._table(since))
+        return self._answers[since,]
+
+    def _table(self, since: int) -> dict[str, Any]:
+        rows = [
+            self._cells(self.snapshot.trials[number])
+            for number, version in enumerate(self._changes)
+            if version > since
+        ]
+        return {
+            "version": self.version,
+            "epoch": self.epoch,
+            "whole": since == 0,
+            "num_trials": self.num_trials,
+            "facts": FACTS,
+            "goals": [_goal(goal) for goal in self.snapshot.goals],
+            "params": list(self._params),
+            "metrics": list(self._metrics),
+            "rows": rows,
+        }
+
+    def trials(self) -> Sequence[Trial]:
+        """Every trial; those that have finished have only the reports that their values need."""
+        return self.snapshot.trials
+
+    def value(self, number: int) -> tuple[float | None, ...]:
+        """The values of a trial for the goals."""
+        return self._standings.values[number]
+
+    def marks(self, number: int) -> Mapping[str, Any]:
+        """What people have marked a trial with."""
+        return self._commands.marks(number)
+
+    def _cells(self, trial: Trial) -> list[Any]:
+        marks = self._commands.marks(trial.number)
+        facts = [
+            trial.number, str(trial.state), trial.failure, trial.message[:300], trial.source,
+            trial.attempts, trial.seconds, trial.peak_memory_bytes, trial.started, trial.ended,
+            self._follower.num_reports(trial.number),
+            trial.reports[-1].step if trial.reports else None,
+            marks["star"], " ".join(marks["tags"]), marks["note"],
+        ]  # fmt: skip
+        params = [trial.params.get(name) for name in self._params]
+        metrics = [trial.metrics.get(name) for name in self._metrics]
+        return [*facts, *self._standings.values[trial.number], *params, *metrics]
+
+    def _describe(self) -> dict[str, Any]:
+        snapshot, best = self.snapshot, self.best()
+        spec = snapshot.spec
+        assert spec is not None, "a ledger knows the spec"
+        first = snapshot.trials[0] if snapshot.trials else None
+        return {
+            "name": self.name,
+            "version": self.version,
+            "epoch": self.epoch,
+            "state": snapshot.state,
+            "created": self._follower.row["created"],
+            "seconds": snapshot.seconds,
+            "host": self._follower.holder["host"] if self._follower.holder else "",
+            "goals": [_goal(goal) for goal in snapshot.goals],
+            "constraints": [str(constraint) for constraint in snapshot.constraints],
+            "budget": vars(snapshot.budget),
+            "share": self._standings.share(self.snapshot),
+            "states": self._standings.states(),
+            "failures": self._failures(),
+            "headline": self._headline(best),
+            "lines": state_lines(snapshot),
+            "warnings": self._warnings[2],
+            "best": self._whole(best),
+            "first": self._whole(first),
+            "has_default": text.has_default(snapshot),
+            "pareto": self.pareto(),
+            "workers": {
+                "num": snapshot.num_slots,
+                "busy": snapshot.busy_slots,
+                "suggesting": snapshot.suggesting,
+                "waits_for": snapshot.waits_for,
+            },
+            "links": web_pages(snapshot.dashboard),
+            "space": _parameters(spec.known_space.to_dict()),
+            "workload": spec.workload,
+            "suggester": spec.suggester,
+            "stopper": spec.stopper,
+            "seed": spec.seed,
+            "marks": self._commands.marks(),
+            "limits": self._commands.limits(),
+            "commands": self._commands.latest(),
+            "running": [self._curve(trial) for trial in self._in(TrialState.RUNNING)[:24]],
+        }
+
+    def _whole(self, trial: Trial | None) -> dict[str, Any] | None:
+        if trial is None:
+            return None
+        return {
+            **trial.summary(),
+            "values": self._standings.values[trial.number],
+            "source": trial.source,
+        }
+
+    def _headline(self, best: Trial | None) -> str:
+        """The sentence of the report. If there is a best trial, it needs only that and trial 0."""
+        few = [self.snapshot.trials[0], best] if best else self.snapshot.trials
+        return summary.headline(replace(self.snapshot, trials=few))
+
+    def _failures(self) -> list[dict[str, Any]]:
+        """Each kind of failure with its number of trials and the first of them."""
+        first: dict[str, Trial] = {}
+        failed = self._in(TrialState.FAILED)
+        for trial in failed:
+            first.setdefault(trial.failure or "unknown", trial)
+        counts = text.failures(failed)
+        return [
+            {"kind": kind, "count": counts[kind], "trial": one.number, "message": one.message[:500]}
+            for kind, one in first.items()
+        ]
+
+    def _in(self, state: TrialState) -> list[Trial]:
+        return [self.snapshot.trials[number] for number in self._standings.in_state(state)]
+
+    def _curve(self, trial: Trial) -> dict[str, Any]:
+        """A running trial with its reports of the first goal's metric."""
+        metric = self.snapshot.goals[0].metric
+        values = [point.metrics[metric] for point in trial.reports if metric in point.metrics]
+        return {
+            "number": trial.number,
+            "attempt": trial.attempts,
+            "step": trial.reports[-1].step if trial.reports else None,
+            "started": trial.started,
+            "values": thinned(values),
+        }
+
+
+def _goal(goal: Any) -> dict[str, Any]:
+    return {"metric": goal.metric, "maximize": goal.maximize, "text": str(goal)}
+
+
+def _parameters(space: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    found: Iterable[Mapping[str, Any]] = space["parameters"]
+    return list(found)

@@ -1,0 +1,172 @@
+// What an operator can do on the pages; others see the marks and no buttons.
+import { Refused, get, path, post } from "./api.js";
+import { h, hidden, section } from "./dom.js";
+import { date, number, quoted } from "./format.js";
+import { shell } from "./parts.js";
+
+const NAME = "automl-name";
+let known = null;
+
+// What the token allows: "viewer", "operator" or "agent".
+export async function role() {
+  known ??= get("/api/role").then((found) => found.role);
+  try { return await known; } catch (error) { known = null; throw error; }
+}
+
+// Do something to a sweep, and say what happened; true if it was done.
+export async function act(sweep, what, body = {}) {
+  const by = localStorage.getItem(NAME)?.trim();
+  try {
+    const found = await post(`/api${path(sweep)}/${what}`, by ? { by, ...body } : body);
+    say(found.done ? `${found.done[0].toUpperCase()}${found.done.slice(1)}.` : "Saved.");
+    return true;
+  } catch (error) {
+    say(error instanceof Refused ? `Refused: ${error.message}` : "The studio cannot be reached.", true);
+    return false;
+  }
+}
+
+let timer = null;
+function say(text, wrong = false) {
+  const place = document.getElementById("acted");
+  place.replaceChildren(h("p", { class: wrong ? "wrong" : null }, text), h("button", { type: "button", onclick: () => place.replaceChildren() }, "Close"));
+  clearTimeout(timer);
+  if (!wrong) timer = setTimeout(() => place.replaceChildren(), 8000);
+}
+
+// A button that acts; while it does, it cannot be pressed again.
+export function button(title, action, attributes = {}) {
+  const made = h("button", { type: "button", ...attributes, onclick: async () => {
+    made.disabled = true;
+    try { await action(made); } finally { made.disabled = false; }
+  } }, title);
+  return made;
+}
+
+// A button that asks once more before it acts.
+export function sureButton(title, sure, action) {
+  const place = h("span", { class: "sure" });
+  const first = h("button", { type: "button", onclick: () => { place.replaceChildren(yes, no); no.focus(); } }, title);
+  const back = () => { place.replaceChildren(first); first.focus(); };
+  const yes = button(sure, async () => { await action(); back(); }, { class: "danger" });
+  const no = h("button", { type: "button", onclick: back }, "No");
+  place.append(first);
+  return place;
+}
+
+// Star, tags and note of a sweep or a trial; for an operator they can be changed.
+export function marks(found, may, change) {
+  const star = h("button", { type: "button", class: "star-button", "aria-pressed": String(found.star), onclick: () => change({ star: !found.star }) }, found.star ? "★" : "☆", hidden(found.star ? " Remove the star" : " Give a star"));
+  const tags = found.tags.map((tag) => h("span", { class: may ? "chip tag" : "chip tag plain" }, tag, may ? h("button", { type: "button", "aria-label": `Remove tag ${tag}`, onclick: () => change({ remove_tags: [tag] }) }, "×") : null));
+  const who = found.when ? h("span", { class: "soft" }, `${found.by || "somebody"}, ${date(found.when)}`) : null;
+  if (!may) {
+    if (!found.star && !found.tags.length && !found.note && !found.archived) return null;
+    return h("div", { class: "marks" }, found.star ? h("span", { class: "star" }, "★", hidden(" with a star")) : null, tags, found.archived ? h("span", { class: "soft" }, "archived") : null, found.note ? h("p", { class: "note-text" }, found.note) : null, who);
+  }
+  const field = h("input", { type: "text", placeholder: "Add a tag", "aria-label": "Add a tag", maxlength: 100, autocomplete: "off" });
+  const adds = h("form", { class: "add-tag", onsubmit: (event) => {
+    event.preventDefault();
+    const words = field.value.trim().split(/\s+/).filter(Boolean);
+    if (words.length) change({ add_tags: words });
+    field.value = "";
+  } }, field);
+  const note = h("textarea", { rows: 2, maxlength: 4000, "aria-label": "Note", placeholder: "Note" });
+  note.value = found.note;
+  const noted = h("details", { class: "noting", open: Boolean(found.note) }, h("summary", {}, "Note"), note, button("Save the note", () => change({ note: note.value })));
+  return h("div", { class: "marks" }, star, tags, adds, noted, who);
+}
+
+// What can be done to a trial in its state.
+export function trialButtons(sweep, trial) {
+  const to = (verb) => () => act(sweep, `trials/${trial.number}/${verb}`);
+  const open = ["waiting", "running", "paused", "interrupted"].includes(trial.state);
+  return [
+    trial.state === "running" ? button("Pause", to("pause")) : null,
+    ["paused", "interrupted"].includes(trial.state) ? button("Resume", to("resume")) : null,
+    open ? sureButton("Stop", `Stop trial ${trial.number}`, to("stop")) : button("Try again", to("retry")),
+  ];
+}
+
+// Everything that an operator can do to a sweep.
+export function steering(data) {
+  const name = data.name;
+  const line = (verb, rest = "") => shell(`automl ${verb} ${quoted(name)}${rest}${data.store ? ` --store ${quoted(data.store)}` : ""}`);
+  const who = h("input", { type: "text", id: "act-name", autocomplete: "name", maxlength: 200, placeholder: "the user of the studio", oninput: () => localStorage.setItem(NAME, who.value) });
+  who.value = localStorage.getItem(NAME) || "";
+  const running = data.state === "running";
+  return section("Steer", { class: "panel steer" },
+    h("div", { class: "field" }, h("label", { for: "act-name" }, "You are"), who),
+    budget(name, data.budget),
+    limits(name, data),
+    h("div", { class: "field" }, running ? sureButton("Stop the sweep", "Stop it, results count", () => act(name, "stop")) : null,
+      button(data.marks.archived ? "Take out of the archive" : "Archive", () => act(name, "mark", { archived: !data.marks.archived }))),
+    h("details", {}, h("summary", {}, "In a shell"), running ? null : [h("p", { class: "soft" }, "Go on with the sweep:"), line("resume")],
+      data.best ? [h("p", { class: "soft" }, "Train the best configurations again, with other seeds:"), line("confirm")] : null,
+      h("p", { class: "soft" }, "A range that is wider than the space of the sweep needs a resume:"), line("resume", ` space.${quoted(data.space[0]?.name ?? "NAME")}.high=VALUE`)));
+}
+
+function budget(name, now) {
+  const trials = h("input", { type: "number", id: "act-trials", min: 1, step: 1, value: now.trials ?? null });
+  const time = h("input", { type: "text", id: "act-time", placeholder: "such as 1h30m", autocomplete: "off", value: now.time ? written(now.time) : null });
+  const told = h("p", { class: "wrong", role: "alert" });
+  const form = h("form", { class: "field", onsubmit: async (event) => {
+    event.preventDefault();
+    const wanted = time.value.trim() ? seconds(time.value) : null;
+    told.textContent = Number.isNaN(wanted) ? "A time is like 90s, 10m or 1h30m." : "";
+    if (told.textContent) return;
+    const body = {};
+    if (Number(trials.value || 0) !== (now.trials ?? 0)) body.trials = trials.value ? Number(trials.value) : null;
+    if (wanted !== (now.time ?? null)) body.time = wanted;
+    if (Object.keys(body).length) await act(name, "budget", body); else told.textContent = "Change the trials or the time first.";
+  } }, h("label", { for: "act-trials" }, "Trials"), trials, h("label", { for: "act-time" }, "Time"), time, h("button", { type: "submit" }, "Set the budget"), told);
+  return form;
+}
+
+function limits(name, data) {
+  const tuned = data.space.filter((one) => (one.choices ? one.choices.length > 1 : one.low < one.high));
+  const values = h("span", { class: "limit-values" });
+  const select = h("select", { id: "act-parameter", onchange: draw }, tuned.map((one, i) => h("option", { value: i }, one.name)));
+  const told = h("p", { class: "wrong", role: "alert" });
+  let read = () => null;
+  function draw() {
+    const one = tuned[Number(select.value)];
+    if (one.choices) {
+      const boxes = one.choices.map((value) => h("label", {}, h("input", { type: "checkbox", checked: true }), value === null ? "none" : String(value)));
+      values.replaceChildren(...boxes);
+      read = () => ({ choices: one.choices.filter((_, i) => boxes[i].firstChild.checked) });
+    } else {
+      const ends = ["low", "high"].map((end) => h("input", { type: "number", step: "any", value: one[end], "aria-label": `${end === "low" ? "Smallest" : "Largest"} ${one.name}` }));
+      values.replaceChildren(ends[0], " to ", ends[1]);
+      read = () => ({ low: ends[0].valueAsNumber, high: ends[1].valueAsNumber });
+    }
+  }
+  if (tuned.length) draw();
+  const form = tuned.length ? h("form", { class: "field", onsubmit: (event) => {
+    event.preventDefault();
+    const limit = read();
+    told.textContent = Object.values(limit).some((value) => Number.isNaN(value)) ? "Give both ends." : limit.choices?.length === 0 ? "Leave at least one choice." : "";
+    if (!told.textContent) act(name, "pin", { limits: { [tuned[Number(select.value)].name]: limit } });
+  } }, h("label", { for: "act-parameter" }, "Try only"), select, values, h("button", { type: "submit" }, "Limit"), told) : null;
+  const held = Object.entries(data.limits);
+  return [form, held.length ? h("ul", { class: "held" }, held.map(([key, text]) => h("li", {}, `${key}: ${text} `, button("Release", () => act(name, "pin", { release: [key] }), { "aria-label": `Release ${key}` })))) : null];
+}
+
+// What people have done, the newest first.
+export function commandHistory(commands) {
+  return section("What people did", { class: "panel" }, h("ol", { class: "events" }, commands.map((one) => h("li", {}, h("time", { datetime: new Date(one.when * 1000).toISOString() }, date(one.when)),
+    h("span", {}, h("b", {}, one.by || "somebody"), ": ", one.words, one.trial === null ? "" : ` (trial ${one.trial})`)))));
+}
+
+// Seconds of a duration such as 1h30m; NaN if it is none.
+export function seconds(text) {
+  const parts = [...text.trim().matchAll(/(\d+(?:\.\d+)?)\s*(d|h|m|s)/gy)];
+  const whole = parts.reduce((length, part) => length + part[0].length, 0) === text.trim().length;
+  const units = { d: 86400, h: 3600, m: 60, s: 1 };
+  const sum = parts.reduce((total, [, value, unit]) => total + Number(value) * units[unit], 0);
+  return whole && sum > 0 ? sum : NaN;
+}
+
+function written(total) {
+  const parts = [["d", 86400], ["h", 3600], ["m", 60]].map(([unit, size]) => { const n = Math.floor(total / size); total -= n * size; return n ? `${n}${unit}` : ""; });
+  return `${parts.join("")}${total ? `${number(total)}s` : ""}`;
+}

@@ -1,0 +1,196 @@
+"""One trial as its page shows it: its curves, attempts, events, logs and files, as plain data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from automl.core import (
+    Answered,
+    Begun,
+    Command,
+    Ended,
+    Leased,
+    Moved,
+    Noted,
+    Proposed,
+    SweepEvent,
+    Trial,
+)
+from automl.errors import StoreError, UsageError
+from workers.protocol import LOGS, log_name
+
+from .command_log import OF_AGENTS, in_words
+from .followed_sweep import FollowedSweep
+from .watcher import unknown_trial
+
+if TYPE_CHECKING:
+    from automl.ledger import Ledger
+
+MOST_POINTS: Final = 2000  # of a curve
+MOST_LOG_BYTES: Final = 1 << 18  # of one answer
+MOST_FILES: Final = 500
+_LOG: Final = re.compile(r"attempt-(\d+)-rank-(\d+)\.log")
+
+
+def describe(ledger: Ledger, view: FollowedSweep, number: int) -> dict[str, Any]:
+    """Everything on the page of a trial.
+
+    Raises:
+        UsageError: there is no such trial.
+    """
+    trial = ledger.trial(view.name, number)
+    if trial is None or number >= len(view.trials()):
+        raise unknown_trial(view.name, number)
+    events = ledger.trial_events(view.name, number)
+    details = dict(trial.details)
+    return {
+        **trial.summary(),
+        "values": view.value(number),
+        "source": trial.source,
+        "marks": view.marks(number),
+        "started": trial.started,
+        "ended": trial.ended,
+        "traceback": str(details.pop("traceback", "")),
+        "memory_by_module_bytes": details.pop("memory_by_module_bytes", None),
+        "estimated_memory_bytes": details.get("estimated_memory_bytes"),
+        "details": details,
+        "num_reports": len(trial.reports),
+        "curves": curves(trial),
+        "attempts": attempts(trial, [event for _, event in events]),
+        "events": [_event(at, event) for at, event in events if _is_shown(event)],
+        "logs": logs(ledger, view.name, number),
+        "files": files(ledger, view.name, number),
+    }
+
+
+def curves(trial: Trial, metrics: Sequence[str] | None = None) -> dict[str, Any]:
+    """Of each metric: steps, seconds, attempts and values, thinned if there are very many."""
+    names = dict.fromkeys(name for point in trial.reports for name in point.metrics)
+    found = {}
+    for name in names if metrics is None else [one for one in metrics if one in names]:
+        points = [point for point in trial.reports if name in point.metrics]
+        every = -(-len(points) // MOST_POINTS)
+        kept = [*points[:-1:every], points[-1]] if every > 1 else points
+        found[name] = {
+            "steps": [point.step for point in kept],
+            "seconds": [point.seconds for point in kept],
+            "attempts": [point.attempt for point in kept],
+            "values": [point.metrics[name] for point in kept],
+        }
+    return found
+
+
+def attempts(trial: Trial, events: Sequence[SweepEvent]) -> list[dict[str, Any]]:
+    """Each attempt: when it began and ended, and why."""
+    found: list[dict[str, Any]] = []
+    for event in events:
+        if isinstance(event, Begun):
+            found.append({"attempt": event.attempt, "started": event.at, "ended": None} | _open())
+        elif isinstance(event, Ended) and found:
+            found[-1] |= {
+                "ended": event.at,
+                "ending": str(event.outcome.ending),
+                "cause": event.failure or event.outcome.failure or "",
+                "message": event.message or event.outcome.message,
+            }
+        elif isinstance(event, Moved) and found and found[-1]["ended"] is None:
+            moved = {"ended": event.at, "ending": str(event.state), "message": event.reason}
+            found[-1] |= moved
+    return found
+
+
+def logs(ledger: Ledger, sweep: str, number: int) -> list[dict[str, Any]]:
+    """The logs of a trial's ranks on this machine."""
+    folder = ledger.files(sweep) / "trials" / str(number) / LOGS
+    try:
+        names = folder.names()
+    except OSError:
+        return []
+    matches = [match for name in names if (match := _LOG.fullmatch(name))]
+    found = [{"attempt": int(match[1]), "rank": int(match[2])} for match in matches]
+    return sorted(found, key=lambda one: (one["attempt"], one["rank"]))
+
+
+def read_log(
+    ledger: Ledger, sweep: str, number: int, attempt: int, rank: int, offset: int | None
+) -> dict[str, Any]:
+    """A part of a log.
+
+    Args:
+        offset: the first byte; None for the end of the log.
+
+    Returns:
+        `text`, `begin` and `end` in bytes, and whether there was `more`.
+    """
+    folder = ledger.files(sweep) / "trials" / str(number) / LOGS
+    try:
+        with folder.open(log_name(attempt, rank)) as file:
+            size = file.seek(0, 2)
+            begin = max(size - MOST_LOG_BYTES, 0) if offset is None else min(max(offset, 0), size)
+            file.seek(begin)
+            data = file.read(MOST_LOG_BYTES)
+    except OSError as error:
+        raise UsageError(
+            f"trial {number} has no log of attempt {attempt}, rank {rank} on this machine"
+        ) from error
+    if begin + len(data) < size and b"\n" in data:
+        data = data[: data.rindex(b"\n") + 1]
+    end = begin + len(data)
+    text = data.decode("utf-8", "replace")
+    return {"text": text, "begin": begin, "end": end, "more": end < size}
+
+
+def files(ledger: Ledger, sweep: str, number: int) -> list[dict[str, Any]]:
+    """The files of a trial on this machine: path below its folder, and size."""
+    folder = ledger.files(sweep) / "trials" / str(number)
+    depth = len(folder.parts)
+    try:
+        return [
+            {"path": "/".join((*inner.parts[depth:], name)), "bytes": facts.st_size}
+            for inner, name, facts in islice(folder.walk(), MOST_FILES)
+        ]
+    except (OSError, StoreError):  # it changes while it is read, or holds a link
+        return []
+
+
+def _open() -> dict[str, Any]:
+    return {"ending": "running", "cause": "", "message": ""}
+
+
+def _is_shown(event: SweepEvent) -> bool:
+    """Whether an event tells something: an agent's reports are in the curves already."""
+    if isinstance(event, Answered):
+        return "done" in event.content or "error" in event.content
+    return not (isinstance(event, Command) and event.kind in OF_AGENTS)
+
+
+def _event(recorded: float, event: SweepEvent) -> dict[str, Any]:
+    """An event as a line: when, what, and why."""
+    at = getattr(event, "at", None)
+    line: dict[str, Any] = {"recorded": recorded, "at": at, "kind": type(event).__name__}
+    if isinstance(event, Proposed):
+        return line | {"words": f"proposed by {event.source}"}
+    if isinstance(event, Begun):
+        return line | {"words": f"attempt {event.attempt} began"}
+    if isinstance(event, Ended):
+        cause = f" ({event.failure.replace('_', ' ')})" if event.failure else ""
+        message = event.message or event.outcome.message
+        words = f"attempt {event.outcome.attempt} ended: {event.outcome.ending}{cause}"
+        return line | {"words": f"{words}, the trial is {event.state}", "message": message}
+    if isinstance(event, Moved):
+        return line | {"words": f"the trial is {event.state}", "message": event.reason}
+    if isinstance(event, Noted):
+        return line | {"words": event.kind, "message": event.message}
+    if isinstance(event, Command):
+        return line | {"words": f"{event.by or 'somebody'}: {in_words(event)}"}
+    if isinstance(event, Leased):
+        return line | {"words": f"held by {event.agent} for {event.seconds:g} s at a time"}
+    if isinstance(event, Answered):
+        refused = event.content.get("error", "")
+        said = str(refused or event.content.get("done", ""))
+        return line | {"words": "refused" if refused else "done", "message": said}
+    worker = getattr(event, "worker", "")
+    return line | {"words": f"started on {worker}" if worker else "started"}

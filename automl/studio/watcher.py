@@ -1,0 +1,281 @@
+"""Follows the sweeps of a store in one thread, however many people look at them."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from threading import Condition, Event, Lock, Thread
+from typing import Any, Final
+
+from automl.errors import AutomlError, UsageError
+from automl.ledger import Ledger
+from automl.ledger.reader import SweepHead
+
+from .followed_sweep import FollowedSweep
+
+EVERY_SECONDS: Final = 0.3  # between two looks at the store while somebody is connected
+MORE_SECONDS: Final = 0.02  # between two looks, for each who is connected
+LONGEST_SECONDS: Final = 0.7  # between two looks; what changes shows within a second
+MOST_TRIALS: Final = 50_000  # in memory; those of sweeps that nobody looks at are dropped first
+LINES_SECONDS: Final = 0.2  # at most, of one look, for the lines of sweeps that nobody has opened
+
+
+class Watcher:
+    """Keeps every sweep that somebody looks at up to date, and says what has changed.
+
+    Args:
+        ledger: open for reading; interval: seconds between two looks.
+    """
+
+    def __init__(self, ledger: Ledger, interval: float = EVERY_SECONDS) -> None:
+        self.ledger = ledger
+        self._interval = interval
+        self._lock = Lock()
+        self._loading: dict[str, Lock] = {}
+        self._heads: dict[str, SweepHead] = {}
+        self._views: OrderedDict[str, FollowedSweep] = OrderedDict()
+        self._read: dict[str, tuple[int, ...]] = {}  # the version of the head that a view has
+        self._lines: dict[str, dict[str, Any]] = {}
+        self._old_lines: set[str] = set()  # made again once somebody asks
+        self._version = 0
+        self._changes: dict[str, int] = {}
+        self._error = ""
+        self._looked = False
+        self._listeners: set[_Listener] = set()
+        self._wanted = Condition(self._lock)
+        self._closed = Event()
+        self._thread = Thread(target=self._run, name="automl-studio", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop the thread."""
+        self._closed.set()
+        with self._wanted:
+            self._wanted.notify_all()
+        if self._thread.is_alive():
+            self._thread.join(timeout=30)
+
+    # what the pages ask for
+
+    def heads(self) -> list[SweepHead]:
+        """Every sweep, the newest one last."""
+        return self.ledger.heads()
+
+    def overview(self) -> dict[str, Any]:
+        """Every sweep with its line; the line is missing until the sweep has been read."""
+        heads = {head.info.name: head for head in self.heads()}
+        with self._lock:
+            for name in self._old_lines & self._views.keys():
+                self._lines[name] = self._views[name].row()
+            self._old_lines.clear()
+            self._heads = heads
+            return {
+                "version": self._version,
+                "error": self._error,
+                "sweeps": [
+                    {**dataclasses.asdict(head.info), "host": head.host, "pid": head.pid}
+                    | {"line": self._lines.get(name)}
+                    for name, head in heads.items()
+                ],
+            }
+
+    def view(self, name: str) -> FollowedSweep:
+        """A sweep, read if that has not been done yet.
+
+        Raises:
+            UsageError: there is no sweep of the name.
+            StoreError: the store is damaged or cannot be read.
+        """
+        with self._lock:
+            known = self._views.get(name)
+            loading = self._loading.setdefault(name, Lock())
+            if known:
+                self._views.move_to_end(name)
+        if known and self._listeners:  # the thread keeps it up to date
+            return known
+        with loading:
+            return self._updated(name)
+
+    def view_if_read(self, name: str) -> FollowedSweep | None:
+        """A sweep that the thread keeps up to date; None if it must be read first."""
+        with self._lock:
+            return self._views.get(name) if self._listeners else None
+
+    def listen(self) -> _Listener:
+        """Changes from now on; `close` it when nobody listens any more."""
+        listener = _Listener(self)
+        with self._wanted:
+            self._listeners.add(listener)
+            self._wanted.notify_all()
+        return listener
+
+    def forget(self, listener: _Listener) -> None:
+        """Tell a listener nothing any more."""
+        with self._lock:
+            self._listeners.discard(listener)
+
+    # the thread
+
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            with self._wanted:
+                while self._is_idle():
+                    self._wanted.wait()
+            begun = time.monotonic()
+            try:
+                self._look()
+                self._say_error("")
+            except AutomlError as error:  # a locked or vanished store must not end the page
+                self._say_error(str(error))
+            self._looked = True
+            self._closed.wait(max(self._pause() - (time.monotonic() - begun), 0.05))
+
+    def _pause(self) -> float:
+        """Seconds between two looks: the more who look, the longer, since each is told."""
+        longer = self._interval + MORE_SECONDS * max(len(self._listeners) - 1, 0)
+        return min(longer, max(LONGEST_SECONDS, self._interval))
+
+    def _is_idle(self) -> bool:
+        """Whether nobody listens, and every sweep has been read once: then a page opens at once."""
+        is_read = self._looked and (self._error or self._heads.keys() <= self._lines.keys())
+        return bool(is_read and not self._listeners and not self._closed.is_set())
+
+    def _look(self) -> None:
+        heads = {head.info.name: head for head in self.heads()}
+        with self._lock:
+            before, self._heads = self._heads, heads
+            changed = [n for n, head in heads.items() if before.get(n) != head]
+            gone = [name for name in before if name not in heads]
+            opened = [n for n in self._views if n in heads]
+            for name in gone:
+                self._views.pop(name, None)
+                self._lines.pop(name, None)
+                self._changes.pop(name, None)
+        stale = [name for name in opened if self._is_stale(name, heads[name])]
+        for name in stale:
+            with self._loading.setdefault(name, Lock()):
+                self._updated(name)
+        if changed or gone or stale:
+            self._tell({*changed, *stale})
+        self._warn(heads)
+        self._read_lines(heads)
+
+    def _warn(self, heads: Mapping[str, SweepHead]) -> None:
+        with self._lock:
+            views = [view for name, view in self._views.items() if name in heads]
+        if changed := {view.name for view in views if view.warn()}:
+            self._tell(changed)
+
+    def _read_lines(self, heads: dict[str, SweepHead]) -> None:
+        """Read sweeps that have no line yet, the newest first, for a part of a second."""
+        deadline = time.monotonic() + LINES_SECONDS
+        for name in reversed(heads):
+            if name in self._lines and not self._is_stale(name, heads[name]):
+                continue
+            if time.monotonic() > deadline:
+                return
+            try:
+                self.view(name)
+            except AutomlError as error:
+                with self._lock:
+                    self._lines[name] = {"error": str(error)}
+                    self._read[name] = heads[name].version
+            self._tell({name})
+
+    def _is_stale(self, name: str, head: SweepHead) -> bool:
+        with self._lock:
+            view = self._views.get(name)
+            state = view.snapshot.state if view and view.snapshot else head.info.state
+            return self._read.get(name) != head.version or state != head.info.state
+
+    def _updated(self, name: str) -> FollowedSweep:
+        with self._lock:
+            view = self._views.get(name) or FollowedSweep(self.ledger, name)
+            head = self._heads.get(name)
+        if head is None:
+            found = {one.info.name: one for one in self.heads()}
+            head = found.get(name)
+            with self._lock:
+                self._heads = found
+        view.refresh()
+        line = {} if name in self._lines else view.row()
+        with self._lock:
+            self._views[name] = view
+            self._views.move_to_end(name)
+            if line:
+                self._lines[name] = line
+            else:
+                self._old_lines.add(name)
+            self._read[name] = head.version if head else ()
+            self._drop_some(name)
+        return view
+
+    def _drop_some(self, kept: str) -> None:
+        total = sum(view.num_trials for view in self._views.values())
+        for name in list(self._views):
+            if total <= MOST_TRIALS or name == kept:
+                return
+            view = self._views.pop(name)
+            total -= view.num_trials
+            if name in self._old_lines:
+                self._lines[name] = view.row()
+                self._old_lines.discard(name)
+
+    def _say_error(self, error: str) -> None:
+        if error != self._error:
+            self._error = error
+            self._tell(set())
+
+    def _tell(self, changed: set[str]) -> None:
+        with self._lock:
+            self._version += 1
+            self._changes |= dict.fromkeys(changed, self._version)
+            message = {"version": self._version, "changed": sorted(changed), "error": self._error}
+            listeners = list(self._listeners)
+        for listener in listeners:
+            listener.put(message)
+
+
+class _Listener:
+    """The changes that one page has not been told yet; they add up while it is slow."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher = watcher
+        self._loop = asyncio.get_running_loop()
+        self._ready = asyncio.Event()
+        self._message: dict[str, Any] | None = None
+
+    def put(self, message: Mapping[str, Any]) -> None:
+        """Add a change, from any thread."""
+        try:
+            self._loop.call_soon_threadsafe(self._add, message)
+        except RuntimeError:  # the server has ended
+            self.close()
+
+    async def get(self) -> dict[str, Any]:
+        """Wait for a change."""
+        await self._ready.wait()
+        self._ready.clear()
+        message, self._message = self._message, None
+        assert message is not None, "it is ready"
+        return message
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._watcher.forget(self)
+
+    def _add(self, message: Mapping[str, Any]) -> None:
+        before = self._message["changed"] if self._message else []
+        self._message = {**message, "changed": sorted({*before, *message["changed"]})}
+        self._ready.set()
+
+
+def unknown_trial(name: str, number: int) -> UsageError:
+    """The error for a trial that a sweep does not have."""
+    return UsageError(f"sweep {name} has no trial {number}")

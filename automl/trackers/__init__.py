@@ -1,0 +1,18 @@
+"""Trackers write a sweep to another tool while it runs, or afterwards (`automl publish`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from search_spaces.plugins import Registry
+
+if TYPE_CHECKING:
+    from .base import Tracker
+
+TRACKERS: Registry[Tracker] = Registry(
+    "tracker",
+    "automl.trackers",
+    "automl.trackers",
+    "automl.trackers.base:Tracker",
+    others=("live",),
+)

@@ -1,0 +1,112 @@
+"""The interface of a tracker."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import ClassVar
+
+from automl.core import Snapshot, Trial
+from automl.errors import UsageError
+from automl.ledger import Ledger
+from workers.files.folder import Folder
+
+from . import TRACKERS
+
+
+@dataclass(frozen=True)
+class TrackedSweep:
+    """The sweep that a tracker writes.
+
+    Args:
+        name: of the sweep.
+        created: when, in seconds since 1970; with the name, it tells sweeps apart.
+        files: the folder of the sweep's files; None if there is none.
+    """
+
+    name: str
+    created: float
+    files: Folder | None = None
+
+    @classmethod
+    def of(cls, ledger: Ledger, name: str) -> "TrackedSweep":
+        """A sweep that the ledger has."""
+        created = next(info.created for info in ledger.sweeps() if info.name == name)
+        return cls(name, created, ledger.files(name))
+
+    @property
+    def id(self) -> str:
+        """The same text whenever this sweep goes on, and another for any other sweep."""
+        return f"{self.name}-{round(self.created * 1000)}"
+
+
+class Tracker(ABC):
+    """Writes the trials of one sweep to another tool: a run for each, in a group for the sweep.
+
+    All methods are called in one thread, which need not be the controller's. Any of them may raise
+    anything: the caller calls it again later, or says what has failed.
+
+    Attributes:
+        name: of the tool.
+        module: that the tool needs; `automl[NAME]` installs it.
+        place: where the runs are, for a person.
+    """
+
+    name: ClassVar[str]
+    module: ClassVar[str]
+    place: str = ""
+
+    @abstractmethod
+    def open(self, sweep: TrackedSweep) -> None:
+        """Begin to write a sweep, or go on with it; called before all else."""
+
+    @abstractmethod
+    def write(self, trial: Trial, snapshot: Snapshot) -> None:
+        """Write what is new of a trial that has begun.
+
+        Args:
+            trial: with all of its reports; called again each time it has changed.
+            snapshot: of the sweep, in which the trial may be newer already.
+        """
+
+    @abstractmethod
+    def close(self, snapshot: Snapshot) -> None:
+        """Write how the sweep has ended. Another process may go on with it later."""
+
+
+def check_trackers(names: Sequence[str]) -> tuple[str, ...]:
+    """The names of trackers in their standard spelling, each once.
+
+    Raises:
+        UsageError: a tracker is unknown, or its tool is not installed.
+    """
+    found = tuple(dict.fromkeys(TRACKERS.require(name) for name in names))
+    for name in found:
+        if find_spec(TRACKERS.get(name).module.partition(".")[0]) is None:
+            raise UsageError(f"the tracker {name!r} is not installed: install automl[{name}]")
+    return found
+
+
+def write_all(tracker: Tracker, sweep: TrackedSweep, snapshot: Snapshot) -> int:
+    """Write every trial that has begun; returns their number.
+
+    Raises:
+        UsageError: the tool refuses it.
+    """
+    begun = [trial for trial in snapshot.trials if trial.attempts]
+    try:
+        tracker.open(sweep)
+        for trial in begun:
+            tracker.write(trial, snapshot)
+        tracker.close(snapshot)
+    except UsageError:
+        raise
+    except Exception as error:  # of any kind, from the tool
+        place = f"{tracker.name}: {tracker.place}".rstrip(": ")
+        raise UsageError(f"{place}: {in_short(error)}") from error
+    return len(begun)
+
+
+def in_short(error: Exception) -> str:
+    """An error in one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"

@@ -1,0 +1,168 @@
+"""Writes a running sweep to trackers, each in a thread of its own, which no trial waits for."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Final
+
+from automl.core import Snapshot, SweepSpec, Trial
+from automl.ledger import Ledger
+
+from . import TRACKERS
+from .base import TrackedSweep, Tracker, check_trackers, in_short
+
+EVERY_SECONDS: Final = 1.0  # between two looks at what is new: many reports are written together
+RETRY_SECONDS: Final = 10.0  # after a failure
+IDLE_SECONDS: Final = 30.0  # without progress, after which the end of a sweep waits no longer
+PATIENCE_SECONDS: Final = 2.0  # of the end of a sweep, after which a person is told
+_LOG: Final = logging.getLogger(__name__)
+
+
+class LiveTracker:
+    """Writes one sweep with one tracker, in a thread.
+
+    What waits to be written is the newest state of each trial that has changed, never more. A
+    failure is one warning; the trials concerned are tried again.
+
+    Args:
+        tracker: used in the thread alone.
+        sweep: that it writes.
+        retry_seconds, idle_seconds: see the constants.
+    """
+
+    def __init__(
+        self,
+        tracker: Tracker,
+        sweep: TrackedSweep,
+        *,
+        retry_seconds: float = RETRY_SECONDS,
+        idle_seconds: float = IDLE_SECONDS,
+    ) -> None:
+        self._tracker = tracker
+        self._sweep = sweep
+        self._retry_seconds = retry_seconds
+        self._idle_seconds = idle_seconds
+        self._lock = threading.Lock()
+        self._waiting: dict[int, Trial] = {}
+        self._snapshot: Snapshot | None = None
+        self._opened = False
+        self._warned = False
+        self._moved = time.monotonic()  # when something was written last
+        self._closing = threading.Event()
+        self._thread = threading.Thread(
+            target=self._run, name=f"automl-{tracker.name}", daemon=True
+        )
+        self._thread.start()
+
+    def update(self, snapshot: Snapshot, changed: Sequence[Trial]) -> None:
+        """Note what has changed; returns at once."""
+        with self._lock:
+            self._snapshot = snapshot
+            self._waiting |= {trial.number: trial for trial in changed}
+
+    def close(self) -> None:
+        """Write what is left, while that makes progress; Ctrl-C ends the wait."""
+        name = self._tracker.name
+        self._moved = time.monotonic()
+        self._closing.set()
+        self._thread.join(PATIENCE_SECONDS)
+        if self._thread.is_alive():
+            _LOG.warning("still writing to %s; Ctrl-C ends the wait", name)
+        with suppress(KeyboardInterrupt):
+            while self._thread.is_alive() and time.monotonic() - self._moved < self._idle_seconds:
+                self._thread.join(0.1)
+        if self._waiting or self._thread.is_alive():
+            _LOG.warning(
+                "%s lacks trials of the sweep %s; to write them: automl publish %s %s",
+                *(name, self._sweep.name, self._sweep.name, name),
+            )
+
+    def _run(self) -> None:
+        closing = False
+        while not closing:
+            failed_before = self._warned and bool(self._waiting)
+            closing = self._closing.wait(self._retry_seconds if failed_before else EVERY_SECONDS)
+            with self._lock:
+                taken, self._waiting = self._waiting, {}
+                snapshot = self._snapshot
+            if snapshot is not None:
+                self._write(taken, snapshot)
+                if closing and not self._waiting:
+                    self._try(self._tracker.close, snapshot)
+
+    def _write(self, taken: dict[int, Trial], snapshot: Snapshot) -> None:
+        failed = {}
+        for number, trial in taken.items():
+            if not self._try(self._write_one, trial, snapshot):
+                failed[number] = trial
+                if not self._opened:
+                    failed = taken
+                    break
+        with self._lock:
+            self._waiting = failed | self._waiting  # newer states win
+
+    def _write_one(self, trial: Trial, snapshot: Snapshot) -> None:
+        if not self._opened:
+            self._tracker.open(self._sweep)
+            self._opened = True
+        self._tracker.write(trial, snapshot)
+
+    def _try(self, action: Callable[..., None], *given: Trial | Snapshot) -> bool:
+        try:
+            action(*given)
+        except Exception as error:  # of any kind, from the tool
+            if not self._warned:
+                self._warned = True
+                _LOG.warning(
+                    "%s fails; the sweep goes on, and what is missing is tried again: %s",
+                    *(self._tracker.name, in_short(error)),
+                )
+            return False
+        self._moved = time.monotonic()
+        return True
+
+
+@contextmanager
+def tracked(
+    spec: SweepSpec,
+    ledger: Ledger,
+    on_change: Callable[[Snapshot], None] | None,
+    trackers: Sequence[str | Tracker] = (),
+) -> Iterator[Callable[[Snapshot], None] | None]:
+    """`on_change`, which also passes to trackers each trial that has changed.
+
+    Args:
+        spec: of a sweep that the ledger has; it names trackers.
+        trackers: further ones; names here are those of the spec, and are passed over.
+
+    Raises:
+        UsageError: a tracker is unknown, or its tool is not installed.
+    """
+    made = [TRACKERS.get(name)() for name in check_trackers(spec.trackers)]
+    made += [tracker for tracker in trackers if isinstance(tracker, Tracker)]
+    if not made:
+        yield on_change
+        return
+    sweep = TrackedSweep.of(ledger, spec.name)
+    live = [LiveTracker(tracker, sweep) for tracker in made]
+    seen: dict[int, Trial] = {}
+
+    def watch(snapshot: Snapshot) -> None:
+        changed = [
+            trial
+            for trial in snapshot.trials
+            if trial.attempts and seen.get(trial.number) is not trial
+        ]
+        seen.update((trial.number, trial) for trial in changed)
+        for tracker in live:
+            tracker.update(snapshot, changed)
+        if on_change is not None:
+            on_change(snapshot)
+
+    try:
+        yield watch
+    finally:
+        for tracker in live:
+            tracker.close()

@@ -1,0 +1,165 @@
+"""MLflow: one run for each trial, nested in the run of the sweep."""
+
+import math
+import os
+import re
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from automl.core import Snapshot, Trial, TrialState
+
+from .base import TrackedSweep, Tracker
+
+_STATUS: Final = {
+    TrialState.WAITING: "SCHEDULED",
+    TrialState.PAUSED: "SCHEDULED",
+    TrialState.RUNNING: "RUNNING",
+    TrialState.INTERRUPTED: "KILLED",
+    TrialState.FAILED: "FAILED",
+}
+_SWEEP: Final = "automl.sweep"  # tags: the identity of the sweep, in its own run
+_TRIAL: Final = "automl.trial"
+_REPORTS: Final = "automl.reports"  # how many of a trial's reports its run has
+_STATE: Final = "automl.state"
+_UNUSUAL: Final = re.compile(r"[^\w\-./ ]")  # MLflow refuses these in names
+_AT_ONCE: Final = 500  # metrics of one request; the server takes 1,000
+_CONNECT_SECONDS: Final = 5.0
+
+
+@dataclass
+class _Run:
+    """The run of a trial: its id, the number of reports in it, and the trial's state there."""
+
+    id: str
+    num_reports: int = 0
+    state: str = ""
+
+
+class MlflowTracker(Tracker):
+    """Logs the configuration, the curves, the final metrics and the status of each trial.
+
+    If it writes a sweep again, it adds to the same runs what they lack.
+
+    Args:
+        uri: an MLflow server, or a database such as "sqlite:///mlflow.db"; None for the environment
+            variable MLFLOW_TRACKING_URI, or else that database.
+        experiment: its name; None for MLFLOW_EXPERIMENT_NAME, or else "automl".
+    """
+
+    name = "mlflow"
+    module = "mlflow"
+
+    def __init__(self, uri: str | None = None, experiment: str | None = None) -> None:
+        self.place = uri or os.environ.get("MLFLOW_TRACKING_URI") or "sqlite:///mlflow.db"
+        self._experiment = experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or "automl"
+        self._runs: dict[int, _Run] = {}
+        self._created = 0.0
+
+    def open(self, sweep: TrackedSweep) -> None:
+        """Find or create the experiment and the run of the sweep."""
+        _check_server(self.place)
+        from mlflow.tracking import MlflowClient
+
+        client = self._client = MlflowClient(tracking_uri=self.place)
+        found = client.get_experiment_by_name(self._experiment)
+        self._folder = found.experiment_id if found else client.create_experiment(self._experiment)
+        self._created = sweep.created
+        wanted = f"tags.`{_SWEEP}` = '{sweep.id}'"
+        runs = client.search_runs([self._folder], wanted, max_results=1)
+        if runs:
+            self._parent = runs[0].info.run_id
+            self._runs = dict(self._known())
+        else:
+            tags = {"mlflow.runName": sweep.name, _SWEEP: sweep.id}
+            self._parent = client.create_run(self._folder, tags=tags).info.run_id
+
+    def write(self, trial: Trial, snapshot: Snapshot) -> None:
+        """Add the reports that the run of a trial lacks, and the end of the trial."""
+        from mlflow.entities import Param, RunTag
+
+        run = self._runs.get(trial.number) or self._create(trial)
+        if run.state == trial.state and run.num_reports == len(trial.reports):
+            return
+        metrics = list(self._metrics(trial, run.num_reports))
+        tags = {_REPORTS: str(len(trial.reports)), _STATE: str(trial.state)}
+        if trial.failure:
+            tags["failure"] = f"{trial.failure}: {trial.message}"[:500]
+        params = [] if run.state else [Param(_name(k), str(v)) for k, v in trial.params.items()]
+        for start in range(0, max(1, len(metrics), 5 * len(params)), _AT_ONCE):
+            self._client.log_batch(
+                run.id,
+                metrics=metrics[start : start + _AT_ONCE],
+                params=params[start // 5 : (start + _AT_ONCE) // 5],  # the server takes 100
+                tags=[RunTag(key, value) for key, value in tags.items()],
+            )
+        status = _STATUS.get(trial.state, "FINISHED")
+        if trial.state.finished:
+            self._client.set_terminated(run.id, status)
+        elif run.state or status != "RUNNING":  # a new run is running
+            self._client.update_run(run.id, status)
+        run.num_reports = len(trial.reports)
+        run.state = str(trial.state)
+
+    def close(self, snapshot: Snapshot) -> None:
+        """Write the goals and the state of the sweep."""
+        self._client.set_tag(self._parent, "goals", "; ".join(map(str, snapshot.goals)))
+        ended = {"running": "RUNNING", "interrupted": "KILLED", "failed": "FAILED"}
+        self._client.set_terminated(self._parent, ended.get(snapshot.state, "FINISHED"))
+
+    def _known(self) -> Iterator[tuple[int, _Run]]:
+        """The runs of trials that are there already."""
+        wanted, token = f"tags.`mlflow.parentRunId` = '{self._parent}'", None
+        while True:
+            page = self._client.search_runs([self._folder], wanted, page_token=token)
+            for run in page:
+                tags = run.data.tags
+                known = _Run(run.info.run_id, int(tags.get(_REPORTS, 0)), tags.get(_STATE, ""))
+                yield int(tags[_TRIAL]), known
+            token = page.token
+            if not token:
+                return
+
+    def _create(self, trial: Trial) -> _Run:
+        tags = {
+            "mlflow.runName": f"trial {trial.number}",
+            "mlflow.parentRunId": self._parent,
+            "source": trial.source,
+            _TRIAL: str(trial.number),
+        }
+        begun = self._time(trial, 0.0)
+        run = self._client.create_run(self._folder, start_time=begun, tags=tags).info.run_id
+        return self._runs.setdefault(trial.number, _Run(run))
+
+    def _metrics(self, trial: Trial, first: int) -> Iterator[Any]:
+        """The metrics of the reports from the first on and, if the trial has ended, the last."""
+        from mlflow.entities import Metric
+
+        points = [(p.step, p.seconds, p.metrics) for p in trial.reports[first:]]
+        if trial.state.finished:
+            step = trial.reports[-1].step if trial.reports else 0
+            # Of the values of one step, MLflow shows the newest.
+            end = max([trial.seconds, *(p.seconds for p in trial.reports)]) + 1e-3
+            points.append((step, end, trial.metrics))
+        for step, seconds, values in points:
+            for name, value in values.items():
+                if math.isfinite(value):
+                    yield Metric(_name(name), value, self._time(trial, seconds), step)
+
+    def _time(self, trial: Trial, seconds: float) -> int:
+        """The time of a trial in milliseconds since 1970."""
+        return int((self._created + (trial.started or 0.0) + seconds) * 1000)
+
+
+def _name(name: str) -> str:
+    return _UNUSUAL.sub("_", name)[:250]
+
+
+def _check_server(uri: str) -> None:
+    """Raise OSError if no server answers: MLflow itself would try for minutes."""
+    parts = urlsplit(uri)
+    if parts.scheme in ("http", "https") and parts.hostname:
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        socket.create_connection((parts.hostname, port), _CONNECT_SECONDS).close()

@@ -1,0 +1,160 @@
+"""What an agent does: ask for a trial, report its steps, tell its result. Plain data in and out.
+
+An agent is any program that runs trials of a sweep without being started by it: in another
+language, on another machine. The command line has the same verbs.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from automl.core import Command, arguments
+from automl.errors import FAILURE_KINDS, UsageError
+from automl.ledger import Ledger
+from search_spaces.validation import show
+from workers.context import number_of
+
+from .requests import WAIT_SECONDS, request, whoami
+
+
+def ask(
+    ledger: Ledger,
+    sweep: str,
+    *,
+    agent: str = "",
+    lease: float | None = None,
+    wait: float = WAIT_SECONDS,
+) -> Mapping[str, Any]:
+    """A trial to run, with a lease on it.
+
+    Args:
+        ledger: opened for writing.
+        agent: who asks; "" for the user and host of this process.
+        lease: seconds that the lease lasts after each sign of life; None for `timeout` of the
+            sweep, or 60 s.
+        wait: seconds to wait for an answer.
+
+    Returns:
+        `trial` (its number), `attempt`, `params`, `lease_seconds`, and `resumed`: whether an
+        earlier attempt was begun. `trial` is None, with a `reason`, if the sweep gives no more.
+
+    Raises:
+        UsageError: there is no such sweep, or an argument is wrong.
+        AutomlError: no trial can be suggested, or there is no answer in time.
+    """
+    if lease is not None and arguments.finite("a lease", lease) <= 0:
+        raise UsageError(f"a lease must last longer than 0 s, got {lease:g}")
+    content = {"seconds": lease, "wait": wait}
+    return request(ledger, sweep, Command("ask", content, by=agent or whoami()), wait)
+
+
+def report_step(
+    ledger: Ledger,
+    sweep: str,
+    trial: int,
+    step: int,
+    metrics: Mapping[str, Any],
+    *,
+    attempt: int | None = None,
+    agent: str = "",
+) -> Mapping[str, Any]:
+    """Report metrics at a step, and renew the lease.
+
+    Args:
+        attempt: as `ask` has returned it; None for the one that runs.
+
+    Returns:
+        `trial`, `attempt`, `stop` (whether the trial should end; `tell` then ends it) and `reason`.
+
+    Raises:
+        UsageError: there is no such trial, or the step is below an earlier one.
+        AutomlError: the lease is over: end the training.
+    """
+    content = {
+        "attempt": _attempt(attempt),
+        "step": arguments.whole("a step", step),
+        "metrics": _numbers(metrics),
+    }
+    return _send(ledger, sweep, "report", content, trial, agent)
+
+
+def tell(
+    ledger: Ledger,
+    sweep: str,
+    trial: int,
+    metrics: Mapping[str, Any],
+    *,
+    attempt: int | None = None,
+    agent: str = "",
+) -> Mapping[str, Any]:
+    """End a trial with its metrics, which are added to the reported ones.
+
+    The same once more is accepted, so an agent that got no answer may repeat it.
+
+    Args:
+        attempt: as `ask` has returned it; None for the one that runs.
+
+    Returns:
+        `trial`, `attempt`, `state`, `failure`, `message`, and `same`: whether it was told before.
+
+    Raises:
+        UsageError: there is no such trial, or a goal has no value.
+        AutomlError: the lease is over, or the trial has ended with other values.
+    """
+    content = {"attempt": _attempt(attempt), "metrics": _numbers(metrics)}
+    return _send(ledger, sweep, "tell", content, trial, agent)
+
+
+def fail(
+    ledger: Ledger,
+    sweep: str,
+    trial: int,
+    failure: str,
+    message: str = "",
+    *,
+    attempt: int | None = None,
+    agent: str = "",
+) -> Mapping[str, Any]:
+    """End a trial with a failure; a trial that was preempted is tried again.
+
+    Args:
+        failure: one of `automl.errors.FAILURE_KINDS`.
+        message: describes it to a person.
+        attempt: as `ask` has returned it; None for the one that runs.
+
+    Returns:
+        What `tell` returns.
+
+    Raises:
+        UsageError: there is no such trial or kind of failure.
+        AutomlError: the lease is over.
+    """
+    if failure not in FAILURE_KINDS:
+        raise UsageError(f"a failure is one of {', '.join(FAILURE_KINDS)}, got {show(failure)}")
+    content = {
+        "attempt": _attempt(attempt),
+        "failure": failure,
+        "message": arguments.text("message", message),
+    }
+    return _send(ledger, sweep, "fail", content, trial, agent)
+
+
+def _send(
+    ledger: Ledger, sweep: str, kind: str, content: Mapping[str, Any], trial: int, agent: str
+) -> Mapping[str, Any]:
+    number = arguments.whole("trial", trial, least=0)
+    return request(ledger, sweep, Command(kind, content, number, by=agent or whoami()))
+
+
+def _attempt(attempt: int | None) -> int | None:
+    return arguments.optional(arguments.whole, "attempt", attempt, least=1)
+
+
+def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
+    found = {}
+    for name, value in metrics.items():
+        try:
+            found[arguments.text("a metric's name", name)] = number_of(value)
+        except (TypeError, ValueError, OverflowError) as error:
+            shown = arguments.shown(value)
+            raise UsageError(f"metric {name!r} must be a number, got {shown}") from error
+    return found

@@ -1,0 +1,54 @@
+"""The machine: its GPUs, the versions of the software, and what the search space would see."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+from collections.abc import Mapping
+from importlib import metadata
+
+from benchmarks.common.bounds import Claim, complete
+from benchmarks.training.gpu_stages._case import Case, Row, Rows, Stage, Target
+
+PACKAGES = ("torch", "triton", "numpy", "nvidia-cudnn-cu13", "nvidia-nccl-cu13", "ray")
+PROGRAMS = ("gcc", "g++", "nvcc", "nvidia-smi")
+
+
+def cases(target: Target, known: Mapping[str, Rows]) -> list[Case]:
+    return [Case("hardware", {}, "hardware", 60.0, quick=True)]
+
+
+def measure(target: Target, case: Case) -> Row:
+    import torch
+
+    from search_spaces.hardware import detect
+
+    versions = {}
+    for name in PACKAGES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            versions[name] = "none"
+    found = detect().to_dict()
+    return {
+        "hardware": {key: found[key] for key in ("num_cpus", "gpus", "precisions", "backends")},
+        "versions": versions,
+        "python": platform.python_version(),
+        "cuda": torch.version.cuda,
+        "cudnn": torch.backends.cudnn.version(),
+        "programs": {name: shutil.which(name) is not None for name in PROGRAMS},
+    }
+
+
+def claims(rows: Rows) -> list[Claim]:
+    return [complete("the hardware was read", [] if "hardware" in rows else ["hardware"])]
+
+
+def line(row: Row) -> str:
+    hardware = row["hardware"]
+    gpus = ", ".join(gpu["name"] for gpu in hardware["gpus"]) or "no GPU"
+    formats = " ".join(hardware["precisions"])
+    return f"{hardware['num_cpus']} cores, {gpus}, {formats}, {' '.join(hardware['backends'])}"
+
+
+STAGE = Stage("hardware, versions, what detect() finds", cases, measure, claims, line)

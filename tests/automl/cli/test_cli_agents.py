@@ -1,0 +1,160 @@
+"""Agents and people at the command line: `ask`, `report-step`, `tell`, `fail`, `stop --trial`..."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_sweeps import automl
+from click.testing import Result
+from pages import blocks
+
+from automl.ledger import Ledger
+
+ROOT = Path(__file__).parents[3]
+
+
+def ask(*arguments: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(automl("ask", "toy", "--json", *arguments).output)
+    return found
+
+
+@pytest.fixture
+def sweep(folder: Path) -> Path:
+    result = automl("sweep", "toy.yaml", "--create")
+    assert (result.exit_code, result.output) == (0, "toy is ready for agents: automl ask toy\n")
+    return folder
+
+
+def states() -> list[str]:
+    return [trial["state"] for trial in json.loads(automl("trials", "toy", "--json").output)]
+
+
+def error(result: Result, status: int) -> str:
+    assert result.exit_code == status, result.output
+    assert "Traceback" not in result.output
+    return result.output
+
+
+def test_a_sweep_that_agents_serve_is_not_called_interrupted(sweep: Path) -> None:
+    def header() -> str:
+        shown: str = automl("status", "toy").output.splitlines()[0]
+        return shown
+
+    words = "toy  no controller; agents may ask"
+    assert words in header()
+    ask()
+    assert words in header()
+    assert json.loads(automl("status", "toy", "--json").output)["state"] == "interrupted"
+    automl("tell", "toy", "0", "loss=0.4")
+    assert words in header()
+    automl("stop", "toy")
+    assert "agents may ask" not in header()
+
+
+def test_the_verbs_of_an_agent(sweep: Path) -> None:
+    asked = ask()
+    assert asked == {
+        "trial": 0,
+        "attempt": 1,
+        "params": {"x": 0.9, "kind": "good"},
+        "lease_seconds": 60.0,
+        "resumed": False,
+    }
+    assert automl("report-step", "toy", "0", "1", "loss=0.5").exit_code == 0
+    assert automl("tell", "toy", "0", "loss=0.4", "--attempt", "1").exit_code == 0
+    assert "it was told before" in automl("tell", "toy", "0", "loss=0.4").output
+    assert "has ended already" in error(automl("tell", "toy", "0", "loss=0.5"), 1)
+    assert ask("--lease", "90s")["lease_seconds"] == 90.0
+    assert "one of out_of_memory" in error(automl("fail", "toy", "1", "bogus"), 2)
+    assert "failed (out_of_memory)" in automl("fail", "toy", "1", "out_of_memory").output
+    for number in ("2", "3"):
+        ask()
+        assert automl("tell", "toy", number, "loss=nan").exit_code == 0
+    result = automl("ask", "toy", "--json")
+    assert result.exit_code == 3
+    assert "toy gives no more trials: it is finished" in result.output
+    assert states() == ["completed", "failed", "failed", "failed"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("tell", "toy", "0", "loss"), "a metric is METRIC=NUMBER, such as loss=0.12, got 'loss'"),
+        (("tell", "toy", "0", "loss=low"), "got 'loss=low'"),
+        (("tell", "toy", "0", "loss=1", "loss=2"), "the metric loss is given twice"),
+        (("tell", "toy", "0", "acc=1"), "no metric 'loss' was reported"),
+        (("tell", "toy", "9", "loss=1"), "there is no trial 9"),
+        (("report-step", "toy", "0", "first"), "'first' is not a valid integer"),
+        (("ask", "toy", "--lease", "soon"), "soon"),
+        (("ask", "yot"), "no sweep named 'yot'"),
+        (("stop", "toy", "--trial", "9"), "there is no trial 9"),
+        (("budget", "toy"), "a budget has trials, time"),
+        (("mark", "toy", "--trial", "9", "--star"), "there is no trial 9"),
+    ],
+)
+def test_a_wrong_argument_is_status_2(
+    sweep: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    ask()
+    assert message in error(automl(*arguments), 2)
+
+
+def test_people_steer_trials_of_agents(sweep: Path) -> None:
+    ask()
+    assert automl("stop", "toy", "--trial", "0").output == "trial 0 stops at its next report\n"
+    result = automl("report-step", "toy", "0", "1", "loss=0.2")
+    assert (result.exit_code, "stopped by" in result.output) == (10, True)
+    automl("tell", "toy", "0")
+    assert "trial 0 is stopped already" in error(automl("stop", "toy", "--trial", "0"), 1)
+    assert "cannot pause" in error(automl("pause", "toy", "--trial", str(ask()["trial"])), 1)
+    assert "only a paused one" in error(automl("resume", "toy", "--trial", "1"), 1)
+    assert automl("retry", "toy", "--trial", "0").exit_code == 0
+    assert states() == ["stopped", "running", "waiting"]
+    assert automl("stop", "toy", "--trial", "2").output == "trial 2 is stopped\n"
+    assert automl("budget", "toy", "--trials", "9").output == "the budget is now: trials 9\n"
+    assert "give no more" not in automl("ask", "toy").output
+    result = automl("mark", "toy", "--trial", "1", "--star", "--tag", "old", "--note", "a note")
+    assert result.output == "starred; tag old; note: a note\n"
+    assert automl("mark", "toy", "--trial", "1", "--untag", "old", "--no-star").exit_code == 0
+    assert automl("mark", "toy", "--trial", "1").output == "note: a note\n"
+    assert "2 stop at their agents' next reports" in automl("stop", "toy").output
+    assert "it is finished" in error(automl("ask", "toy"), 3)
+    assert automl("report-step", "toy", "1", "1", "loss=1").exit_code == 10
+
+
+def test_an_agent_in_bash_runs_a_whole_sweep(tmp_path: Path) -> None:
+    if shutil.which("jq") is None:
+        pytest.skip("jq is not installed")
+    (script,) = blocks(ROOT / "docs" / "how-to" / "agents.md", "bash")
+    (tmp_path / "mine.yaml").write_text(
+        "name: mine\nspace: {x: {low: 0.0, high: 1.0}}\ngoals: minimize loss\n"
+        "suggester: sobol\nbudget: {trials: 3}\n"
+    )
+    program = tmp_path / "bin" / "automl"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m automl "$@"\n')
+    program.chmod(0o755)
+    path = f"{program.parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
+    subprocess.run(
+        [program, "sweep", "mine.yaml", "--create", "--store", "runs"],
+        cwd=tmp_path,
+        env=environment,
+        check=True,
+    )
+    subprocess.run(
+        ["bash", "-eu", "-c", script, "agent", "runs"], cwd=tmp_path, env=environment, check=True
+    )
+    ledger = Ledger.open(tmp_path / "runs")
+    snapshot = ledger.snapshot("mine")
+    assert snapshot.state == "finished"
+    assert [len(trial.reports) for trial in snapshot.trials] == [3, 3, 3]
+    assert all(trial.state == "completed" for trial in snapshot.trials)
+    ledger.close()

@@ -1,0 +1,250 @@
+"""Sweeps whose files are on a real S3 server: killed, resumed elsewhere, exported, deleted."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_sweeps import Start, automl
+
+from automl import load
+from workers.artifacts.snapshots import Snapshots
+from workers.artifacts.storage import ArtifactStorage
+
+ROOT = Path(__file__).parents[3]
+CONFIG = """\
+name: kept
+goals: minimize loss
+space: {learning_rate: {low: 1e-4, high: 1e-2, log: true, default: 3e-3}}
+budget: {trials: 1}
+suggester: sobol
+workers: 1
+"""
+TRAINING = """\
+import time
+from toy import Toy
+
+OPTIONS = {"max_updates": 20, "evaluate_updates": 3, "checkpoint_updates": 5, "dropout": 0.1}
+
+def objective(trial):
+    send = trial.send
+    def waits(report):
+        send(report)
+        while trial.assignment.attempt == 1 and report.step >= 12 and trial.assignment.artifacts:
+            time.sleep(1.0)  # until it is killed
+    trial.send = waits
+    return Toy({**trial.params, **OPTIONS}, {}, {}, seed=trial.seed).run(trial)
+"""
+FUNCTION = """\
+import time
+
+def objective(trial):
+    state = trial.restore() or {"step": 0, "begun": []}
+    state["begun"].append(state["step"])
+    for step in range(state["step"], 6):
+        trial.report(step=step, loss=1.0 / (step + 1))
+        state["step"] = step + 1
+        trial.save(state)
+        while step == 3 and trial.assignment.attempt == 1:
+            time.sleep(1.0)
+    (trial.folder / "model.txt").write_text(f"begun at {state['begun']}")
+    return {"loss": 0.1}
+"""
+PROGRAM = """\
+import json, os, time
+from pathlib import Path
+
+folder = Path(os.environ["AUTOML_CHECKPOINT_DIR"])
+done = int((folder / "step").read_text()) if os.environ.get("AUTOML_RESUME") else 0
+for step in range(done, 6):
+    with open(os.environ["AUTOML_REPORTS"], "a") as file:
+        file.write(json.dumps({"step": step, "loss": 1.0 / (step + 1), "begun": done}) + "\\n")
+    (folder / "new").write_text(str(step + 1))
+    os.replace(folder / "new", folder / "step")
+    while step == 3 and not done:
+        time.sleep(1.0)
+"""
+
+
+def until(condition: Callable[[], Any], seconds: float = 120.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it took too long"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def place(s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The location of a test; the working directory has the configuration and the programs."""
+    (tmp_path / "kept.yaml").write_text(CONFIG)
+    for name, text in (("training", TRAINING), ("function", FUNCTION), ("program", PROGRAM)):
+        (tmp_path / f"{name}.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(ROOT / "tests" / "workers"))
+    path = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "workers")])
+    monkeypatch.setenv("PYTHONPATH", path)
+    return f"{s3}/{tmp_path.name}"
+
+
+def files_at(place: str) -> dict[str, list[str]]:
+    """The files of the newest snapshot of each trial below a location, by the trial's place."""
+    found: dict[str, list[str]] = {}
+    for name in ArtifactStorage(place).sizes():
+        if "manifest-" in name:
+            trial = name.rsplit("/", 2)[0]
+            snapshots = Snapshots(ArtifactStorage(f"{place}/{trial}"))
+            if trial not in found and (newest := snapshots.found()):
+                found[trial] = sorted(snapshots.read(*newest[0]).files)
+    return found
+
+
+def killed_and_moved(process: Start, place: str, wanted: str, *arguments: str) -> Path:
+    """Kill a sweep with -9 once a file is at the location; returns its ledger in a new store."""
+    path = os.environ["PYTHONPATH"]
+    running = process(
+        "sweep", "kept.yaml", "--dispatcher", "local", "--artifacts", place, *arguments,
+        PYTHONPATH=path,
+    )  # fmt: skip
+    until(lambda: running.poll() is not None or wanted in str(files_at(place)))
+    assert running.poll() is None, running.communicate()
+    children = [int(pid) for pid in children_of(running.pid)]
+    for pid in (running.pid, *children):
+        os.kill(pid, signal.SIGKILL)
+    running.wait()
+    moved = Path("moved")
+    shutil.copytree(".automl", moved, ignore=shutil.ignore_patterns("sweeps"))
+    shutil.rmtree(".automl")
+    return moved
+
+
+def children_of(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+def test_a_killed_training_goes_on_from_s3_in_another_store_with_equal_losses(
+    place: str, process: Start
+) -> None:
+    options = ("--dispatcher", "inline", "--store", "whole")
+    whole = automl("sweep", "kept.yaml", "--objective", "training.py", *options)
+    assert whole.exit_code == 0, whole.output
+    moved = killed_and_moved(process, place, "checkpoints/00000010/", "--objective", "training.py")
+    resumed = automl(
+        "resume", "kept", "--objective", "training.py", "--dispatcher", "inline",
+        "--store", str(moved), "--artifacts", place,
+    )  # fmt: skip
+    assert resumed.exit_code == 0, resumed.output
+    expected, found = (load("kept", store).trials[0] for store in ("whole", moved))
+    assert found.attempts == 2
+    losses = [
+        {r.step: (r.metrics["loss"], r.metrics["train_loss"]) for r in trial.reports}
+        for trial in (expected, found)
+    ]
+    assert losses[0] == losses[1]
+    assert [r.step for r in found.reports if r.attempt == 2] == [12, 15, 18, 20]
+    kept = files_at(place)
+    assert next(iter(kept.values()))[-3:] == [
+        f"checkpoints/00000020/{name}"
+        for name in ("manifest.json", "model.safetensors", "optimizer.safetensors")
+    ]
+    assert [p.name for p in (moved / "sweeps/kept/trials/0").iterdir()] == [".artifacts.lock"]
+
+
+def test_a_function_goes_on_from_what_it_saved_and_its_files_are_exported(
+    place: str, process: Start
+) -> None:
+    moved = killed_and_moved(
+        process, place, "checkpoints/saved/00000004/", "--objective", "function.py"
+    )
+    refused = automl("resume", "kept", "--objective", "function.py", "--store", str(moved))
+    assert refused.exit_code == 2
+    assert f"the files of the sweep kept are in {place}" in refused.output
+    assert f"automl resume kept --artifacts {place}" in refused.output
+    resumed = automl(
+        "resume", "kept", "--objective", "function.py", "--dispatcher", "local",
+        "--store", str(moved), "--artifacts", place,
+    )  # fmt: skip
+    assert resumed.exit_code == 0, resumed.output
+    assert automl("export", "kept", "--store", str(moved)).exit_code == 2
+    exported = automl("export", "kept", "--store", str(moved), "--artifacts", place, "--json")
+    assert exported.exit_code == 0, exported.output
+    assert Path("kept-model/model.txt").read_text() == "begun at [0, 4]"
+    (copy,) = [name for name in json.loads(exported.stdout)["files"] if name.startswith("s3://")]
+    assert set(ArtifactStorage(copy).sizes()) == {p.name for p in Path("kept-model").iterdir()}
+    secrets = [p for p in moved.rglob("*") if p.is_file() and b"-of-the-test" in p.read_bytes()]
+    assert secrets == []
+    deleted = automl("delete", "kept", "--yes", "--store", str(moved), "--artifacts", place)
+    assert deleted.exit_code == 0, deleted.output
+    assert ArtifactStorage(place).sizes() == {}
+
+
+def test_a_command_goes_on_from_its_files(place: str, process: Start) -> None:
+    command = ("--", sys.executable, "program.py")
+    moved = killed_and_moved(process, place, "checkpoints/step", *command)
+    resumed = automl(
+        "resume", "kept", "--dispatcher", "local", "--store", str(moved), "--artifacts", place,
+        *command,
+    )  # fmt: skip
+    assert resumed.exit_code == 0, resumed.output
+    trial = load("kept", moved).trials[0]
+    assert trial.attempts == 2
+    assert trial.metrics["begun"] >= 1
+
+
+def test_the_files_of_a_sweep_are_told_by_name_if_they_are_damaged(place: str) -> None:
+    Path("function.py").write_text(FUNCTION.replace("attempt == 1", "attempt == 0"))
+    done = automl(
+        "sweep", "kept.yaml", "--objective", "function.py", "--dispatcher", "inline",
+        "--artifacts", place,
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    storage = ArtifactStorage(place)
+    for name in storage.sizes():
+        if "object-" in name:
+            storage.write_bytes(name, b"another")
+    exported = automl("export", "kept", "--artifacts", place)
+    assert exported.exit_code == 2
+    assert "(model.txt) is damaged: its sha256 is wrong" in exported.output
+    assert "Traceback" not in exported.output
+    assert automl("delete", "kept", "--yes").exit_code == 0
+    assert storage.sizes() != {}, "nobody has named the location"
+
+
+def test_fit_and_confirm_write_elsewhere_only_if_the_place_is_named(place: str) -> None:
+    Path("function.py").write_text(FUNCTION.replace("attempt == 1", "attempt == 0"))
+    options = ("--objective", "function.py", "--dispatcher", "inline")
+    assert automl("sweep", "kept.yaml", *options, "--artifacts", place).exit_code == 0
+    before = ArtifactStorage(place).sizes()
+    fit = automl("fit", "kept", *options, "-o", "one")
+    assert fit.exit_code == 0, fit.output
+    assert ArtifactStorage(place).sizes() == before
+    fit = automl("fit", "kept", *options, "-o", "two", "--artifacts", place)
+    assert fit.exit_code == 0, fit.output
+    added = ArtifactStorage(place).sizes().keys() - before.keys()
+    assert {name.split("/")[0][:8] for name in added} == {"kept.fit"}
+    assert Path("two/model.txt").read_text() == "begun at [0]"
+
+
+@pytest.mark.parametrize(
+    ("where", "says"),
+    [
+        ("s3://no-such-bucket/a", "artifacts: s3://no-such-bucket/a cannot be written"),
+        ("s3://me:word@bucket/a", "artifacts: a password or an option in the URL"),
+        ("/proc/kept", "artifacts: /proc/kept cannot be written"),
+    ],
+)
+def test_a_place_that_cannot_be_used_is_refused_before_anything_is_created(
+    place: str, where: str, says: str
+) -> None:
+    done = automl("sweep", "kept.yaml", "--objective", "function.py", "--artifacts", where)
+    assert done.exit_code == 2
+    assert says in done.output
+    assert "word@" not in done.output
+    assert not Path(".automl").exists()

@@ -1,0 +1,234 @@
+"""`automl sweep CONFIG -- PROGRAM ARG ...`: any program as the trials of a sweep."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_sweeps import automl
+
+PLAIN = """\
+import argparse
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--x", type=float)
+parser.add_argument("--kind", default="none")
+arguments = parser.parse_args()
+for epoch in range(1, 4):
+    print(f"epoch {epoch} val_loss {arguments.x + 1 / epoch:.3f}")
+"""
+# The same with two more lines: it goes on where it was.
+RESUMES = """\
+import argparse
+import os
+import pathlib
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--x", type=float)
+arguments = parser.parse_args()
+state = pathlib.Path(os.environ["AUTOML_CHECKPOINT_DIR"], "epoch")
+done = int(state.read_text()) if os.environ.get("AUTOML_RESUME") else 0
+for epoch in range(done + 1, 10):
+    with open("epochs.txt", "a") as log:
+        print(os.environ["AUTOML_TRIAL"], epoch, file=log)
+    state.write_text(str(epoch))
+    print(f"epoch {epoch} val_loss {arguments.x + 1 / epoch:.3f}", flush=True)
+    stop = pathlib.Path(os.environ["AUTOML_STOP"])
+    if stop.exists():
+        break
+    if epoch in (1, 3) and done < epoch:  # long enough for a decision
+        import time
+        time.sleep(0.3)
+"""
+CONFIG = r"""
+name: mine
+goals: minimize loss
+space:
+  x: {low: 0.0, high: 1.0, default: 0.9}
+budget: {trials: 3}
+suggester: sobol
+reports: {loss: 'val_loss (\S+)', step: 'epoch (\d+)'}
+"""
+PYTHON = (sys.executable, "-S")
+TRAIN = ("--", *PYTHON, "plain.py", "--x={x}")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "mine.yaml").write_text(CONFIG)
+    (tmp_path / "plain.py").write_text(PLAIN)
+    (tmp_path / "resumes.py").write_text(RESUMES)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def trials(name: str = "mine") -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(automl("trials", name, "--json").stdout)
+    return found
+
+
+def sweep(*arguments: str, dispatcher: str = "inline", config: str = "mine.yaml") -> Any:
+    return automl("sweep", config, "--dispatcher", dispatcher, *arguments)
+
+
+@pytest.mark.parametrize("dispatcher", ["inline", "local"])
+def test_a_script_is_tuned_without_a_changed_line(folder: Path, dispatcher: str) -> None:
+    done = sweep(*TRAIN, dispatcher=dispatcher)
+    assert done.exit_code == 0, done.output
+    found = trials()
+    assert [trial["state"] for trial in found] == ["completed"] * 3
+    for trial in found:
+        assert trial["metrics"]["loss"] == pytest.approx(trial["params"]["x"] + 1 / 3, abs=1e-3)
+    logs = automl("logs", "mine", "0").stdout
+    assert "epoch 3 val_loss 1.233" in logs
+    assert "--x=0.9" in logs
+
+
+@pytest.mark.parametrize("stopper", ["{name: asha, grace: 1, factor: 3}", "curve"])
+def test_no_epoch_of_a_paused_command_is_trained_twice(folder: Path, stopper: str) -> None:
+    done = sweep(
+        f"stopper={stopper}",
+        "max_steps=9",
+        "budget.trials=6",
+        "workers=2",
+        "--",
+        *PYTHON,
+        "resumes.py",
+        "{params}",
+        dispatcher="local",
+    )
+    assert done.exit_code == 0, done.output
+    epochs = [line.split() for line in (folder / "epochs.txt").read_text().splitlines()]
+    assert len({tuple(pair) for pair in epochs}) == len(epochs)
+    for trial in trials():
+        own = [int(epoch) for number, epoch in epochs if int(number) == trial["number"]]
+        assert own == list(range(1, len(own) + 1))
+    if stopper != "curve":  # which learns from seconds whether a pause is worth it
+        assert len(epochs) < 6 * 9
+        assert any(trial["attempts"] > 1 for trial in trials())
+
+
+def test_the_ledger_keeps_a_copy_that_is_never_run(folder: Path) -> None:
+    assert sweep("budget.trials=1", *TRAIN).exit_code == 0
+    refused = automl("resume", "mine", "--trials", "2")
+    assert refused.exit_code == 2
+    assert "sweep mine runs a command, which is never read from the store; type it: " in (
+        refused.stderr
+    )
+    assert f"automl resume mine -- {sys.executable} -S plain.py --x={{x}}" in refused.stderr
+    done = automl("resume", "mine", "--trials", "2", "--dispatcher", "inline", *TRAIN)
+    assert done.exit_code == 0, done.output
+    assert len(trials()) == 2
+
+
+def test_confirm_and_fit_take_the_command_too(folder: Path) -> None:
+    assert sweep("budget.trials=2", *TRAIN).exit_code == 0
+    for verb in (("confirm", "--seeds", "2", "--top", "2"), ("fit",)):
+        verb, *options = verb
+        assert automl(verb, "mine", *options).exit_code == 2
+        done = automl(verb, "mine", *options, "--dispatcher", "inline", *TRAIN)
+        assert done.exit_code == 0, done.output
+    assert len(trials("mine.confirm")) == 4
+    assert [trial["state"] for trial in trials("mine.fit")] == ["completed"]
+
+
+def test_a_pattern_on_the_command_line(folder: Path) -> None:
+    (folder / "bare.yaml").write_text(CONFIG.replace("reports:", "# reports:"))
+    script = """echo '{{"step": 1, "acc": 0.5}}' >> $AUTOML_REPORTS; echo loss={x}"""
+    done = sweep("--report", r"loss=loss=(\S+)", "--shell", "--", script, config="bare.yaml")
+    assert done.exit_code == 0, done.output
+    assert [trial["metrics"]["loss"] for trial in trials()] == [
+        trial["params"]["x"] for trial in trials()
+    ]
+    assert trials()[0]["metrics"]["acc"] == 0.5
+    refused = automl("resume", "mine", "--trials", "9")
+    assert "automl resume mine --shell -- 'echo" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--", "python", "--y={y}"], "the argument '--y={y}' names no parameter: known: x"),
+        (["--", "python", "{x"], "has no partner"),
+        (["--", "no-such-program"], "there is no program 'no-such-program' that can be run"),
+        (["--"], "a command is needed behind --"),
+        (["--shell"], "--shell is for a command behind --"),
+        (["--objective", "a.py", "--", "true"], "--objective or a command behind --: leave one"),
+        (["--report", "loss", "--", "true"], "--report is NAME=REGEX"),
+        (["--report", "loss=(", "--", "true"], "--report loss: reports.loss: the pattern of loss"),
+        (["reports.acc=acc", "--", "true"], "has one group, which is the number"),
+        (["workload=sentiment", "--", "true"], "with a command a configuration has no workload"),
+        ([], "or a command behind --"),
+        (["--objective", "plain.py"], "mine.yaml:8: reports: only a command has reports"),
+    ],
+)
+def test_wrong_usage(folder: Path, arguments: list[str], words: str) -> None:
+    done = sweep(*arguments)
+    assert done.exit_code == 2
+    assert words in done.stderr
+    assert not (folder / ".automl").exists()
+
+
+def test_a_workload_takes_no_command(folder: Path) -> None:
+    (folder / "toy.yaml").write_text("workload: sentiment\ndata: {name: builtin}\n")
+    done = sweep("--", "true", config="toy.yaml")
+    assert done.exit_code == 2
+    assert "with a command a configuration has no workload" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("script", "argument", "words"),
+    [("palin.py", "--x={x}", "palin.py"), ("plain.py", "--y={x}", "unrecognized arguments: --y=")],
+)
+def test_three_failures_alike_end_the_sweep(
+    folder: Path, script: str, argument: str, words: str
+) -> None:
+    done = sweep("budget.trials=9", "--", *PYTHON, script, argument)
+    assert done.exit_code == 3
+    assert "the command ended with exit status 2: " in done.output
+    assert words in done.output
+    assert "3 of 3 trials failed, 3 of them alike" in done.output
+    assert len(trials()) == 3
+
+
+def test_help_shows_the_command(folder: Path) -> None:
+    for verb in ("sweep", "resume", "confirm", "fit"):
+        text = subprocess.run(
+            [sys.executable, "-m", "automl", verb, "--help"], capture_output=True, text=True
+        ).stdout
+        assert "[-- COMMAND [ARG]...]" in " ".join(text.split())
+        assert "--shell" in text
+
+
+def test_a_configuration_from_a_command_line_alone(folder: Path) -> None:
+    line = [*PYTHON, "plain.py", "--x", "0.2", "--kind", "none"]
+    done = automl("init", "--", *line)
+    assert done.exit_code == 0, done.output
+    words = f"automl sweep plain.yaml -- {sys.executable} -S plain.py --x {{x}} --kind none"
+    assert done.stdout.endswith(f"wrote plain.yaml; check it, then run: {words}\n")
+    again = automl("init", "--", *line)
+    assert again.exit_code == 2
+    assert "exists already" in again.stderr
+    typed = words.split()[1:]
+    done = automl(*typed[:2], "--trials", "2", "--dispatcher", "inline", *typed[2:])
+    assert done.exit_code == 0, done.output
+    assert trials("plain")[0]["params"] == {"x": 0.2}
+    assert trials("plain")[0]["metrics"]["loss"] == pytest.approx(0.2 + 1 / 3, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--", "true"], "no option of the command is a number that can be tuned"),
+        (["sentiment", "--", "true", "--lr", "1"], "name a workload"),
+        (["--"], "a command is needed behind --"),
+    ],
+)
+def test_wrong_usage_of_init(folder: Path, arguments: list[str], words: str) -> None:
+    done = automl("init", *arguments)
+    assert done.exit_code == 2
+    assert words in done.stderr

@@ -1,0 +1,52 @@
+"""`automl init -- COMMAND`: a space around the numbers of a command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from automl.config import load
+from automl.config.command_template import file_of, for_command, join
+from search_spaces import Choice, Float, Int
+
+
+def test_the_numbers_of_a_command_become_parameters(tmp_path: Path) -> None:
+    arguments = "python train.py --lr 0.001 --width=64 --layers 3 --dropout 0.1 --epochs 30 "
+    arguments += "--seed 1 --optimizer adam model.depth=12 {x} --weight-decay 1e-4"
+    text, line = for_command(arguments.split(), "train.yaml")
+    assert line == (
+        "python train.py --lr {lr} --width={width} --layers {layers} --dropout {dropout} "
+        "--epochs 30 --seed 1 --optimizer adam model.depth={model.depth} {{x}} "
+        "--weight-decay {weight_decay}"
+    )
+    (tmp_path / "train.yaml").write_text(text)
+    spec = load(tmp_path / "train.yaml", command=f"-- {line}").spec
+    assert spec.max_steps == 30
+    assert dict(spec.space.parameters) == {
+        "lr": Float("lr", 1e-4, 1e-2, log=True, default=1e-3),
+        "width": Choice("width", [16, 32, 64, 128, 256], ordered=True, default=64),
+        "layers": Int("layers", 1, 12, default=3),
+        "dropout": Float("dropout", 0.0, 0.99, default=0.1),
+        "model.depth": Int("model.depth", 3, 48, log=True, default=12),
+        "weight_decay": Float("weight_decay", 1e-5, 1e-3, log=True, default=1e-4),
+    }
+    assert spec.resumable
+    assert set(spec.reports) == {"loss", "step"}
+
+
+@pytest.mark.parametrize(
+    ("line", "file"),
+    [
+        ("python train.py --lr 1", "train.yaml"),
+        ("./bin/fit", "fit.yaml"),
+        ("python -m some.train lr=1", "some.yaml"),
+        ("./.x --lr 1", "sweep.yaml"),
+    ],
+)
+def test_the_file_is_named_after_the_script(line: str, file: str) -> None:
+    assert file_of(line.split()) == file
+
+
+def test_quotes_where_a_shell_needs_them() -> None:
+    assert join(["a b", "--lr={lr}", "{a,b}", "$x"]) == "'a b' --lr={lr} '{a,b}' '$x'"

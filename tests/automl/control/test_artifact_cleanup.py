@@ -1,0 +1,110 @@
+"""The limit on disk, and the deletion of checkpoints, for files that are not in the store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from objectives import make_spec
+
+import automl
+from automl.control.artifacts import ArtifactRemover, check_repeated, with_artifacts
+from automl.errors import UsageError
+from workers.artifacts.snapshots import Snapshots
+from workers.artifacts.storage import ArtifactStorage
+from workers.artifacts.sweep_artifacts import SweepArtifacts
+
+
+def save_and_fail(trial: Any) -> dict[str, float]:
+    (trial.checkpoint_dir / "state").write_text("0" * 1000)
+    (trial.folder / "notes.txt").write_text("mine")
+    if trial.number == 1:
+        raise ValueError
+    return {"loss": float(trial.number)}
+
+
+def kept(place: str) -> dict[str, list[str]]:
+    """The files of each trial's newest snapshot, by the number of the trial."""
+    storage = ArtifactStorage(place)
+    (sweep,) = storage.names()
+    trials = storage / sweep / "trials"
+    found = {number: Snapshots(trials / number) for number in trials.names()}
+    return {n: sorted(one.read(*one.found()[0]).files) for n, one in found.items()}
+
+
+@pytest.mark.parametrize("where", ["folder", "s3"])
+def test_failed_trials_and_those_above_the_limit_lose_their_checkpoints_there(
+    where: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    s3 = request.getfixturevalue("s3") if where == "s3" else ""
+    place = f"{s3}/{tmp_path.name}" if s3 else str(tmp_path / "kept")
+    spec = make_spec(trials=5, disk_bytes=2500, artifacts=place)
+    ledger = automl.sweeps.Ledger.open(tmp_path / "store", create=True)
+    ledger.create_sweep(spec)
+    snapshot = automl.sweeps.run(
+        spec, ledger=ledger, objective=save_and_fail, dispatcher="inline", resume=True
+    )
+    assert [str(t.state) for t in snapshot.trials].count("failed") == 1
+    state, notes = "checkpoints/state", "notes.txt"
+    assert kept(place) == {
+        "0": [state, notes],  # the best
+        "1": [notes],  # it has failed
+        "2": [state, notes],
+        "3": [notes],  # the worst when the limit was passed
+        "4": [notes],
+    }
+    sizes = ArtifactStorage(place).sizes()
+    assert sum(size for name, size in sizes.items() if "object-" in name) == 2 * 1000 + 5 * 4
+
+
+def test_what_cannot_be_deleted_is_told(tmp_path: Path) -> None:
+    place = tmp_path / "kept"
+    remover = ArtifactRemover(SweepArtifacts(str(place), "sweep"))
+    trial = place / "sweep" / "trials" / "0" / "000001"
+    trial.mkdir(parents=True)
+    (trial / "manifest-00000000.json").write_text("damaged")
+    remover.remove(0)
+    remover.close()
+    (problem,) = remover.problems()
+    assert "manifest-00000000.json is damaged" in problem
+    assert remover.problems() == []
+
+
+def test_a_location_of_the_ledger_must_be_repeated() -> None:
+    stored = make_spec(artifacts="/kept", artifacts_folder="test-1")
+    check_repeated(stored, "/kept", "automl export")
+    check_repeated(stored, "none", "automl export")
+    for given in ("", "/other"):
+        with pytest.raises(UsageError, match="automl export test --artifacts /kept"):
+            check_repeated(stored, given, "automl export")
+
+
+def test_each_sweep_has_a_folder_of_its_own_and_keeps_it() -> None:
+    first, second = (with_artifacts(make_spec(artifacts="/a"), make_spec()) for _ in range(2))
+    assert first.artifacts_folder != second.artifacts_folder
+    assert with_artifacts(make_spec(artifacts="/a"), first) == first
+    without = with_artifacts(make_spec(artifacts="none"), first)
+    assert (without.artifacts, without.artifacts_folder) == ("none", first.artifacts_folder)
+
+
+@pytest.mark.parametrize("folder", ["../other", "a/b", "."])
+def test_a_ledger_cannot_name_a_folder_elsewhere(folder: str) -> None:
+    from automl.control.artifacts import artifacts_of
+
+    with pytest.raises(UsageError, match="no name"):
+        artifacts_of(make_spec(artifacts="/kept", artifacts_folder=folder))
+
+
+def test_python_resumes_only_with_the_location(tmp_path: Path) -> None:
+    def run(**options: Any) -> automl.Result:
+        return automl.sweep(
+            save_and_fail, {"x": (0.0, 1.0)}, "minimize loss", suggester="random", name="s",
+            dispatcher="inline", store=tmp_path / "store", progress=False, resume=True, **options,
+        )  # fmt: skip
+
+    assert len(run(trials=1, artifacts=tmp_path / "kept").trials) == 1
+    with pytest.raises(UsageError, match="used only if you name it"):
+        run(trials=3)
+    assert len(run(trials=3, artifacts=tmp_path / "kept").trials) == 3
+    assert sorted(kept(str(tmp_path / "kept"))) == ["0", "1", "2"]

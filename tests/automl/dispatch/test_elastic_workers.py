@@ -1,0 +1,139 @@
+"""Workers that come and go while a sweep runs: a node that joins, and `automl scale`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BEGIN = """
+import concurrent.futures, json, os, sys, time, traceback
+from pathlib import Path
+import ray
+from ray.cluster_utils import Cluster
+from automl import sweeps
+from automl.core import Budget
+from automl.dispatch.ray import timeouts
+from automl.dispatch.ray.session import environment
+from automl.ledger import Ledger
+from automl.workflows import steering
+from objectives import make_spec
+
+timeouts.IDLE_SECONDS = 2.0
+timeouts.NODE_POLL_SECONDS = 0.5
+folder = Path(sys.argv[1])
+seen, for_main_thread = [], []
+
+def nap(trial):
+    for step in range(4):
+        time.sleep(0.25)
+        trial.report(step=step, loss=trial.params["lr"])
+    return {"loss": trial.params["lr"]}
+
+def until(what, seconds=100.0):
+    begun = time.monotonic()
+    while not what():
+        assert time.monotonic() - begun < seconds, seen[-3:]
+        time.sleep(0.05)
+    return time.monotonic() - begun
+
+def busy():
+    return seen[-1].busy_slots if seen else 0
+
+def told(snapshot, **more):
+    trials = [[str(one.state), one.attempts, one.message] for one in snapshot.trials]
+    Path(folder, "told.json").write_text(json.dumps({"trials": trials, **more}))
+
+def run(spec, address, person):
+    ledger = Ledger.open(folder, create=True)
+    ledger.create_sweep(spec)
+    # A failure of the person ends this process.
+    with concurrent.futures.ThreadPoolExecutor(1) as threads:
+        does = threads.submit(person)
+        does.add_done_callback(lambda done: done.exception() and fail(done.exception()))
+        return sweeps.run(
+            spec, ledger=ledger, objective=nap, ray_address=address, on_change=watch
+        )
+
+def watch(snapshot):
+    seen.append(snapshot)
+    while for_main_thread:
+        for_main_thread.pop()()
+
+def fail(error):
+    traceback.print_exception(error)
+    os._exit(1)
+"""
+JOINING = """
+def person():
+    ledger = Ledger.open(folder)
+    until(lambda: busy() == 2)
+    for_main_thread.append(lambda: cluster.add_node(num_cpus=4))  # it sets handlers of signals
+    until(lambda: not for_main_thread)
+    joined["seconds"] = until(lambda: busy() == 6)
+    joined["scaled"] = steering.scale(ledger, "test", 2)
+    joined["drained"] = until(lambda: busy() == 2 and seen[-1].num_slots == 2)
+    joined["again"] = steering.scale(ledger, "test", 4)
+    joined["busy again"] = until(lambda: busy() == 4)
+    joined["after"] = steering.scale(ledger, "test", 3, 1)
+    steering.set_budget(ledger, "test", {"trials": len(seen[-1].trials) + 2})
+
+joined = {}
+with environment():
+    head = {"num_cpus": 2, "include_dashboard": False}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+    spec = make_spec("test", budget=Budget(trials=500), workers=8, min_workers=2)
+    snapshot = run(spec, cluster.address, person)
+    stored = Ledger.open(folder).spec("test")
+    told(snapshot, **joined, workers=[stored.min_workers, stored.workers])
+"""
+
+
+def told_by(script: str, folder: Path) -> dict[str, Any]:
+    """What a script tells that runs in a process of its own, whose Ray ends with it."""
+    here = Path(__file__).parents[1]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(here), str(here.parents[1])])}
+    log = folder / "log"
+    with log.open("w") as file:  # no pipe: Ray's processes would keep it open
+        process = subprocess.Popen(
+            [sys.executable, "-c", BEGIN + script, str(folder)],
+            env=environment,
+            stdout=file,
+            stderr=file,
+            start_new_session=True,
+        )
+    try:
+        assert process.wait(240) == 0, log.read_text()[-4000:]
+    finally:
+        end(process.pid)
+    found: dict[str, Any] = json.loads((folder / "told.json").read_text())
+    return found
+
+
+def end(session: int) -> None:
+    """End whatever a process has started and left behind."""
+    import psutil
+
+    for process in psutil.process_iter():
+        try:
+            if os.getsid(process.pid) == session:
+                process.kill()
+        except (psutil.Error, OSError):
+            continue
+
+
+@pytest.mark.timeout(280)
+def test_workers_come_with_a_node_and_go_if_a_person_says_so_without_a_failed_trial(
+    tmp_path: Path,
+) -> None:
+    told = told_by(JOINING, tmp_path)
+    assert {state for state, _, _ in told["trials"]} == {"completed"}, told["trials"]
+    assert {attempts for _, attempts, _ in told["trials"]} == {1}
+    assert told["scaled"] == "the sweep has 2 workers from now on"
+    assert told["after"] == "the sweep has 1 to 3 workers from now on"
+    assert told["workers"] == [1, 3]

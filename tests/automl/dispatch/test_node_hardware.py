@@ -1,0 +1,48 @@
+"""The hardware of a cluster whose nodes differ, as one machine that every trial can count on."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("ray")
+from automl.core.resources import Resources, read_resources
+from automl.dispatch.ray.nodes import combined, kind_of
+from automl.dispatch.ray.reservation import needs
+from automl.errors import UsageError
+from search_spaces.hardware import Gpu, Hardware
+
+OLD = Hardware(
+    8, 64 << 30, (Gpu("V100", 16 << 30, (7, 0), False),) * 2, ("fp32", "fp16"), ("gloo", "nccl")
+)
+NEW = Hardware(
+    16,
+    128 << 30,
+    (Gpu("H100", 80 << 30, (9, 0), True),),
+    ("fp32", "tf32", "bf16", "fp16"),
+    ("gloo", "nccl"),
+)
+HEAD = Hardware(4, 16 << 30, (), ("fp32", "bf16"), ("gloo",), host="head")
+
+
+def test_a_trial_may_count_on_what_every_node_with_gpus_has() -> None:
+    both = combined([(HEAD, 1), (OLD, 2), (NEW, 1)])
+    assert (both.num_cpus, both.memory_bytes) == (32, 64 << 30)
+    assert [gpu.name for gpu in both.gpus] == ["V100"] * 4 + ["H100"]
+    assert both.precisions == ("fp32", "fp16")
+    assert both.backends == ("gloo", "nccl")
+    assert both.in_slots(1, 1.0, None).num_slots == 5
+    assert combined([(NEW, 1)]).precisions == NEW.precisions
+
+
+def test_without_gpus_the_nodes_are_those_with_cpus() -> None:
+    assert combined([(HEAD, 3)]) == Hardware(12, 16 << 30, (), ("fp32", "bf16"), ("gloo",), "head")
+
+
+def test_a_kind_of_gpu_is_one_of_rays_resources() -> None:
+    wanted = read_resources({"gpus": 1, "accelerator": "H100"})
+    assert needs(wanted) == {"CPU": 1, "GPU": 1.0, "accelerator_type:H100": 0.001}
+    assert needs(Resources(cpus=2)) == {"CPU": 2}
+    assert kind_of({"CPU": 1.0, "accelerator_type:H100": 1.0}) == "H100"
+    assert kind_of({"CPU": 1.0}) == ""
+    with pytest.raises(UsageError, match="the accelerator 'H100' needs gpus, got none"):
+        read_resources({"accelerator": "H100"})

@@ -1,0 +1,130 @@
+"""`AutomlSearchCV` is a search of scikit-learn: its own checks, its results, its failures."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from joblib import parallel_config
+from sklearn.datasets import load_iris, make_classification
+from sklearn.exceptions import FitFailedWarning
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import GridSearchCV
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeClassifier
+from sklearn.utils._test_common.instance_generator import _get_expected_failed_checks
+from sklearn.utils.estimator_checks import check_estimator
+
+from automl.errors import UsageError
+from automl.integrations.sklearn import AutomlSearchCV
+
+pytestmark = pytest.mark.usefixtures("frozen_heap")
+
+
+@pytest.mark.parametrize(
+    ("estimator", "space"),
+    [
+        (Ridge(), {"alpha": (0.1, 1.0)}),
+        (GaussianNB(), {"var_smoothing": (1e-9, 1e-8)}),
+    ],
+    ids=["regressor", "classifier"],
+)
+def test_scikit_learns_checks_pass_as_for_grid_search(estimator: Any, space: Any) -> None:
+    expected = _get_expected_failed_checks(GridSearchCV(Ridge(), {"alpha": [1.0]}))
+    search = AutomlSearchCV(estimator, space, n_iter=2, suggester="sobol", cv=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        results = check_estimator(search, expected_failed_checks=expected, on_fail=None)
+    assert [r["check_name"] for r in results if r["status"] == "failed"] == []
+    assert {r["check_name"] for r in results if r["status"] == "xfail"} <= set(expected)
+    assert sum(r["status"] == "passed" for r in results) > 30
+
+
+def test_it_finds_what_a_grid_finds_and_has_its_results() -> None:
+    data, target = load_iris(return_X_y=True)
+    model = make_pipeline(StandardScaler(), SVC())
+    space = {"svc__C": {"low": 1e-3, "high": 1e3, "log": True}, "svc__kernel": ["rbf", "linear"]}
+    search = AutomlSearchCV(model, space, n_iter=12, random_state=0, return_train_score=True)
+    search.fit(data, target)
+    grid = GridSearchCV(
+        model,
+        {"svc__C": [1e-3, 1e-1, 10.0, 1e3], "svc__kernel": ["rbf", "linear"]},
+        return_train_score=True,
+    ).fit(data, target)
+    assert set(search.cv_results_) == set(grid.cv_results_)
+    assert len(search.cv_results_["params"]) == 12
+    assert search.best_score_ >= grid.best_score_ - 0.01
+    assert search.best_score_ == max(search.cv_results_["mean_test_score"])
+    assert search.predict(data[:3]).shape == (3,)
+    again = AutomlSearchCV(model, space, n_iter=12, random_state=0).fit(data, target)
+    assert again.cv_results_["params"] == search.cv_results_["params"]
+
+
+def test_jobs_share_the_splits_of_several_suggestions() -> None:
+    data, target = load_iris(return_X_y=True)
+    tree = DecisionTreeClassifier(random_state=0)
+    search = AutomlSearchCV(
+        tree,
+        {"max_depth": (1, 6), "criterion": ["gini", "entropy"]},
+        n_iter=7,
+        suggester="random",
+        cv=2,
+        n_jobs=4,
+        scoring=["accuracy", "balanced_accuracy"],
+        refit="balanced_accuracy",
+    )
+    with parallel_config(backend="threading"):
+        search.fit(data, target)
+    assert len(search.cv_results_["mean_test_accuracy"]) == 7
+    assert search.best_params_ == search.cv_results_["params"][search.best_index_]
+
+
+def test_a_finite_space_ends_the_search() -> None:
+    data, target = load_iris(return_X_y=True)
+    tree = DecisionTreeClassifier()
+    search = AutomlSearchCV(tree, {"max_depth": [1, 2, 3]}, n_iter=50, suggester="sobol", cv=2)
+    search.fit(data, target)
+    assert sorted(p["max_depth"] for p in search.cv_results_["params"]) == [1, 2, 3]
+
+
+class FailsAbove(LogisticRegression):  # type: ignore[misc]
+    def fit(self, X: Any, y: Any) -> Any:  # noqa: N803
+        if self.C > 1.0:
+            raise RuntimeError("too large")
+        return super().fit(X, y)
+
+
+def test_a_configuration_that_fails_ends_no_search() -> None:
+    """scikit-learn raises if all fits of a call fail, and a call may have one configuration."""
+    data, target = make_classification(60, random_state=0)
+    search = AutomlSearchCV(FailsAbove(), {"C": (0.1, 3.0)}, n_iter=12, random_state=0, cv=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FitFailedWarning)
+        search.fit(data, target)
+    assert search.best_params_["C"] <= 1.0
+    assert 0 < len(search.cv_results_["params"]) < 12
+    broken = AutomlSearchCV(FailsAbove(), {"C": (2.0, 3.0)}, n_iter=3, suggester="sobol", cv=2)
+    with pytest.raises(ValueError, match="too large"):
+        broken.fit(data, target)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_iter": 0}, "n_iter must be a whole number of at least 1, got 0"),
+        ({"space": {}}, "parameter"),
+        ({"space": {"alpha": "large"}}, "the range of 'alpha' must be"),
+        ({"suggester": "baies"}, "did you mean 'bayes'"),
+        ({"scoring": ["r2", "neg_max_error"], "refit": False}, "refit must name the metric"),
+    ],
+)
+def test_wrong_arguments(options: dict[str, Any], message: str) -> None:
+    data, target = np.arange(20.0).reshape(-1, 1), np.arange(20.0)
+    given = {"space": {"alpha": (0.1, 1.0)}, "n_iter": 2, "suggester": "sobol", **options}
+    with pytest.raises(UsageError, match=message):
+        AutomlSearchCV(Ridge(), **given).fit(data, target)

@@ -1,0 +1,93 @@
+"""What a job asks on its nodes."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import psutil
+import pytest
+
+from automl.errors import UsageError
+from automl.launch.nodes import free_port, own_address, wait_for_nodes
+
+
+def test_the_address_belongs_to_an_interface_of_this_machine() -> None:
+    own = {a.address for found in psutil.net_if_addrs().values() for a in found}
+    assert own_address() in own
+    assert own_address(["no-such-host.invalid"]) in own
+
+
+def test_a_name_that_means_this_machine_gives_no_loopback_address() -> None:
+    """As an entry 127.0.1.1 in the hosts file does."""
+    found = own_address(["localhost", "127.0.1.1"])
+    routed = any(
+        a.family == socket.AF_INET and not ipaddress.ip_address(a.address).is_loopback
+        for addresses in psutil.net_if_addrs().values()
+        for a in addresses
+    )
+    if not routed:
+        pytest.skip("this machine has the loopback interface only")
+    assert not ipaddress.ip_address(found).is_loopback
+
+
+def test_an_interface_may_be_named() -> None:
+    loopback = next(
+        name
+        for name, found in psutil.net_if_addrs().items()
+        if any(a.address == "127.0.0.1" for a in found)
+    )
+    assert own_address(interface=loopback) == "127.0.0.1"
+    with pytest.raises(UsageError, match="has no 'ib9', it has .*" + loopback):
+        own_address(interface="ib9")
+
+
+def test_a_head_that_does_not_answer_is_an_error() -> None:
+    with pytest.raises(UsageError, match="Ray's head does not answer"):
+        wait_for_nodes(f"127.0.0.1:{free_port('127.0.0.1')}", 1, 0.0)
+
+
+def test_the_program_waits_for_nodes_and_goes_on_with_fewer() -> None:
+    """A Ray head of one node, of which two are wanted."""
+    port = free_port("127.0.0.1")
+    folder = tempfile.mkdtemp(prefix="nodes-", dir="/tmp")  # Ray's sockets need a short path
+    environment = os.environ | {
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_AUTH_MODE": "disabled",
+        "RAY_TMPDIR": folder,
+    }
+    python = [sys.executable, "-m"]
+    log = Path(folder, "head.log").open("w")  # noqa: SIM115
+    head = subprocess.Popen(
+        [
+            *(*python, "ray.scripts.scripts", "start", "--head", "--block", f"--port={port}"),
+            *("--node-ip-address=127.0.0.1", "--num-cpus=1", "--include-dashboard=false"),
+        ],
+        env=environment,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+    )
+    try:
+        wait = [*python, "automl.launch.nodes", "wait", f"127.0.0.1:{port}", "--nodes"]
+        done = subprocess.run(
+            [*wait, "1", "--seconds", "200"], env=environment, capture_output=True, text=True
+        )
+        assert f"1 of 1 nodes have joined Ray at 127.0.0.1:{port}" in done.stdout, (
+            done.stderr + Path(folder, "head.log").read_text()
+        )
+        done = subprocess.run(
+            [*wait, "2", "--seconds", "1"], env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0
+        assert "1 of 2 nodes" in done.stdout
+    finally:
+        head.terminate()
+        head.wait(60)
+        log.close()
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,155 @@
+"""The batch script of `automl launch slurm`, without a Slurm."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from automl.cli import cli
+from automl.errors import UsageError
+from automl.launch.slurm import SlurmJob, flag_lines, time_limit
+from automl.launch.sweep_command import SweepCommand
+
+CONFIG = """
+name: toy
+space:
+  x: {low: -1.0, high: 1.0, default: 0.5}
+goals: minimize loss
+budget: {trials: 6}
+suggester: random
+"""
+SWEEP = SweepCommand("toy.yaml", "toy", ".automl")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "toy.yaml").write_text(CONFIG)
+    (tmp_path / "train.py").write_text("def objective(trial): return {'loss': 1.0}\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def launched(*arguments: str) -> str:
+    done = CliRunner().invoke(cli, ["launch", "slurm", "toy.yaml", *arguments])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90", 5400),
+        ("5:30", 330),
+        ("8:00:00", 28_800),
+        ("2-12", 216_000),
+        ("1-02:30", 95_400),
+        ("1-00:00:10", 86_410),
+    ],
+)
+def test_times_are_those_of_sbatch(text: str, seconds: int) -> None:
+    assert time_limit(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["8h", "1:2:3:4", "-5", ""])
+def test_other_times_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="a time of Slurm is needed"):
+        time_limit(text)
+
+
+def test_flags_keep_their_values() -> None:
+    assert flag_lines(["--constraint", "a b", "-A", "me", "--mem=0"]) == [
+        "--constraint 'a b'",
+        "-A me",
+        "--mem=0",
+    ]
+    with pytest.raises(UsageError, match="options of sbatch"):
+        flag_lines(["python", "train.py"])
+
+
+def test_a_limit_that_leaves_no_time_for_the_sweep_is_refused() -> None:
+    with pytest.raises(UsageError, match="--time 5:00 is 300 s"):
+        SlurmJob(SWEEP, Path("/"), time="5:00", grace=280)
+
+
+def test_the_script_asks_slurm_for_what_was_typed(folder: Path) -> None:
+    text = launched(
+        *("--objective", "train.py", "--nodes", "4", "--gpus-per-node", "8", "--time", "8:00:00"),
+        *("--partition", "long", "--account", "me", "--dry-run", "--", "--constraint=h100"),
+    )
+    options = {line.removeprefix("#SBATCH ") for line in text.splitlines() if "#SBATCH" in line}
+    assert options >= {
+        "--nodes=4",
+        "--ntasks-per-node=1",
+        "--gpus-per-node=8",
+        "--time=8:00:00",
+        "--partition=long",
+        "--account=me",
+        "--constraint=h100",
+        "--requeue",
+        "--exclusive",
+        "--signal=B:USR1@180",
+        f"--chdir={folder}",
+    }
+    assert "--name=toy --resume --store=.automl --objective=train.py:objective" in text
+    assert not (folder / ".automl").exists()
+
+
+def test_the_script_is_bash_also_with_odd_names(folder: Path) -> None:
+    odd = folder / "a b'c"
+    odd.mkdir()
+    (odd / "toy.yaml").write_text(CONFIG)
+    job = SlurmJob(SweepCommand("a b'c/toy.yaml", "toy", "s t"), odd, setup=("module() { :; }",))
+    assert subprocess.run(["bash", "-n"], input=job.script(), text=True).returncode == 0
+    said = subprocess.run(
+        ["bash"],
+        input=job.script().partition("\n# The first node")[0] + '\nprintf "%s\\n" "${sweep[@]}"\n',
+        text=True,
+        capture_output=True,
+        check=True,
+    )
+    assert said.stdout.splitlines() == job.sweep.arguments()
+
+
+def test_a_command_stands_behind_the_second_dashes(folder: Path) -> None:
+    text = launched("--dry-run", "--", "--qos=low", "--", "python", "train.py", "--x={x}")
+    assert "#SBATCH --qos=low" in text
+    assert "program=(-- python train.py '--x={x}')" in text
+
+
+def test_without_slurm_the_error_says_what_to_do(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(folder))
+    done = CliRunner().invoke(
+        cli, ["launch", "slurm", "toy.yaml", "--objective", "train.py", "--time", "1:00:00"]
+    )
+    assert done.exit_code == 2
+    assert "no program sbatch" in done.output
+
+
+def test_a_wrong_configuration_is_refused_before_a_job_is_made(folder: Path) -> None:
+    done = CliRunner().invoke(
+        cli, ["launch", "slurm", "toy.yaml", "goals=minimise", "--objective", "train.py"]
+    )
+    assert done.exit_code == 2
+    assert "goals" in done.output
+
+
+def test_a_sweep_begins_and_then_goes_on_under_its_name(folder: Path) -> None:
+    """What the script runs each time, here without Ray."""
+    command = [sys.executable, "-m", "automl", *SWEEP.arguments(), "--objective", "train.py"]
+    command += ["--dispatcher", "inline", "--json"]
+
+    def run(*more: str) -> dict[str, object]:
+        done = subprocess.run([*command, *more], capture_output=True, text=True, check=True)
+        found: dict[str, object] = json.loads(done.stdout)
+        return found
+
+    assert run("--trials", "2")["num_completed"] == 2
+    later = run("--trials", "3")
+    assert (later["sweep"], later["num_completed"]) == ("toy", 3)

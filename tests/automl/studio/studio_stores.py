@@ -1,0 +1,105 @@
+"""A studio that serves a store in this process, and a client without a browser."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from automl.core.events import Begun, Ended, Proposed
+from automl.core.trial import TrialState
+from automl.ledger import Ledger
+from automl.ledger.recorder import Recorder
+from automl.studio.server import StudioServer
+from automl.studio.tokens import Role
+from workers.protocol import Ending, Outcome, Report
+
+PARAMS = {"lr": 1e-3, "batch_size": 32, "optimizer": "adam", "layout": "separate"}
+
+
+class Client:
+    """Asks a studio, with the token of a role."""
+
+    def __init__(self, server: StudioServer) -> None:
+        self.server = server
+
+    def ask(
+        self, path: str, role: Role | None = Role.VIEWER, method: str = "GET", **headers: str
+    ) -> tuple[int, bytes, dict[str, str]]:
+        """Status, body and headers of the answer."""
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        if role is not None:
+            sent.setdefault("Authorization", f"Bearer {self.server.tokens.secrets[role]}")
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=30)
+        try:
+            connection.request(method, path, headers=sent)
+            answer = connection.getresponse()
+            return answer.status, answer.read(), dict(answer.getheaders())
+        finally:
+            connection.close()
+
+    def post(
+        self, path: str, body: Any = None, role: Role | None = Role.OPERATOR, **headers: str
+    ) -> tuple[int, Any]:
+        """Status and JSON of the answer to an action; a body of bytes is sent as it is."""
+        sent = {"Content-Type": "application/json"}
+        sent |= {name.replace("_", "-"): value for name, value in headers.items()}
+        if role is not None:
+            sent["Authorization"] = f"Bearer {self.server.tokens.secrets[role]}"
+        content = body if isinstance(body, bytes) else json.dumps(body or {}).encode()
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)
+        try:
+            connection.request("POST", f"/api/sweeps/{path}", content, sent)
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
+        finally:
+            connection.close()
+
+    def get(self, path: str) -> Any:
+        """The JSON of an answer."""
+        status, body, _ = self.ask(path)
+        assert status == 200, body
+        return json.loads(body)
+
+
+@contextmanager
+def serving(store: str) -> Iterator[Client]:
+    """A studio of a store until the block ends."""
+    ledger = Ledger.open(store, readonly=True)
+    try:
+        with StudioServer(ledger, store=store).in_thread() as server:
+            yield Client(server)
+    finally:
+        ledger.close()
+
+
+@contextmanager
+def controller(store: str, sweep: str = "toy") -> Iterator[Recorder]:
+    """The writing side of a sweep, in this process."""
+    ledger = Ledger.open(store)
+    try:
+        yield ledger.acquire(sweep)
+    finally:
+        ledger.close()
+
+
+def run_trial(recorder: Recorder, loss: float, seconds: float = 100.0) -> int:
+    """One more trial, which completes; its number."""
+    number = begin_trial(recorder, seconds)
+    outcome = Outcome(number, 1, Ending.COMPLETED, {"loss": loss}, seconds=1.0)
+    recorder.apply(Ended(outcome, TrialState.COMPLETED, at=seconds + 1))
+    recorder.commit(seconds + 1)
+    return number
+
+
+def begin_trial(recorder: Recorder, seconds: float = 100.0, **metrics: float) -> int:
+    """One more trial, which goes on; it reports the metrics at step 1."""
+    number = len(recorder.trials)
+    recorder.apply(Proposed(number, PARAMS, "bayes", seconds))
+    recorder.apply(Begun(number, 1, seconds))
+    if metrics:
+        recorder.apply(Report(number, 1, 0, 1, metrics, 1.0))
+    recorder.commit(seconds)
+    return number

@@ -1,0 +1,219 @@
+"""The API: the JSON of the command line, what changed, logs and files."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from report_sweeps import write_sweep
+from studio_stores import Client, begin_trial, controller, run_trial, serving
+
+from automl.cli import cli
+from automl.ledger import Ledger
+from workers.protocol import Report
+
+
+def printed(*arguments: str) -> Any:
+    done = CliRunner().invoke(cli, list(arguments))
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def events(client: Client, query: str = "") -> tuple[http.client.HTTPConnection, Any]:
+    """An open stream of events; its first event is read, into `answer.hello`."""
+    connection = http.client.HTTPConnection("127.0.0.1", client.server.port, timeout=30)
+    token = next(iter(client.server.tokens.secrets.values()))
+    headers = {"Authorization": f"Bearer {token}"}
+    connection.request("GET", f"/api/events?{query}", headers=headers)
+    answer = connection.getresponse()
+    assert answer.getheader("Content-Type", "").startswith("text/event-stream")
+    answer.hello = json.loads(answer.readline()[6:])  # type: ignore[attr-defined]
+    assert answer.hello["hello"]  # type: ignore[attr-defined]
+    answer.readline()
+    return connection, answer
+
+
+def next_change(answer: Any, sweep: str = "toy") -> dict[str, Any]:
+    while True:
+        line = answer.readline()
+        assert line, "the stream ended"
+        if line.startswith(b"data: "):
+            message: dict[str, Any] = json.loads(line[6:])
+            if sweep in message["changed"]:
+                return message
+
+
+def test_lists_are_those_of_the_command_line(store: str, client: Client) -> None:
+    assert client.get("/api/sweeps") == printed("list", "--json", "--store", store)
+    assert client.get("/api/sweeps/toy/trials") == printed(
+        "trials", "toy", "--json", "--store", store
+    )
+
+
+def test_the_page_of_a_sweep_has_its_answer(client: Client) -> None:
+    page = client.get("/api/sweeps/toy")
+    assert page["headline"].startswith("Best loss: ")
+    assert page["states"] == {"completed": 7, "failed": 1}
+    assert [one["kind"] for one in page["failures"]] == ["out_of_memory"]
+    assert [one["name"] for one in page["space"]][:2] == ["lr", "batch_size"]
+    assert page["share"] == 1.0
+    row = client.get("/api/overview")["sweeps"][0]
+    assert (row["name"], row["state"], row["num_trials"]) == ("toy", "finished", 8)
+
+
+def test_the_page_of_a_trial_has_its_curves_and_attempts(client: Client) -> None:
+    trial = client.get("/api/sweeps/toy/trials/1")
+    assert trial["curves"]["loss"]["steps"] == [10, 20, 30, 40, 50, 60]
+    assert [one["ending"] for one in trial["attempts"]] == ["paused", "completed"]
+    assert any("paused" in one["words"] for one in trial["events"])
+    assert trial["memory_by_module_bytes"] == {"head": trial["peak_memory_bytes"]}
+    curves = client.get("/api/sweeps/toy/curves?trials=0,1,99,x&metric=loss")
+    assert {key: list(one) for key, one in curves.items()} == {"0": ["loss"], "1": ["loss"]}
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/api/sweeps/nope", 404),
+        ("/api/sweeps/toy/trials/99", 404),
+        ("/api/sweeps/toy/trials/1/log", 404),
+        ("/api/sweeps/toy/trials/1/log?attempt=x", 404),
+        ("/api/sweeps/toy/table?since=1e9999", 404),
+        ("/api/sweeps/toy/trials/1/files/../../../ledger.sqlite3", 404),
+        ("/api/sweeps/toy/trials/1/files/%2e%2e/%2e%2e/%2e%2e/%2e%2e/ledger.sqlite3", 404),
+        ("/api/sweeps/toy/trials/1/files/logs", 404),
+        ("/api/nothing", 404),
+        ("/nothing", 404),
+    ],
+)
+def test_what_is_not_there_is_said(client: Client, path: str, status: int) -> None:
+    found, body, _ = client.ask(path)
+    assert found == status, body
+    assert b"Traceback" not in body
+    if path.startswith("/api/"):
+        assert json.loads(body)["error"]
+
+
+def test_only_changed_trials_are_sent_again(store: str, client: Client) -> None:
+    first = client.get("/api/sweeps/toy/table")
+    assert (first["whole"], len(first["rows"])) == (True, 8)
+    with controller(store) as recorder:
+        number = run_trial(recorder, -5.0)
+        address = f"/api/sweeps/toy/table?since={first['version']}&epoch={first['epoch']}"
+        again = client.get(address)
+        assert (again["whole"], [row[0] for row in again["rows"]]) == (False, [number])
+        assert client.get("/api/sweeps/toy")["best"]["number"] == number
+    other = address.replace(str(first["epoch"]), str(first["epoch"] + 1))
+    assert client.get(other)["whole"] is True
+
+
+def test_what_changed_comes_with_the_event(store: str, client: Client) -> None:
+    first = client.get("/api/sweeps/toy/table")
+    since = f"sweep=toy&since={first['version']}&epoch={first['epoch']}"
+    followers = [events(client, since) for _ in range(2)]
+    with controller(store) as recorder:
+        number = run_trial(recorder, -5.0)
+        news = []
+        for _, answer in followers:
+            message = next_change(answer)
+            while message.get("page", {}).get("best", {}).get("number") != number:
+                message = next_change(answer)
+            news.append(message)
+    assert news[0]["table"]["rows"] == news[1]["table"]["rows"]
+    assert [row[0] for row in news[0]["table"]["rows"]] == [number]
+    assert news[0]["page"]["version"] == news[0]["table"]["version"]
+    for connection, _ in followers:
+        connection.close()
+
+
+def test_another_server_sends_the_whole_table(store: str, client: Client) -> None:
+    first = client.get("/api/sweeps/toy/table")
+    since = f"since={first['version'] + 50}&epoch={first['epoch']}"
+    with serving(store) as other:
+        assert other.get(f"/api/sweeps/toy/table?{since}")["whole"] is True
+        connection, answer = events(other, f"sweep=toy&{since}")
+        assert len(answer.hello["table"]["rows"]) == 8
+        connection.close()
+
+
+def test_a_commit_is_told_to_everybody_who_looks(store: str, client: Client) -> None:
+    streams = [events(client) for _ in range(3)]
+
+    def wait_for(key: str, value: Any) -> None:
+        """Until the sweep has a value, each change that leads to it is told to everybody."""
+        while client.get("/api/sweeps/toy")[key] != value:
+            for _, answer in streams:
+                next_change(answer)
+
+    with controller(store) as recorder:
+        number = begin_trial(recorder, loss=3.0)
+        curve = {"number": number, "attempt": 1, "step": 1, "started": 100.0, "values": [3.0]}
+        wait_for("running", [curve])
+        recorder.apply(Report(number, 1, 1, 2, {"loss": 2.0}, 2.0))
+        recorder.commit(102.0)
+        wait_for("running", [curve | {"step": 2, "values": [3.0, 2.0]}])
+    wait_for("state", "interrupted")
+    for connection, _ in streams:
+        connection.close()
+
+
+def test_logs_are_read_in_parts_and_files_downloaded(store: str, client: Client) -> None:
+    ledger = Ledger.open(store)
+    folder = ledger.files("toy") / "trials" / "1"
+    (folder / "logs").make()
+    with (folder / "logs").open("attempt-1-rank-0.log", "w") as file:
+        file.write("first\nsecond\n")
+    (folder / "checkpoints" / "007").make()
+    with (folder / "checkpoints" / "007").open("model.safetensors", "wb") as file:
+        file.write(b"\0\1weights")
+    ledger.close()
+    trial = client.get("/api/sweeps/toy/trials/1")
+    assert trial["logs"] == [{"attempt": 1, "rank": 0}]
+    assert {"path": "checkpoints/007/model.safetensors", "bytes": 9} in trial["files"]
+    log = client.get("/api/sweeps/toy/trials/1/log?attempt=1&rank=0")
+    assert (log["text"], log["more"]) == ("first\nsecond\n", False)
+    path = Path(store) / "sweeps/toy/trials/1/logs/attempt-1-rank-0.log"
+    with path.open("a") as file:
+        file.write("third\n")
+    more = client.get(f"/api/sweeps/toy/trials/1/log?attempt=1&rank=0&offset={log['end']}")
+    assert more["text"] == "third\n"
+    name = "/api/sweeps/toy/trials/1/files/checkpoints/007/model.safetensors"
+    status, body, headers = client.ask(name)
+    assert (status, body) == (200, b"\0\1weights")
+    assert headers["content-disposition"] == "attachment"
+
+
+def test_numbers_that_are_not_finite_are_texts(store: str, client: Client) -> None:
+    with controller(store) as recorder:
+        number = begin_trial(recorder, loss=math.nan, size=math.inf)
+    status, body, _ = client.ask(f"/api/sweeps/toy/trials/{number}")
+    assert status == 200
+    assert json.loads(body, parse_constant=pytest.fail)["metrics"]["loss"] == "nan"
+
+
+def test_a_store_that_is_damaged_later_does_not_end_the_server(store: str, client: Client) -> None:
+    file = Path(store) / "ledger.sqlite3"
+    whole = file.read_bytes()
+    client.get("/api/sweeps/toy")
+    for path in Path(store).glob("ledger.sqlite3-*"):
+        path.unlink()
+    file.write_bytes(b"x" * len(whole))
+    status, body, _ = client.ask("/api/sweeps/toy")
+    assert status == 503
+    assert "damaged" in json.loads(body)["error"]
+    file.write_bytes(whole)
+    assert client.get("/api/sweeps/toy")["name"] == "toy"
+
+
+def test_an_empty_store_is_served(tmp_path: Path) -> None:
+    Ledger.open(tmp_path, create=True).close()
+    with serving(str(tmp_path)) as client:
+        assert client.get("/api/sweeps") == []
+        assert client.get("/api/overview")["sweeps"] == []
+        write_sweep(tmp_path, 0)
+        assert client.get("/api/sweeps/toy")["headline"] == "No trial has begun yet."

@@ -1,0 +1,53 @@
+"""Snapshots of one sweep, as its controller shows them one after the other."""
+
+from __future__ import annotations
+
+from automl.core import Activity, Goal, ReportLog, ReportPoint, Snapshot, Trial, TrialState
+
+METRICS = {"loss": 2.5, "items_per_second": 70.0}
+DONE = Trial(
+    0,
+    {},
+    TrialState.COMPLETED,
+    METRICS,
+    attempts=1,
+    seconds=4.0,
+    started=0.5,
+    ended=4.5,
+    reports=ReportLog([ReportPoint(1, METRICS, 3.0)]),
+)
+FAILED = Trial(
+    1,
+    {},
+    TrialState.FAILED,
+    failure="out_of_memory",
+    attempts=2,
+    seconds=1.0,
+    peak_memory_bytes=12345,
+)
+RUNNING = Trial(2, {}, TrialState.RUNNING, attempts=1)
+
+
+def snapshot(*trials: Trial, **given: object) -> Snapshot:
+    return Snapshot(
+        "toy",
+        "running",
+        trials,
+        (Goal("loss"),),
+        num_slots=2,
+        busy_slots=1,
+        **given,  # type: ignore[arg-type]
+    )
+
+
+FIRST = snapshot(
+    *(Trial(number, {}, TrialState.RUNNING, attempts=1) for number in range(2)),
+    activity=Activity(2, 0, 1, 0.25),
+    suggestion_seconds=(0.05, 0.05),
+)
+LATER = snapshot(
+    *(DONE, FAILED, RUNNING),
+    activity=Activity(5, 2, 4, 1.0),
+    suggestion_seconds=(0.05, 0.05, 0.5, 0.5, 20.0),
+    seconds=9.0,
+)

@@ -1,0 +1,130 @@
+"""MLflow has a run for each trial, nested in that of the sweep, each report once."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "report"))  # report_sweeps.py
+
+from report_sweeps import write_sweep
+
+import automl
+from automl.cli import cli
+from automl.errors import UsageError
+from automl.ledger import Ledger
+from automl.trackers.base import TrackedSweep, write_all
+
+pytest.importorskip("mlflow", reason="install automl[mlflow]")
+
+from mlflow.tracking import MlflowClient
+
+from automl.trackers.mlflow import MlflowTracker
+
+
+def objective(trial: Any) -> dict[str, float]:
+    for step in (1, 2, 3):
+        trial.report(step=step, **{"val@loss": trial.params["lr"] / step, "nan": float("nan")})
+    return {"val@loss": 0.5}
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A new database; to make its tables takes seconds."""
+    file = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
+    MlflowClient(tracking_uri=f"sqlite:///{file}").search_experiments()
+    return file
+
+
+@pytest.fixture
+def address(empty: Path, tmp_path: Path) -> str:
+    shutil.copy(empty, tmp_path)
+    return f"sqlite:///{tmp_path}/mlflow.db"
+
+
+def test_a_sweep_is_written_as_it_runs_and_written_again_adds_nothing(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+    options: dict[str, Any] = {
+        "suggester": "random",
+        "dispatcher": "inline",
+        "progress": False,
+        "store": tmp_path / "store",
+        "name": "seen",
+        "trackers": ["mlflow"],
+    }
+    space = {"lr": (0.1, 1.0)}
+    automl.sweep(objective, space, "minimize val@loss", trials=2, **options)
+    result = automl.sweep(objective, space, "minimize val@loss", trials=3, resume=True, **options)
+
+    client = MlflowClient(tracking_uri=address)
+    experiment = client.get_experiment_by_name("automl").experiment_id
+
+    def runs() -> dict[str, Any]:
+        return {run.info.run_name: run for run in client.search_runs([experiment])}
+
+    def curve(run: Any) -> list[int]:
+        return [m.step for m in client.get_metric_history(run.info.run_id, "val_loss")]
+
+    assert sorted(runs()) == ["seen", "trial 0", "trial 1", "trial 2"]
+    assert len(client.search_runs([experiment])) == 4
+    for trial in result.trials:
+        run = runs()[f"trial {trial.number}"]
+        assert run.data.params == {"lr": str(trial.params["lr"])}
+        assert run.data.metrics["val_loss"] == 0.5
+        assert (run.info.status, curve(run)) == ("FINISHED", [1, 2, 3, 3])
+        assert abs(run.info.start_time / 1000 - time.time()) < 600
+    snapshot = automl.load("seen", tmp_path / "store").snapshot
+    with closing(Ledger.open(str(tmp_path / "store"), readonly=True)) as ledger:
+        sweep = TrackedSweep.of(ledger, "seen")
+    before = {name: curve(run) for name, run in runs().items()}
+    write_all(MlflowTracker(), sweep, snapshot)
+    assert {name: curve(run) for name, run in runs().items()} == before
+
+
+def test_a_server_that_is_away_is_told_at_once(tmp_path: Path) -> None:
+    tracker = MlflowTracker("http://127.0.0.1:9")
+    snapshot = automl.sweep(
+        lambda trial: {"loss": 1.0},
+        {"x": (0.0, 1.0)},
+        "minimize loss",
+        trials=1,
+        dispatcher="inline",
+        suggester="random",
+        store=tmp_path,
+        progress=False,
+    ).snapshot
+    with pytest.raises(UsageError, match=r"mlflow: http://127.0.0.1:9: ConnectionRefusedError"):
+        write_all(tracker, TrackedSweep("toy", 0.0), snapshot)
+
+
+def test_publish_writes_every_trial(address: str, tmp_path: Path) -> None:
+    runs = write_sweep(tmp_path / "runs", 30, constraints=["size <= 2000"])
+    done = CliRunner().invoke(cli, ["publish", "toy", "mlflow", "--store", runs, "--to", address])
+    assert done.exit_code == 0, done.output
+    client = MlflowClient(tracking_uri=address)
+    experiment = client.get_experiment_by_name("automl")
+    found = {
+        run.info.run_name: run
+        for run in client.search_runs([experiment.experiment_id], max_results=100)
+    }
+    trials = automl.load("toy", runs).trials
+    assert set(found) == {"toy", *(f"trial {trial.number}" for trial in trials)}
+    first = found["trial 0"]
+    assert first.data.params["optimizer"] == trials[0].params["optimizer"]
+    assert first.data.metrics["loss"] == pytest.approx(trials[0].metrics["loss"])
+    assert [m.step for m in client.get_metric_history(first.info.run_id, "loss")][:2] == [10, 20]
+    failed = next(trial for trial in trials if trial.failure)
+    assert found[f"trial {failed.number}"].info.status == "FAILED"
+    wrong = CliRunner().invoke(
+        cli, ["publish", "toy", "mlflow", "--store", runs, "--to", "nonsense://x"]
+    )
+    assert (wrong.exit_code, "nonsense" in wrong.output) == (2, True)

@@ -1,0 +1,584 @@
+"""Agents ask, report and tell: with and without a controller, at once, killed at any moment."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import postgres
+import pytest
+from objectives import make_spec, patient, quick, record, run_inline
+from processes import begin, start
+
+from automl.control.wiring import attend
+from automl.core import Begun, Budget, Command, Ended, Leased, Proposed, Trial, TrialState
+from automl.errors import AutomlError, UsageError
+from automl.ledger import Ledger, lease, recorder
+from automl.ledger import ledger as stored
+from automl.ledger.check import check
+from automl.workflows import agents, requests
+from search_spaces import Choice, Float, Int, Space
+from workers.protocol import Ending, Outcome, Report
+
+LONG = 3600.0
+
+
+def created(ledger: Ledger, **fields: Any) -> Ledger:
+    ledger.create_sweep(make_spec(**fields))
+    return ledger
+
+
+def state(ledger: Ledger, number: int) -> str:
+    return str(ledger.trials("test")[number].state)
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it took too long"
+        time.sleep(0.005)
+
+
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Sets the clock of the store ahead."""
+
+    def set_ahead(seconds: float) -> None:
+        def shifted(connection: object) -> float:
+            return time.time() + seconds
+
+        for module in (lease, recorder, stored):
+            monkeypatch.setattr(module, "clock", shifted)
+
+    return set_ahead
+
+
+@contextmanager
+def ended(process: BaseProcess) -> Iterator[BaseProcess]:
+    """Kill a process at the end of the block, if it still runs."""
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.join()
+
+
+# ------------------------------------------------------------------ without a controller
+
+
+def test_a_sweep_of_agents_alone_from_the_first_trial_to_the_last(ledger: Ledger) -> None:
+    created(ledger, trials=3, suggester="sobol")
+    seen = []
+    while (asked := agents.ask(ledger, "test"))["trial"] is not None:
+        number = asked["trial"]
+        agents.report_step(ledger, "test", number, 1, {"loss": 2.0})
+        told = agents.tell(ledger, "test", number, {"loss": asked["params"]["lr"]})
+        assert (told["state"], told["attempt"], told["same"]) == ("completed", 1, False)
+        seen.append(asked["params"])
+    assert asked["reason"] == "it is finished"
+    trials = ledger.trials("test")
+    assert [trial.params for trial in trials] == seen
+    assert [trial.source for trial in trials] == ["default", "sobol", "sobol"]
+    assert [len(trial.reports) for trial in trials] == [1, 1, 1]
+    assert ledger.snapshot("test").state == "finished"
+    alone = run_inline(ledger, make_spec("alone", trials=3, suggester="sobol"))
+    assert [trial.params for trial in alone.trials] == seen, "agents see what workers see"
+
+
+def test_the_clock_of_the_sweep_goes_on_while_agents_work(ledger: Ledger) -> None:
+    created(ledger)
+    agents.ask(ledger, "test")
+    time.sleep(0.3)
+    agents.tell(ledger, "test", 0, {"loss": 1.0})
+    (trial,) = ledger.trials("test")
+    assert trial.started is not None
+    assert trial.ended is not None
+    assert 0.3 <= trial.seconds == pytest.approx(trial.ended - trial.started, abs=0.01)
+    assert trial.metrics["seconds"] == trial.seconds
+    time.sleep(0.2)
+    held = ledger.acquire("test")
+    assert held.absence(until=time.time()) >= 0.2
+    assert held.absence(until=0.0) == 0.0, "nobody worked meanwhile"
+
+
+def test_the_time_of_the_budget_is_over_though_no_controller_runs(ledger: Ledger) -> None:
+    created(ledger, budget=Budget(time=0.3))
+    agents.ask(ledger, "test")
+    time.sleep(0.4)
+    agents.tell(ledger, "test", 0, {"loss": 1.0})
+    answer = agents.ask(ledger, "test")
+    assert answer["trial"] is None
+    assert ledger.snapshot("test").state == "finished"
+
+
+def test_the_same_result_may_be_told_twice_and_another_may_not(ledger: Ledger) -> None:
+    created(ledger)
+    agents.ask(ledger, "test")
+    agents.tell(ledger, "test", 0, {"loss": 0.5, "extra": float("inf")}, attempt=1)
+    again = agents.tell(ledger, "test", 0, {"loss": 0.5, "extra": float("inf")}, attempt=1)
+    assert (again["state"], again["same"]) == ("completed", True)
+    with pytest.raises(
+        AutomlError, match=r"trial 0 has ended already: it is completed, with loss=0\.5"
+    ):
+        agents.tell(ledger, "test", 0, {"loss": 0.4}, attempt=1)
+    with pytest.raises(AutomlError, match="is over"):
+        agents.fail(ledger, "test", 0, "crashed", attempt=1)
+    assert ledger.trials("test")[0].metrics["loss"] == 0.5
+
+
+def test_a_lost_agents_trial_goes_back_and_its_late_result_is_refused(
+    ledger: Ledger, later: Callable[[float], None]
+) -> None:
+    created(ledger)
+    first = agents.ask(ledger, "test", agent="ann")
+    later(100.0)
+    with pytest.raises(
+        AutomlError, match=r"the lease of attempt 1 of trial 0 is over since .* for 60 s"
+    ):
+        agents.tell(ledger, "test", 0, {"loss": 1.0}, attempt=1)
+    assert state(ledger, 0) == "waiting"
+    second = agents.ask(ledger, "test", agent="bob")
+    assert (first["trial"], first["attempt"], first["resumed"]) == (0, 1, False)
+    assert (second["trial"], second["attempt"], second["resumed"]) == (0, 2, True)
+    assert second["params"] == first["params"]
+    with pytest.raises(AutomlError, match="runs attempt 2 with agent bob"):
+        agents.tell(ledger, "test", 0, {"loss": 1.0}, attempt=1)
+    with pytest.raises(AutomlError, match="runs attempt 2 with agent bob"):
+        agents.report_step(ledger, "test", 0, 1, {"loss": 1.0}, attempt=1)
+    agents.tell(ledger, "test", 0, {"loss": 2.0}, attempt=2)
+    assert ledger.trials("test")[0].metrics["loss"] == 2.0
+
+
+def test_a_trial_whose_agents_are_lost_again_and_again_fails(
+    ledger: Ledger, later: Callable[[float], None]
+) -> None:
+    created(ledger, max_retries=1, trials=1)
+    for hour in (1, 2):
+        agents.ask(ledger, "test", lease=90.0, agent="ann")
+        later(hour * LONG)
+    assert agents.ask(ledger, "test")["trial"] is None
+    (trial,) = ledger.trials("test")
+    assert (trial.state, trial.failure) == (TrialState.FAILED, "crashed")
+    assert trial.message == "its agent ann was lost: no report for 90 s (after 1 retries)"
+
+
+def test_each_report_renews_the_lease(ledger: Ledger, later: Callable[[float], None]) -> None:
+    created(ledger)
+    agents.ask(ledger, "test", lease=90.0)
+    for step in range(3):
+        later(60.0 * (step + 1))
+        agents.report_step(ledger, "test", 0, step, {"loss": 1.0})
+    assert agents.tell(ledger, "test", 0, {"loss": 1.0}, attempt=1)["state"] == "completed"
+
+
+def test_a_result_that_was_sent_in_time_counts_however_late_it_is_read(
+    ledger: Ledger, later: Callable[[float], None]
+) -> None:
+    created(ledger)
+    agents.ask(ledger, "test")
+    content = {"attempt": 1, "metrics": {"loss": 0.25}}
+    (identity,) = ledger.send("test", Command("tell", content, 0, by="ann"))
+    later(100.0)  # the agent was killed before it could serve its own request
+    assert agents.ask(ledger, "test")["trial"] == 1
+    answered, _ = ledger.answer("test", identity)
+    assert answered is not None
+    assert answered.content["state"] == "completed"
+    assert ledger.trials("test")[0].metrics["loss"] == 0.25
+
+
+def test_nobody_gets_a_trial_for_an_agent_that_has_given_up(ledger: Ledger) -> None:
+    created(ledger)
+    (identity,) = ledger.send("test", Command("ask", {"seconds": None, "wait": 0.0}, by="ann"))
+    time.sleep(0.01)
+    assert agents.ask(ledger, "test")["trial"] == 0
+    answered, _ = ledger.answer("test", identity)
+    assert answered is not None
+    assert answered.content["error"] == "nobody waits for this answer any more"
+
+
+@pytest.mark.parametrize("kind", ["out_of_memory", "non_finite", "timeout", "crashed"])
+def test_a_failure_is_kept_with_its_kind(ledger: Ledger, kind: str) -> None:
+    created(ledger)
+    agents.ask(ledger, "test")
+    told = agents.fail(ledger, "test", 0, kind, "too much", attempt=1)
+    assert (told["state"], told["failure"], told["message"]) == ("failed", kind, "too much")
+    assert agents.fail(ledger, "test", 0, kind)["same"]
+    with pytest.raises(AutomlError, match=r"is over|has ended already"):
+        agents.tell(ledger, "test", 0, {"loss": 1.0})
+
+
+def test_a_preempted_trial_is_tried_again_and_a_number_that_is_none_fails(ledger: Ledger) -> None:
+    created(ledger)
+    agents.ask(ledger, "test")
+    assert agents.fail(ledger, "test", 0, "preempted")["state"] == "waiting"
+    assert agents.ask(ledger, "test")["attempt"] == 2
+    told = agents.tell(ledger, "test", 0, {"loss": float("nan")})
+    assert (told["state"], told["failure"], told["message"]) == (
+        "failed",
+        "non_finite",
+        "loss is nan",
+    )
+    assert agents.tell(ledger, "test", 0, {"loss": float("nan")})["same"]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda kept: agents.fail(kept, "test", 0, "bogus"), "a failure is one of out_of_memory, "),
+        (
+            lambda kept: agents.tell(kept, "test", 7, {"loss": 1.0}),
+            "there is no trial 7: there are 1",
+        ),
+        (lambda kept: agents.tell(kept, "test", 0, {"acc": 1.0}), "no metric 'loss' was reported"),
+        (
+            lambda kept: agents.tell(kept, "test", 0, {"loss": "low"}),
+            "metric 'loss' must be a number",
+        ),
+        (lambda kept: agents.ask(kept, "test", lease=0), "a lease must last longer than 0 s"),
+        (lambda kept: agents.ask(kept, "tset"), "no sweep named 'tset'"),
+        (
+            lambda kept: agents.report_step(kept, "test", 0, 1, {}),
+            "step 1 of trial 0 cannot follow step 3",
+        ),
+    ],
+)
+def test_a_wrong_argument_leaves_the_trial_as_it_is(
+    ledger: Ledger, call: Callable[[Ledger], Any], message: str
+) -> None:
+    created(ledger)
+    agents.ask(ledger, "test")
+    agents.report_step(ledger, "test", 0, 3, {"acc": 1.0})
+    with pytest.raises(UsageError, match=message):
+        call(ledger)
+    assert state(ledger, 0) == "running"
+    assert agents.tell(ledger, "test", 0, {"loss": 1.0})["state"] == "completed"
+
+
+def test_the_stopper_says_stop_and_the_trial_is_stopped(ledger: Ledger) -> None:
+    created(ledger, trials=9, stopper="median")
+    ledger.acquire("test")
+    for number in range(7):
+        params = {"lr": 0.01, "optimizer": "sgd"}
+        record(ledger, "test", Proposed(number, params, "sobol"), Begun(number, 1))
+        reports = [Report(number, 1, step, step, {"loss": 1.0}, 1.0) for step in range(5)]
+        outcome = Outcome(number, 1, Ending.COMPLETED, {"loss": 1.0}, seconds=1.0)
+        record(ledger, "test", *reports, Ended(outcome, TrialState.COMPLETED))
+    ledger.release("test")
+    agents.ask(ledger, "test")
+    for step in range(1, 5):
+        answer = agents.report_step(ledger, "test", 7, step, {"loss": 9.0})
+    assert answer["stop"] is True
+    assert "median" in answer["reason"]
+    told = agents.tell(ledger, "test", 7, {})
+    assert (told["state"], told["message"]) == ("stopped", answer["reason"])
+
+
+def test_an_agent_pauses_and_another_goes_on(ledger: Ledger) -> None:
+    stopper = {"stopper": "asha", "stopper_options": {"grace": 1, "factor": 2}}
+    created(ledger, trials=4, resumable=True, max_steps=4, **stopper)
+    paused, asked = 0, agents.ask(ledger, "test")
+    while asked["trial"] is not None:
+        number = asked["trial"]
+        done = [point.step for point in ledger.trials("test")[number].reports]
+        for step in range(max(done, default=0) + 1, 5):
+            loss = 1.0 / step + (0, 1, 5, 6)[number]
+            if agents.report_step(ledger, "test", number, step, {"loss": loss})["stop"]:
+                break
+        told = agents.tell(ledger, "test", number, {"loss": loss}, attempt=asked["attempt"])
+        paused += told["state"] == "paused"
+        asked = agents.ask(ledger, "test")
+    assert paused >= 2
+    assert any(trial.attempts > 1 for trial in ledger.trials("test")), "nothing was promoted"
+    assert all(trial.state.finished for trial in ledger.trials("test"))
+    steps = [[point.step for point in trial.reports] for trial in ledger.trials("test")]
+    assert all(one == list(range(1, len(one) + 1)) for one in steps), "a step was made twice"
+
+
+def test_constraints_and_conditions_hold(ledger: Ledger) -> None:
+    space = Space(
+        Choice("optimizer", ["sgd", "adam"]),
+        Float("momentum", 0.0, 0.9, when={"optimizer": "sgd"}),
+        Int("batch", 1, 64, log=True),
+        Int("accumulate", 1, 64, log=True),
+        constraints=["batch >= accumulate"],
+    )
+    created(ledger, space=space, trials=12)
+    for _ in range(6):
+        params = agents.ask(ledger, "test")["params"]
+        space.check(params)
+        assert ("momentum" in params) == (params["optimizer"] == "sgd")
+
+
+def test_a_space_that_is_used_up_has_no_more_trials(ledger: Ledger) -> None:
+    created(ledger, space=Space(Choice("a", [1, 2, 3])), suggester="sobol", trials=50)
+    for _ in range(3):
+        agents.ask(ledger, "test")
+    answer = agents.ask(ledger, "test")
+    assert answer["trial"] is None
+    assert answer["reason"] == "every configuration of its space was tried; 3 trials still run"
+
+
+# ------------------------------------------------------------------ many at once
+
+
+def ask_alone(store: str, answers: str) -> None:
+    ledger = Ledger.open(store)
+    answer = agents.ask(ledger, "test", agent=str(os.getpid()))
+    Path(answers, str(os.getpid())).write_text(repr((answer["trial"], answer["params"])))
+    ledger.close()
+
+
+@pytest.mark.parametrize(("suggester", "count"), [("sobol", 20), ("bayes", 4)])
+def test_agents_that_ask_at_once_get_a_trial_each(
+    tmp_path: Path, suggester: str, count: int
+) -> None:
+    ledger = created(Ledger.open(tmp_path, create=True), trials=count, suggester=suggester)
+    answers = tmp_path / "answers"
+    answers.mkdir()
+    asking = [start(ask_alone, str(tmp_path), str(answers)) for _ in range(count)]
+    for process in asking:
+        process.join()
+    found = dict(eval(file.read_text()) for file in answers.iterdir())
+    assert sorted(found) == list(range(count))
+    trials = ledger.trials("test")
+    assert [found[trial.number] for trial in trials] == [dict(trial.params) for trial in trials]
+    assert len({repr(trial.params) for trial in trials}) == count
+    assert len({trial.lease.agent for trial in trials if trial.lease}) == count
+
+
+def hold(store: str) -> None:
+    """Hold the sweep as one does who answers requests, until it is killed."""
+    ledger = Ledger.open(store)
+    recorder = ledger.acquire("test", brief=True)
+    recorder.commit(status={"brief": True})
+    time.sleep(60)
+
+
+def test_who_is_killed_while_it_holds_the_sweep_blocks_nobody(tmp_path: Path) -> None:
+    ledger = created(Ledger.open(tmp_path, create=True))
+    with ended(start(hold, str(tmp_path))) as holder:
+        wait_until(lambda: ledger.snapshot("test").state == "running")
+        assert attend(ledger, "test") is False
+        with pytest.raises(AutomlError, match=r"has not answered within 0\.2 s"):
+            agents.ask(ledger, "test", wait=0.2)
+        os.kill(holder.pid or 0, signal.SIGKILL)
+        holder.join()
+        assert agents.ask(ledger, "test")["trial"] == 0
+
+
+def test_a_controller_waits_for_who_holds_the_sweep_for_a_moment(tmp_path: Path) -> None:
+    ledger = created(Ledger.open(tmp_path, create=True))
+    with ended(start(hold, str(tmp_path))) as holder:
+        wait_until(lambda: ledger.snapshot("test").brief)
+        controller = begin(tmp_path, make_spec(), quick)
+        time.sleep(0.2)
+        assert controller.exitcode is None, "it was refused"
+        holder.kill()
+        controller.join()
+    assert controller.exitcode == 0
+    assert ledger.snapshot("test").state == "finished"
+
+
+# ------------------------------------------------------------------ beside a controller
+
+
+@pytest.mark.parametrize("dispatcher", ["inline", "agents"])
+def test_a_running_controller_answers(tmp_path: Path, dispatcher: str) -> None:
+    ledger = created(Ledger.open(tmp_path, create=True), trials=4)
+    objective = patient if dispatcher == "inline" else None
+    with ended(begin(tmp_path, make_spec(trials=4), objective, dispatcher=dispatcher)) as runs:
+        wait_until(lambda: ledger.snapshot("test").num_slots > 0 or dispatcher == "agents")
+        wait_until(lambda: ledger.snapshot("test").state == "running")
+        asked = [agents.ask(ledger, "test") for _ in range(2)]
+        assert len({one["trial"] for one in asked}) == 2
+        for one in asked:
+            number = one["trial"]
+            agents.report_step(ledger, "test", number, 1, {"loss": 2.0})
+            agents.tell(ledger, "test", number, {"loss": 1.0}, attempt=1)
+            assert agents.tell(ledger, "test", number, {"loss": 1.0}, attempt=1)["same"]
+            trial = ledger.trials("test")[number]
+            assert trial.details["worker"].startswith("agent ")
+        snapshot = ledger.snapshot("test")
+        assert (snapshot.state, snapshot.brief) == ("running", False)
+        assert runs.is_alive(), "an agent has taken the sweep over"
+        workers = {trial.details.get("worker") for trial in snapshot.trials}
+        assert len(workers) == (2 if dispatcher == "inline" else 1)
+
+
+def test_an_inline_sweep_and_agents_share_the_budget(tmp_path: Path) -> None:
+    ledger = created(Ledger.open(tmp_path, create=True), trials=8)
+    with ended(begin(tmp_path, make_spec(trials=8), slow)) as controller:
+        told = []
+        while (asked := agents.ask(ledger, "test"))["trial"] is not None:
+            agents.tell(ledger, "test", asked["trial"], {"loss": 3.0})
+            told.append(asked["trial"])
+        controller.join()
+    trials = ledger.trials("test")
+    assert [trial.state for trial in trials] == [TrialState.COMPLETED] * 8
+    mine = [trial.number for trial in trials if trial.metrics["loss"] == 3.0]
+    assert mine == told
+    assert 0 < len(mine) < 8
+
+
+def slow(trial: Any) -> dict[str, float]:
+    time.sleep(0.2)
+    return {"loss": 1.0}
+
+
+def test_a_controller_killed_between_ask_and_tell_loses_nothing(tmp_path: Path) -> None:
+    ledger = created(Ledger.open(tmp_path, create=True), trials=4)
+    controller = begin(tmp_path, make_spec(trials=4), patient)
+    with ended(controller):
+        wait_until(lambda: bool(held(ledger, False)))
+        asked = agents.ask(ledger, "test", lease=LONG)
+        agents.report_step(ledger, "test", asked["trial"], 1, {"loss": 5.0})
+    agents.report_step(ledger, "test", asked["trial"], 2, {"loss": 4.0}, attempt=1)
+    agents.tell(ledger, "test", asked["trial"], {"loss": 3.0}, attempt=1)
+    trial = ledger.trials("test")[asked["trial"]]
+    assert (trial.state, trial.attempts, len(trial.reports)) == ("completed", 1, 2)
+    other = ledger.trials("test")[0]
+    assert other.state is TrialState.WAITING, "the worker's trial goes back, as after a resume"
+    assert agents.ask(ledger, "test")["trial"] == 0
+
+
+def test_ctrl_c_leaves_the_agents_their_trials(tmp_path: Path) -> None:
+    ledger = created(Ledger.open(tmp_path, create=True), trials=4)
+    with ended(begin(tmp_path, make_spec(trials=4), patient)) as controller:
+        wait_until(lambda: bool(held(ledger, False)))
+        asked = agents.ask(ledger, "test", lease=LONG)
+        os.kill(controller.pid or 0, signal.SIGINT)
+        controller.join()
+    assert controller.exitcode == 130
+    assert state(ledger, asked["trial"]) == "running"
+    assert agents.tell(ledger, "test", asked["trial"], {"loss": 1.0})["state"] == "completed"
+
+
+def test_a_controller_gives_a_lost_agents_trial_to_its_worker(tmp_path: Path) -> None:
+    ledger = created(Ledger.open(tmp_path, create=True), trials=2)
+    asked = agents.ask(ledger, "test", lease=0.5)
+    controller = begin(tmp_path, make_spec(trials=2), quick)
+    controller.join()
+    assert controller.exitcode == 0
+    trial = ledger.trials("test")[asked["trial"]]
+    assert (trial.state, trial.attempts) == (TrialState.COMPLETED, 2)
+    assert "lease" not in trial.details
+
+
+def held(ledger: Ledger, by_agent: bool) -> list[Trial]:
+    return [
+        trial
+        for trial in ledger.trials("test")
+        if trial.state is TrialState.RUNNING and (trial.lease is not None) == by_agent
+    ]
+
+
+# ------------------------------------------------------------------ what is kept
+
+
+def test_the_ledger_says_who_asked_and_is_whole(ledger: Ledger) -> None:
+    created(ledger)
+    before = time.time()
+    agents.ask(ledger, "test", agent="ann")
+    agents.tell(ledger, "test", 0, {"loss": 1.0}, agent="bob")
+    commands = ledger.commands("test")
+    assert [(command.kind, command.by, command.trial) for command in commands] == [
+        ("ask", "ann", None),
+        ("tell", "bob", 0),
+    ]
+    assert all(before <= command.sent <= time.time() for command in commands)
+    leased = [event for event in ledger.events("test") if isinstance(event, Leased)]
+    assert [(event.agent, event.seconds) for event in leased] == [("ann", 60.0)]
+
+
+def test_a_request_is_answered_once(ledger: Ledger) -> None:
+    created(ledger)
+    (identity,) = ledger.send("test", Command("ask", {"seconds": None, "wait": LONG}, by="ann"))
+    assert attend(ledger, "test")
+    first, _ = ledger.answer("test", identity)
+    assert attend(ledger, "test")
+    assert ledger.answer("test", identity)[0] == first
+    assert len(ledger.trials("test")) == 1
+
+
+def test_without_a_name_the_agent_is_the_user_and_host() -> None:
+    assert "@" in requests.whoami()
+
+
+@pytest.mark.skipif(postgres.missing() is not None, reason=str(postgres.missing()))
+def test_agents_on_postgresql(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside a controller, without one, and many at once."""
+    monkeypatch.chdir(tmp_path)  # the files of trials are in .automl of the current folder
+    answers = tmp_path / "answers"
+    answers.mkdir()
+    with postgres.server() as running:
+        url = running.database()
+        ledger = created(Ledger.open(url, create=True), trials=9)
+        asked = agents.ask(ledger, "test")
+        agents.report_step(ledger, "test", 0, 1, {"loss": 1.0})
+        asking = [start(ask_alone, url, str(answers)) for _ in range(6)]
+        for process in asking:
+            process.join()
+        found = dict(eval(file.read_text()) for file in answers.iterdir())
+        assert sorted(found) == [1, 2, 3, 4, 5, 6]
+        spec = make_spec(trials=9)
+        with ended(start_controller(url, spec)):
+            wait_until(lambda: ledger.snapshot("test").state == "running")
+            assert agents.ask(ledger, "test")["trial"] == 7
+        assert agents.tell(ledger, "test", 7, {"loss": 1.0}, attempt=1)["state"] == "completed"
+        assert agents.tell(ledger, "test", asked["trial"], {"loss": 1.0})["state"] == "completed"
+        ledger.close()
+
+
+def start_controller(url: str, spec: Any) -> BaseProcess:
+    return begin(url, spec, None, dispatcher="agents")  # type: ignore[arg-type]
+
+
+# ------------------------------------------------------------------ killed again and again
+
+
+def work(store: str, done: str) -> None:
+    """An agent that runs trials until none is left, and notes each answer that it got."""
+    ledger = Ledger.open(store)
+    while (asked := agents.ask(ledger, "test", lease=LONG))["trial"] is not None:
+        number, attempt = asked["trial"], asked["attempt"]
+        loss = float(asked["params"]["lr"])
+        agents.report_step(ledger, "test", number, 1, {"loss": loss}, attempt=attempt)
+        agents.tell(ledger, "test", number, {"loss": loss}, attempt=attempt)
+        with Path(done).open("a") as file:
+            file.write(f"{number}\n")
+    ledger.close()
+
+
+def test_agents_killed_at_any_moment_lose_and_repeat_nothing(tmp_path: Path) -> None:
+    """Their leases last: what they held is left to them, all else goes on."""
+    ledger = created(Ledger.open(tmp_path, create=True), trials=10, max_retries=9)
+    done = tmp_path / "done"
+    done.touch()
+    for delay in (0.0, 0.07, 0.19):
+        pair = [start(work, str(tmp_path), str(done)) for _ in range(2)]
+        before = done.read_text()
+        while done.read_text() == before and any(process.is_alive() for process in pair):
+            time.sleep(0.005)
+        time.sleep(delay)
+        for process in pair:
+            process.kill()
+            process.join()
+        if ledger.snapshot("test").state == "finished":
+            break
+    last = start(work, str(tmp_path), str(done))
+    last.join()
+    assert last.exitcode == 0
+    trials = ledger.trials("test")
+    assert len(trials) == 10
+    told = [int(line) for line in done.read_text().split()]
+    assert len(told) == len(set(told)), "a trial was run twice"
+    ended = {trial.number for trial in trials if trial.state is TrialState.COMPLETED}
+    assert set(told) <= ended, "a result that was acknowledged is lost"
+    assert all(trial.lease is not None for trial in trials if trial.number not in ended)
+    assert check(tmp_path) == []

@@ -1,0 +1,238 @@
+"""People steer a sweep: one trial, the budget, marks; with and without a running controller."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from objectives import make_spec, quick, run_inline
+from processes import of, running, wait_until
+
+from automl.core import Answered, Budget, TrialState
+from automl.errors import AutomlError, UsageError
+from automl.ledger import Ledger
+from automl.ledger.check import check
+from automl.workflows import agents, steering
+
+
+@pytest.mark.parametrize("dispatcher", ["inline", "local"])
+def test_one_trial_is_stopped_and_the_sweep_goes_on(tmp_path: Path, dispatcher: str) -> None:
+    with running(tmp_path, dispatcher=dispatcher) as (ledger, process):
+        done = steering.stop_trial(ledger, "test", 0, by="ann")
+        assert done == "trial 0 stops at its next report"
+        wait_until(lambda: of(ledger, 1, TrialState.RUNNING))
+        stopped = ledger.trials("test")[0]
+        assert (stopped.state, stopped.message) == (TrialState.STOPPED, "stopped by ann")
+        assert stopped.metrics["loss"] > 0
+        with pytest.raises(AutomlError, match="trial 0 is stopped already"):
+            steering.stop_trial(ledger, "test", 0)
+        assert process.is_alive()
+
+
+def test_a_trial_pauses_until_a_person_resumes_it(tmp_path: Path) -> None:
+    with running(tmp_path, resumable=True) as (ledger, _):
+        assert steering.pause_trial(ledger, "test", 0, by="ann") == (
+            "trial 0 pauses at its next report"
+        )
+        wait_until(lambda: of(ledger, 1, TrialState.RUNNING))
+        paused = ledger.trials("test")[0]
+        assert (paused.state, paused.message) == (TrialState.PAUSED, "paused by ann")
+        steering.stop_trial(ledger, "test", 1)
+        wait_until(lambda: of(ledger, 2, TrialState.RUNNING))
+        assert of(ledger, 0, TrialState.PAUSED), "a new trial goes first"
+        assert steering.resume_trial(ledger, "test", 0) == "trial 0 goes on next"
+        steering.stop_trial(ledger, "test", 2)
+        wait_until(lambda: of(ledger, 0, TrialState.RUNNING))
+        assert ledger.trials("test")[0].attempts == 2
+
+
+def test_no_stopping_rule_resumes_what_a_person_has_paused(ledger: Ledger) -> None:
+    """Trial 1 is the best of its rung: `asha` would let it go on."""
+    options = {"stopper": "asha", "stopper_options": {"grace": 1, "factor": 2}}
+    ledger.create_sweep(make_spec(trials=4, resumable=True, max_steps=8, **options))
+    for number, loss in enumerate((3.0, 1.0, 2.0)):
+        agents.ask(ledger, "test")
+        if number == 1:
+            steering.pause_trial(ledger, "test", 1, by="ann")
+        agents.report_step(ledger, "test", number, 1, {"loss": loss})
+        agents.tell(ledger, "test", number, {"loss": loss})
+    assert of(ledger, 1, TrialState.PAUSED)
+    agents.ask(ledger, "test")
+    agents.tell(ledger, "test", 3, {"loss": 4.0})
+    while (asked := agents.ask(ledger, "test"))["trial"] is not None:
+        assert asked["trial"] != 1
+        agents.tell(ledger, "test", asked["trial"], {"loss": 2.0})
+
+
+def test_a_held_trial_is_given_again_once_it_is_resumed(ledger: Ledger) -> None:
+    ledger.create_sweep(make_spec(trials=4, resumable=True))
+    agents.ask(ledger, "test")
+    steering.pause_trial(ledger, "test", 0)
+    assert agents.report_step(ledger, "test", 0, 1, {"loss": 1.0})["stop"]
+    assert agents.tell(ledger, "test", 0, {})["state"] == "paused"
+    assert agents.ask(ledger, "test")["trial"] == 1
+    steering.resume_trial(ledger, "test", 0)
+    asked = agents.ask(ledger, "test")
+    assert (asked["trial"], asked["attempt"], asked["resumed"]) == (0, 2, True)
+    assert "held" not in ledger.trials("test")[0].details
+
+
+def test_a_trial_that_cannot_go_on_cannot_pause(tmp_path: Path) -> None:
+    with running(tmp_path) as (ledger, _):
+        with pytest.raises(AutomlError, match=r"trial 0 cannot pause: .* \(resumable: true\)"):
+            steering.pause_trial(ledger, "test", 0)
+        with pytest.raises(AutomlError, match="only a paused one can be resumed"):
+            steering.resume_trial(ledger, "test", 0)
+        with pytest.raises(AutomlError, match="only a finished one can be tried again"):
+            steering.retry_trial(ledger, "test", 0)
+        with pytest.raises(UsageError, match="there is no trial 7: there are 1"):
+            steering.stop_trial(ledger, "test", 7)
+        assert of(ledger, 0, TrialState.RUNNING)
+
+
+def test_a_finished_trial_is_tried_again_as_a_new_one(tmp_path: Path) -> None:
+    with running(tmp_path) as (ledger, _):
+        steering.stop_trial(ledger, "test", 0)
+        wait_until(lambda: of(ledger, 1, TrialState.RUNNING))
+        assert steering.retry_trial(ledger, "test", 0) == (
+            "trial 2 tries the configuration of trial 0 again"
+        )
+        steering.stop_trial(ledger, "test", 1)
+        wait_until(lambda: of(ledger, 2, TrialState.RUNNING))
+        first, _, again = ledger.trials("test")
+        assert (again.params, again.source) == (first.params, "retried")
+
+
+def test_the_budget_of_a_running_sweep_is_raised(tmp_path: Path) -> None:
+    with running(tmp_path, budget=Budget(trials=1, time=3600.0)) as (ledger, process):
+        done = steering.set_budget(ledger, "test", {"trials": 2, "time": None})
+        assert done == "the budget is now: trials 2"
+        assert ledger.spec("test").budget == Budget(trials=2), "a resume knows it too"
+        for number in (0, 1):
+            wait_until(lambda n=number: of(ledger, n, TrialState.RUNNING))  # type: ignore[misc]
+            steering.stop_trial(ledger, "test", number)
+        process.join()
+        assert process.exitcode == 0
+        snapshot = ledger.snapshot("test")
+        assert (snapshot.state, len(snapshot.trials)) == ("finished", 2)
+
+
+def test_a_larger_budget_opens_a_finished_sweep(ledger: Ledger) -> None:
+    run_inline(ledger, make_spec(trials=2))
+    ledger.release("test")
+    assert agents.ask(ledger, "test")["trial"] is None
+    with pytest.raises(AutomlError, match=r"begins no more trials: it is finished\. Raise its"):
+        steering.retry_trial(ledger, "test", 0)
+    steering.set_budget(ledger, "test", {"trials": 4})
+    assert ledger.snapshot("test").state == "interrupted"
+    assert agents.ask(ledger, "test")["trial"] == 2
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        ({}, "a budget has trials, time, worker_time, target, gain, got nothing"),
+        ({"hours": 3}, "a budget has .*, got hours"),
+        ({"trials": 0}, "trials must be a whole number of at least 1"),
+        ({"time": "soon"}, "time must be a finite number"),
+        ({"time": -1.0}, "time of a budget must be above 0"),
+    ],
+)
+def test_a_malformed_budget_changes_nothing(
+    ledger: Ledger, limits: dict[str, Any], message: str
+) -> None:
+    ledger.create_sweep(make_spec(trials=2))
+    with pytest.raises(UsageError, match=message):
+        steering.set_budget(ledger, "test", limits)
+    assert ledger.spec("test").budget == Budget(trials=2)
+
+
+def test_a_sweep_of_agents_stops_without_a_controller(ledger: Ledger) -> None:
+    ledger.create_sweep(make_spec())
+    agents.ask(ledger, "test")
+    assert "1 stop at their agents' next reports" in steering.stop_sweep(ledger, "test", by="ann")
+    assert ledger.snapshot("test").state == "finished"
+    answer = agents.report_step(ledger, "test", 0, 1, {"loss": 1.0})
+    assert (answer["stop"], answer["reason"]) == (True, "it was asked to stop")
+    assert agents.tell(ledger, "test", 0, {})["state"] == "stopped"
+    assert agents.ask(ledger, "test")["trial"] is None
+    assert steering.stop_sweep(ledger, "test") == "test is not running, it is finished"
+    assert [command.by for command in ledger.commands("test") if command.kind == "stop"] == ["ann"]
+
+
+def test_an_agent_that_does_not_stop_does_not_keep_a_sweep_from_ending(ledger: Ledger) -> None:
+    """A stop that a controller of long ago was asked for does not stop the next one."""
+    ledger.create_sweep(make_spec(trials=2))
+    agents.ask(ledger, "test", lease=1.0)
+    steering.stop_sweep(ledger, "test")
+    snapshot = run_inline(ledger, make_spec(trials=3), quick, resume=True)
+    assert snapshot.state == "finished"
+    assert len(snapshot.trials) == 3
+
+
+def test_marks_are_kept_with_who_and_when(ledger: Ledger) -> None:
+    ledger.create_sweep(make_spec())
+    agents.ask(ledger, "test")
+    before = time.time()
+    found = steering.mark(ledger, "test", 0, star=True, add_tags=["a", "b"], note="x", by="ann")
+    assert {**found, "when": None} == {
+        "star": True,
+        "tags": ["a", "b"],
+        "note": "x",
+        "archived": False,
+        "by": "ann",
+        "when": None,
+    }
+    assert before <= found["when"] <= time.time()
+    steering.mark(ledger, "test", add_tags="night", by="bob")
+    steering.mark(ledger, "test", 0, star=False, add_tags=["a", "c"], remove_tags=["b"], by="bob")
+    marks = steering.marks(ledger, "test")
+    assert (marks[None]["tags"], marks[None]["star"]) == (["night"], False)
+    assert (marks[0]["tags"], marks[0]["star"], marks[0]["note"]) == (["a", "c"], False, "x")
+    assert steering.mark(ledger, "test", 0)["by"] == "bob", "looking changes nothing"
+    assert len(ledger.commands("test")) == 4
+    with pytest.raises(UsageError, match="there is no trial 1: there are 1"):
+        steering.mark(ledger, "test", 1, star=True)
+    with pytest.raises(UsageError, match="a note has at most 4096 characters, got 5000"):
+        steering.mark(ledger, "test", 0, note="x" * 5000)
+
+
+def test_a_sweep_is_archived_and_taken_back(ledger: Ledger) -> None:
+    ledger.create_sweep(make_spec())
+    agents.ask(ledger, "test")
+    assert steering.mark(ledger, "test", archived=True)["archived"]
+    assert steering.mark(ledger, "test", star=True)["archived"], "another mark leaves it"
+    assert not steering.mark(ledger, "test", archived=False)["archived"]
+    with pytest.raises(UsageError, match="only a sweep can be archived"):
+        steering.mark(ledger, "test", 0, archived=True)
+
+
+def test_marks_need_no_controller_and_disturb_none(tmp_path: Path) -> None:
+    with running(tmp_path) as (ledger, process):
+        steering.mark(ledger, "test", 0, star=True)
+        steering.stop_trial(ledger, "test", 0)
+        wait_until(lambda: of(ledger, 1, TrialState.RUNNING))
+        assert process.is_alive()
+        assert steering.marks(ledger, "test")[0]["star"]
+
+
+def test_each_request_has_its_answer_in_the_ledger_which_is_whole(tmp_path: Path) -> None:
+    with closing(Ledger.open(tmp_path, create=True)) as ledger:
+        ledger.create_sweep(make_spec())
+        agents.ask(ledger, "test", agent="ann")
+        steering.stop_trial(ledger, "test", 0, by="bob")
+        with pytest.raises(UsageError):
+            steering.stop_trial(ledger, "test", 9, by="bob")
+        commands = ledger.commands("test")
+        assert [(one.kind, one.by) for one in commands] == [
+            ("ask", "ann"),
+            ("stop_trial", "bob"),
+            ("stop_trial", "bob"),
+        ]
+        answers = [event for event in ledger.events("test") if isinstance(event, Answered)]
+        assert answers[1].content == {"done": "trial 0 stops at its next report"}
+        assert answers[2].content["usage"] is True
+    assert check(tmp_path) == []

@@ -1,0 +1,101 @@
+"""Knobs that no shipped space has: what they require, and which values remain."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+from resolved import CPU, NEW, OLD, by_name, choices, resolve
+
+from search_spaces.hardware import detect
+from search_spaces.knobs import KNOBS
+from search_spaces.knobs.determinism import DeterminismKnob
+from search_spaces.knobs.kernels import KernelsKnob
+from search_spaces.knobs.option import ON_REQUEST
+from workers.workload import Trainable
+from workers.workloads import WORKLOADS
+
+NAMED = (
+    "attention_backend",
+    "checkpoint_every",
+    "compile_scope",
+    "deterministic",
+    "tensor_degree",
+    "pipeline_degree",
+    "bucket_megabytes",
+    "reduction_precision",
+    "optimizer_sharding",
+    "cpu_offload",
+    "chunked_loss",
+    "sparse_gradients",
+)
+MODES = {"max-autotune", "cudagraphs"}
+NAMED_VALUES = {*MODES, "adafactor", "muon"}
+
+
+@pytest.mark.parametrize("hardware", [CPU, OLD, NEW], ids=["cpu", "old", "new"])
+@pytest.mark.parametrize("name", WORKLOADS.names())
+def test_no_shipped_space_has_one(name: str, hardware: object) -> None:
+    parameters = WORKLOADS.get(name).space(hardware).parameters
+    assert not set(NAMED) & set(parameters)
+    for parameter in parameters.values():
+        assert not NAMED_VALUES & set(getattr(parameter, "choices", ()))
+
+
+def test_a_library_that_the_gpu_lacks_is_left_out() -> None:
+    assert choices(resolve("kernels"), "attention_backend") == ["auto", "flash", "math"]
+    old = resolve("kernels", OLD)
+    assert choices(old, "attention_backend") == ["auto", "efficient", "math"]
+    assert "capability 8.0" in old.dropped[0].reason
+    assert len(choices(resolve("kernels", NEW), "attention_backend")) == 5
+
+
+def test_shards_in_main_memory_need_a_gpu() -> None:
+    assert resolve("offload").parameters == []
+    assert str(resolve("offload").dropped[0]).startswith("cpu_offload True: trials run in main")
+    assert by_name(resolve("offload", NEW))["cpu_offload"].when == {"parallelism": ("fsdp",)}
+
+
+def test_modes_that_record_graphs_need_a_gpu() -> None:
+    lacking = {item.value: item.reason for item in resolve("runtime").dropped}
+    assert "CUDA GPU" in lacking["cudagraphs"]
+    assert lacking["max-autotune"] == ON_REQUEST
+    dropped = resolve("runtime", NEW).dropped
+    on_gpu = {item.value: item.reason for item in dropped if item.parameter == "compile"}
+    assert on_gpu == dict.fromkeys(MODES, ON_REQUEST)
+    wanted = resolve("runtime", NEW, compile=["off", "max-autotune"])
+    assert choices(wanted, "compile") == ["off", "max-autotune"]
+
+
+def test_options_on_request_are_read_by_every_training() -> None:
+    for name in KNOBS.names():
+        knob = KNOBS.get(name)
+        assert set(knob.on_request) <= set(knob.options)
+    for name in WORKLOADS.names():
+        kind = WORKLOADS.get(name)
+        found = {parameter.name for parameter in kind.on_request(detect()).parameters}
+        assert ("loader_workers" in {*found, *kind.space(detect()).parameters}) == issubclass(
+            kind, Trainable
+        )
+
+
+@pytest.mark.parametrize("chosen", ["auto", "flash", "math"])
+def test_the_library_is_chosen_for_the_trial_only(chosen: str) -> None:
+    before = torch.backends.cuda.flash_sdp_enabled(), torch.backends.cuda.math_sdp_enabled()
+    with KernelsKnob().applied({"attention_backend": chosen}):
+        assert torch.backends.cuda.flash_sdp_enabled() == (chosen != "math")
+        assert torch.backends.cuda.math_sdp_enabled()
+    after = torch.backends.cuda.flash_sdp_enabled(), torch.backends.cuda.math_sdp_enabled()
+    assert after == before
+
+
+def test_algorithms_are_deterministic_for_the_trial_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    with DeterminismKnob().applied({"deterministic": True}):
+        assert torch.are_deterministic_algorithms_enabled()
+        assert torch.is_deterministic_algorithms_warn_only_enabled()
+        assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+    assert not torch.are_deterministic_algorithms_enabled()
+    with DeterminismKnob().applied({}):
+        assert not torch.are_deterministic_algorithms_enabled()

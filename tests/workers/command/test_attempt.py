@@ -1,0 +1,349 @@
+"""Real processes: what a command gets, what it reports, and how it ends."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import os
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from workers.protocol import Limits, StopRequest
+
+APPEND = """
+def report(**line):
+    with open(os.environ["AUTOML_REPORTS"], "a") as file:
+        file.write(json.dumps(line) + "\\n")
+"""
+
+
+def running(mark: str) -> list[int]:
+    """The processes that have the mark among their arguments."""
+    found = []
+    for process in psutil.process_iter(["pid", "cmdline", "status"]):
+        if mark in (process.info["cmdline"] or ()) and process.info["status"] != "zombie":
+            found.append(process.info["pid"])
+    return found
+
+
+def wait_for(condition: Any) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_what_a_command_gets(command: Any, tmp_path: Path) -> None:
+    code = """
+known = {key: value for key, value in os.environ.items() if key.startswith("AUTOML_")}
+known["cwd"] = os.getcwd()
+known["params"] = json.load(open(os.environ["AUTOML_PARAMS"]))
+known["argv"] = sys.argv[1:]
+known["stdin"] = sys.stdin.read()
+json.dump(known, open("got.json", "w"))
+"""
+    done = command.python(code, "--lr={lr}", params={"lr": 0.5}, folder=str(tmp_path))
+    assert done.ending == "completed", done.message
+    got = json.loads((tmp_path / "got.json").read_text())
+    assert got["argv"] == ["--lr=0.5"]
+    assert got["params"] == {"lr": 0.5}
+    assert got["cwd"] == str(tmp_path)
+    assert got["stdin"] == ""
+    assert (got["AUTOML_TRIAL"], got["AUTOML_SEED"]) == ("3", "7")
+    assert Path(got["AUTOML_CHECKPOINT_DIR"]).is_dir()
+    assert "AUTOML_RESUME" not in got
+
+
+def test_imports_of_the_worker_are_no_warm_up_of_the_command(command: Any) -> None:
+    """`modulefinder` stands for what a worker imports while it reads reports."""
+    sys.modules.pop("modulefinder", None)
+    command.on_report = lambda report: importlib.import_module("modulefinder")
+    done = command.python(APPEND + "report(step=1, loss=0.5)")
+    assert done.ending == "completed"
+    assert "modulefinder" in sys.modules
+    assert not {"warmup_seconds", "warmup_bytes"} & done.details.keys()
+
+
+def test_reports_and_a_result(command: Any) -> None:
+    done = command.python(
+        APPEND + "report(step=1, loss=0.5)\nreport(step=2.0, loss=0.25, n=3)\nreport(loss=0.125)"
+    )
+    assert [(r.step, r.metrics) for r in command.reports] == [
+        (1, {"loss": 0.5}),
+        (2, {"loss": 0.25, "n": 3}),
+    ]
+    assert done.metrics == {"loss": 0.125}
+
+
+def test_reports_arrive_while_the_command_runs(
+    command: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command waits until its report was seen; without that it would end with status 1."""
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+
+    def seen(report: Any) -> None:
+        (command.trial / f"seen-{report.step}").touch()
+
+    command.on_report = seen
+    code = (
+        APPEND
+        + """
+def wait(number):
+    for _ in range(1000):
+        if os.path.exists(f"seen-{number}"): return
+        time.sleep(0.01)
+    sys.exit(1)
+report(step=1, loss=0.5); wait(1)
+print("epoch 2 loss 0.25"); wait(2)
+"""
+    )
+    command.trial.mkdir()
+    patterns = {"loss": r"loss (\S+)", "step": r"epoch (\d+)"}
+    done = command.python(code, reports=patterns, folder=str(command.trial))
+    assert done.ending == "completed", done.message
+
+
+def test_reports_that_cannot_be_read_are_left_out(command: Any) -> None:
+    code = r"""
+with open(os.environ["AUTOML_REPORTS"], "ab") as file:
+    file.write(b'{"step": 1, "loss": NaN}\n{"step": 2, "lo')
+    file.flush()
+    time.sleep(0.2)
+    file.write(b'ss": 3}\n[1]\n{"step": "x", "loss": 1}\n\xff\x00\n{"st\n\n' + b"[" * 100_000)
+    file.write(b'\n{"step": 4, "loss": null, "name": "x"}\n{"step": 5, "loss": 0.5')
+"""
+    done = command.python(code)
+    assert done.ending == "completed"
+    steps = [(r.step, r.metrics["loss"]) for r in command.reports]
+    assert [step for step, _ in steps] == [1, 2, 4]
+    assert math.isnan(steps[0][1])
+    assert steps[1][1] == 3
+    assert math.isnan(steps[2][1])
+    for words in (
+        "line 3 is no JSON object: [1]; it is left out",
+        "line 4: a step is a whole number, got 'x'",
+        "line 5 is no JSON",
+        "line 8 is no JSON",
+        "line 9: name is a number, got 'x'",
+        """line 10 is no JSON: b'{"step": 5, "loss": 0.5'""",
+    ):
+        assert f"AUTOML_REPORTS, {words}" in command.log
+
+
+@pytest.mark.parametrize(
+    ("code", "failure", "words"),
+    [
+        ("sys.exit(3)", "crashed", "the command ended with exit status 3"),
+        ("raise ValueError('bad lr')", "crashed", "exit status 1: ValueError: bad lr"),
+        ("print('what happened'); sys.exit(2)", "crashed", "exit status 2: what happened"),
+        ("os.kill(os.getpid(), 11)", "crashed", "was killed by signal 11 (SIGSEGV)"),
+        ("os.kill(os.getpid(), 9)", "preempted", "killed by signal 9 (SIGKILL) from outside"),
+        ("bytearray(10**15)", "out_of_memory", "exit status 1: MemoryError"),
+        ("raise RuntimeError('CUDA out of memory. Tried')", "out_of_memory", "Tried"),
+        ("pass", "missing_metric", "reported no metric 'loss'; these were reported: none"),
+    ],
+)
+def test_a_failure_has_a_kind_and_one_message(
+    command: Any, code: str, failure: str, words: str
+) -> None:
+    done = command.python(code, goal="loss")
+    assert (done.ending, done.failure) == ("failed", failure)
+    assert words in done.message
+    assert "\n" not in done.message
+
+
+def test_a_goal_that_no_line_matches(command: Any) -> None:
+    done = command.python(
+        "print('los 1'); print('acc 2')",
+        goal="loss",
+        reports={"loss": r"loss (\S+)", "acc": r"acc (\S+)"},
+    )
+    assert done.failure == "missing_metric"
+    assert "these were reported: acc; no line of its standard output matches" in done.message
+
+
+def test_a_program_that_is_not_there(command: Any, tmp_path: Path) -> None:
+    done = command("nowhere")
+    assert done.message == ("the command cannot be started: 'nowhere': No such file or directory")
+    done = command("true", folder=str(tmp_path / "gone"))
+    assert f"its folder '{tmp_path / 'gone'}': No such file or directory" in done.message
+    done = command("echo", "a\0b")
+    assert done.message == "the command cannot be started: embedded null byte"
+
+
+def test_both_outputs_are_the_log_of_the_trial(command: Any) -> None:
+    command.python("print('to out'); print('to err', file=sys.stderr)")
+    assert "to out" in command.log
+    assert "to err" in command.log
+    assert "runs [" in command.log
+
+
+def test_a_flood_of_output_is_bounded(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workers.command.output.LOG_BYTES", 1 << 20)
+    monkeypatch.setattr("workers.command.output.LOG_PIECE", 1 << 18)
+    code = "out = sys.stdout.buffer\nout.write(b'first')\nfor _ in range(500):\n"
+    code += " out.write(os.urandom(1 << 16))\nout.write(b'last')\nprint('loss 3')"
+    done = command.python(code, reports={"loss": r"loss (\S+)"})
+    assert done.ending == "completed"
+    assert [r.metrics for r in command.reports] == [{"loss": 3}]
+    log = (command.trial / "logs" / "attempt-1-rank-0.log").read_bytes()
+    assert len(log) < 2 << 20
+    assert b"first" in log
+    assert b"last" in log
+
+
+def stop_after_first(command: Any, request: StopRequest) -> None:
+    def ask(report: Any) -> None:
+        command.request = request
+
+    command.on_report = ask
+
+
+LOOP = (
+    APPEND
+    + """
+folder = os.environ["AUTOML_CHECKPOINT_DIR"]
+state = os.path.join(folder, "epoch")
+first = int(open(state).read()) + 1 if os.environ.get("AUTOML_RESUME") else 1
+for epoch in range(first, 8):
+    print("trains", epoch, flush=True)
+    if "forgets" not in sys.argv:
+        open(state, "w").write(str(epoch))
+    report(step=epoch, loss=1 / epoch)
+    for _ in range(200):
+        if epoch == 3 and first == 1 and not os.path.exists(os.environ["AUTOML_STOP"]):
+            time.sleep(0.02)
+    if os.path.exists(os.environ["AUTOML_STOP"]) and "deaf" not in sys.argv:
+        break
+"""
+)
+
+
+def test_a_pause_and_what_follows(command: Any) -> None:
+    stop_after_first(command, StopRequest.PAUSE)
+    paused = command.python(LOOP)
+    assert paused.ending == "paused"
+    trained = [int(line[7:]) for line in command.log.splitlines() if line.startswith("trains")]
+    command.request, command.on_report = None, lambda report: None
+    done = command.python(LOOP)
+    assert done.ending == "completed"
+    trained += [int(line[7:]) for line in command.log.splitlines() if line.startswith("trains")]
+    assert trained == [1, 2, 3, 4, 5, 6, 7]
+    assert command.reports[0].step + len(command.reports) == 8
+
+
+@pytest.mark.parametrize("request_", list(StopRequest))
+def test_a_command_that_has_left_no_checkpoint_cannot_pause(
+    command: Any, request_: StopRequest
+) -> None:
+    stop_after_first(command, request_)
+    ended = command.python(LOOP, "forgets")
+    expected = "stopped" if request_ is StopRequest.PAUSE else request_.ending
+    assert ended.ending == expected
+    assert ("AUTOML_CHECKPOINT_DIR" in ended.message) is (request_ is StopRequest.PAUSE)
+
+
+def test_a_command_that_ignores_everything_is_killed(
+    command: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.command.attempt.KILL_GRACE", 0.3)
+    stop_after_first(command, StopRequest.STOP)
+    code = "import signal\nsignal.signal(signal.SIGTERM, lambda *_: print('no', flush=True))\n"
+    code += APPEND + "report(step=1, loss=1)\nwhile True: time.sleep(0.1)"
+    done = command.python(code, stop_grace=0.1)
+    assert done.ending == "stopped"
+    assert "no\n" in command.log
+
+
+def test_an_error_after_the_request_is_a_failure(command: Any) -> None:
+    stop_after_first(command, StopRequest.PAUSE)
+    code = APPEND + "report(step=1, loss=1)\n"
+    code += "while not os.path.exists(os.environ['AUTOML_STOP']): time.sleep(0.01)\nsys.exit(5)"
+    done = command.python(code)
+    assert (done.ending, done.failure) == ("failed", "crashed")
+
+
+DAEMONS = """
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        null = os.open("/dev/null", os.O_RDWR)
+        for stream in (0, 1, 2): os.dup2(null, stream)
+        os.execvp("sleep", ["sleep", sys.argv[1]])
+    os._exit(0)
+os.wait()
+"""
+
+
+def test_no_daemon_is_left(command: Any) -> None:
+    mark = f"9{os.getpid()}.01"
+    assert command.python(DAEMONS + "print('bye')", mark).ending == "completed"
+    assert running(mark) == []
+    assert "killed 1 processes that the command has left behind" in command.log
+
+
+TWO_PROCESSES = (
+    APPEND
+    + """
+import subprocess
+held = bytearray(b"x") * 60_000_000
+if len(sys.argv) == 2:
+    sys.exit(subprocess.run([sys.executable, "-S", __file__, sys.argv[1], "child"]).returncode)
+for step in range(1000):
+    report(step=step, loss=1)
+    time.sleep(0.05)
+    if os.path.exists(sys.argv[1]):
+        sys.exit(0)
+sys.exit(1)
+"""
+)
+
+
+def test_the_memory_of_all_processes_counts(command: Any, tmp_path: Path) -> None:
+    def look(report: Any) -> None:
+        if command.context.memory.bytes() > 115e6:
+            (tmp_path / "enough").touch()
+
+    command.on_report = look
+    done = command.python(TWO_PROCESSES, str(tmp_path / "enough"))
+    assert done.ending == "completed", (done, len(command.reports))
+    assert 115e6 < (done.peak_memory_bytes or 0) < 180e6
+
+
+def test_the_limit_of_memory_is_for_all_processes(command: Any) -> None:
+    limits = Limits(memory_bytes=100_000_000)
+    done = command.python(TWO_PROCESSES, "nothing", limits=limits)
+    assert (done.ending, done.failure) == ("failed", "out_of_memory")
+    assert "the limit is 100 MB" in done.message
+
+
+def test_a_command_that_reports_nothing_for_too_long(command: Any) -> None:
+    mark = f"9{os.getpid()}.02"
+    done = command("sleep", mark, limits=Limits(timeout_seconds=0.3))
+    assert (done.ending, done.failure) == ("failed", "timeout")
+    assert done.message == "no report for 0 s"
+    assert running(mark) == []
+
+
+def test_a_keeper_that_is_killed(command: Any) -> None:
+    """Nobody should do that; the command ends then, and the trial runs again."""
+
+    def kill(report: Any) -> None:
+        for number in running(mark):
+            with suppress(psutil.Error):  # it has ended with the keeper
+                process = psutil.Process(number)
+                if any("keeper.py" in part for part in process.cmdline()):
+                    process.kill()
+
+    mark = f"9{os.getpid()}.03"
+    command.on_report = kill
+    done = command.python(APPEND + "report(step=1, loss=1)\ntime.sleep(1000)", mark)
+    assert done.failure == "preempted"
+    wait_for(lambda: running(mark) == [])

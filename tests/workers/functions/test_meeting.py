@@ -1,0 +1,134 @@
+"""Ranks of a user's function meet through the variables of torchrun."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from search_spaces.errors import UsageError
+from workers.context import Context
+from workers.functions.meeting import Meeting
+from workers.protocol import Ending, StopRequest
+
+
+def sum_of_ranks(context: Context) -> dict[str, float]:
+    """What a script under torchrun does."""
+    dist.init_process_group("gloo")
+    total = torch.tensor([float(dist.get_rank() + 1)])
+    dist.all_reduce(total)
+    dist.destroy_process_group()
+    local = [int(os.environ[name]) for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE", "WORLD_SIZE")]
+    return {"total": float(total), "local": local[0], "local_size": local[1], "size": local[2]}
+
+
+def test_ranks_make_process_groups_from_the_variables(runner):
+    runner.objective = sum_of_ranks
+    outcome = runner(ranks=2, torchrun=True)
+    assert outcome.failure is None, outcome.message
+    assert outcome.metrics == {"total": 3.0, "local": 0, "local_size": 2, "size": 2}
+
+
+def groups_in_turn(context: Context) -> dict[str, float]:
+    """Rank 0 comes to each group before rank 1, and rank 1 leaves it later."""
+    sums = []
+    for number in range(5):
+        time.sleep(0.05 * context.rank)
+        dist.init_process_group("gloo")
+        total = torch.tensor([float(number)])
+        dist.all_reduce(total)
+        sums.append(float(total))
+        context.barrier()  # who leaves early resets the connections of the others
+        dist.destroy_process_group()
+    return {"total": sum(sums)}
+
+
+def test_process_groups_one_after_the_other_do_not_find_each_other(runner):
+    runner.objective = groups_in_turn
+    outcome = runner(ranks=2, torchrun=True)
+    assert outcome.failure is None, outcome.message
+    assert outcome.metrics == {"total": 20.0}
+
+
+def test_ranks_of_several_machines_meet_at_the_store_of_the_first():
+    first = Meeting(0, 1, "", own_gpus=True)
+    port = first.variables()["MASTER_PORT"]
+    second = Meeting(1, 2, f"tcp://127.0.0.1:{port}", own_gpus=True)
+    variables = second.variables()
+    assert variables["MASTER_PORT"] == port
+    assert (variables["RANK"], variables["WORLD_SIZE"]) == ("1", "2")
+    assert (variables["LOCAL_RANK"], variables["LOCAL_WORLD_SIZE"]) == ("0", "1"), "its own GPUs"
+    with pytest.raises(UsageError, match="got 'somewhere'"):
+        Meeting(0, 2, "somewhere", own_gpus=False)
+
+
+def report_until_told(context: Context) -> dict[str, float]:
+    """The ranks report at their own pace, and rank 1 sees the request to stop much earlier."""
+    assert os.environ["RANK"] == str(context.rank)
+    step = 0
+    while context.report(step=(step := step + 1), loss=1.0):
+        time.sleep(0.03 * (1 - context.rank))
+    (context.folder / f"rank-{context.rank}").write_text(str(step))
+    context.barrier()
+    return {"loss": 1.0}
+
+
+def test_all_ranks_stop_after_the_same_report(runner):
+    runner.objective = report_until_told
+    outcome = runner(
+        ranks=2,
+        torchrun=True,
+        stop_requested=lambda: StopRequest.PAUSE if len(runner.reports) > 4 else None,
+    )
+    assert (outcome.ending, outcome.failure) == (Ending.PAUSED, None), outcome.message
+    last = [(runner.folder / f"rank-{rank}").read_text() for rank in range(2)]
+    assert last[0] == last[1] == str(len(runner.reports))
+
+
+def fail_in_rank_1(context: Context) -> None:
+    dist.init_process_group("gloo")
+    if context.rank == 1:
+        raise ValueError("of rank 1")
+    if context.params["waits"] == "collective":
+        dist.barrier()
+    context.barrier()
+
+
+@pytest.mark.parametrize("waits", ["collective", "barrier"])
+def test_the_failure_of_a_rank_is_the_trials_with_the_first_cause(runner, waits):
+    runner.objective = fail_in_rank_1
+    outcome = runner(ranks=2, torchrun=True, waits=waits)
+    assert (outcome.ending, outcome.message) == (Ending.FAILED, "ValueError: of rank 1")
+    assert "failed_at" not in outcome.details
+
+
+def rank_0_returns_first(context: Context) -> dict[str, float]:
+    for step in range(1, 4 + context.rank):
+        context.report(step=step, loss=1.0)
+    return {"loss": 1.0}
+
+
+def test_a_rank_that_reports_more_than_rank_0_is_told(runner):
+    runner.objective = rank_0_returns_first
+    outcome = runner(ranks=2, torchrun=True)
+    assert outcome.message == (
+        "RuntimeError: rank 0 has ended after 3 reports: every rank must report each step"
+    )
+
+
+def test_the_variables_are_set_for_the_length_of_the_attempt(runner, monkeypatch):
+    monkeypatch.setenv("RANK", "7")
+    monkeypatch.delenv("MASTER_PORT", raising=False)
+    seen = {}
+    runner.objective = lambda trial: seen.update(os.environ) or trial.barrier()
+    assert runner(torchrun=True).failure is None
+    assert (seen["RANK"], seen["WORLD_SIZE"], seen["LOCAL_RANK"]) == ("0", "1", "0")
+    assert seen["MASTER_PORT"].isdecimal()
+    assert os.environ["RANK"] == "7"
+    assert "MASTER_PORT" not in os.environ
+    seen.clear()
+    assert runner().failure is None
+    assert "MASTER_PORT" not in seen, "one rank is no gang unless the sweep has ranks"

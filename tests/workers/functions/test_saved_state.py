@@ -1,0 +1,165 @@
+"""`trial.save` and `trial.restore`: what comes back, what is refused, and damage."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from search_spaces.errors import UsageError
+from workers.context import Context
+from workers.protocol import Assignment
+
+
+def context(folder: Path, attempt: int = 1) -> Context:
+    return Context(Assignment("s", 0, attempt, {}, None, str(folder), resume=attempt > 1))
+
+
+def same(one: Any, other: Any) -> bool:
+    if isinstance(one, torch.Tensor):
+        return one.dtype == other.dtype and torch.equal(one, other)
+    if isinstance(one, np.ndarray):
+        return one.dtype == other.dtype and np.array_equal(one, other)
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple):
+        pairs = zip(one, other, strict=True)
+        return type(one) is type(other) and all(same(*pair) for pair in pairs)
+    return type(one) is type(other) and (one == other or math.isnan(one))
+
+
+def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
+    tied = torch.arange(6.0).reshape(2, 3)
+    state = {
+        "plain": [None, True, 3, 2.5, math.nan, "text", (1, (2, [])), {}],
+        "keys": {0: "int", (1, "a"): "tuple", None: "none", 1.5: "float", "a.b": 1, "a": {"b": 2}},
+        "tensors": {
+            "tied": [tied, tied, tied.t()],
+            "half": tied.bfloat16(),
+            "scalar": torch.tensor(7),
+            "empty": torch.zeros(0, 3),
+            "trained": nn.Parameter(tied.clone()).detach(),
+        },
+        "arrays": [np.arange(3), np.float32(1.5), np.ones((2, 2), order="F"), np.zeros(())],
+        "random": np.random.RandomState(3).get_state(),
+        "a.b": {"c": torch.ones(1)},
+        "a": {"b.c": torch.zeros(1)},
+        "tensor": "a key that is a mark of the format too",
+    }
+    context(tmp_path).save(state)
+    assert same(context(tmp_path, 2).restore(), state)
+
+
+def test_a_model_and_its_optimizer_go_on_where_they_were(tmp_path: Path) -> None:
+    def made() -> tuple[nn.Module, torch.optim.Optimizer]:
+        torch.manual_seed(0)
+        model = nn.Linear(3, 2)
+        return model, torch.optim.Adam(model.parameters(), 0.1)
+
+    def step(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        optimizer.zero_grad()
+        model(torch.ones(4, 3)).square().sum().backward()
+        optimizer.step()
+
+    model, optimizer = made()
+    step(model, optimizer)
+    context(tmp_path).save({"model": model.state_dict(), "optimizer": optimizer.state_dict()})
+    step(model, optimizer)
+    other, other_optimizer = made()
+    found = context(tmp_path, 2).restore()
+    other.load_state_dict(OrderedDict(found["model"]))
+    other_optimizer.load_state_dict(found["optimizer"])
+    step(other, other_optimizer)
+    assert torch.equal(model.weight, other.weight)
+
+
+def test_there_is_none_before_the_first_and_the_newest_counts(tmp_path: Path) -> None:
+    trial = context(tmp_path)
+    assert trial.restore() is None
+    for epoch in range(12):
+        trial.save({"epoch": epoch})
+    assert trial.restore() == {"epoch": 11}
+    assert not trial.resumed
+    kept = sorted(path.name for path in (trial.checkpoint_dir / "saved").iterdir())
+    assert kept == ["00000011", "00000012"]
+
+
+@pytest.mark.parametrize("file", ["state.safetensors", "state.json", "manifest.json"])
+@pytest.mark.parametrize("harm", ["truncated", "flipped", "missing"])
+def test_of_a_damaged_state_the_one_before_counts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], file: str, harm: str
+) -> None:
+    trial = context(tmp_path)
+    for epoch in (1, 2):
+        trial.save({"epoch": epoch, "weights": np.full(9, epoch)})
+    path = trial.checkpoint_dir / "saved" / "00000002" / file
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0x04
+    damaged = {"truncated": content[: len(content) // 2], "flipped": content}
+    path.unlink() if harm == "missing" else path.write_bytes(damaged[harm])
+    later = context(tmp_path, 2)
+    assert later.restore()["epoch"] == 1
+    assert later.details["damaged_checkpoints"] == [str(path.parent)]
+    assert "00000002 is damaged: the one before is used" in capsys.readouterr().err
+    later.save({"epoch": 3})
+    assert later.restore() == {"epoch": 3}
+
+
+def test_a_state_that_cannot_be_written_leaves_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = context(tmp_path)
+    trial.save({"epoch": 1})
+
+    def full(file: int) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="disk full"):
+        trial.save({"epoch": 2})
+    assert trial.restore() == {"epoch": 1}
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        ({"model": {"w": object()}}, "got object at 'model.w'"),
+        ({"a": np.array(["text"])}, "got ndarray of <U4 at 'a'"),
+        ({"a": [{1}]}, "got set at 'a.0'"),
+        (lambda: None, "got function at 'its top'"),
+        (torch.ones(1, dtype=torch.complex128), "got Tensor of torch.complex128"),
+    ],
+)
+def test_what_cannot_be_saved_is_named(tmp_path: Path, state: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        context(tmp_path).save(state)
+
+
+def test_a_state_that_contains_itself_is_refused(tmp_path: Path) -> None:
+    state: dict[str, Any] = {}
+    state["self"] = state
+    with pytest.raises(UsageError, match="must not contain itself"):
+        context(tmp_path).save(state)
+
+
+def test_arrays_of_numpy_need_no_torch(tmp_path: Path) -> None:
+    code = (
+        "import sys, numpy as np\n"
+        "from workers.context import Context\n"
+        "from workers.protocol import Assignment\n"
+        f"trial = Context(Assignment('s', 0, 1, {{}}, None, {str(tmp_path)!r}))\n"
+        "trial.save({'weights': np.arange(3.0), 'epoch': 1})\n"
+        "assert trial.restore()['weights'].sum() == 3.0\n"
+        "assert 'torch' not in sys.modules, 'imports torch'\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,159 @@
+"""Knobs that a configuration must name: each computes the same losses as without it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from strategies import run_all
+from torch import nn
+from toy import Toy
+
+from workers.context import Context
+from workers.parallel import STRATEGIES
+from workers.parallel.mesh import Mesh
+from workers.parallel.strategies import ddp
+from workers.protocol import Assignment
+from workers.run import run
+from workers.training.setup import compile_model
+from workers.workloads.translation import loss as translation_loss
+
+UPDATES = {"max_updates": 4, "evaluate_updates": 1}
+TINY = {
+    "width": 16,
+    "num_layers": 1,
+    "num_heads": 2,
+    "vocabulary_size": 250,
+    "eval_sentences": 2,
+    "max_length": 40,
+    "batch_tokens": 256,
+    "evaluate_seconds": None,
+    **UPDATES,
+}
+
+
+@pytest.mark.parametrize("named", ["attention_backend=math", "deterministic=True"])
+def test_kernels_compute_the_same(runner: Any, named: str) -> None:
+    runner(**UPDATES)
+    plain = runner.losses()
+    name, _, value = named.partition("=")
+    runner(**UPDATES, **{name: value == "True" or value})
+    assert runner.losses() == pytest.approx(plain, rel=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["layers", "selective"])
+def test_every_second_layer_keeps_its_activations(runner: Any, mode: str) -> None:
+    kept = {}
+    losses = {}
+    for every in (1, 2):
+        outcome = runner(**UPDATES, activation_checkpointing=mode, checkpoint_every=every)
+        table = outcome.details["memory_by_module_bytes"]
+        kept[every] = {name: size for name, size in table.items() if "inner" in name}
+        losses[every] = runner.losses()
+    assert losses[1] == pytest.approx(losses[2], rel=1e-6)
+    grown = [name for name in kept[2] if kept[2][name] > kept[1].get(name, 0)]
+    assert [name.split(".")[1] for name in grown] == ["1", "3"], kept
+
+
+def test_what_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[tuple[nn.Module, dict[str, Any]]] = []
+    monkeypatch.setattr(nn.Module, "compile", lambda self, **given: compiled.append((self, given)))
+    model = Toy({}, {}, {}).build_model()
+    layers = ("layers.0", "layers.1")
+    compile_model(model, layers, {"compile": "max-autotune"})
+    assert compiled == [(model, {"mode": "max-autotune"})]
+    compiled.clear()
+    compile_model(model, layers, {"compile": "cudagraphs", "compile_scope": "layers"})
+    assert compiled == [(model.get_submodule(n), {"backend": "cudagraphs"}) for n in layers]
+    compiled.clear()
+    compile_model(model, layers, {"compile_scope": "layers"})
+    assert compiled == []
+
+
+def translated(folder: Path, **params: Any) -> list[float]:
+    reports: list[Any] = []
+    attempt = Assignment(
+        "s", 0, 1, params, "translation", str(folder), {"train": 150, "valid": 4}, TINY, seed=3
+    )
+    outcome = run(Context(attempt, reports.append))
+    assert outcome.failure is None, outcome.details["traceback"]
+    return [report.metrics["train_loss"] for report in reports]
+
+
+def test_a_loss_in_chunks_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = translated(tmp_path / "1", chunked_loss=False)
+    assert translated(tmp_path / "2", chunked_loss=True) == pytest.approx(whole, rel=1e-5)
+    calls = []
+    chunked = translation_loss.linear_cross_entropy
+    monkeypatch.setattr(
+        "workers.workloads.translation.model.linear_cross_entropy",
+        lambda *given: calls.append(given) or chunked(*given),
+    )
+    translated(tmp_path / "3", chunked_loss=False)
+    assert calls == []
+    translated(tmp_path / "4")  # a CPU's own choice
+    assert len(calls) == UPDATES["max_updates"]
+
+
+def test_ranks_compute_the_same(tmp_path: Path, runner: Any) -> None:
+    named = [
+        {"parallelism": "single"},
+        {"parallelism": "ddp", "bucket_megabytes": 1},
+        {"parallelism": "fsdp", "cpu_offload": True},
+        {"parallelism": "ddp", "optimizer_sharding": True},
+        {"parallelism": "ddp", "optimizer": "adafactor"},
+        {"parallelism": "ddp", "optimizer": "muon"},
+        {"parallelism": "fsdp", "precision": "bf16", "reduction_precision": "half"},
+        {"parallelism": "fsdp", "optimizer": "muon"},
+    ]
+    first, *others = run_all(tmp_path, [{**UPDATES, **one} for one in named], 2)
+    assert others.pop()["message"].endswith("optimizer muon needs whole matrices: parallelism "
+                                            "single or ddp")  # fmt: skip
+    losses = list(others.pop()["train_loss"].values())
+    assert losses == pytest.approx(list(first["train_loss"].values()), rel=2e-2)
+    for rule, found in zip(("muon", "adafactor"), (others.pop(), others.pop()), strict=True):
+        assert found["failure"] is None, found
+        alone = runner(**UPDATES, optimizer=rule)
+        assert alone.failure is None
+        expected = list(runner.losses().values())
+        assert list(found["train_loss"].values()) == pytest.approx(expected, rel=1e-5)
+    for found in others:
+        assert found["failure"] is None, found
+        assert found["train_loss"] == pytest.approx(first["train_loss"], rel=1e-5)
+
+
+def test_state_that_ranks_share_is_kept_once_and_resumed(tmp_path: Path) -> None:
+    shared = {"parallelism": "ddp", "optimizer_sharding": True, "evaluate_updates": 1}
+    trials = [
+        {**UPDATES, "parallelism": "ddp"},
+        {**shared, "folder": "paused", "max_updates": 2},
+        {**shared, "folder": "paused", "max_updates": 4, "resume": True},
+    ]
+    whole, *_, rest = run_all(tmp_path, trials, 2)
+    assert rest["failure"] is None, rest
+    for update in ("3", "4"):
+        expected = whole["train_loss"][update]
+        assert rest["train_loss"][update] == pytest.approx(expected, rel=1e-5)
+    plain, _, resumed = (result["optimizer_bytes"] for result in (whole, *_, rest))
+    assert resumed < 0.8 * plain
+
+
+def test_the_size_of_a_bucket_reaches_ddp(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {}
+    monkeypatch.setattr(ddp, "DistributedDataParallel", lambda model, **rest: given.update(rest))
+    monkeypatch.setattr(ddp, "buffers_left_alone", dict)
+    mesh = Mesh(0, 2, data=2)
+    for size in (5, None):
+        values = {"bucket_megabytes": size}
+        ddp.DDP(mesh, Toy({}, {}, {}), torch.device("cpu"), values).wrap(nn.Linear(1, 1))
+        assert given["bucket_cap_mb"] == size
+
+
+def test_a_degree_of_all_ranks_leaves_one_replica() -> None:
+    for name, axis in (("data_tensor", "tensor"), ("data_pipeline", "pipeline")):
+        degrees = STRATEGIES.get(name).degrees
+        assert degrees(8, {f"{axis}_degree": 4}) == {"data": 2, axis: 4}
+        assert degrees(4, {f"{axis}_degree": 4}) == {"data": 1, axis: 4}
+        assert degrees(4, {}) == {"data": 2, axis: 2}

@@ -1,0 +1,179 @@
+"""One model of several language pairs: the tags, the mixture, and the vocabulary."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from automl.cli import cli
+from search_spaces.errors import DataError
+from workers.context import Context
+from workers.protocol import Assignment
+from workers.run import run
+from workers.workloads.translation import Translation, data
+from workers.workloads.translation.evaluation import combine
+from workers.workloads.translation.language_tags import in_turn, pairs_of, tags
+from workers.workloads.translation.prepare import prepare
+from workers.workloads.translation.shards import Shards
+
+WORDS = {
+    "en": ("a dog runs", "a cat sleeps", "the bird sings"),
+    "de": ("ein Hund rennt", "eine Katze schläft", "der Vogel singt"),
+    "fr": ("un chien court", "un chat dort", "l'oiseau chante"),
+}
+
+
+@pytest.fixture
+def section(tmp_path: Path) -> dict[str, Any]:
+    for split, count in (("train", 40), ("val", 3)):
+        for language, lines in WORDS.items():
+            text = "".join(f"{lines[i % 3]} {i}\n" for i in range(count))
+            (tmp_path / f"{split}.{language}").write_text(text, encoding="utf-8")
+    return {"name": "parallel", "dir": str(tmp_path), "pairs": ["en-de", "en-fr", "de-en"]}
+
+
+def test_a_tag_names_the_target_and_pairs_take_turns(section: dict[str, Any]) -> None:
+    splits = data.load(section)
+    assert splits.valid.sources[:4] == [
+        "<2de> a dog runs 0",
+        "<2fr> a dog runs 0",
+        "<2en> ein Hund rennt 0",
+        "<2de> a cat sleeps 1",
+    ]
+    assert splits.valid.targets[:3] == ["ein Hund rennt 0", "un chien court 0", "a dog runs 0"]
+    assert (len(splits.train), len(splits.valid)) == (120, 9)
+    assert splits.test is None
+
+
+def test_columns_of_different_lengths_keep_every_line() -> None:
+    assert in_turn([["a", "b", "c"], ["x"]]) == ["a", "x", "b", "c"]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "word"])
+def test_a_tag_is_one_entry_of_the_vocabulary(section: dict[str, Any], kind: str) -> None:
+    vocabulary = prepare(section, 120, 40, kind=kind).vocabulary
+    for name in ("<2de>", "<2fr>", "<2en>"):
+        (ids,) = vocabulary.encode([f"{name} a dog"])
+        assert name in [vocabulary.piece(i).lstrip("▁") for i in ids]
+        assert vocabulary.decode([ids])[0].endswith("a dog")
+
+
+def test_without_pairs_nothing_is_tagged(section: dict[str, Any]) -> None:
+    del section["pairs"]
+    assert tags(pairs_of(section)) == ()
+    assert data.load(section).train.sources[0] == "a dog runs 0"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"pairs": "en-de"}, r"a list of language pairs such as \[en-de, de-en\], got 'en-de'"),
+        ({"pairs": []}, "a list of language pairs"),
+        ({"pairs": ["en de"]}, "a list of language pairs"),
+        ({"pairs": ["en-de", "en-de"]}, "has en-de twice"),
+        ({"pairs": ["en-en"]}, "must differ, both are 'en'"),
+        ({"target_language": "fr"}, "leave out source_ and target_language"),
+        ({"source": "a", "target": "b"}, "data.pairs needs a folder"),
+        ({"pairs": ["en-it"]}, r"train\.it"),
+    ],
+)
+def test_a_wrong_section_is_refused(
+    section: dict[str, Any], change: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        data.check({**section, **change})
+
+
+def test_a_model_of_several_pairs_trains_and_is_judged(
+    section: dict[str, Any], tmp_path: Path
+) -> None:
+    fixed = {
+        "vocabulary_size": 120,
+        "width": 16,
+        "num_layers": 1,
+        "num_heads": 2,
+        "max_length": 40,
+        "max_updates": 3,
+        "eval_sentences": 6,
+    }
+    folder = tmp_path / "trial"
+    attempt = Assignment("s", 0, 1, {}, "translation", str(folder), section, fixed)
+    outcome = run(Context(attempt))
+    assert outcome.failure is None, outcome.details["traceback"]
+    references = (folder / "references.valid.txt").read_text(encoding="utf-8").splitlines()
+    assert references[:3] == ["ein Hund rennt 0", "un chien court 0", "a dog runs 0"]
+    by_pair = {name for name in outcome.metrics if name.startswith("bleu_")}
+    assert by_pair == {"bleu_en_de", "bleu_en_fr", "bleu_de_en"}
+    declared = {metric.name: metric.direction for metric in Translation.metrics_on(section)}
+    assert outcome.metrics.keys() <= declared.keys()
+    assert {declared[name] for name in by_pair} == {"maximize"}
+    assert Translation.metrics_on({}) == Translation.metrics
+
+
+def test_each_pair_is_scored_on_its_own_sentences(section: dict[str, Any]) -> None:
+    corpus = prepare(section, 120, 40)
+    references = list(corpus.splits.valid.targets)
+    shown = [text if text.startswith("un") else "nothing at all" for text in references]
+    shares = [{"hypotheses": shown[index::2], "loss": 1.0, "tokens": 1.0} for index in range(2)]
+    found = combine(shares, corpus)
+    assert found.by_pair["bleu_en_de"] == found.by_pair["bleu_de_en"] == 0.0
+    assert found.by_pair["bleu_en_fr"] > 60
+    assert 0 < found.scores.bleu < found.by_pair["bleu_en_fr"]
+    few = [{"hypotheses": shown[:1], "loss": 1.0, "tokens": 1.0}]
+    assert combine(few, corpus).by_pair.keys() == {"bleu_en_de"}, "of what was translated"
+
+
+def prepared_by_command(section: dict[str, Any], tmp_path: Path, *more: str) -> Any:
+    folder = tmp_path / "out"
+    options = ["--from", section["dir"], "--dir", str(folder), "--vocabulary-size", "120"]
+    pairs = [text for pair in section["pairs"] for text in ("--pair", pair)]
+    return CliRunner().invoke(cli, ["data", "prepare", *options, *pairs, *more]), folder
+
+
+def test_a_corpus_of_several_pairs_is_prepared(section: dict[str, Any], tmp_path: Path) -> None:
+    done, folder = prepared_by_command(section, tmp_path)
+    assert done.exit_code == 0, done.output
+    corpus = Shards.open(folder)
+    vocabulary = corpus.vocabulary()
+    rows = corpus.sample().sources
+    first = {vocabulary.piece(int(rows.ids[begin + 1])) for begin in rows.offsets[:-1]}
+    assert {name.lstrip("▁") for name in first} == {"<2de>", "<2fr>", "<2en>"}
+    assert len(corpus) == 120
+    assert list(corpus.valid().sources[:2]) == ["<2de> a dog runs 0", "<2fr> a dog runs 0"]
+    names = [pair.name for pair in corpus.valid_pairs()]
+    assert names == ["en-de", "en-fr", "de-en"] * 3
+    metrics = Translation.metrics_on({"name": "prepared", "dir": str(folder)})
+    assert [metric.name for metric in metrics[-3:]] == ["bleu_en_de", "bleu_en_fr", "bleu_de_en"]
+    found = prepare({"name": "prepared", "dir": str(folder)}, 120, 128)
+    assert len(found.splits.valid_pairs) == len(found.splits.valid) == 9
+    (folder / "valid.languages.txt").write_text("en-it\n" * 9)
+    with pytest.raises(DataError, match="no language pair 'en-it'; prepare the corpus again"):
+        corpus.valid_pairs()
+
+
+def test_the_last_lines_of_each_pair_are_held_out(section: dict[str, Any], tmp_path: Path) -> None:
+    for language in WORDS:
+        Path(section["dir"], f"val.{language}").unlink()
+    done, folder = prepared_by_command(section, tmp_path)
+    assert done.exit_code == 0, done.output
+    corpus = Shards.open(folder)
+    assert (len(corpus), len(corpus.valid_pairs())) == (114, 6)
+    assert corpus.valid().sources[-1] == "<2en> ein Hund rennt 39"
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "message"),
+    [
+        (["--from", "texts"], 2, "--from and --pair go together"),
+        (["--source", "a"], 2, "--source and --target go together"),
+        ([], 2, "give --source and --target, or --from and --pair"),
+        (["--from", "texts", "--pair", "en de"], 2, "a list of language pairs such as"),
+        (["--from", "texts", "--pair", "en-de"], 2, "neither texts/train.en nor train.en.gz"),
+    ],
+)
+def test_wrong_options_are_refused(options: list[str], status: int, message: str) -> None:
+    done = CliRunner().invoke(cli, ["data", "prepare", *options, "--dir", "never"])
+    assert (done.exit_code, message in done.output) == (status, True), done.output

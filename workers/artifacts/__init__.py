@@ -1,0 +1,1 @@
+"""Keeps the files of trials in a folder or an object store that every node reaches."""

@@ -1,0 +1,279 @@
+"""One attempt at a trial by a command: runs it, listens to it, and stops it on request."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import time
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import psutil
+
+from search_spaces.errors import StoreError
+from workers.device.child_processes import ChildProcesses
+from workers.protocol import StopRequest
+from workers.runtime.supervision import oom_kills
+
+from . import arguments as braces
+from .failure import CommandFailed, failure_of, nothing_reported
+from .metrics import Collector
+from .output import Tail, TrialLog
+from .process import CommandProcess, End, read_some
+from .sources import Sources
+from .tensorboard import TENSORBOARD, event_folder
+
+if TYPE_CHECKING:
+    from workers.context import Context
+
+    from .command import CommandObjective
+
+FOLDER: Final = "command"  # in the trial's folder
+REPORTS: Final = "reports.jsonl"
+STOP: Final = "stop"
+PARAMS: Final = "params.json"
+LOOK_SECONDS: Final = 0.05  # between two looks at files and at the request to stop
+KILL_GRACE: Final = 5.0  # seconds between SIGTERM and SIGKILL
+
+
+class CommandAttempt:
+    """Runs a command as one rank of an attempt.
+
+    Args:
+        command: what is run.
+        context: this rank's view of the attempt.
+    """
+
+    def __init__(self, command: CommandObjective, context: Context) -> None:
+        self._command = command
+        self._context = context
+        context.warmup.leave_out()
+        self._assignment = context.assignment
+        self._begun = self._moved = time.monotonic()
+        self._resumed = context.resumed  # before this attempt writes anything
+        self._own = context.files / FOLDER
+        self._files = self._own / f"attempt-{self._assignment.attempt}-rank-{context.rank}"
+        self._output = Tail()
+        self._errors = Tail()
+        self._request: StopRequest | None = None
+        self._asked = 0.0  # when the command was asked to stop
+        self._terminated = False
+        self._killed = False
+        self._failure: CommandFailed | None = None  # for which every process was killed
+
+    def run(self) -> dict[str, float]:
+        """Run the command to its end; returns its result.
+
+        Raises:
+            CommandFailed: it has failed.
+        """
+        self._files.remove()
+        self._files.make()
+        try:
+            with TrialLog(self._assignment, self._context.rank) as log:
+                return self._run(log)
+        finally:
+            with suppress(OSError, StoreError):
+                self._files.remove()
+
+    def _run(self, log: TrialLog) -> dict[str, float]:
+        environment = self._environment()
+        arguments = self._arguments()
+        collector = Collector(self._send, log.say)
+        sources = self._sources(collector, environment)
+        kills = oom_kills()
+        log.say(f"runs {json.dumps(arguments)}")
+        try:
+            process = CommandProcess(arguments, self._command.folder, environment)
+        except (OSError, ValueError) as error:
+            raise CommandFailed("crashed", f"the command cannot be started: {error}") from error
+        with process, self._measured(process):
+            end = self._listen(process, sources, log)
+        sources.close()
+        if end.left:
+            log.say(f"killed {end.left} processes that the command has left behind")
+        if self._context.memory is not None:
+            self._context.memory.add_children(end.largest_bytes)
+        self._conclude(end, oom_killed=oom_kills() > kills)
+        if self._request is None and not self._resumed:
+            self._check_metrics(collector)
+        return collector.result
+
+    # ------------------------------------------------------------------ what the command gets
+
+    def _environment(self) -> dict[str, str]:
+        context = self._context
+        paths = {
+            "AUTOML_REPORTS": self._path(REPORTS),
+            "AUTOML_STOP": self._path(STOP),
+            "AUTOML_PARAMS": self._path(PARAMS),
+            "AUTOML_CHECKPOINT_DIR": str(context.checkpoint_dir),
+            "AUTOML_TRIAL": str(context.number),
+            "AUTOML_SEED": str(context.seed),
+        }
+        found = {key: value for key, value in os.environ.items() if key != "AUTOML_RESUME"}
+        if self._resumed:
+            found["AUTOML_RESUME"] = "1"
+        # Python keeps what it prints into a pipe until 8 kB are there: reports would come too late.
+        return {"PYTHONUNBUFFERED": "1", **found, **paths}
+
+    def _arguments(self) -> list[str]:
+        """The program and its arguments; writes the file of the parameters."""
+        params = self._assignment.params
+        with self._files.open(PARAMS, "w", encoding="utf-8") as file:
+            json.dump(dict(params), file)
+        given = self._command.arguments
+        if self._command.shell:
+            line = braces.fill_shell(" ".join(given), params, self._path(PARAMS))
+            return ["/bin/sh", "-c", line]
+        return braces.fill(given, params, self._path(PARAMS))
+
+    def _sources(self, collector: Collector, environment: Mapping[str, str]) -> Sources:
+        patterns = dict(self._command.reports)
+        text = patterns.pop(TENSORBOARD, None)
+        folder, params, config = self._command.folder, self._assignment.params, self._path(PARAMS)
+        events = event_folder(text, params, config, environment, folder) if text else None
+        return Sources(
+            collector,
+            REPORTS,
+            self._files,
+            patterns,
+            self._command.goal,
+            self._own,
+            goes_on=self._resumed,
+            events=events,
+        )
+
+    def _path(self, name: str) -> str:
+        return str(self._files.path / name)
+
+    # ------------------------------------------------------------------ while it runs
+
+    def _measured(self, process: CommandProcess) -> AbstractContextManager[None]:
+        """Measures the memory of all processes of the command."""
+        if self._context.memory is None or process.keeper is None:
+            return nullcontext()
+        try:
+            return ChildProcesses(self._context.memory, psutil.Process(process.keeper))
+        except psutil.Error:  # it has ended already
+            return nullcontext()
+
+    def _listen(self, process: CommandProcess, sources: Sources, log: TrialLog) -> End:
+        """Take in output and reports, and pass requests on, until the command has ended."""
+
+        def take_output() -> bool:
+            chunk = read_some(process.stdout)
+            log.write(chunk)
+            self._output.feed(chunk)
+            sources.feed(chunk)
+            return bool(chunk)
+
+        def take_errors() -> bool:
+            chunk = read_some(process.stderr)
+            log.write(chunk)
+            self._errors.feed(chunk)
+            return bool(chunk)
+
+        looked = 0.0
+        with selectors.DefaultSelector() as selector:
+            selector.register(process.channel, selectors.EVENT_READ, None)
+            selector.register(process.stdout, selectors.EVENT_READ, take_output)
+            selector.register(process.stderr, selectors.EVENT_READ, take_errors)
+            ended = False
+            while not ended:
+                for key, _ in selector.select(LOOK_SECONDS):
+                    if key.data is None:
+                        ended = True
+                    elif not key.data():
+                        selector.unregister(key.fileobj)
+                if time.monotonic() - looked >= LOOK_SECONDS:
+                    sources.look()
+                    self._supervise(process)
+                    looked = time.monotonic()
+        end = process.end()
+        for stream, take in ((process.stdout, take_output), (process.stderr, take_errors)):
+            os.set_blocking(stream.fileno(), False)  # who left the keeper may hold it open
+            with suppress(BlockingIOError):
+                while take():
+                    pass
+        return end
+
+    def _supervise(self, process: CommandProcess) -> None:
+        """Pass a request to stop on, and enforce the limits of the attempt."""
+        now = time.monotonic()
+        request = self._context.stop_requested()
+        if request is not None:
+            if self._request is None:
+                self._asked = now
+                self._files.open(STOP, "w").close()
+            self._request = request
+            if now > self._asked + self._command.stop_grace and not self._terminated:
+                self._terminated = True
+                process.terminate()
+            if now > self._asked + self._command.stop_grace + KILL_GRACE and not self._killed:
+                self._killed = True
+                process.kill()
+        if self._failure is None and (failure := self._broken_limit(now)) is not None:
+            self._failure = failure
+            process.kill()
+
+    def _broken_limit(self, now: float) -> CommandFailed | None:
+        limits = self._assignment.limits
+        silent = now - self._moved
+        if limits.timeout_seconds is not None and silent > limits.timeout_seconds:
+            return CommandFailed("timeout", f"no report for {silent:.0f} s", self._errors.text())
+        memory = self._context.memory
+        if limits.memory_bytes is not None and memory is not None:
+            used = memory.bytes()
+            if used > limits.memory_bytes:
+                message = (
+                    f"the processes of the command take {used / 1e6:,.0f} MB, "
+                    f"the limit is {limits.memory_bytes / 1e6:,.0f} MB"
+                )
+                return CommandFailed("out_of_memory", message, self._errors.text())
+        return None
+
+    def _send(self, step: int, metrics: Mapping[str, float]) -> None:
+        self._moved = time.monotonic()
+        if self._context.rank > 0:
+            return
+        seconds = self._moved - self._begun
+        if not self._resumed:  # what an earlier attempt has trained is lost
+            seconds -= self._assignment.previous_seconds
+        self._context.emit(step, metrics, seconds)
+
+    # ------------------------------------------------------------------ how it ended
+
+    def _conclude(self, end: End, *, oom_killed: bool) -> None:
+        """Set the ending of the attempt; raises CommandFailed if it has failed."""
+        context = self._context
+        if self._failure is not None:
+            raise self._failure
+        if self._request is not None and (self._terminated or end.status == 0):
+            context.accept_stop(self._request)
+            if self._request is StopRequest.PAUSE and not _has_files(context.checkpoint_dir):
+                context.accept_stop(StopRequest.STOP)
+                context.message = (
+                    "stopped instead of paused, because the command has left nothing in "
+                    "AUTOML_CHECKPOINT_DIR: it could only begin anew"
+                )
+            return
+        self._request = None
+        context.accept_stop(None)
+        if end.status != 0:
+            last = self._errors.last_line() or self._output.last_line()
+            raise failure_of(end, self._errors.text(), last, oom_killed=oom_killed)
+
+    def _check_metrics(self, collector: Collector) -> None:
+        """Raise CommandFailed if the command has not reported what is needed."""
+        goal = self._command.goal
+        if self._context.rank == 0 and goal and goal not in collector.metrics:
+            raise nothing_reported(goal, collector, self._command.reports)
+
+
+def _has_files(folder: Any) -> bool:
+    with suppress(OSError):
+        return any(folder.iterdir())
+    return False

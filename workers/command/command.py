@@ -1,0 +1,80 @@
+"""A command as the objective of a sweep."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from search_spaces.errors import UsageError
+
+from . import arguments as braces
+from .attempt import CommandAttempt
+from .patterns import compile_pattern
+from .tensorboard import TENSORBOARD
+
+if TYPE_CHECKING:
+    from workers.context import Context
+
+STOP_GRACE: float = 10.0  # seconds between AUTOML_STOP and SIGTERM
+
+
+@dataclass(frozen=True)
+class CommandObjective:
+    """An objective that runs a program; docs/commands.md describes its protocol.
+
+    Args:
+        arguments: the program and its arguments, with braces around names of parameters.
+        shell: run them as a line of `/bin/sh`.
+        reports: regular expressions by metric, searched in its standard output; `step` is that of
+            the step, `tensorboard` is a folder of event files.
+        folder: the working directory of the program.
+        goal: the metric whose matches are steps if there is no expression for the step.
+        stop_grace: seconds between a request to stop and SIGTERM.
+    """
+
+    arguments: tuple[str, ...]
+    shell: bool = False
+    reports: Mapping[str, str] = field(default_factory=dict)
+    folder: str = field(default_factory=lambda: str(Path.cwd()))
+    goal: str = ""
+    stop_grace: float = STOP_GRACE
+
+    def check(self, names: Collection[str]) -> None:
+        """Check everything that can be checked before a trial runs.
+
+        Args:
+            names: of the parameters.
+
+        Raises:
+            UsageError: an argument names no parameter, or a pattern is wrong.
+        """
+        if not self.arguments or not self.arguments[0]:
+            raise UsageError("a command begins with a program, got none")
+        braces.check(self.arguments, names)
+        for metric, text in self.reports.items():
+            if metric == TENSORBOARD:
+                braces.check([text], names)
+            else:
+                compile_pattern(metric, text)
+
+    def check_program(self) -> None:
+        """Check that the program is on this machine.
+
+        Raises:
+            UsageError: there is no such program.
+        """
+        program = self.arguments[0]
+        found = shutil.which(Path(self.folder, program) if "/" in program else program)
+        if found is None and not self.shell and "{" not in program:
+            raise UsageError(f"there is no program {program!r} that can be run")
+
+    def __call__(self, context: Context) -> dict[str, float]:
+        """Run one attempt at a trial; returns its result.
+
+        Raises:
+            CommandFailed: the command has failed.
+        """
+        return CommandAttempt(self, context).run()

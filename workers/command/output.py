@@ -1,0 +1,108 @@
+"""The output of a command: its lines, the end of them, and the trial's log."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Final
+
+from search_spaces.errors import StoreError
+from workers.protocol import LOGS, Assignment, log_name
+from workers.runtime.logs import LOG_BYTES, shorten
+
+LINE_BYTES: Final = 10_000  # of a line in which patterns are searched; the rest of it is ignored
+TAIL_BYTES: Final = 8_192
+LOG_PIECE: Final = LOG_BYTES // 4  # written between two looks at the size of the log
+
+
+class Lines:
+    """Splits a stream of bytes into lines, each cut to a number of bytes.
+
+    Args:
+        most: bytes of a line that are kept.
+    """
+
+    def __init__(self, most: int = LINE_BYTES) -> None:
+        self._most = most
+        self._begun = b""
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The lines that end in the next bytes of the stream; a carriage return ends one too."""
+        first, *others = chunk.replace(b"\r", b"\n").split(b"\n")
+        self._begun += first[: self._most - len(self._begun)]
+        if not others:
+            return []
+        lines = [self._begun, *(line[: self._most] for line in others[:-1])]
+        self._begun = others[-1][: self._most]
+        return lines
+
+    @property
+    def begun(self) -> bytes:
+        """The line that does not end yet."""
+        return self._begun
+
+    def skip(self, chunk: bytes) -> None:
+        """Like `feed`, if nobody wants the lines."""
+        place = max(chunk.rfind(b"\n"), chunk.rfind(b"\r"))
+        begun = b"" if place >= 0 else self._begun
+        self._begun = (begun + chunk[place + 1 :])[: self._most]
+
+    def rest(self) -> bytes:
+        """What follows the last line."""
+        rest, self._begun = self._begun, b""
+        return rest
+
+
+class Tail:
+    """The newest bytes of a stream."""
+
+    def __init__(self) -> None:
+        self._bytes = b""
+
+    def feed(self, chunk: bytes) -> None:
+        """Take in the next bytes of the stream."""
+        self._bytes = (self._bytes + chunk[-TAIL_BYTES:])[-TAIL_BYTES:]
+
+    def text(self) -> str:
+        """The end of the stream, without a line that is cut at its beginning."""
+        found = self._bytes
+        if len(found) == TAIL_BYTES:
+            found = found.partition(b"\n")[2] or found
+        return found.decode("utf-8", "replace")
+
+    def last_line(self) -> str:
+        """The last line that is not empty; "" if there is none."""
+        lines = [line.strip() for line in self.text().replace("\r", "\n").split("\n")]
+        return next((line for line in reversed(lines) if line), "")
+
+
+class TrialLog:
+    """The log of a rank, bounded: its first and its newest part stay. Use it in `with`.
+
+    A log that cannot be written is given up: the trial is not to blame.
+    """
+
+    def __init__(self, assignment: Assignment, rank: int) -> None:
+        self._folder = assignment.files / LOGS
+        self._name = log_name(assignment.attempt, rank)
+        self._folder.make()
+        self._file = self._folder.open(self._name, "ab", buffering=0)
+        self._written = 0
+
+    def __enter__(self) -> TrialLog:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def write(self, chunk: bytes) -> None:
+        """Append bytes."""
+        with suppress(OSError, StoreError):
+            self._file.write(chunk)
+            self._written += len(chunk)
+            if self._written > LOG_PIECE:
+                self._written = 0
+                shorten(self._folder, self._name, LOG_BYTES - LOG_PIECE)
+
+    def say(self, words: str) -> None:
+        """Append a line of our own."""
+        self.write(f"automl: {words}\n".encode(errors="replace"))

@@ -1,0 +1,158 @@
+"""Finds metrics in the output of a command by regular expressions.
+
+The expressions come from a configuration, which is not trusted: RE2 searches in a time that is
+linear in the length of a line, whatever the expression is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import re2
+
+from search_spaces.errors import UsageError
+
+from .metrics import Collector
+from .output import Lines
+
+STEP: Final = "step"
+MAX_PATTERN: Final = 1000  # characters
+MAX_MEMORY: Final = 1 << 20  # bytes of a compiled expression
+_AROUND: Final = b",;:)]}'\""  # after a number in a sentence or a list
+_ANCHORS: Final = ("^", "$", "\\A", "\\z")  # match elsewhere in many lines than in one
+
+
+class PatternReports:
+    """Searches every line of an output for the metrics, and reports them by step.
+
+    A report is sent once each metric was found since the last one, or if the next step begins. The
+    step of a metric is in its line or before. Without a pattern for it, each match of the goal's
+    metric is a step.
+
+    Args:
+        patterns: regular expressions by metric, with one group each; `step` is that of the step.
+        goal: the metric whose matches are counted if there is no pattern for the step.
+        collector: gets the reports.
+        step: the last step of earlier attempts, if steps are counted.
+        counted: called with each step that is counted.
+
+    Raises:
+        UsageError: an expression is wrong.
+    """
+
+    def __init__(
+        self,
+        patterns: Mapping[str, str],
+        goal: str,
+        collector: Collector,
+        step: int = 0,
+        counted: Callable[[int], object] = lambda step: None,
+    ) -> None:
+        compiled = {name: compile_pattern(name, text) for name, text in patterns.items()}
+        self._steps = compiled.pop(STEP, None)
+        self._metrics = compiled
+        self._goal = goal if goal in compiled else next(iter(compiled), "")
+        self._collector = collector
+        self._step: int | None = None if self._steps else step
+        self._counted = counted
+        self._found: dict[str, float] = {}
+        self._lines = Lines()
+        anchored = any(anchor in text for text in patterns.values() for anchor in _ANCHORS)
+        self._all = [] if anchored else [*filter(None, [self._steps]), *compiled.values()]
+
+    def feed(self, chunk: bytes) -> None:
+        """Take in the next bytes of the output."""
+        if self._all:  # most lines say nothing: look at all of them at once first
+            text = self._lines.begun + chunk
+            if not any(pattern.search(text) for pattern in self._all):
+                self._lines.skip(chunk)
+                return
+        for line in self._lines.feed(chunk):
+            self._search(line)
+
+    def _search(self, line: bytes) -> None:
+        if self._steps is not None and (found := self._steps.search(line)):
+            step = _number(found[1])
+            if step is None or not step.is_integer():
+                self._complain(STEP, found[1], "whole number")
+            elif step != self._step:
+                if self._step is not None:
+                    self._send()
+                self._step = int(step)
+        for name, pattern in self._metrics.items():
+            if found := pattern.search(line):
+                value = _number(found[1])
+                if value is None:
+                    self._complain(name, found[1], "number")
+                else:
+                    self._found[name] = value
+        if self._is_complete():
+            self._send()
+
+    def close(self) -> None:
+        """The output has ended: report what was found since the last report."""
+        self._search(self._lines.rest())
+        if not self._found:
+            return
+        if self._step is None or (self._steps is None and self._goal not in self._found):
+            self._collector.finish(self._found, "stdout")
+        else:
+            self._send()
+
+    def _is_complete(self) -> bool:
+        if self._steps is None:
+            return self._goal in self._found
+        return self._step is not None and len(self._found) == len(self._metrics)
+
+    def _send(self) -> None:
+        if not self._found:
+            return
+        if self._steps is None:
+            self._step = (self._step or 0) + 1
+            self._counted(self._step)
+        self._collector.report(self._step, self._found, "stdout")
+        self._found = {}
+
+    def _complain(self, name: str, text: bytes | None, rule: str) -> None:
+        shown = (text or b"").decode(errors="replace")
+        self._collector.complain(f"the pattern of {name} finds a {rule}, got {shown!r:.100}")
+
+
+def compile_pattern(name: str, text: str) -> Any:
+    """The compiled expression of a metric.
+
+    Raises:
+        UsageError: it is no expression of RE2, too large, or has not one group.
+    """
+    if len(text) > MAX_PATTERN:
+        raise UsageError(
+            f"the pattern of {name} has at most {MAX_PATTERN} characters, got {len(text):,}"
+        )
+    options = re2.Options()
+    options.max_mem = MAX_MEMORY
+    options.log_errors = False
+    options.encoding = re2.Options.Encoding.LATIN1  # output may be any bytes
+    try:
+        compiled = re2.compile(text.encode(), options)
+    except re2.error as error:
+        reason = error.args[0] if error.args else "it is malformed"
+        words = reason.decode(errors="replace") if isinstance(reason, bytes) else reason
+        raise UsageError(
+            f"the pattern of {name} is no regular expression of RE2, which has no references or "
+            f"look-around: {words}, got {text!r:.200}"
+        ) from error
+    if compiled.groups != 1:
+        raise UsageError(
+            f"the pattern of {name} has one group, which is the number, such as 'loss (\\S+)'; "
+            f"got {compiled.groups} groups in {text!r:.200}"
+        )
+    return compiled
+
+
+def _number(text: bytes | None) -> float | None:
+    """The number that a group has found; None if it is none."""
+    try:
+        return float((text or b"").strip().rstrip(_AROUND))
+    except ValueError:
+        return None

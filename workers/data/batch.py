@@ -1,0 +1,156 @@
+"""Global batches, and the share of one rank of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import torch
+
+Batch = Mapping[str, "torch.Tensor"]
+
+
+class PlannedBatch(Mapping[str, "torch.Tensor"]):
+    """A batch whose rows are built when they are asked for, so that a rank builds only its own.
+
+    Args:
+        num_rows: of the whole batch.
+        num_items: of the whole batch, for `Trainable.weight`: rows, or tokens.
+        build: the tensors of a slice of the rows, exactly as they are in the whole batch.
+    """
+
+    def __init__(self, num_rows: int, num_items: int, build: Callable[[slice], Batch]) -> None:
+        self.num_rows = num_rows
+        self.num_items = num_items
+        self.rows = build
+
+    @cached_property
+    def _whole(self) -> Batch:
+        return self.rows(slice(0, self.num_rows))
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        return self._whole[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._whole)
+
+    def __len__(self) -> int:
+        return len(self._whole)
+
+
+class BatchSource(Protocol):
+    """What a share needs to know of the workload, see `workers.workload.Trainable`."""
+
+    def weight(self, batch: Batch) -> float:
+        """The number of items over which the loss of the batch is summed."""
+
+    def bucketed(self, batch: Batch) -> Batch:
+        """The batch padded to one of few shapes."""
+
+
+class CountedRows(dict[str, "torch.Tensor"]):
+    """Rows of a batch on a device.
+
+    Attributes:
+        num_items: their `Trainable.weight`, known to the host without a look at the device.
+    """
+
+    num_items: int | None = None
+
+    def to(self, device: torch.device) -> CountedRows:
+        """The rows on a device; the host does not wait for the copies."""
+        return self.each(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def each(self, change: Callable[[torch.Tensor], torch.Tensor]) -> CountedRows:
+        """The rows with each tensor replaced."""
+        found = CountedRows({name: change(tensor) for name, tensor in self.items()})
+        found.num_items = self.num_items
+        return found
+
+
+def num_rows(batch: Batch) -> int:
+    """Number of rows of a batch."""
+    if isinstance(batch, PlannedBatch):
+        return batch.num_rows
+    return len(next(iter(batch.values())))
+
+
+def rows_of(batch: Batch, count: int, index: int) -> tuple[Batch, bool]:
+    """Share `index` of `count` of the rows of a batch, and whether it is real.
+
+    A dummy row stands for an empty share.
+    """
+    total = num_rows(batch)
+    begin = total * index // count
+    end = total * (index + 1) // count
+    real = end > begin
+    rows = slice(begin, end) if real else slice(0, 1)
+    if isinstance(batch, PlannedBatch):
+        return batch.rows(rows), real
+    return {key: value[rows] for key, value in batch.items()}, real
+
+
+@dataclass(frozen=True)
+class BatchShare:
+    """One rank's share of a global batch, in the parts in which it is computed.
+
+    Every rank has the same number of parts, so that collective calls stay in step.
+
+    Args:
+        parts: microbatches, each with at least one row.
+        real: whether the rows are the batch's; else a dummy row stands for an empty share.
+        weight: of the global batch, see `Trainable.weight`.
+        ready: called by the thread that computes before it uses the parts.
+    """
+
+    parts: tuple[CountedRows, ...]
+    real: bool
+    weight: float
+    ready: Callable[[], None] = lambda: None
+
+    @classmethod
+    def of(
+        cls,
+        workload: BatchSource,
+        batch: Batch,
+        *,
+        count: int = 1,
+        index: int = 0,
+        accumulation: int = 1,
+        bucketed: bool = False,
+    ) -> BatchShare:
+        """Share `index` of `count` of a batch, in at most `accumulation` parts.
+
+        Args:
+            workload: whose batch it is.
+            batch: the global batch.
+            bucketed: whether to pad the share to one of few shapes (`Trainable.bucketed`).
+        """
+        rows, real = rows_of(batch, count, index)
+        if bucketed:
+            rows = workload.bucketed(rows)
+        parts = max(1, min(accumulation, num_rows(batch) // count))
+        return cls(
+            tuple(counted(workload, rows_of(rows, parts, part)[0]) for part in range(parts)),
+            real,
+            workload.weight(batch),
+        )
+
+    def mean(self, loss: torch.Tensor) -> torch.Tensor:
+        """The part of the mean loss of the global batch that a summed loss of this share is."""
+        return loss / self.weight if self.real else loss * 0.0
+
+    def each(self, change: Callable[[torch.Tensor], torch.Tensor]) -> BatchShare:
+        """The share with each tensor replaced."""
+        return replace(self, parts=tuple(part.each(change) for part in self.parts))
+
+
+def counted(workload: BatchSource, rows: Batch) -> CountedRows:
+    """The rows with their weight, if that is a whole number."""
+    found = CountedRows(rows)
+    weight = workload.weight(rows)
+    found.num_items = int(weight) if weight == int(weight) else None
+    return found

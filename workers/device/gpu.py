@@ -1,0 +1,69 @@
+"""The GPU of a worker between two trials: whether it still computes, and how it is emptied.
+
+A process without torch has used no GPU through torch, so nothing is done there.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from typing import Any, Final
+
+# What a process takes of a GPU beside torch's allocator, roughly: the CUDA context and its kernels.
+CONTEXT_BYTES: Final = 500_000_000
+# torch's allocator gives out multiples of this (torch.distributed._tools.mem_tracker).
+GPU_BLOCK: Final = 512
+
+
+def gpu_problem(device: str) -> str:
+    """Why this process cannot compute on its device; "" if it can.
+
+    After some errors, such as a failed assertion of a kernel, every further call of CUDA in the
+    process fails with the same error. So the device is asked to finish what it was given, to
+    allocate, to multiply, and to return a number. (The product also makes cuBLAS allocate its
+    workspace, which no trial has to answer for then.) A device whose memory is full computes.
+
+    Args:
+        device: "cpu", or "cuda" with or without an index.
+    """
+    torch = _torch_for(device)
+    if torch is None:
+        return ""
+    try:
+        torch.cuda.synchronize(device)
+        ones = torch.ones(8, 8, device=device)
+        float((ones @ ones).sum())
+    except torch.OutOfMemoryError:
+        return ""
+    except Exception as error:
+        text = str(error).strip().splitlines()
+        return f"{type(error).__name__}: {text[0][:300]}" if text else type(error).__name__
+    return ""
+
+
+def free_gpu(device: str) -> None:
+    """Return the free memory of torch's allocator, so that others can use it."""
+    torch = _torch_for(device)
+    if torch is None:
+        return
+    gc.collect()
+    torch.cuda.empty_cache()
+
+
+def memory_share(total: int, gpus: float, limit: int | None) -> float:
+    """The share of a GPU's memory that torch may allocate in this process.
+
+    Args:
+        total: bytes of the GPU.
+        gpus: of the rank. With a fraction, the process has this share, its CUDA context included.
+        limit: bytes that the rank may use; None for no limit of its own.
+    """
+    share = 1.0
+    if 0 < gpus < 1:
+        share = max(gpus - CONTEXT_BYTES / total, gpus / 2)
+    return share if limit is None else min(share, limit / total)
+
+
+def _torch_for(device: str) -> Any:
+    """torch, if the device is a GPU and this process has loaded torch."""
+    return sys.modules.get("torch") if device.startswith("cuda") else None

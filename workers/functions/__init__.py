@@ -1,0 +1,1 @@
+"""What a function or command of the user's gets beside its parameters: ranks that meet."""
