@@ -20,6 +20,7 @@ _ASPECTS: Final = ("quality", "speed", "memory", "quality and speed")
 LOGS: Final = "logs"  # folder of a trial's logs, in its own
 CHECKPOINTS: Final = "checkpoints"  # folder of a trial's checkpoints, in its own
 OUT_OF_MEMORY_ON = "out_of_memory_on"  # key there: the GPUs that a rank without memory saw
+FAILED_AT: Final = "failed_at"  # key in the details of a rank: by the clock of its machine
 GPU_LOST = "gpu_lost"  # key there: why the worker's GPU cannot be used any more
 WORKER_SPENT = "worker_leaves"  # key in an outcome's details: its worker takes no further attempt
 

@@ -17,10 +17,9 @@ from typing import Any, Final, NoReturn
 from search_spaces.errors import StoreError, TrialFailure, UsageError
 
 from .context import MAX_NAME, Context, Stopped, numbers_of, shown
-from .protocol import GPU_LOST, OUT_OF_MEMORY_ON, WORKER_SPENT, Ending, Outcome, lost
+from .protocol import FAILED_AT, GPU_LOST, OUT_OF_MEMORY_ON, WORKER_SPENT, Ending, Outcome, lost
 
 Objective = Callable[["Context"], Any]
-FAILED_AT: Final = "failed_at"  # key in the details of a rank: by the clock of its machine
 MAX_MESSAGE: Final = 4096  # characters of a message that the ledger keeps
 MEMORY_WORDS = (
     "out of memory",
@@ -290,7 +289,7 @@ def _met(context: Context, objective: Objective | None) -> Any:
             return _called(context, objective)
         except BaseException:
             if context.world_size > 1:
-                context.details[FAILED_AT] = time.time()
+                context.details.setdefault(FAILED_AT, time.time())
             raise
 
 

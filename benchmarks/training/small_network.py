@@ -136,6 +136,9 @@ def function(trial: Any) -> dict[str, float]:
 
 def main() -> None:
     """The training as a command."""
+    if "--help" in sys.argv:
+        print(__doc__)
+        sys.exit()
     params = dict(argument.removeprefix("--").split("=") for argument in sys.argv[1:])
     stop = Path(os.environ["AUTOML_STOP"])
 

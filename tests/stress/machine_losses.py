@@ -7,6 +7,7 @@ Each case takes minutes. The last line is the verdict.
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import tempfile
@@ -38,8 +39,15 @@ print(server.database().replace("127.0.0.1", sys.argv[1]))
 """
 
 
-def main(chosen: list[str]) -> int:
+def main() -> int:
     """Run the chosen cases, or all."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(CASES)}")
+    chosen = parser.parse_args().cases
+    if unknown := set(chosen) - CASES.keys():
+        parser.error(f"there is no case {', '.join(sorted(unknown))}")
     if why := machines.missing():
         print(f"no machines can be made here: {why}")
         return 2
@@ -133,4 +141,4 @@ CASES: dict[str, Callable[[Machines, Path], str]] = {
 }
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

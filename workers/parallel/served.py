@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -14,7 +15,7 @@ from search_spaces.errors import UsageError
 from workers.context import Context
 from workers.data.batch import BatchShare, CountedRows
 from workers.device.precision import Precision
-from workers.protocol import WORKER_SPENT
+from workers.protocol import FAILED_AT, WORKER_SPENT
 from workers.workload import ParallelPlan
 
 from .mesh import Mesh, connect, disconnect
@@ -125,6 +126,8 @@ class ServedEmbeddings:
         self._strategy.load(state)
 
     def _leave(self, *, failed: bool) -> None:
+        if failed:  # the other ranks fail because this one left, so theirs must be later
+            self._trial.details.setdefault(FAILED_AT, time.time())
         self._strategy.close(failed)
         disconnect(failed=failed)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from tests.machines import Machines, start_head, start_node
 
 WHY = machines.missing()
 pytestmark = [
+    pytest.mark.skipif("AUTOML_TEST_ALL" not in os.environ, reason="takes minutes: make test-all"),
     pytest.mark.skipif(bool(WHY), reason=WHY or "they can be made"),
     pytest.mark.timeout(900),
 ]

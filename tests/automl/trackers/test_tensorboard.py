@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,11 @@ def write(tracker: TensorBoardTracker, one: Trial) -> None:
     tracker.write(one, Snapshot("toy", "running", [one], (Goal("loss"),)))
 
 
+def next_second() -> None:
+    """Wait: TensorBoard sorts the files of one second by the text of a count, 10 before 9."""
+    time.sleep(1.01)
+
+
 def steps(folder: Path) -> list[int]:
     return [event.step for event in read(folder).Scalars("loss")]
 
@@ -47,9 +53,11 @@ def test_points_come_one_by_one_and_a_process_that_goes_on_repeats_none(tmp_path
         write(first, trial(reports))
         assert steps(folder) == list(range(1, reports + 1))
     write(first, trial(3, TrialState.PAUSED))
+    next_second()
     write(first, trial(4))
     assert steps(folder) == [1, 2, 3, 4]  # the first process is killed here
 
+    next_second()
     second = TensorBoardTracker(tmp_path)
     second.open(sweep)
     write(second, trial(6, TrialState.COMPLETED))

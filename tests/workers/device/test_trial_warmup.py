@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import subprocess
 import sys
 import time
@@ -28,9 +29,10 @@ def slow_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_imports_are_not_the_trials(runner, slow_module):
     def objective(context):
-        block = bytearray(30 * MB)
-        block[::4096] = b"x" * len(block[::4096])
-        del block
+        # A bytearray could lie in memory that this process has freed but still holds.
+        with mmap.mmap(-1, 30 * MB, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as block:
+            for page in range(0, 30 * MB, mmap.PAGESIZE):
+                block[page] = 1
         __import__(slow_module)
         context.report(1, loss=1.0)
         return {"loss": 1.0}

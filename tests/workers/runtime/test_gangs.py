@@ -19,11 +19,11 @@ from workers.runtime.supervision import MIN_TIMEOUT_SECONDS, PAUSE_FACTOR, HangD
 
 
 class Faulty(Toy):
-    """Rank 1 kills itself, stops or sleeps in its third update."""
+    """Rank 1 kills itself, stops or sleeps some updates after the start."""
 
     def weight(self, batch):
         self.calls = getattr(self, "calls", 0) + 1
-        if self.calls == 3 and self.rank == 1:
+        if self.calls == 9 and self.rank == 1:
             if self.option("fault") == "sleep":
                 time.sleep(1000)
             os.kill(

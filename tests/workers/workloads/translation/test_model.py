@@ -184,7 +184,7 @@ def test_a_model_that_is_given_labels_returns_their_loss(build, batch):
     for tied in (True, False):
         model = build(tied=tied)
         labels = batch["labels"][batch["labels"] != PAD]
-        loss = model(batch["source"], batch["shifted"], batch["labels"], 0.1)
+        loss = model(batch["source"], batch["shifted"], labels, 0.1)
         torch.testing.assert_close(
             loss, smoothed_cross_entropy(model(batch["source"], batch["shifted"]), labels, 0.1)
         )
