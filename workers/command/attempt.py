@@ -94,7 +94,7 @@ class CommandAttempt:
         sources.close()
         if end.left:
             log.say(f"killed {end.left} processes that the command has left behind")
-        if self._context.memory is not None:
+        if self._context.memory is not None and not self._context.memory.on_gpu:
             self._context.memory.add_children(end.largest_bytes)
         self._conclude(end, oom_killed=oom_kills() > kills)
         if self._request is None and not self._resumed:

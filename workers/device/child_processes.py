@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Final
 
 import psutil
 
+from .nvidia_smi import process_bytes
+
 if TYPE_CHECKING:
     from .peak_memory import PeakMemory
 
 LEAST_SECONDS: Final = 0.1  # between two samples
 CLOCK_TICK: Final = 0.01  # to which the system rounds the start of a process
 SHARE: Final = 0.01  # of a core that sampling may take
+GPU_SHARE: Final = 0.05  # of the time in which nvidia-smi may run
 _LISTED: Final = Path(f"/proc/self/task/{os.getpid()}/children").exists()
 
 
@@ -24,7 +27,9 @@ class ChildProcesses:
     """Adds the memory of new child processes, at all depths, to a measurement while it is entered.
 
     A thread takes samples, so a process that lives for less than a tenth of a second may be missed.
-    Pages that a child shares with this process after a fork do not count (unique set size).
+    Pages that a child shares with this process after a fork do not count (unique set size). On a
+    GPU, the driver's count for the processes is taken: nothing in a container, where it knows them
+    by other numbers.
 
     Args:
         memory: the measurement.
@@ -47,13 +52,13 @@ class ChildProcesses:
         self._thread.join()
 
     def _sample(self) -> None:
-        wait = LEAST_SECONDS
+        wait, gpu = LEAST_SECONDS, self._memory.on_gpu
+        clock, share = (time.monotonic, GPU_SHARE) if gpu else (time.thread_time, SHARE)
         while not self._ended.wait(wait):
-            began = time.thread_time()
-            found = self._children()
-            if found:
-                self._memory.add_children(sum(map(_unique_bytes, found)))
-            wait = max(LEAST_SECONDS, (time.thread_time() - began) / SHARE)
+            began = clock()
+            if found := self._children():
+                self._memory.add_children(_gpu_bytes(found) if gpu else _host_bytes(found))
+            wait = max(LEAST_SECONDS, (clock() - began) / share)
 
     def _children(self) -> list[psutil.Process]:
         """Processes that have begun since the trial has."""
@@ -101,6 +106,14 @@ def _begun(process: psutil.Process) -> float:
         return float(process.create_time())
     except (psutil.Error, OSError):
         return 0.0
+
+
+def _gpu_bytes(processes: list[psutil.Process]) -> int:
+    return process_bytes({process.pid for process in processes}) or 0
+
+
+def _host_bytes(processes: list[psutil.Process]) -> int:
+    return sum(map(_unique_bytes, processes))
 
 
 def _unique_bytes(process: psutil.Process) -> int:

@@ -96,11 +96,15 @@ class PeakMemory:
         self._reset()
         return kept
 
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the memory of a GPU is measured."""
+        return self._cuda
+
     def add_children(self, num_bytes: int) -> None:
-        """Note that child processes hold so many bytes now; not on a GPU, which sees them alone."""
-        if not self._cuda:
-            own = max(0, self._now() - self._baseline)  # the system may take pages back
-            self._highest = max(self._highest, own + num_bytes)
+        """Note that child processes hold so many bytes of the measured memory now."""
+        own = max(0, self._now() - self._baseline)  # the system may take pages back
+        self._highest = max(self._highest, own + num_bytes)
 
     def _torch(self) -> Any:
         """torch, if the device is a GPU and this process has loaded torch."""

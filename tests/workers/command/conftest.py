@@ -22,6 +22,7 @@ class CommandRunner:
         self.trial = folder / "trial"
         self.reports: list[Report] = []
         self.attempt = 0
+        self.device = "cpu"
         self.on_report: Callable[[Report], object] = lambda report: None
         self.request: StopRequest | None = None
         self.context: Context | None = None  # of the attempt
@@ -46,7 +47,9 @@ class CommandRunner:
             seed=7,
             limits=limits or Limits(),
         )
-        context = self.context = Context(assignment, self._take, lambda: self.request)
+        context = self.context = Context(
+            assignment, self._take, lambda: self.request, device=self.device
+        )
         return run(context, CommandObjective(arguments, **options))
 
     def python(self, code: str, *arguments: str, **options: Any) -> Outcome:
