@@ -15,6 +15,7 @@ class OutcomePolicy:
     Args:
         goals: of the sweep; a completed trial without a finite value for each has failed.
         max_retries: how often a trial is retried if its configuration did not cause the failure.
+            A trial that was told in time that its machine is taken away goes on without a limit.
     """
 
     goals: tuple[Goal, ...]
@@ -41,8 +42,8 @@ class OutcomePolicy:
         if state is TrialState.FAILED:
             return self._decide_failed(trial, outcome, sweep_stop)
         if state is TrialState.INTERRUPTED and sweep_stop is not StopRequest.INTERRUPT:
-            # The machine of its worker is being taken away.
-            return self._retry(trial, outcome, "preempted")
+            # Its worker's machine is taken away, with notice: what it has done is saved.
+            return TrialState.WAITING, "preempted", outcome.message
         if state is TrialState.PAUSED and sweep_stop is StopRequest.STOP:
             state = TrialState.STOPPED
         if state in (TrialState.COMPLETED, TrialState.STOPPED):

@@ -299,7 +299,7 @@ def _end(trial: Trial, event: Ended) -> Trial:
     details = {**trial.details, **outcome.details}
     details.pop("worker_lost", None)
     details.pop(LEASE, None)
-    if event.state is TrialState.WAITING:
+    if event.state is TrialState.WAITING and outcome.ending is Ending.FAILED:
         details["retries"] = trial.details.get("retries", 0) + 1
     return replace(
         trial,

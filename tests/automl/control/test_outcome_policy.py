@@ -14,7 +14,7 @@ from automl import sweeps
 from automl.dispatch.inline import InlineDispatcher
 from automl.ledger import Ledger
 from workers.context import Context
-from workers.protocol import Assignment, Event, Started, lost
+from workers.protocol import Assignment, Ending, Event, Outcome, Started, lost
 
 
 def test_each_failure_is_what_it_is_and_is_not_tried_again(ledger: Ledger) -> None:
@@ -64,11 +64,12 @@ def test_a_sweep_whose_trials_all_fail_finishes(ledger: Ledger) -> None:
 
 
 class Losing(InlineDispatcher):
-    """Loses the worker of trial 1 in its first `losses` attempts."""
+    """Loses the worker of trial 1 in its first `losses` attempts, with or without notice."""
 
-    def __init__(self, losses: int) -> None:
+    def __init__(self, losses: int, *, notice: bool = False) -> None:
         super().__init__(1, quick)
         self.losses = losses
+        self.notice = notice
         self.lost: list[Assignment] = []
 
     def submit(self, assignment: Assignment) -> None:
@@ -80,7 +81,11 @@ class Losing(InlineDispatcher):
     def poll(self, handle: Callable[[Event], None], timeout: float) -> None:
         for assignment in self.lost:
             handle(Started(assignment.trial, assignment.attempt))
-            handle(lost(assignment, "the worker died", seconds=1.0))
+            if self.notice:
+                trial, attempt = assignment.trial, assignment.attempt
+                handle(Outcome(trial, attempt, Ending.INTERRUPTED, message="the node goes away"))
+            else:
+                handle(lost(assignment, "the worker died", seconds=1.0))
         self.lost.clear()
         super().poll(handle, timeout)
 
@@ -100,3 +105,12 @@ def test_a_lost_worker_is_replaced_so_many_times(
     assert trial.failure == ("crashed" if state == "failed" else None)
     assert trial.seconds >= min(losses, attempts) * 1.0
     assert len(snapshot.trials) == 3
+
+
+def test_a_machine_that_is_taken_away_with_notice_costs_no_retry(ledger: Ledger) -> None:
+    spec = make_spec(trials=3, max_retries=1)
+    ledger.create_sweep(spec)
+    snapshot = sweeps.conduct(spec, ledger, Losing, lambda: Losing(5, notice=True))
+    trial = snapshot.trials[1]
+    assert (str(trial.state), trial.attempts) == ("completed", 6)
+    assert "retries" not in trial.details

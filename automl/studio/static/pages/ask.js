@@ -83,7 +83,7 @@ export function askPanel(name, data, insights) {
         Object.entries(found.failures).map(([kind, chance]) => h("tr", {}, h("th", { scope: "row" }, `fails: ${words(kind)}`), h("td", {}, h("b", {}, `${(100 * chance).toFixed(0)}%`)), h("td", {}), h("td", {}))))),
     insights.kinds.length ? "" : h("p", { class: "soft" }, "No kind of failure has been seen."));
     const given = Object.entries(params).map(([key, value]) => quoted(`${key}=${typeof value === "string" ? value : JSON.stringify(value)}`)).join(" ");
-    line.replaceChildren(h("h3", {}, "Try it next"), may ? button("Try it next", () => act(data.name, "enqueue", { params })) : "", shell(`automl enqueue ${quoted(data.name)} ${given}${data.store ? ` --store ${quoted(data.store)}` : ""}`));
+    line.replaceChildren(h("h3", {}, "Try it next"), may ? button("Enqueue this configuration", () => act(data.name, "enqueue", { params })) : "", shell(`automl enqueue ${quoted(data.name)} ${given}${data.store ? ` --store ${quoted(data.store)}` : ""}`));
   }
 }
 
