@@ -18,10 +18,11 @@ SCRIPTS = [file for file in FILES if '__name__ == "__main__"' in file.read_text(
 PROJECT = ("automl", "workers", "search_spaces", "benchmarks")
 
 
-# Forks of one process, so that torch is imported once.
+# Forks of one process, so that the large libraries are imported once.
 HELP = """
 import os, runpy, sys
-import torch
+import botorch, optuna, ray, sklearn.ensemble, torch
+import automl, automl.optimizer, automl.sweeps, automl.suggesters.bayes
 for script in sys.argv[1:]:
     child = os.fork()
     if child == 0:

@@ -7,12 +7,14 @@ import os
 import signal
 import socket
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from objectives import make_spec
 from processes import of, running, wait_until
+from report_sweeps import write_sweep
 from studio_stores import Client, serving
 
 from automl.core import Budget, Command, TrialState
@@ -34,6 +36,20 @@ BODIES: dict[str, dict[str, Any]] = {
     "mark_sweep": {"star": True},
     "mark_trial": {"star": True},
 }
+
+
+@pytest.fixture(scope="module")
+def unchanged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """A studio of a store in which nothing is done."""
+    with serving(write_sweep(tmp_path_factory.mktemp("studio"), 8)) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def refusing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """A studio of a store of which only what cannot be done is asked."""
+    with serving(write_sweep(tmp_path_factory.mktemp("studio"), 8)) as client:
+        yield client
 
 
 def path_of(verb: HttpVerb, sweep: str = "test", trial: int = 0) -> str:
@@ -137,31 +153,31 @@ def test_a_finished_sweep_gets_a_trial_that_waits(client: Client) -> None:
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
 @pytest.mark.parametrize("role", [None, *Role])
 def test_a_role_does_only_what_is_its_own(
-    client: Client, store: str, verb: HttpVerb, role: Role | None
+    unchanged: Client, verb: HttpVerb, role: Role | None
 ) -> None:
     if role in verb.roles:
         pytest.skip("its own")
-    status, found = client.post(path_of(verb, "toy"), BODIES.get(verb.name), role)
+    status, found = unchanged.post(path_of(verb, "toy"), BODIES.get(verb.name), role)
     assert status == (401 if role is None else 403), found
-    ledger = Ledger.open(store, readonly=True)
-    assert ledger.commands("toy") == []
-    ledger.close()
+    assert unchanged.get("/api/sweeps/toy")["commands"] == []
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
-def test_other_sites_and_other_methods_do_nothing(client: Client, verb: HttpVerb) -> None:
+def test_other_sites_and_other_methods_do_nothing(unchanged: Client, verb: HttpVerb) -> None:
     role = next(iter(verb.roles))
-    own = f"http://127.0.0.1:{client.server.port}"
+    own = f"http://127.0.0.1:{unchanged.server.port}"
     for headers in (
         {"Origin": "http://evil.example"},
         {"Sec_Fetch_Site": "cross-site"},
         {"Origin": f"{own}.evil.example"},
     ):
-        assert client.post(path_of(verb, "toy"), BODIES.get(verb.name), role, **headers)[0] == 403
+        assert (
+            unchanged.post(path_of(verb, "toy"), BODIES.get(verb.name), role, **headers)[0] == 403
+        )
     path = f"/api/sweeps/{path_of(verb, 'toy')}"
     for method in ("GET", "PUT", "DELETE"):
-        assert client.ask(path, role, method)[0] == 405
-    assert client.get("/api/sweeps/toy")["commands"] == []
+        assert unchanged.ask(path, role, method)[0] == 405
+    assert unchanged.get("/api/sweeps/toy")["commands"] == []
 
 
 @pytest.mark.parametrize(
@@ -204,9 +220,9 @@ def test_other_sites_and_other_methods_do_nothing(client: Client, verb: HttpVerb
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_error(
-    client: Client, path: str, body: Any, status: int, message: str
+    refusing: Client, path: str, body: Any, status: int, message: str
 ) -> None:
-    found, answer = client.post(path, body)
+    found, answer = refusing.post(path, body)
     assert message in answer["error"], answer
     assert found == status, answer
     assert list(answer) == ["error"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import os
 
 import numpy as np
 import pytest
@@ -48,11 +49,15 @@ STEPS = Space(
 )
 SMALL = Space(Choice("a", [1, 2, 3]), Choice("b", ["x", "y"], when={"a": 2}))
 SPACES = {"mixed": MIXED, "tree": TREE, "constrained": CONSTRAINED, "steps": STEPS}
+IN_EVERY_RUN = ("test_legal_and_new", "test_mutates_nothing", "test_small_space_runs_out")
 SLOW = {"ax", "optuna-gp"}  # seconds a suggestion: fewer calls, and not every case
 
 
 @pytest.fixture(params=SUGGESTERS.names())
 def name(request: pytest.FixtureRequest) -> str:
+    rest = not request.node.name.startswith(IN_EVERY_RUN)
+    if request.param in SLOW and rest and "AUTOML_TEST_ALL" not in os.environ:
+        pytest.skip("takes minutes: make test-all")
     return str(request.param)
 
 
