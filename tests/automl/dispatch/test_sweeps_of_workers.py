@@ -145,7 +145,7 @@ def test_a_worker_that_is_told_to_leave_checkpoints_and_its_trial_goes_on_elsewh
     ]
     assert (ended.failure, ended.message) == (
         "preempted",
-        "the machine of its worker is being taken away (retry 1 of 2)",
+        "the machine of its worker is being taken away",
     )
 
 
