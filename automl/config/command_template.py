@@ -29,7 +29,7 @@ HEAD: Final = """\
 #   automl sweep --dry-run {file} -- {command}
 #   automl sweep {file} -- {command}
 #
-# The first line checks it and shows what would be tuned; the second runs it. docs/commands.md says
+# The first line checks it and shows what would be tuned; the second runs it. docs/guides/script.md says
 # how a command can report in other ways, pause and go on.
 
 name: {name}
