@@ -21,7 +21,8 @@ _PROGRAM: Final = "../guides/script.md"
 
 KEY_TEXTS: Final = {
     "name": KeyText(
-        "Name of the sweep: 1 to 64 letters, digits, `_`, `.` or `-`. If it is in use, `-2` is added.",
+        "Name of the sweep: 1 to 64 letters, digits, `_`, `.` or `-`. "
+        "If it is in use, `-2` is added.",
         "name: nmt",
         "the file's name",
     ),
@@ -36,8 +37,8 @@ KEY_TEXTS: Final = {
     ),
     "fixed": KeyText("Options of the workload that are not tuned.", "fixed: {max_epochs: 5}"),
     "space": KeyText(
-        "What is tuned. A value is a list of choices, a range, or `auto` for a parameter or a knob of the "
-        "workload. `space: auto` tunes all that the workload declares. "
+        "What is tuned. A value is a list of choices, a range, or `auto` for a parameter or a knob "
+        "of the workload. `space: auto` tunes all that the workload declares. "
         "See [parameters](#parameters).",
         "space:\n  learning_rate: {low: 1e-4, high: 1e-2, log: true}\n  precision: [fp32, bf16]\n"
         "  attention_layout: auto",
@@ -60,17 +61,20 @@ KEY_TEXTS: Final = {
         "The parameter exists only if others have these values.", "when: {optimizer: sgd}", "always"
     ),
     "space.affects": KeyText(
-        "What it can change, see [affects](../concepts/affects.md).", "affects: quality", "all three"
+        "What it can change, see [affects](../concepts/affects.md).",
+        "affects: quality",
+        "all three",
     ),
     "space.default": KeyText("Its value in trial 0.", "default: 1e-3"),
     "goals": KeyText(
-        "What is optimised: `minimize METRIC` or `maximize METRIC`, then `at the end`, `within 10m` or "
-        "nothing. See [several goals](../guides/goals.md).",
+        "What is optimised: `minimize METRIC` or `maximize METRIC`, then `at the end`, `within 10m` "
+        "or nothing. See [several goals](../guides/goals.md).",
         "goals: [maximize bleu within 10m, minimize seconds]",
         "the workload's",
     ),
     "constraints": KeyText(
-        "Bounds on metrics, and conditions on parameters. See [constraints](../guides/constraints.md).",
+        "Bounds on metrics, and conditions on parameters. "
+        "See [constraints](../guides/constraints.md).",
         "constraints: [peak_memory_bytes <= 8e9, num_layers * width <= 512]",
     ),
     "beliefs": KeyText(
@@ -78,10 +82,14 @@ KEY_TEXTS: Final = {
         "See [prior knowledge](../guides/prior-knowledge.md#where-good-values-probably-are).",
         "beliefs: {learning_rate: {at: 2e-3, spread: 0.1}}",
     ),
-    "budget": KeyText("When the sweep ends: at the first of these.", "budget: {trials: 50, time: 2h}"),
+    "budget": KeyText(
+        "When the sweep ends: at the first of these.", "budget: {trials: 50, time: 2h}"
+    ),
     "budget.trials": KeyText("Number of trials, with trial 0 and failed ones.", "trials: 50"),
     "budget.time": KeyText("Wall-clock time of all runs of the sweep.", "time: 2h30m"),
-    "budget.worker_time": KeyText("Time summed over slots, as a cluster bills it.", "worker_time: 40h"),
+    "budget.worker_time": KeyText(
+        "Time summed over slots, as a cluster bills it.", "worker_time: 40h"
+    ),
     "budget.target": KeyText("Value of the first goal that is good enough.", "target: 0.05"),
     "budget.gain": KeyText(
         "Least expected gain of another trial, in the unit of the goal. The sweep ends if `bayes` "
@@ -98,14 +106,16 @@ KEY_TEXTS: Final = {
         "See [early stopping](../guides/early-stopping.md) and [options](#options-of-stoppers).",
         "stopper: {name: asha, grace: 5, factor: 3}",
     ),
-    "max_steps": KeyText("The last step of a trial, if it is known; stoppers use it.", "max_steps: 100"),
+    "max_steps": KeyText(
+        "The last step of a trial, if it is known; stoppers use it.", "max_steps: 100"
+    ),
     "max_retries": KeyText(
         "How often a trial runs again if its configuration did not cause its failure.",
         "max_retries: 5",
     ),
     "resumable": KeyText(
-        "Whether your function or command goes on from a checkpoint of its own, so that a stopper may "
-        "pause it.",
+        "Whether your function or command goes on from a checkpoint of its own, so that a stopper "
+        "may pause it.",
         "resumable: true",
         "true for a command, else false",
     ),
@@ -158,7 +168,8 @@ KEY_TEXTS: Final = {
         "A trial that shows no sign of life for so long fails as `timeout`.", "timeout: 30m"
     ),
     "trackers": KeyText(
-        "Tools that the sweep is written to while it runs. See [other tools](../guides/other-tools.md).",
+        "Tools that the sweep is written to while it runs. "
+        "See [other tools](../guides/other-tools.md).",
         "trackers: [mlflow, tensorboard]",
     ),
     "prior": KeyText(

@@ -76,7 +76,10 @@ def markdown() -> str:
     for name in Document.model_fields:
         text = KEY_TEXTS[name]
         lines += [f"### `{name}`", "", text.meaning, ""]
-        lines += [f"- Type: {type_of(fields[name])}", f"- Default: {default_of(name, fields[name])}"]
+        lines += [
+            f"- Type: {type_of(fields[name])}",
+            f"- Default: {default_of(name, fields[name])}",
+        ]
         lines += ["", "```yaml", text.example, "```", ""]
         if name in PARTS:
             below = {key: field for key, field in fields.items() if key.startswith(f"{name}.")}
