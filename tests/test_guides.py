@@ -18,7 +18,7 @@ from pages import blocks, shown
 from sources import MODULES, ROOT
 
 from automl.cli import cli
-from scripts.docs_hook import fill
+from scripts.docs_hook import commands, fill
 
 DOCS = ROOT / "docs"
 PAGES = [
@@ -132,3 +132,7 @@ def test_the_groups_of_extensions_exist() -> None:
     page = (DOCS / "guides" / "plugins.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| [\w ]+ \| `([\w.]+)` \| `([\w.]+)` \|$", page, re.MULTILINE)
     assert sorted(rows) == sorted((one.group, one.base.replace(":", ".")) for one in registries)
+
+
+def test_the_help_of_the_verbs_has_no_marks_of_its_source() -> None:
+    assert "\\b" not in commands()
