@@ -67,8 +67,8 @@ KEY_TEXTS: Final = {
     ),
     "space.default": KeyText("Its value in trial 0.", "default: 1e-3"),
     "goals": KeyText(
-        "What is optimised: `minimize METRIC` or `maximize METRIC`, then `at the end`, `within 10m` "
-        "or nothing. See [several goals](../guides/goals.md).",
+        "What is optimised: `minimize METRIC` or `maximize METRIC`, then `at the end`, "
+        "`within 10m` or nothing. See [several goals](../guides/goals.md).",
         "goals: [maximize bleu within 10m, minimize seconds]",
         "the workload's",
     ),
