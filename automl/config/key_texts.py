@@ -46,7 +46,7 @@ KEY_TEXTS: Final = {
     ),
     "space.low": KeyText("Least value.", "low: 1e-5", "the workload's"),
     "space.high": KeyText("Largest value.", "high: 0.1", "the workload's"),
-    "space.log": KeyText("Whether the scale is logarithmic.", "log: true", "`False`"),
+    "space.log": KeyText("Whether the scale is logarithmic.", "log: true", "`false`"),
     "space.step": KeyText(
         "Distance of the values: low, low + step and so on.", "step: 16", "1 for whole numbers"
     ),
