@@ -28,7 +28,7 @@ test-all: $(STAMP)  ## Run every test, with the large training libraries (300 MB
 
 docs: $(STAMP)  ## Build the documentation into site/
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e ".[docs]"
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 lint: $(STAMP)  ## Check style and types
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e ".[test,dev]"

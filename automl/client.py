@@ -1,4 +1,6 @@
-"""What a Python program needs if `automl` runs it as a command; docs/commands.md is the protocol.
+"""What a Python program needs if `automl` runs it as a command.
+
+docs/guides/script.md describes the protocol.
 
 It uses the standard library alone: copy this file if the program runs where automl is not
 installed. If `automl` does not run the program, the functions do nothing.

@@ -159,7 +159,10 @@ class Optimizer:
             return running
 
     def report(self, trial: Trial | int, step: int, **metrics: float) -> None:
-        """Report metrics at a step; raises UsageError if the trial is not running."""
+        """Report metrics at a step; `seconds` since the trial began are measured unless given.
+
+        Raises UsageError if the trial is not running.
+        """
         with self._lock:
             current = self._running(trial)
             step = arguments.whole("a step", step)

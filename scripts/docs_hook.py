@@ -1,4 +1,7 @@
-"""A hook of mkdocs: writes the reference of the command line from the help of the program."""
+"""A hook of mkdocs: fills in what a page of the reference takes from the program.
+
+`<!-- commands -->` becomes the help of every verb, `<!-- keys -->` every key of a configuration.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +10,21 @@ from typing import Any
 import click
 
 from automl.cli import COMMANDS, cli
-
-PLACE = "reference/command-line.md"
-HEAD = """# Command line
-
-Exit status: 0 done, 1 failed, 2 wrong usage or configuration, 3 no trial succeeded (`ask`: no
-trial is left), 10 the trial should stop (`report-step`), 130 interrupted and resumable.
-`--json` prints JSON and nothing else on standard output.
-
-Shell completion: `eval "$(_AUTOML_COMPLETE=bash_source automl)"` in `~/.bashrc` (or `zsh_source`,
-`fish_source`).
-"""
+from automl.config import reference
 
 
-def page() -> str:
+def fill(markdown: str) -> str:
+    """The page with the generated parts."""
+    for mark, text in (("commands", commands), ("keys", reference.markdown)):
+        comment = f"<!-- {mark} -->"
+        if comment in markdown:
+            markdown = markdown.replace(comment, text())
+    return markdown
+
+
+def commands() -> str:
     """The help of every verb as Markdown."""
-    parts = [HEAD]
+    parts = []
     context = click.Context(cli, info_name="automl", max_content_width=100, terminal_width=100)
     for name in COMMANDS:
         command = cli.get_command(context, name)
@@ -43,9 +45,6 @@ def sections(command: click.Command, name: str, parent: click.Context) -> list[s
     return found
 
 
-def on_files(files: Any, config: Any) -> Any:
-    """Adds the page; called by mkdocs."""
-    from mkdocs.structure.files import File
-
-    files.append(File.generated(config, PLACE, content=page()))
-    return files
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Fills in the page; called by mkdocs."""
+    return fill(markdown)

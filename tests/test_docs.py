@@ -15,6 +15,7 @@ from sources import ROOT
 import automl
 from automl.cli import COMMANDS, cli
 
+KEY = re.compile(r"^(\w+):", re.MULTILINE)
 CASES = re.compile(r"`(test_\w+)`: ((?:`[^`]+`(?:, )?)+)")
 LARGE = ("keras", "pytorch_lightning", "transformers")  # `make test-all` installs them
 pytestmark = pytest.mark.usefixtures("frozen_heap")
@@ -42,14 +43,33 @@ def test_the_python_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("path", [path for path in PAGES if blocks(path, "yaml")], ids=shown)
 def test_the_configurations_load(path: Path, tmp_path: Path) -> None:
-    """Each block as a part of the main configuration."""
+    """A block is a whole configuration, or replaces keys of the main one."""
     from automl import config
 
     for part in blocks(path, "yaml"):
+        if part.startswith("defaults:"):  # of Hydra; tests/test_guides.py runs it
+            continue
+        whole = "budget:" in part and "space:" in part
         file = tmp_path / "nmt.yaml"
-        file.write_text((ROOT / "configs" / "nmt.yaml").read_text(encoding="utf-8") + part)
-        spec = config.load(file).spec
-        assert spec.beliefs or spec.artifacts
+        file.write_text(part if whole else with_keys(part), encoding="utf-8")
+        command = "python train.py" if "reports:" in part else ""
+        loaded = config.load(file, objective=whole and not command, command=command)
+        found = loaded.spec.to_dict() | {"store": loaded.store, "prior": loaded.prior}
+        keys = KEY.findall(part)
+        assert keys
+        assert [key for key in keys if not found.get(key)] == []
+
+
+def with_keys(part: str) -> str:
+    """The main configuration with some of its keys replaced."""
+    main = (ROOT / "configs" / "nmt.yaml").read_text(encoding="utf-8")
+    keys = KEY.findall(part)
+    kept = [
+        section
+        for section in re.split(r"^(?=\w)", main, flags=re.MULTILINE)
+        if section.partition(":")[0] not in keys
+    ]
+    return "".join(kept) + "\n" + part
 
 
 def test_the_first_example_has_at_most_twenty_lines() -> None:
@@ -58,28 +78,23 @@ def test_the_first_example_has_at_most_twenty_lines() -> None:
 
 
 @pytest.mark.parametrize("path", [path for path in PAGES if blocks(path, "console")], ids=shown)
-def test_the_commands_exist(path: Path) -> None:
-    for line in "\n".join(blocks(path, "console")).splitlines():
+def test_the_commands_are_understood(path: Path) -> None:
+    """Verbs, options and arguments are parsed; tests/test_guides.py runs those of the start."""
+    for line in "\n".join(blocks(path, "console")).replace("\\\n", " ").splitlines():
         words = shlex.split(line.removeprefix("$ "), comments=True)
         if "automl" not in words:
             continue
-        verb, *rest = words[words.index("automl") + 1 :]
-        if "--" in rest:  # a command, which is not ours
-            rest = rest[: rest.index("--")]
-        assert verb in COMMANDS, line
-        command = cli.get_command(click.Context(cli), verb)
+        words = words[words.index("automl") + 1 :]
+        assert words[0] in COMMANDS, line
+        command = cli.get_command(click.Context(cli), words[0])
+        while isinstance(command, click.Group):
+            words = words[1:]
+            command = command.commands[words[0]]
         assert command is not None
-        if isinstance(command, click.Group):
-            assert rest[0] in command.commands, line
-            command = command.commands[rest[0]]
-        known = {
-            name
-            for parameter in command.params
-            for name in (*parameter.opts, *parameter.secondary_opts)
-        }
-        assert [
-            word for word in rest if word.startswith("--") and word.split("=")[0] not in known
-        ] == [], line
+        try:
+            command.make_context(words[0], words[1:]).close()
+        except click.UsageError as error:
+            pytest.fail(f"{line}: {error.format_message()}")
 
 
 def test_the_site_builds_without_a_broken_link(
@@ -98,13 +113,14 @@ def test_the_site_builds_without_a_broken_link(
         build(config)  # strict: a warning is an error
     finally:
         config.plugins.on_shutdown()
-    page = (tmp_path / "site" / "reference" / "python" / "index.html").read_text(encoding="utf-8")
-    assert "LedgerStorage" in page
-    assert "https://fonts" not in page
-    commands = (tmp_path / "site" / "reference" / "command-line" / "index.html").read_text(
-        encoding="utf-8"
-    )
-    assert all(f"automl {verb}" in commands for verb in COMMANDS)
+    pages = {
+        name: (tmp_path / "site" / "reference" / name / "index.html").read_text(encoding="utf-8")
+        for name in ("python", "command-line", "configuration")
+    }
+    assert "LedgerStorage" in pages["python"]
+    assert "https://fonts" not in pages["python"]
+    assert all(f"automl {verb}" in pages["command-line"] for verb in COMMANDS)
+    assert 'id="max_retries"' in pages["configuration"]
 
 
 def test_the_tests_that_durability_names_exist() -> None:

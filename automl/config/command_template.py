@@ -29,8 +29,8 @@ HEAD: Final = """\
 #   automl sweep --dry-run {file} -- {command}
 #   automl sweep {file} -- {command}
 #
-# The first line checks it and shows what would be tuned; the second runs it. docs/commands.md says
-# how a command can report in other ways, pause and go on.
+# The first line checks it and shows what would be tuned; the second runs it. How a command
+# can report in other ways, pause and go on: docs/guides/script.md.
 
 name: {name}
 

@@ -20,7 +20,8 @@ _LOG: Final = logging.getLogger(__name__)
 class JobFiles:
     """Passes the reports of a job on while it runs, and a request to stop to the job.
 
-    The job sees the environment variables of docs/commands.md, and `automl.client` speaks for it.
+    The job sees the environment variables of docs/guides/script.md, and `automl.client`
+    speaks for it.
 
     Args:
         trial: of the objective that launches the job.

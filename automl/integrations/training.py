@@ -16,7 +16,7 @@ _NAME: Final = re.compile(r"step-(\d+)")
 class ProgramTrial:
     """The trial of a program that automl runs as a command, or of a Hydra job.
 
-    It has what the callbacks need of a trial, and speaks the protocol of docs/commands.md.
+    It has what the callbacks need of a trial, and speaks the protocol of docs/guides/script.md.
     """
 
     stop: StopRequest | None = None  # a program is not told which

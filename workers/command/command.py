@@ -23,7 +23,7 @@ STOP_GRACE: float = 10.0  # seconds between AUTOML_STOP and SIGTERM
 
 @dataclass(frozen=True)
 class CommandObjective:
-    """An objective that runs a program; docs/commands.md describes its protocol.
+    """An objective that runs a program; docs/guides/script.md describes its protocol.
 
     Args:
         arguments: the program and its arguments, with braces around names of parameters.

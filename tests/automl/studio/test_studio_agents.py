@@ -238,7 +238,7 @@ def test_the_agent_of_the_documentation_runs(tmp_path: Path) -> None:
     with serving(str(tmp_path)) as client:
         server = client.server
         variables = {"STUDIO": server.origin, "TOKEN": server.tokens.secrets[Role.AGENT]}
-        code = blocks(ROOT / "docs" / "how-to" / "agents.md", "bash")[1]
+        code = blocks(ROOT / "docs" / "guides" / "agents.md", "bash")[1]
         env = {**os.environ, **variables}
         subprocess.run(["bash", "-c", code], env=env, timeout=60, check=False)
         assert client.get("/api/sweeps/mine")["states"] == {"completed": 2}

@@ -1,0 +1,66 @@
+"""The reference of the configuration has every key, and its examples are accepted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from automl.config import reference
+from automl.config.key_texts import KEY_TEXTS
+from automl.config.nodes import ConfigProblems
+from automl.config.schema import Document, validate
+from automl.config.strict_yaml import read_bytes
+
+FIELDS = dict(reference.keys())
+
+
+def test_every_key_has_a_text_and_no_text_is_left_over() -> None:
+    assert set(FIELDS) == set(KEY_TEXTS)
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_the_example_is_accepted(name: str) -> None:
+    example = KEY_TEXTS[name].example
+    section, _, key = name.partition(".")
+    if section == "space" and key:
+        document = f"space: {{lr: {{{example}}}}}"
+    elif section == "workers" and key:
+        document = f"workers: {{{'min: 2, max: 64'}}}"
+        assert example in document
+    elif name == "resources.accelerator":
+        document = f"resources: {{gpus: 1, {example}}}"
+    else:
+        document = f"{section}: {{{example}}}" if key else example
+    problems = ConfigProblems()
+    root = read_bytes(document.encode(), "example.yaml", problems)
+    assert root is not None
+    found = validate(root, problems)
+    assert problems.found == []
+    assert found.model_fields_set == {section}
+    assert example.startswith(f"{key or section}:")
+
+
+def test_types_and_defaults_are_those_of_the_schema() -> None:
+    shown = {
+        name: (reference.type_of(field), reference.default_of(name, field))
+        for name, field in FIELDS.items()
+    }
+    assert shown["budget.gain"] == ("number of more than 0", "none")
+    assert shown["workers"][0].endswith("of at least 1 and at most 10,000 or mapping")
+    assert shown["workers.min"][1] == "required"
+    assert shown["max_retries"] == ("whole number of at least 0", "`2`")
+    assert shown["goals"][0] == "goal, or a list of these"
+    assert shown["space.affects"][0] == "`quality`, `speed`, `memory`, or a list of these"
+    assert shown["resources.memory"][0] == "size"
+
+
+def test_the_reference_has_a_heading_for_each_key() -> None:
+    text = reference.markdown()
+    assert all(f"### `{name}`\n" in text for name in Document.model_fields)
+    assert "| `worker_time` | duration |" in text
+
+
+def test_the_page_has_a_place_for_the_keys() -> None:
+    page = Path(__file__).parents[3] / "docs" / "reference" / "configuration.md"
+    assert "<!-- keys -->" in page.read_text(encoding="utf-8")
