@@ -1,6 +1,6 @@
 """Count the words that make documentation hard to read.
 
-    python scripts/plain_english.py [PATH ...] [--check]
+    python scripts/readability.py [PATH ...] [--check]
 
 The texts are the Markdown pages and the docstrings of the three packages, without code. If paths
 are given, only files below them count. For each file the table shows the words, how many of 1,000
