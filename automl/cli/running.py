@@ -68,14 +68,14 @@ def wait_for_lost_controller(store: str, sweep: str) -> None:
 
     deadline = time.monotonic() + STALE_SECONDS + LOOK_SECONDS
     with opened(store) as ledger:
-        told = False
+        shown = False
         while ledger.snapshot(sweep).state == "running" and time.monotonic() < deadline:
-            if not told:
+            if not shown:
                 say(
                     f"{sweep} seems to run: waits until its controller is gone",
                     err=True,
                 )
-                told = True
+                shown = True
             time.sleep(LOOK_SECONDS)
 
 
