@@ -111,7 +111,7 @@ class Agents:
                 seconds = self._trained(trial) + journal.now - journal.begun(trial)
             take_in(Report(number, attempt, sequence, step, metrics, seconds))
         lease = journal.trials[number].lease
-        request, reason = (lease.request, lease.reason) if lease else ("stop", "")
+        request, reason = (lease.asked, lease.reason) if lease else ("stop", "")
         return {"trial": number, "attempt": attempt, "stop": request != "", "reason": reason}
 
     def tell(self, command: Command, take_in: TakeIn) -> Mapping[str, Any]:
