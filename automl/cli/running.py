@@ -68,14 +68,14 @@ def wait_for_lost_controller(store: str, sweep: str) -> None:
 
     deadline = time.monotonic() + STALE_SECONDS + LOOK_SECONDS
     with opened(store) as ledger:
-        shown = False
+        announced = False
         while ledger.snapshot(sweep).state == "running" and time.monotonic() < deadline:
-            if not shown:
+            if not announced:
                 say(
                     f"{sweep} seems to run: waits until its controller is gone",
                     err=True,
                 )
-                shown = True
+                announced = True
             time.sleep(LOOK_SECONDS)
 
 
