@@ -51,11 +51,11 @@ RUN_OPTIONS = ("dispatcher", "ray_address", "as_json", "log_json", "metrics")
 @click.option(
     "--resume",
     is_flag=True,
-    help="Continue the sweep of that name if there is one, as a job that may be run again does.",
+    help="Continue the sweep of that name if it exists, for jobs that are started again.",
 )
 @budget_options
 @click.option("--workers", metavar="N", help="Number of trials that run at the same time.")
-@click.option("--seed", metavar="N", help="Seed of everything random.")
+@click.option("--seed", metavar="N", help="Seed of all random choices.")
 @click.option(
     "--store", metavar="URL", help="Folder or database URL of the sweeps.  [default: .automl]"
 )
@@ -101,7 +101,7 @@ def command(
     program: Program | None,
     **options: Any,
 ) -> None:
-    r"""Tune what a configuration describes: propose configurations, train them, learn, and repeat.
+    """Tune what a configuration describes: propose configurations, train them, learn, and repeat.
 
     KEY=VALUE sets a value of the configuration by its dotted key. Ctrl-C interrupts the sweep;
     `automl resume` continues it. A COMMAND is run by each trial: {NAME} becomes the value of a
@@ -115,7 +115,7 @@ def command(
       automl sweep mine.yaml --objective train.py:objective
       automl sweep mine.yaml --objective train.py:objective --prior old.csv
       automl sweep mine.yaml -- python train.py --lr={lr} --batch-size={batch_size}
-      automl sweep mine.yaml --report loss='val_loss (\S+)' -- ./train {params}
+      automl sweep mine.yaml --report loss='val_loss (\\S+)' -- ./train {params}
       automl sweep configs/nmt.yaml beliefs.learning_rate=2e-3 beliefs.precision=bf16
       automl sweep configs/nmt.yaml data.name=multi30k data.dir=data --transfer nmt
       automl sweep mine.yaml --create            for agents, see automl ask --help

@@ -220,8 +220,8 @@ class Agents:
             )
         if command.sent > lease.until:
             raise AutomlError(
-                f"the lease of {which} is over since {command.sent - lease.until:.3g} s: it was "
-                f"for {lease.seconds:g} s. Report more often, or ask with a longer --lease"
+                f"the lease of {which} is over: it ended {command.sent - lease.until:.3g} s ago, "
+                f"after {lease.seconds:g} s. Report more often, or ask with a longer --lease"
             )
         return trial
 

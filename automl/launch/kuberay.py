@@ -169,8 +169,8 @@ class KubeRayJob:
         kubectl = shutil.which("kubectl")
         if kubectl is None:
             raise UsageError(
-                "there is no program kubectl here: print the manifest with --dry-run and apply it "
-                "where it is"
+                "kubectl was not found: print the manifest with --dry-run and apply it on a "
+                "machine that has kubectl"
             )
         try:
             done = subprocess.run(
