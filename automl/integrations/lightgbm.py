@@ -17,8 +17,8 @@ class LightGBMCallback:
 
     Args:
         trial: of the objective.
-        every: report every this many rounds, and after the last.
-        save_every: keep the model in `trial.checkpoint_dir` every this many rounds; None: only when the
+        every: rounds between two reports; the last round is reported too.
+        save_every: rounds between two copies of the model in `trial.checkpoint_dir`; None: only if the
             trial is paused.
 
     Example:

@@ -17,8 +17,8 @@ class XGBoostCallback(TrainingCallback):  # type: ignore[misc]
 
     Args:
         trial: of the objective.
-        every: report every this many rounds.
-        save_every: keep the model in `trial.checkpoint_dir` every this many rounds; None: only when the
+        every: rounds between two reports.
+        save_every: rounds between two copies of the model in `trial.checkpoint_dir`; None: only if the
             trial is paused.
 
     Example:
