@@ -18,8 +18,8 @@ class XGBoostCallback(TrainingCallback):  # type: ignore[misc]
     Args:
         trial: of the objective.
         every: rounds between two reports.
-        save_every: rounds between two copies of the model in `trial.checkpoint_dir`; None: only if the
-            trial is paused.
+        save_every: rounds between two copies of the model in `trial.checkpoint_dir`; None: only at
+            a pause.
 
     Example:
         >>> def objective(trial):
