@@ -1,4 +1,4 @@
-"""A command behind `--` on the command line: `automl sweep CONFIG -- PROGRAM ARG ...`."""
+"""A command after `--` on the command line: `automl sweep CONFIG -- PROGRAM ARG ...`."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def load_trained(
     Args:
         spec: of the sweep; a command is given its goal and its `reports`.
         objective: FILE:NAME of a function.
-        program: behind `--`.
+        program: after `--`.
 
     Raises:
         UsageError: it cannot be run.
