@@ -2,8 +2,8 @@
 
     python scripts/readability.py [PATH ...] [--check] [--totals]
 
-The texts are the Markdown pages, the docstrings and messages of the packages, and the comments of
-the configurations, all without code. If paths are given, only files below them count. For each file
+The texts are the Markdown pages, the docstrings, messages and comments of the packages, and the
+comments of the configurations, all without code. If paths are given, only files below them count. For each file
 a line shows the words, the median number of words in a sentence, how many of 1,000 words are
 "where", "if" and "what", and the private words. A table of all private words follows.
 
@@ -27,7 +27,9 @@ from __future__ import annotations
 
 import argparse
 import ast
+import io
 import re
+import tokenize
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -162,6 +164,13 @@ def messages(tree: ast.Module) -> str:
     return "\n\n".join(found)
 
 
+def comments(text: str) -> str:
+    """The comments of a module."""
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    found = [token.string for token in tokens if token.type == tokenize.COMMENT]
+    return "\n\n".join(comment.lstrip("# ") for comment in found)
+
+
 def _documented(tree: ast.Module) -> list[ast.Module | ast.ClassDef | ast.FunctionDef]:
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     return [node for node in ast.walk(tree) if isinstance(node, kinds)]
@@ -228,7 +237,7 @@ def count_file(path: Path) -> Tally:
         return tally("\n".join(re.findall(r"(?:^|\s)#(.*)", text)), file)
     tree = ast.parse(text)
     names = (path.stem, *defined_names(tree))
-    return tally(docstrings(tree) + "\n\n" + messages(tree), file, names)
+    return tally("\n\n".join((docstrings(tree), messages(tree), comments(text))), file, names)
 
 
 def files(under: list[Path]) -> list[Path]:

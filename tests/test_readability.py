@@ -31,6 +31,10 @@ def test_messages_are_read_without_the_docstrings() -> None:
     assert readability.docstrings(tree).strip() == "A docstring of words."
 
 
+def test_comments_count() -> None:
+    assert readability.comments('x = "# none"  # the bulk\n# of it\n') == "the bulk\n\nof it"
+
+
 def test_private_words_count_in_texts_and_in_names() -> None:
     tree = ast.parse('def wish_list(bulk):\n    """The bulk. Trials told\n    nothing."""\n')
     names = readability.defined_names(tree)
