@@ -3,9 +3,9 @@
     python scripts/readability.py [PATH ...] [--check] [--totals]
 
 The texts are the Markdown pages, the docstrings, messages and comments of the packages, and the
-comments of the configurations, all without code. If paths are given, only files below them count. For each file
-a line shows the words, the median number of words in a sentence, how many of 1,000 words are
-"where", "if" and "what", and the private words. A table of all private words follows.
+comments of the configurations, all without code. If paths are given, only files below them count.
+For each file a line shows the words, the median number of words in a sentence, how many of 1,000
+words are "where", "if" and "what", and the private words. A table of all private words follows.
 
 A private word has a sense that only this project knew. Three rules tell it from plain English:
 
