@@ -170,7 +170,7 @@ def test_other_sites_and_other_methods_do_nothing(client: Client, verb: HttpVerb
         ("toy/stop", b"{", 400, "the body is not JSON: "),
         ("toy/stop", b"[" * 100_000, 400, "the body is not JSON: "),
         ("toy/stop", b"\xff\xfe", 400, "the body is not JSON: "),
-        ("toy/stop", b'{"by": "\\ud800"}', 400, "no JSON"),
+        ("toy/stop", b'{"by": "\\ud800"}', 400, "not JSON"),
         ("toy/stop", b"[]", 400, "the body: input should be an object"),
         ("toy/stop", {"who": "ann"}, 400, "who: extra inputs are not permitted"),
         ("toy/stop", {"by": "x" * 201}, 400, "by: string should have at most 200 characters"),
