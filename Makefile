@@ -30,10 +30,12 @@ docs: $(STAMP)  ## Build the documentation into site/
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e ".[docs]"
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-lint: $(STAMP)  ## Check style and types
+lint: $(STAMP)  ## Check style, spelling, words and types
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e ".[test,dev]"
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/typos
+	$(BIN)/python scripts/readability.py --totals --check
 	$(BIN)/mypy
 
 $(STAMP): pyproject.toml

@@ -187,7 +187,7 @@ class Optimizer:
             UsageError: the trial is not running, or has no value for a goal.
         """
         with self._lock:
-            return self._end(self._running(trial), Ending.COMPLETED, self._told(metrics))
+            return self._end(self._running(trial), Ending.COMPLETED, self._named_metrics(metrics))
 
     def fail(self, trial: Trial | int, failure: str, message: str = "") -> Trial:
         """A trial has failed.
@@ -226,7 +226,7 @@ class Optimizer:
             raise UsageError("an added trial needs metrics or a failure, got neither")
         plain = plain_params(params)
         self._spec.space.check(plain)
-        numbers = self._told(metrics)
+        numbers = self._named_metrics(metrics)
         missing = [goal.metric for goal in self._spec.goals if goal.metric not in numbers]
         if missing and failure is None:
             raise UsageError(
@@ -306,8 +306,8 @@ class Optimizer:
         self._index.update(trial)
         return trial
 
-    def _told(self, metrics: Any) -> dict[str, float]:
-        """Metrics as a user tells them: by name, or the bare value of the only goal."""
+    def _named_metrics(self, metrics: Any) -> dict[str, float]:
+        """Metrics as a user gives them: by name, or the bare value of the only goal."""
         if metrics is None or isinstance(metrics, Mapping):
             return _numbers({} if metrics is None else metrics)
         goals = [goal.metric for goal in self._spec.goals]

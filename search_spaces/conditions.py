@@ -41,7 +41,7 @@ def _place(name: str, parameters: Mapping[str, Parameter], placed: dict[str, Par
             cycle = [*path[path.index(waiting) :], waiting]
             raise SpaceError(
                 f"conditions must not form a cycle, got {' -> '.join(cycle)}; "
-                "drop one of these whens"
+                "drop one of these conditions"
             )
         else:
             path.append(waiting)

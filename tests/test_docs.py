@@ -125,7 +125,7 @@ def test_the_site_builds_without_a_broken_link(
 
 def test_the_tests_that_durability_names_exist() -> None:
     """The page names tests as: `test_file`: `start_of_the_name…`, `…end_of_the_name`."""
-    text = (ROOT / "docs" / "durability.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "internals" / "durability.md").read_text(encoding="utf-8")
     cases = {
         file: [case for path in (ROOT / "tests").rglob(f"{file}.py") for case in defined(path)]
         for file in re.findall(r"`(test_\w+)`", text)

@@ -300,10 +300,10 @@ def number_of(value: Any) -> float:
     """A number or tensor as a float.
 
     Raises:
-        TypeError, ValueError: it is neither; a text is no number, even if it reads like one.
+        TypeError, ValueError: it is neither; a text is not a number, even if it reads like one.
     """
     if isinstance(value, str | bytes | bytearray):
-        raise TypeError(f"a text is no number: {reprlib.repr(value)}")
+        raise TypeError(f"a text is not a number: {reprlib.repr(value)}")
     return float(value.detach() if hasattr(value, "detach") else value)
 
 

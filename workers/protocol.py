@@ -123,7 +123,7 @@ class Assignment:
         seed: of everything random in the attempt; the same for every attempt of a trial.
         folder: absolute path of the trial's folder, for checkpoints and logs.
         num_ranks: processes that the trial takes, one slot each.
-        ranks_together: so many consecutive ranks must be on one node; it divides `num_ranks`.
+        ranks_together: this many consecutive ranks must be on one node; it divides `num_ranks`.
         torchrun: whether the objective may have several ranks, which meet as under torchrun, so
             that its variables are set. (Workloads meet by themselves.)
         threads: CPU threads of a rank; gpus: GPUs of a rank, a fraction if several share one.

@@ -14,7 +14,7 @@ attempt_option = click.option(
     "--attempt",
     type=click.IntRange(min=1),
     metavar="A",
-    help="As `automl ask` has printed it: refuse if another attempt runs.",
+    help="Attempt that `automl ask` has printed; refused if another one runs.",
 )
 trial_argument = click.argument("trial", type=click.IntRange(min=0), metavar="TRIAL")
 
@@ -24,14 +24,14 @@ trial_argument = click.argument("trial", type=click.IntRange(min=0), metavar="TR
 @click.option(
     "--lease",
     metavar="TIME",
-    help="Give the trial back after so much time without a report, such as 90s or 2h.  "
+    help="Give the trial back after this time without a report, such as 90s or 2h.  "
     "[default: the sweep's timeout, else 60s]",
 )
 @agent_option
 @store_option
 @json_option
 def command(sweep: str, lease: str | None, agent: str | None, store: str, as_json: bool) -> None:
-    """Get a trial of a sweep to run by a program of your own, in any language, on any machine.
+    """Get a trial of a sweep and run it in a program of your own, in any language, anywhere.
 
     A running sweep answers within a second; without one, this command suggests the trial itself.
     Report steps with `automl report-step`, and end the trial with `automl tell` or `automl fail`.

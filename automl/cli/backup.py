@@ -15,7 +15,7 @@ def command(store: str, file: Path, as_json: bool) -> None:
     """Copy everything that was committed to a SQLite file, and verify the copy.
 
     Do not use cp for a ledger in use: a part of it is in its log. FILE must not exist. To use a
-    copy, put it into a folder of its own as ledger.sqlite3. Of a server, use pg_dump.
+    copy, put it into a folder of its own as ledger.sqlite3. For a server, use pg_dump.
 
     \b
     Example:

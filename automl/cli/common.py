@@ -96,12 +96,12 @@ def budget_options(command: F) -> F:
     time = click.option(
         "--budget",
         metavar="TIME",
-        help="End after so much time, including earlier runs, such as 10m or 1h30m.",
+        help="End after this time, including earlier runs, such as 10m or 1h30m.",
     )
     trials = click.option(
         "--trials",
         metavar="N",
-        help="End after so many trials, including failed ones and those of earlier runs.",
+        help="End after N trials, including failed ones and those of earlier runs.",
     )
     return trials(time(command))
 

@@ -58,7 +58,7 @@ def command(
     artifacts: str | None,
     **options: Any,
 ) -> None:
-    """Train the best configurations again under other seeds. Is the lead of the best one noise?
+    """Train the best configurations again with other seeds, to see whether the lead is noise.
 
     The runs are kept as the sweep SWEEP.confirm. `best` and `report` then show the result. If you
     run it again, only missing runs are trained.

@@ -13,7 +13,7 @@ from .common import artifacts_option, opened, say, store_option, sweep_argument
 def command(sweep: str, store: str, artifacts: str | None, yes: bool) -> None:
     """Delete a sweep with its trials, checkpoints and logs. A running sweep is refused.
 
-    What it keeps outside of the store is deleted only if you name the place with --artifacts.
+    Files outside of the store are deleted only if you name their place with --artifacts.
 
     \b
     Examples:

@@ -7,7 +7,7 @@ from .common import json_option, opened, store_option, sweep_argument
 from .tell import show_result
 
 
-@click.command("fail", short_help="Tell that a trial that was asked for has failed.")
+@click.command("fail", short_help="End a trial from `automl ask` with a failure.")
 @sweep_argument
 @trial_argument
 @click.argument("kind")

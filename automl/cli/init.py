@@ -32,7 +32,7 @@ def command(
     if [workload, objective, program].count(None) != 2:
         raise UsageError(
             "name a workload (see automl workloads), a function with --objective FILE:NAME, "
-            "or a command behind --"
+            "or a command after --"
         )
     if program is not None:
         _for_command(program, output)

@@ -33,7 +33,7 @@ def load_objective(target: str | None) -> Callable[[Any], Any] | None:
         raise UsageError(f"--objective: {file} defines no {name!r}: {nearest(name, known)}")
     if not callable(function):
         raise UsageError(
-            f"--objective: {name!r} in {file} is no function, "
+            f"--objective: {name!r} in {file} is not a function, "
             f"it is of type {type(function).__name__}"
         )
     return function
@@ -47,7 +47,7 @@ def _load(path: Path) -> dict[str, Any]:
     """
     spec = importlib.util.spec_from_file_location(path.stem, path.absolute())
     if spec is None or spec.loader is None:
-        raise UsageError(f"--objective: {path} is no Python file")
+        raise UsageError(f"--objective: {path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     folder = str(path.absolute().parent)
     if folder not in sys.path:

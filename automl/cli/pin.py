@@ -23,7 +23,7 @@ def command(
 ) -> None:
     """Fix a parameter at a value, or narrow its range, from the next suggestion on.
 
-    A running sweep obeys at once, another one after a resume. Earlier trials still count, and
+    A running sweep follows at once, another one after a resume. Earlier trials still count, and
     proposed trials are trained unchanged. Without a setting, the present limits are shown.
 
     \b

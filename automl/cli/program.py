@@ -1,4 +1,4 @@
-"""A command behind `--` on the command line: `automl sweep CONFIG -- PROGRAM ARG ...`."""
+"""A command after `--` on the command line: `automl sweep CONFIG -- PROGRAM ARG ...`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from automl.core import SweepSpec
 
 shell_option = click.option(
-    "--shell", is_flag=True, help="Run the command behind -- as a line of /bin/sh."
+    "--shell", is_flag=True, help="Run the command after -- as a line of /bin/sh."
 )
 
 
@@ -56,11 +56,11 @@ class ProgramVerb(click.Command):
         rest = super().parse_args(ctx, own)
         shell = ctx.params.pop("shell", False)
         if program is not None and not program:
-            raise click.UsageError("a command is needed behind --, such as -- python train.py", ctx)
+            raise click.UsageError("a command is needed after --, such as -- python train.py", ctx)
         if shell and program is None:
-            raise click.UsageError("--shell is for a command behind --", ctx)
+            raise click.UsageError("--shell is for a command after --", ctx)
         if program is not None and ctx.params.get("objective"):
-            raise click.UsageError("--objective or a command behind --: leave one out", ctx)
+            raise click.UsageError("--objective or a command after --: leave one out", ctx)
         ctx.params["program"] = None if program is None else Program(program, shell)
         return rest
 
@@ -73,7 +73,7 @@ def load_trained(
     Args:
         spec: of the sweep; a command is given its goal and its `reports`.
         objective: FILE:NAME of a function.
-        program: behind `--`.
+        program: after `--`.
 
     Raises:
         UsageError: it cannot be run.

@@ -21,8 +21,8 @@ from .common import opened, say, store_option, sweep_or_newest
 def command(sweep: str, target: str, store: str, to: str | None) -> None:
     """Write the curves, configurations and results of every trial for another tool.
 
-    What the tool has of the sweep already stays; runs in MLflow get what they lack. To write a
-    sweep while it runs, say `trackers: [mlflow]` in its configuration.
+    Data that the tool already has stays; in MLflow, runs are completed. To write a sweep while it
+    runs, set `trackers: [mlflow]` in its configuration.
 
     \b
     Examples:

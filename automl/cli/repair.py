@@ -9,7 +9,7 @@ from .common import STORE, emit, json_option, say
 @click.argument("store", default=STORE)
 @json_option
 def command(store: str, as_json: bool) -> None:
-    """Replace a damaged ledger by one with every sound record of it, of its log and of its backups.
+    """Replace a damaged ledger by one with all sound records of it, its log and its backups.
 
     What was lost is listed. The damaged files are kept in the folder of the backups. No sweep may
     be running in the store.

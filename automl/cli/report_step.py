@@ -9,7 +9,7 @@ from .tell import metrics_of
 SHOULD_STOP = 10  # exit status
 
 
-@click.command("report-step", short_help="Report a step of a trial that was asked for.")
+@click.command("report-step", short_help="Report a step of a trial from `automl ask`.")
 @sweep_argument
 @trial_argument
 @click.argument("step", type=int)

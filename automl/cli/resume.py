@@ -38,7 +38,7 @@ from .running import check_runnable, run_sweep
     "--trial",
     type=click.IntRange(min=0),
     metavar="N",
-    help="Only let this paused trial go on; the sweep itself runs elsewhere.",
+    help="Continue only this paused trial of a sweep that runs elsewhere.",
 )
 @store_option
 @budget_options

@@ -51,7 +51,7 @@ def check_runnable(
         from workers.workloads import WORKLOADS
 
         if objective is not None or program is not None:
-            given = "--objective" if program is None else "the command behind --"
+            given = "--objective" if program is None else "the command after --"
             raise UsageError(
                 f"sweep {spec.name} tunes the workload {spec.workload}: leave {given} out"
             )
@@ -68,14 +68,14 @@ def wait_for_lost_controller(store: str, sweep: str) -> None:
 
     deadline = time.monotonic() + STALE_SECONDS + LOOK_SECONDS
     with opened(store) as ledger:
-        told = False
+        announced = False
         while ledger.snapshot(sweep).state == "running" and time.monotonic() < deadline:
-            if not told:
+            if not announced:
                 say(
-                    f"{sweep} seems to run: waits until its controller is gone",
+                    f"{sweep} seems to run; this command waits until its controller is gone",
                     err=True,
                 )
-                told = True
+                announced = True
             time.sleep(LOOK_SECONDS)
 
 

@@ -20,8 +20,8 @@ def command(sweep: str, workers: int, least: int | None, store: str) -> None:
     """Change the number of workers, also while a sweep runs on a Ray cluster.
 
     More workers begin as soon as the cluster has room for them. If there are too many, idle ones
-    end at once, and the others after their trials. A sweep that is interrupted has so many when it
-    is resumed.
+    end at once, and the others after their trials. An interrupted
+    sweep has this number when it is resumed.
 
     \b
     Examples:

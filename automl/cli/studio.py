@@ -51,7 +51,7 @@ def serving_options(command: F) -> F:
         click.option(
             "--new-tokens",
             is_flag=True,
-            help="Make other tokens; those who have the earlier ones are shut out.",
+            help="Replace the tokens; the earlier ones stop working.",
         ),
         click.option("--open", "open_browser", is_flag=True, help="Open the page in a browser."),
     ]

@@ -51,11 +51,11 @@ RUN_OPTIONS = ("dispatcher", "ray_address", "as_json", "log_json", "metrics")
 @click.option(
     "--resume",
     is_flag=True,
-    help="Continue the sweep of that name if there is one, as a job that may be run again does.",
+    help="Continue the sweep of that name if it exists, for jobs that are started again.",
 )
 @budget_options
 @click.option("--workers", metavar="N", help="Number of trials that run at the same time.")
-@click.option("--seed", metavar="N", help="Seed of everything random.")
+@click.option("--seed", metavar="N", help="Seed of all random choices.")
 @click.option(
     "--store", metavar="URL", help="Folder or database URL of the sweeps.  [default: .automl]"
 )

@@ -39,7 +39,7 @@ def show_result(answer: Mapping[str, Any], as_json: bool) -> None:
     say(f"trial {answer['trial']} is {answer['state']}{failure}{message}{again}")
 
 
-@click.command("tell", short_help="Tell the result of a trial that was asked for.")
+@click.command("tell", short_help="End a trial from `automl ask` with its result.")
 @sweep_argument
 @trial_argument
 @click.argument("settings", nargs=-1, metavar="METRIC=VALUE...")
@@ -58,7 +58,7 @@ def command(
 ) -> None:
     """End a trial that `automl ask` has given, with its metrics added to the reported ones.
 
-    The same result may be told twice. Another one, or one after the lease is over, is refused.
+    You may send the same result twice. A different one, or one after the lease, is refused.
 
     \b
     Examples:

@@ -23,7 +23,7 @@ POWERS_FROM: Final = 8  # a power of two from here on is tuned in powers of two
 _JOINED: Final = re.compile(r"((?:--)?[A-Za-z][\w.-]*)=(.+)")
 _PLAIN: Final = re.compile(r"[\w@%+=:./{}-]+")
 
-HEAD: Final = """\
+PREAMBLE: Final = """\
 # Tune {program}
 #
 #   automl sweep --dry-run {file} -- {command}
@@ -87,7 +87,7 @@ def for_command(arguments: Sequence[str], file: str) -> tuple[str, str]:
     lengths = [n.value for n in numbers if _is_any(n.name, LENGTHS)]
     length = f"\nmax_steps: {lengths[0]}  # the last step that a trial reports\n" if lengths else ""
     command = join(words)
-    text = HEAD.format(
+    text = PREAMBLE.format(
         program=script(arguments),
         file=file,
         command=command,

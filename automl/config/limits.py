@@ -60,7 +60,9 @@ def limit_of(space: Space, name: str, value: Any) -> Limit:
 def known_parameter(space: Space, name: str) -> Parameter:
     """The parameter of a name; raises UsageError if the sweep does not tune it."""
     if name not in space.parameters:
-        raise UsageError(f"the sweep tunes no {name!r}: {nearest(name, list(space.parameters))}")
+        raise UsageError(
+            f"the sweep does not tune {name!r}: {nearest(name, list(space.parameters))}"
+        )
     return space.parameters[name]
 
 

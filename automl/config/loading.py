@@ -283,7 +283,7 @@ class _Checker:
                 text = (
                     f"a workload ({known}) is needed, "
                     "or a function of your own named with --objective FILE:NAME, "
-                    "or a command behind --: -- python train.py --lr={lr}"
+                    "or a command after --: -- python train.py --lr={lr}"
                 )
                 self.problems.under(self.root, ("workload",), text)
             return None

@@ -98,10 +98,10 @@ class ConfigProblems:
         if not self.found:
             return
         lines = [str(p) for p in sorted(self.found, key=lambda p: (p.line == 0, p.line))]
-        head = f"{len(lines)} errors in {source}:\n  " if len(lines) > 1 else ""
+        intro = f"{len(lines)} errors in {source}:\n  " if len(lines) > 1 else ""
         if len(lines) > MAX_SHOWN:
             lines[MAX_SHOWN:] = [f"and {len(lines) - MAX_SHOWN} more"]
-        raise ConfigError(head + "\n  ".join(lines))
+        raise ConfigError(intro + "\n  ".join(lines))
 
 
 def dotted(location: Iterable[str | int]) -> str:

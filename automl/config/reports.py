@@ -13,7 +13,7 @@ KEY = "reports"
 
 
 def add_reports(root: Node, reports: Mapping[str, str]) -> None:
-    """Set entries that `--report` names, unless the file's section is no mapping."""
+    """Set entries that `--report` names, unless the file's section is not a mapping."""
     if not reports or not isinstance(root.value, dict):
         return
     section = root.value.setdefault(KEY, Node({}, "--report"))

@@ -122,7 +122,7 @@ def _gpus(value: float) -> float:
 
 
 class Section(BaseModel):
-    """A strict section: text is no number, a number is no text, and unknown keys are errors."""
+    """A strict section: text is not a number, a number is not text, and unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 

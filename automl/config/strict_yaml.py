@@ -154,7 +154,7 @@ class _Reader:
         return items
 
     def key(self, event: Any, location: Location) -> str | None:
-        """The key as written; None, with a problem, if it is no plain name."""
+        """The key as written; None, with a problem, if it is not a plain name."""
         node = Node(None, self.origin, event.start_mark.line + 1)
         if (
             isinstance(event, yaml.ScalarEvent)

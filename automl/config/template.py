@@ -12,7 +12,7 @@ from search_spaces.plugins import nearest
 
 from .scalars import plain_scalar
 
-HEAD = """\
+PREAMBLE = """\
 # {summary}
 #
 #   automl sweep {file}{option} --dry-run    check it and show what would be tuned
@@ -60,7 +60,7 @@ def for_workload(name: str, file: str, hardware: Hardware | None = None) -> str:
         else f"goals: [{', '.join(workload.goals)}]"
     )
     parts = [
-        HEAD.format(summary=workload.summary, name=name, file=file, option=""),
+        PREAMBLE.format(summary=workload.summary, name=name, file=file, option=""),
         f"workload: {name}\n\ndata:\n  name: builtin\n\n{goals}\n",
         "\n# What is tuned. Remove a line to keep the default; write `auto` for the default range.",
         "\nspace:\n" + "\n".join(lines) + "\n",
@@ -96,7 +96,9 @@ def for_objective(target: str, config: str) -> str:
     metrics = _metrics(found[0]) or ["loss"]
     name, option = name_of(config), f" --objective {target}"
     parts = [
-        HEAD.format(summary=f"Tune {function} of {file}", name=name, file=config, option=option),
+        PREAMBLE.format(
+            summary=f"Tune {function} of {file}", name=name, file=config, option=option
+        ),
         "\n# One of the metrics that the function returns or reports.\n",
         f"goals: minimize {metrics[0]}\n",
         "\n# The parameters that it reads from trial.params. Give each a list, or a range",

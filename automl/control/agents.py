@@ -111,8 +111,8 @@ class Agents:
                 seconds = self._trained(trial) + journal.now - journal.begun(trial)
             take_in(Report(number, attempt, sequence, step, metrics, seconds))
         lease = journal.trials[number].lease
-        asked, reason = (lease.asked, lease.reason) if lease else ("stop", "")
-        return {"trial": number, "attempt": attempt, "stop": asked != "", "reason": reason}
+        request, reason = (lease.asked, lease.reason) if lease else ("stop", "")
+        return {"trial": number, "attempt": attempt, "stop": request != "", "reason": reason}
 
     def tell(self, command: Command, take_in: TakeIn) -> Mapping[str, Any]:
         """Ends an attempt with its metrics. The same once more changes nothing."""
@@ -220,8 +220,8 @@ class Agents:
             )
         if command.sent > lease.until:
             raise AutomlError(
-                f"the lease of {which} is over since {command.sent - lease.until:.3g} s: it was "
-                f"for {lease.seconds:g} s. Report more often, or ask with a longer --lease"
+                f"the lease of {which} is over: it ended {command.sent - lease.until:.3g} s ago, "
+                f"after {lease.seconds:g} s. Report more often, or ask with a longer --lease"
             )
         return trial
 

@@ -27,7 +27,7 @@ def artifacts_of(spec: SweepSpec) -> SweepArtifacts | None:
     if not NAME.fullmatch(spec.artifacts_folder):
         raise UsageError(
             f"the ledger names {spec.artifacts_folder!r} as the sweep's folder of artifacts, which "
-            "is no name: the ledger was changed by somebody else"
+            "is not a valid name: the ledger was changed by somebody else"
         )
     return SweepArtifacts(spec.artifacts, spec.artifacts_folder)
 

@@ -47,7 +47,7 @@ class BudgetTracker:
         return self._attempts[number][0] if number in self._attempts else None
 
     def end(self, trial: Trial, seconds: float) -> None:
-        """An attempt has ended after so many seconds."""
+        """An attempt has ended after this many seconds."""
         at, slots = self._attempts.pop(trial.number)
         self._begin_sum -= at * slots
         self.busy_slots -= slots
@@ -85,7 +85,7 @@ class BudgetTracker:
         """Why a new trial could not end within the budget's time, or None.
 
         It takes at least as long as the shortest so far: completed ones, and if a stopper is set,
-        also those that were stopped or paused. A goal with `within` needs only so many seconds.
+        also those that were stopped or paused. A goal with `within` needs only this many seconds.
 
         Args:
             slots: that the trial would take.

@@ -61,7 +61,7 @@ class Plugins:
     def make_queue(
         self, spec: SweepSpec, kind: type[Dispatcher], slots: int, note: Callable[[str], None]
     ) -> SuggestionQueue:
-        """The queue of suggestions for a dispatcher of this kind, with so many slots.
+        """The queue of suggestions for a dispatcher of this kind, with this many slots.
 
         Args:
             note: called with a message when another suggester had to propose.

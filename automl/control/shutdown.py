@@ -55,8 +55,8 @@ class Shutdown:
         journal = self._journal
         if self._signals.count and self.request is not StopRequest.INTERRUPT:
             self._begin(StopRequest.INTERRUPT, "interrupted", dispatcher)
-        asked = "it was asked to stop" if journal.stop_requested else None
-        reason = asked or journal.budget.reason_to_end(journal.now)
+        requested = "it was asked to stop" if journal.stop_requested else None
+        reason = requested or journal.budget.reason_to_end(journal.now)
         if reason:
             self.end(reason, dispatcher)
         if self._signals.count > 1 or time.monotonic() > self._deadline:
@@ -170,10 +170,10 @@ class Shutdown:
         except AutomlError:
             return
 
-    def _ask_agent(self, trial: Trial, lease: AgentLease, asked: str, reason: str) -> None:
+    def _ask_agent(self, trial: Trial, lease: AgentLease, request: str, reason: str) -> None:
         """Let the agent of a trial know at its next report; other processes see it too."""
-        asked_lease = replace(lease, asked=asked, reason=reason)
-        event = Leased(trial.number, trial.attempts, **vars(asked_lease), at=self._journal.now)
+        new_lease = replace(lease, asked=request, reason=reason)
+        event = Leased(trial.number, trial.attempts, **vars(new_lease), at=self._journal.now)
         self._journal.apply(event)
 
     def _move(self, trial: Trial, state: TrialState, reason: str) -> None:

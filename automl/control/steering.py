@@ -63,7 +63,7 @@ class Steering:
             "retry_trial": self._retry,
         }
         if command.kind not in actions:
-            raise UsageError(f"this version of automl knows no request {command.kind!r}")
+            raise UsageError(f"this version of automl does not know the request {command.kind!r}")
         trials = self._journal.trials
         if command.trial is None or not 0 <= command.trial < len(trials):
             raise UsageError(f"there is no trial {command.trial}: there are {len(trials)}")

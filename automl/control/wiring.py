@@ -70,8 +70,8 @@ def conduct(
             def start_dispatcher() -> Dispatcher:
                 dispatcher = start()
                 signals.install()  # Ray has replaced the handlers
-                if told := tell_unshared(spec, ledger.files(spec.name), dispatcher):
-                    recorder.apply(Noted("artifacts", told, at=seconds))
+                if text := tell_unshared(spec, ledger.files(spec.name), dispatcher):
+                    recorder.apply(Noted("artifacts", text, at=seconds))
                 return dispatcher
 
             return controller.run(start_dispatcher)

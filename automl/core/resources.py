@@ -70,7 +70,7 @@ def default_text(gpus: float) -> str:
 
 
 def gpus_rule(gpus: float) -> str:
-    """Why a slot cannot have so many GPUs; "" if it can."""
+    """Why a slot cannot have this many GPUs; "" if it can."""
     if gpus <= 1 or gpus == int(gpus):
         return ""
     return f"gpus of a slot are a whole number, or a share of one GPU below 1, got {gpus:g}"

@@ -36,7 +36,7 @@ class SweepSpec:
             may pause it. (Workloads always can.)
         ranks: processes of a trial of the user's objective, one slot each: a number, or the name of
             a parameter that is the number. (A workload's are options of its own.)
-        timeout: an attempt without a step or report for so many seconds counts as hung; None for
+        timeout: an attempt without a step or report for this many seconds counts as hung; None for
             the default of a workload (15 minutes), and for no limit with the user's objective.
         disk_bytes: limit on all checkpoints of the sweep together; None for half of the free disk.
         beliefs: the user's prior on good values, by parameter

@@ -22,7 +22,7 @@ class AgentsDispatcher(Dispatcher):
         self._begun = time.monotonic()
 
     def scale(self, workers: WorkerRange) -> None:
-        """Do nothing: the sweep has so many workers once a controller runs it."""
+        """Do nothing: the sweep has this many workers once a controller runs it."""
 
     def submit(self, assignment: Assignment) -> None:
         """Never called: there is no slot.

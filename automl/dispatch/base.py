@@ -20,7 +20,7 @@ class GangShape:
 
     Args:
         ranks: one slot each.
-        together: so many consecutive ranks must be on one node; it divides `ranks`.
+        together: this many consecutive ranks must be on one node; it divides `ranks`.
     """
 
     ranks: int
@@ -125,7 +125,7 @@ class Dispatcher(ABC):
         return result
 
     def charge(self, seconds: float) -> None:
-        """The controller has computed for so many real seconds; a virtual clock may advance."""
+        """The controller has computed for this many real seconds; a virtual clock may advance."""
         return
 
     @abstractmethod

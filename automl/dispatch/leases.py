@@ -196,7 +196,7 @@ class MachineLeases:
         """Lease GPUs until `close`.
 
         Args:
-            most: at most so many.
+            most: at most this many.
             visible: UUIDs of those that this process may use, in order.
             occupied: those that other programs use, and how; they are passed over.
             least: take none if fewer are free, so that no two sweeps wait for each other. If the
@@ -271,7 +271,7 @@ class MachineLeases:
         )
 
     def _leased(self, more: int = 0) -> int:
-        """The cores that the running trials need a lease for, with so many more."""
+        """The cores that the running trials need a lease for, with this many more."""
         return max(0, sum(self._running.values()) + more - self._surplus)
 
     def _create_file(self) -> None:

@@ -17,9 +17,9 @@ class XGBoostCallback(TrainingCallback):  # type: ignore[misc]
 
     Args:
         trial: of the objective.
-        every: report each so many rounds.
-        save_every: keep the model in `trial.checkpoint_dir` each so many rounds; None for only when
-            the trial is paused.
+        every: rounds between two reports.
+        save_every: rounds between two copies of the model in `trial.checkpoint_dir`; None: only at
+            a pause.
 
     Example:
         >>> def objective(trial):
@@ -43,7 +43,7 @@ class XGBoostCallback(TrainingCallback):  # type: ignore[misc]
         return str(found) if found else None
 
     def rounds_left(self, rounds: int) -> int:
-        """How many of so many rounds earlier attempts have not boosted."""
+        """How many of this many rounds earlier attempts have not boosted."""
         return max(0, rounds - step_of(newest(self._trial)))
 
     def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:

@@ -24,7 +24,7 @@ MOST_NAME: Final = 40  # characters: KubeRay appends some to make names of at mo
 APPLY_SECONDS: Final = 120.0
 _GRACE_SECONDS: Final = 60  # for trials to save their state when their pod must go
 _LABELS: Final = {"app.kubernetes.io/name": "automl"}
-_HEAD: Final = {"cpu": "2", "memory": "8Gi"}
+_HEAD_RESOURCES: Final = {"cpu": "2", "memory": "8Gi"}
 _KEY: Final = re.compile(r"[-._a-zA-Z0-9]+")
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
@@ -169,8 +169,8 @@ class KubeRayJob:
         kubectl = shutil.which("kubectl")
         if kubectl is None:
             raise UsageError(
-                "there is no program kubectl here: print the manifest with --dry-run and apply it "
-                "where it is"
+                "kubectl was not found: print the manifest with --dry-run and apply it on a "
+                "machine that has kubectl"
             )
         try:
             done = subprocess.run(
@@ -222,7 +222,7 @@ class KubeRayJob:
             **({"enableInTreeAutoscaling": True} if most > self.workers else {}),
             "headGroupSpec": {
                 "rayStartParams": {"num-cpus": "0", "num-gpus": "0"},
-                "template": self._pod("ray-head", _HEAD),
+                "template": self._pod("ray-head", _HEAD_RESOURCES),
             },
             "workerGroupSpecs": [
                 {

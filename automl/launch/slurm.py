@@ -43,11 +43,11 @@ def flag_lines(flags: Sequence[str]) -> list[str]:
     """The lines of a batch script for options of sbatch, each with its value.
 
     Raises:
-        UsageError: the first one is no option.
+        UsageError: the first one is not an option.
     """
     if flags and not flags[0].startswith("-"):
         raise UsageError(
-            f"behind -- stand options of sbatch, such as -- --constraint=h100, got {flags[0]!r}"
+            f"options of sbatch come after --, such as -- --constraint=h100, got {flags[0]!r}"
         )
     lines: list[list[str]] = []
     for flag in flags:
@@ -159,7 +159,7 @@ class SlurmJob:
         sbatch = shutil.which("sbatch")
         if sbatch is None:
             raise UsageError(
-                "there is no program sbatch here: type this on a login node of the cluster, or "
+                "sbatch was not found: run this command on a login node of the cluster, or "
                 "print the batch script with --dry-run"
             )
         # What this shell has of another job would change this one.

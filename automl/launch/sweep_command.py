@@ -24,7 +24,7 @@ class SweepCommand:
     program: tuple[str, ...] = ()
 
     def arguments(self) -> list[str]:
-        """The arguments behind `automl`, but for the address of Ray, and what is behind `--`."""
+        """The arguments after `automl` without the address of Ray, and what is after `--`."""
         given = [f"--{name}={value}" for name, value in self.options.items()]
         return [
             "sweep",

@@ -42,7 +42,7 @@ def lock_of(folder: Folder) -> FileLock:
 
     Raises:
         StoreError: the folder, its lock, a folder of a trial or that of the backups is a link, or
-            is no folder.
+            is not a folder.
     """
     Folder(folder.root, BACKUP).names()
     trials = folder / "trials"

@@ -102,7 +102,7 @@ class Reader:
 
     def sweeps(self) -> list[SweepInfo]:
         """Every sweep, the newest one last."""
-        return [head.info for head in self.heads()]
+        return [entry.info for entry in self.heads()]
 
     def heads(self) -> list[SweepHead]:
         """Every sweep without its trials, the newest one last."""
@@ -113,7 +113,7 @@ class Reader:
             holders, now = audit.holders(connection, found, damage), clock(connection)
             for row in found:
                 audit.check_newest(row, holders.get(row["id"]), acknowledged, damage)
-            return [_head(row, holders.get(row["id"]), now) for row in found]
+            return [_sweep_head(row, holders.get(row["id"]), now) for row in found]
 
         return self._verified(read)
 
@@ -281,7 +281,7 @@ class Reader:
         return found
 
 
-def _head(row: Row, holder: Row | None, now: float) -> SweepHead:
+def _sweep_head(row: Row, holder: Row | None, now: float) -> SweepHead:
     state = _state(row, holder and holder | {"now": now})
     num_trials = holder["num_trials"] if holder else 0
     info = SweepInfo(row["name"], state, row["created"], row["seconds"], num_trials)

@@ -142,7 +142,7 @@ def report_row(sweep: int, report: Report) -> Row:
 
 
 def event_row(sweep: int, event: SweepEvent, recorded: float) -> Row:
-    """The row of `events` for an event that is no report."""
+    """The row of `events` for an event that is not a report."""
     payload = dataclasses.asdict(event)
     if isinstance(event, Proposed | Answered):
         payload[_COMMAND_KEY] = payload.pop("command")

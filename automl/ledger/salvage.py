@@ -43,9 +43,9 @@ def sound_rows(file: Path, schemas: Sequence[bytes] = ()) -> Rows:
         for logged in logs[:1] if logs[0] == logs[1] else logs:
             _write_image(file, logged, image)
             with image.open("rb") as written:
-                head = written.read(_LARGEST_PAGE)
+                page = written.read(_LARGEST_PAGE)
             for first in dict.fromkeys((b"", *schemas)):
-                _replace_head(image, first + head[len(first) :])
+                _replace_beginning(image, first + page[len(first) :])
                 _collect(image, found)
     return found
 
@@ -53,8 +53,8 @@ def sound_rows(file: Path, schemas: Sequence[bytes] = ()) -> Rows:
 def first_page(file: Path) -> bytes:
     """The first page of a SQLite file; it holds the schema of a ledger."""
     with file.open("rb") as opened:
-        head = opened.read(100)
-        return head + opened.read(max(0, _page_size(head) - 100))
+        header = opened.read(100)
+        return header + opened.read(max(0, _page_size(header) - 100))
 
 
 def _collect(image: Path, found: Rows) -> None:
@@ -149,9 +149,9 @@ def _apply_log(log: Path, logged: LoggedPages, target: IO[bytes]) -> None:
                 target.write(os.pread(source.fileno(), logged.page_size, place))
 
 
-def _replace_head(image: Path, head: bytes) -> None:
+def _replace_beginning(image: Path, header: bytes) -> None:
     """Replace the beginning of a file; its header is made to fit its size."""
-    changed = bytearray(head)
+    changed = bytearray(header)
     if len(changed) >= 100:
         size = max(image.stat().st_size, len(changed))
         num_pages = size // (_page_size(changed) or 1)
@@ -161,6 +161,6 @@ def _replace_head(image: Path, head: bytes) -> None:
         target.write(changed)
 
 
-def _page_size(head: bytes | bytearray) -> int:
-    size = int(struct.unpack_from(">H", head.ljust(18, b"\0"), 16)[0])
+def _page_size(header: bytes | bytearray) -> int:
+    size = int(struct.unpack_from(">H", header.ljust(18, b"\0"), 16)[0])
     return 65536 if size == 1 else size

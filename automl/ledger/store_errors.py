@@ -131,7 +131,7 @@ def _num_trials(backup: Path) -> str:
 
 
 def retry(action: Callable[[], T], seconds: float = RETRY_SECONDS) -> T:
-    """Run an action again while it fails with a transient error, for at most so many seconds."""
+    """Run an action again while it fails with a transient error, for at most this many seconds."""
     deadline = time.monotonic() + seconds
     while True:
         try:

@@ -105,8 +105,8 @@ def _fenced(values: NDArray[np.float64], plateau: float) -> tuple[float, float, 
         plateau: from a quartile to a fence if the quartiles are equal; 0 for no fence.
     """
     first, third = np.quantile(values, [0.25, 0.75])
-    reach = FAR_OUT * (third - first) or plateau
-    if reach == 0:
+    margin = FAR_OUT * (third - first) or plateau
+    if margin == 0:
         return float(values.min()), float(values.max()), 0
-    kept = values[(values >= first - reach) & (values <= third + reach)]
+    kept = values[(values >= first - margin) & (values <= third + margin)]
     return float(kept.min()), float(kept.max()), len(values) - len(kept)

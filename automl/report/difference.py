@@ -71,11 +71,12 @@ class Difference:
     def __str__(self) -> str:
         """The difference in a sentence."""
         if self.interval is None:
-            return f"It cannot be known of {self.better} and {self.worse}. {self.why_unknown}"
+            names = f"{self.better} and {self.worse}"
+            return f"Nothing is known about the difference of {names}. {self.why_unknown}"
         low, high = (number(end) for end in self.interval)
-        verdict = "more than noise" if self.exceeds_noise else "within noise"
+        size = "more than noise" if self.exceeds_noise else "within noise"
         found = f"p = {self.p:.2g}" if self.p is not None else "no p value"
-        lead = f"{self.better} leads {self.worse} by {number(self.lead)}, which is {verdict}"
+        lead = f"{self.better} leads {self.worse} by {number(self.lead)}, which is {size}"
         return f"{lead}: 95% interval {low} to {high}, {self.method}, {found}."
 
     def to_dict(self) -> dict[str, Any]:

@@ -85,8 +85,8 @@ def insights_of(record: Record) -> list[Insight]:
     found = []
     for model in fit_models(record):
         calibration = calibrate(model.metric, model.ensemble)
-        believed = effects(record, model) if calibration.believable else []
-        found.append(Insight(model, calibration, believed))
+        shown = effects(record, model) if calibration.believable else []
+        found.append(Insight(model, calibration, shown))
     return found
 
 

@@ -13,7 +13,7 @@ def as_json(value: Any) -> str:
 
 
 def table(
-    head: Sequence[str],
+    header: Sequence[str],
     rows: Sequence[Sequence[str]],
     numbers: Sequence[int] = (),
     best: int = -1,
@@ -26,7 +26,7 @@ def table(
         best: a row to highlight.
         trials: of each row, if they can be selected.
     """
-    top = f"<thead>{_row('th', head, numbers)}</thead>" if head else ""
+    top = f"<thead>{_row('th', header, numbers)}</thead>" if header else ""
     body = "".join(
         _row("td", row, numbers, "best" if i == best else "", trials[i] if trials else None)
         for i, row in enumerate(rows)

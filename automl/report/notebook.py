@@ -27,14 +27,14 @@ def answer(snapshot: Snapshot, count: int = 5) -> str:
     scored = [trial for trial, _ in record.scored()]
     rows = [(*row[:-2], row[-1]) for row in trial_rows(record, scored[:count])]
     metrics = (goal.metric for goal in snapshot.goals)
-    head = ("trial", "state", *metrics, "time", "memory", "configuration")
+    header = ("trial", "state", *metrics, "time", "memory", "configuration")
     time = text.duration(snapshot.seconds)
     state = escape(f"{snapshot.sweep}: {snapshot.state}, {len(record.trials)} trials in {time}")
     headline = escape(summary.headline(snapshot))
     if not rows:
         return f"<p><b>{state}</b><br>{headline}</p>"
     chart = f'<div style="max-width:640px">{static_chart(record)}</div>'
-    return f"<p><b>{state}</b><br>{headline}</p>{chart}{table(head, rows)}"
+    return f"<p><b>{state}</b><br>{headline}</p>{chart}{table(header, rows)}"
 
 
 def frame(snapshot: Snapshot) -> str:

@@ -49,7 +49,7 @@ def save(sweep: Snapshot | Record, path: str | os.PathLike[str], *, ax: bool = F
 def render(record: Record, more: Sequence[Panel] = ()) -> str:
     """The report as an HTML page.
 
-    The order of its sections: head (result, certainty, chart), warnings, the best configuration,
+    The order of its sections: opening (result, certainty, chart), warnings, the best configuration,
     the panels in the order of `figures.ORDER`, then `more` panels, setup, trials.
 
     Args:
@@ -61,7 +61,7 @@ def render(record: Record, more: Sequence[Panel] = ()) -> str:
     insights = insights_of(record)
     panels = [draw(name, record, insights) for name in ORDER]
     body = [
-        *_head(record, insights),
+        *_opening(record, insights),
         '<div id="select" class="bar picked"></div>',
         '<div class="panels">',
         *_best(record),
@@ -134,7 +134,7 @@ def _navigation(panels: Sequence[Panel]) -> str:
     return f'<nav class="side" aria-label="Sections"><ul>{found}{theme}</ul></nav>'
 
 
-def _head(record: Record, insights: Sequence[Insight]) -> Iterator[str]:
+def _opening(record: Record, insights: Sequence[Insight]) -> Iterator[str]:
     snapshot = record.snapshot
     count = f"{len(record.trials)} trial{'s' if len(record.trials) != 1 else ''}"
     failed = text.failure_text(record.trials)
@@ -176,8 +176,8 @@ def _setup(record: Record) -> Iterator[str]:
     yield '<section id="setup" class="panel wide"><h2>Setup</h2>'
     yield scrolled(table((), setup.settings(record)), "Settings")
     yield "<h3>Search space</h3>"
-    head = ("parameter", "values", "default", "affects", "active if")
-    yield scrolled(table(head, setup.search_space(record)), "Search space")
+    header = ("parameter", "values", "default", "affects", "active if")
+    yield scrolled(table(header, setup.search_space(record)), "Search space")
     for constraint in record.space.constraints:
         yield f"<p>Constraint: {escape(str(constraint))}.</p>"
     if environment := setup.environment(record):
@@ -233,9 +233,9 @@ def _trials(record: Record) -> Iterator[str]:
     more = f" To list {left_out} more: automl trials {record.spec.name}" if left_out else ""
     yield f"<p>The best first.{escape(more)}</p>"
     metrics = (goal.metric for goal in goals)
-    head = ("trial", "state", *metrics, "time", "memory", "source", "configuration")
+    header = ("trial", "state", *metrics, "time", "memory", "source", "configuration")
     numbers = (0, *range(2, 4 + len(goals)))
-    found = table(head, rows, numbers, 0 if scored else -1, [trial.number for trial in shown])
+    found = table(header, rows, numbers, 0 if scored else -1, [trial.number for trial in shown])
     yield f"{scrolled(found, 'Table of trials')}</section>"
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .terminal_view import Show
 
 EVERY_SECONDS: Final = 1.0
-GROWTH: Final = 1.3  # figures are drawn again if so many times as many trials have ended
+GROWTH: Final = 1.3  # figures are drawn again at this factor of ended trials
 LEAST_TRIALS: Final = 4  # that are new, too
 
 

@@ -125,8 +125,8 @@ def _beliefs(record: Record) -> str:
     from automl.suggesters.user_prior import UserPrior
 
     return "; ".join(
-        f"{name} {belief}"
-        for name, belief in UserPrior(record.space, record.spec.beliefs).by_name.items()
+        f"{name} {prior}"
+        for name, prior in UserPrior(record.space, record.spec.beliefs).by_name.items()
     )
 
 

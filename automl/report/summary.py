@@ -44,7 +44,7 @@ def comparison(snapshot: Snapshot, space: Space) -> RenderableType:
     """The best configuration and its metrics beside those of trial 0."""
     best, baseline = snapshot.best, snapshot.trials[0]
     assert best is not None, "a comparison needs a successful trial"
-    head = [
+    header = [
         "",
         f"best (trial {best.number})",
         "default (trial 0)" if text.has_default(snapshot) else "trial 0",
@@ -60,10 +60,10 @@ def comparison(snapshot: Snapshot, space: Space) -> RenderableType:
         [name, *cells] for name, cells in _metrics(snapshot, best, baseline)
     ]
     if best.number == 0:
-        return table(head[:2], [row[:2] for row in [*params, *metrics]], right=head[1:2])
+        return table(header[:2], [row[:2] for row in [*params, *metrics]], right=header[1:2])
     blank: list[list[RenderableType]] = [["", "", ""]]
     return table(
-        [*head, "change"], [[*row, ""] for row in [*params, *blank]] + metrics, right=head[1:]
+        [*header, "change"], [[*row, ""] for row in [*params, *blank]] + metrics, right=header[1:]
     )
 
 

@@ -271,12 +271,12 @@ def _error(snapshot: Snapshot, height: int) -> list[RenderableType]:
     if not raised:
         return []
     first = raised[0]
-    head = Text(f"trial {first.number}: {first.message}", style="red", no_wrap=True)
-    head.overflow = "ellipsis"
+    title = Text(f"trial {first.number}: {first.message}", style="red", no_wrap=True)
+    title.overflow = "ellipsis"
     if snapshot.best is not None:
-        return [head]
+        return [title]
     frames = first.traceback.rstrip().splitlines()[1:-1][-max(height // 3, 2) :]
-    return [head, *(Text(line, style="dim", no_wrap=True, overflow="ellipsis") for line in frames)]
+    return [title, *(Text(line, style="dim", no_wrap=True, overflow="ellipsis") for line in frames)]
 
 
 def _footer(snapshot: Snapshot) -> list[RenderableType]:

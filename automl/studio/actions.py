@@ -155,7 +155,7 @@ def _checked(verb: HttpVerb, content: bytes) -> dict[str, Any]:
 def _message(problems: list[Any], content: bytes) -> str:
     """What is wrong with a body, with the place of each problem in it."""
     if problems[0]["type"] == "json_invalid":
-        return f"the body is no JSON: {problems[0]['msg'].partition(': ')[2]}"
+        return f"the body is not JSON: {problems[0]['msg'].partition(': ')[2]}"
     data, said = json.loads(content), dict[str, list[str]]()
     for one in problems:
         place = _place(one, data)

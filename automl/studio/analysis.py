@@ -37,8 +37,8 @@ class AnalysisRoutes:
 
     async def contours(self, request: Request) -> Response:
         """A metric over two parameters: `?metric=loss&x=lr&y=batch_size`."""
-        asked = {name: request.query_params.get(name, "") for name in ("metric", "x", "y")}
-        question = {"ask": "contours", "sweep": request.path_params["sweep"], **asked}
+        chosen = {name: request.query_params.get(name, "") for name in ("metric", "x", "y")}
+        question = {"ask": "contours", "sweep": request.path_params["sweep"], **chosen}
         return await self._answer(question)
 
     async def difference(self, request: Request) -> Response:

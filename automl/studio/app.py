@@ -95,11 +95,11 @@ class _Api:
 
     def sweeps(self, request: Request) -> Any:
         """The JSON of `automl list`."""
-        return [dataclasses.asdict(head.info) for head in self._watcher.heads()]
+        return [dataclasses.asdict(entry.info) for entry in self._watcher.heads()]
 
     def exists(self, name: str) -> bool:
         """Whether there is a sweep of the name."""
-        return any(head.info.name == name for head in self._watcher.heads())
+        return any(entry.info.name == name for entry in self._watcher.heads())
 
     def role(self, request: Request) -> Any:
         """What the bearer of the token may do."""

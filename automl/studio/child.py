@@ -54,7 +54,7 @@ class ChildProcess:
         Raises:
             UsageError: the question is wrong.
             StoreError: the store cannot be read or written.
-            AutomlError: what was asked for is refused.
+            AutomlError: the request is refused.
             TimeoutError: there was no answer within `seconds`, or the process has ended.
         """
         number = next(self._numbers)

@@ -21,7 +21,7 @@ def encoded(content: Any) -> bytes:
 
 
 def thinned(values: Sequence[float], most: int = SPARK_POINTS) -> list[float]:
-    """At most so many of the values, the last among them."""
+    """At most this many of the values, the last among them."""
     finite = [value for value in values if math.isfinite(value)]
     if len(finite) <= most:
         return finite

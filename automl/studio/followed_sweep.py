@@ -26,7 +26,7 @@ FACTS: Final = (
     "peak_memory_bytes", "started", "ended", "num_reports", "step", "star", "tags", "note",
 )  # fmt: skip
 MOST_METRICS: Final = 60  # columns of the table
-GROWTH: Final = 1.02  # the warnings are made again if so many times as many trials have ended
+GROWTH: Final = 1.02  # the warnings are made again at this factor of ended trials
 
 
 class FollowedSweep:

@@ -19,7 +19,7 @@ _ERRORS: Final = {
     "404": "There is no such sweep.",
     "409": "The state of the trial or sweep does not allow it: the lease is over, for example.",
     "413": "The body is too large.",
-    "415": "The body is no JSON.",
+    "415": "The body is not JSON.",
     "429": "Too many requests: wait 10 s.",
     "503": "The store cannot be written, or too many requests wait.",
     "504": "No answer in time.",

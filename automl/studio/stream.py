@@ -65,5 +65,5 @@ async def _news(
 
 
 def _event(message: dict[str, Any], news: bytes) -> bytes:
-    head = json.dumps(message, separators=(",", ":")).encode()
-    return b"data: " + head[:-1] + news + b"}\n\n"
+    encoded = json.dumps(message, separators=(",", ":")).encode()
+    return b"data: " + encoded[:-1] + news + b"}\n\n"

@@ -97,7 +97,7 @@ def _in_words(found: Explanation) -> str:
     return (
         f"The best alternative was worth {_times(times)} this trial. It was suggested before the "
         "latest results were known, or by a rule beside the acquisition, such as forced "
-        "exploration of a neglected option."
+        "exploration of a rarely tried option."
     )
 
 

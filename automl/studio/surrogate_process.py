@@ -25,7 +25,7 @@ from automl.report.success import SuccessModel
 from . import suggestion_reason, understanding
 from .child import serve
 
-GROWTH: Final = 1.15  # models are fitted again if so many times as many trials have ended
+GROWTH: Final = 1.15  # models are fitted again at this factor of ended trials
 LEAST_ENDED: Final = 4  # trials, for a model of failures
 NICE: Final = 10  # trials may train on the same cores
 

@@ -169,7 +169,7 @@ class StepAnswer(Answer):
     reason: str | None = None
 
 
-class ToldAnswer(Answer):
+class TellAnswer(Answer):
     """What has become of the trial."""
 
     trial: int
@@ -253,10 +253,10 @@ VERBS: Final = (
         f"{_TRIAL}/tell",
         _AGENT,
         TellBody,
-        ToldAnswer,
+        TellAnswer,
         "End a trial with its result. The same once more is accepted.",
     ),
-    HttpVerb("fail", f"{_TRIAL}/fail", _AGENT, FailBody, ToldAnswer, "End a trial with a failure."),
+    HttpVerb("fail", f"{_TRIAL}/fail", _AGENT, FailBody, TellAnswer, "End a trial with a failure."),
     HttpVerb("stop_sweep", "/stop", _OPERATOR, ActBody, DoneAnswer, "End the sweep."),
     HttpVerb("set_budget", "/budget", _OPERATOR, BudgetBody, DoneAnswer, "Change the budget."),
     HttpVerb(

@@ -37,7 +37,7 @@ class Watcher:
         self._loading: dict[str, Lock] = {}
         self._heads: dict[str, SweepHead] = {}
         self._views: OrderedDict[str, FollowedSweep] = OrderedDict()
-        self._read: dict[str, tuple[int, ...]] = {}  # the version of the head that a view has
+        self._read: dict[str, tuple[int, ...]] = {}  # the version of the sweep that a view has
         self._lines: dict[str, dict[str, Any]] = {}
         self._old_lines: set[str] = set()  # made again once somebody asks
         self._version = 0
@@ -69,7 +69,7 @@ class Watcher:
 
     def overview(self) -> dict[str, Any]:
         """Every sweep with its line; the line is missing until the sweep has been read."""
-        heads = {head.info.name: head for head in self.heads()}
+        heads = {entry.info.name: entry for entry in self.heads()}
         with self._lock:
             for name in self._old_lines & self._views.keys():
                 self._lines[name] = self._views[name].row()
@@ -79,9 +79,9 @@ class Watcher:
                 "version": self._version,
                 "error": self._error,
                 "sweeps": [
-                    {**dataclasses.asdict(head.info), "host": head.host, "pid": head.pid}
+                    {**dataclasses.asdict(entry.info), "host": entry.host, "pid": entry.pid}
                     | {"line": self._lines.get(name)}
-                    for name, head in heads.items()
+                    for name, entry in heads.items()
                 ],
             }
 
@@ -147,10 +147,10 @@ class Watcher:
         return bool(is_read and not self._listeners and not self._closed.is_set())
 
     def _look(self) -> None:
-        heads = {head.info.name: head for head in self.heads()}
+        heads = {entry.info.name: entry for entry in self.heads()}
         with self._lock:
             before, self._heads = self._heads, heads
-            changed = [n for n, head in heads.items() if before.get(n) != head]
+            changed = [n for n, entry in heads.items() if before.get(n) != entry]
             gone = [name for name in before if name not in heads]
             opened = [n for n in self._views if n in heads]
             for name in gone:
@@ -188,19 +188,19 @@ class Watcher:
                     self._read[name] = heads[name].version
             self._tell({name})
 
-    def _is_stale(self, name: str, head: SweepHead) -> bool:
+    def _is_stale(self, name: str, entry: SweepHead) -> bool:
         with self._lock:
             view = self._views.get(name)
-            state = view.snapshot.state if view and view.snapshot else head.info.state
-            return self._read.get(name) != head.version or state != head.info.state
+            state = view.snapshot.state if view and view.snapshot else entry.info.state
+            return self._read.get(name) != entry.version or state != entry.info.state
 
     def _updated(self, name: str) -> FollowedSweep:
         with self._lock:
             view = self._views.get(name) or FollowedSweep(self.ledger, name)
-            head = self._heads.get(name)
-        if head is None:
+            entry = self._heads.get(name)
+        if entry is None:
             found = {one.info.name: one for one in self.heads()}
-            head = found.get(name)
+            entry = found.get(name)
             with self._lock:
                 self._heads = found
         view.refresh()
@@ -212,7 +212,7 @@ class Watcher:
                 self._lines[name] = line
             else:
                 self._old_lines.add(name)
-            self._read[name] = head.version if head else ()
+            self._read[name] = entry.version if entry else ()
             self._drop_some(name)
         return view
 

@@ -18,7 +18,7 @@ from .proposer import FALLBACK, Proposal, ProposalBatch, Proposer
 
 SWITCH_SECONDS: Final = 0.0005  # Python's 5 ms would delay the controller beside the thread
 EXIT_SECONDS: Final = 60.0  # that the end of the program waits for a suggestion
-NUM_GAINS: Final = 3  # a sweep ends after so many expected gains in a row that are too small
+NUM_GAINS: Final = 3  # a sweep ends after this many expected gains in a row that are too small
 
 
 class SuggestionQueue:

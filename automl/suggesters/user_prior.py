@@ -62,23 +62,16 @@ class ParameterPrior:
         if not isinstance(given, Mapping):
             given = {"at": given}
         if unknown := [key for key in given if key not in KEYS]:
-            raise UsageError(
-                f"a belief about {name} has at, spread and weights, got {show(unknown[0])}"
-            )
+            raise UsageError(f"beliefs.{name} takes at, spread and weights, got {show(unknown[0])}")
         if not ("at" in given) ^ ("weights" in given):
-            raise UsageError(
-                f"a belief about {name} needs either at or weights, got {show(dict(given))}"
-            )
+            raise UsageError(f"beliefs.{name} needs either at or weights, got {show(dict(given))}")
         spread = given.get("spread", SPREAD)
         if isinstance(spread, bool) or not isinstance(spread, int | float) or not 0 < spread <= 1:
             raise UsageError(
-                f"the spread of a belief about {name} must be above 0 and at most 1, "
-                f"got {show(spread)}"
+                f"spread of beliefs.{name} must be above 0 and at most 1, got {show(spread)}"
             )
         if given.get("at", True) in ([], ()) or given.get("weights", True) in ({}, None):
-            raise UsageError(
-                f"a belief about {name} needs at least one value, got {show(dict(given))}"
-            )
+            raise UsageError(f"beliefs.{name} needs at least one value, got {show(dict(given))}")
         at = given.get("at", ())
         values = tuple(
             _legal(parameter, value)
@@ -169,7 +162,7 @@ class UserPrior:
         for name in given:
             if name not in space.parameters:
                 hint = nearest(str(name), list(space.parameters))
-                raise UsageError(f"a belief about {name!r}, which is not tuned: {hint}")
+                raise UsageError(f"beliefs names {name!r}, which is not tuned: {hint}")
         self.by_name = {
             name: ParameterPrior.read(space.parameters[name], value)
             for name, value in given.items()

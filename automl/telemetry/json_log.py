@@ -44,7 +44,7 @@ class SweepLog:
     def __init__(self) -> None:
         self._seen: dict[int, tuple[str, int]] = {}
         self._state = ""
-        self._told = -EVERY_SECONDS
+        self._logged_at = -EVERY_SECONDS
 
     def __call__(self, snapshot: Snapshot) -> None:
         """Log what is new."""
@@ -54,8 +54,8 @@ class SweepLog:
                 self._seen[trial.number] = state
                 self._log("trial", snapshot, **_trial_fields(snapshot, trial))
         now = time.monotonic()
-        if snapshot.state != self._state or now - self._told >= EVERY_SECONDS:
-            self._state, self._told = snapshot.state, now
+        if snapshot.state != self._state or now - self._logged_at >= EVERY_SECONDS:
+            self._state, self._logged_at = snapshot.state, now
             self._log(
                 "sweep",
                 snapshot,

@@ -20,8 +20,8 @@ from search_spaces import Space
 from workers.protocol import Params
 
 SHARE: Final = 0.15  # part of the successful trials that counts as good
-MIN_GOOD: Final = 3  # at least so many trials count as good
-MAX_TRIED: Final = 3  # at most so many good configurations are trained again
+MIN_GOOD: Final = 3  # at least this many trials count as good
+MAX_TRIED: Final = 3  # at most this many good configurations are trained again
 SOURCE: Final = "transferred"
 
 

@@ -94,7 +94,7 @@ def test_limits_hold_from_the_first_suggestion_on(tmp_path: Path) -> None:
         ({"transfer": "none"}, "no sweep named 'none'"),
         ({"enqueue": [{"x": 1}]}, "unknown parameter 'x'"),
         ({"enqueue": {"m.x": 3}}, "m.x must lie in"),
-        ({"pin": {"x": 3}}, "the sweep tunes no 'x'"),
+        ({"pin": {"x": 3}}, "the sweep does not tune 'x'"),
         ({"pin": {"m.x": (0.4, 0.2)}}, "the range of a number is m.x=LOW..HIGH"),
         ({"pin": {"kind": "b"}}, "kind must be one of"),
     ],

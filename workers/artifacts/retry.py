@@ -42,7 +42,7 @@ def retried(
 
     Args:
         call: has no effect if it raises, or the same effect if it is called twice.
-        seconds: after so many seconds the error is raised.
+        seconds: after this many seconds the error is raised.
         wait: waits for a delay; True if the caller no longer wants the result.
 
     Raises:

@@ -58,9 +58,9 @@ class CommandAttempt:
         self._output = Tail()
         self._errors = Tail()
         self._request: StopRequest | None = None
-        self._asked = 0.0  # when the command was asked to stop
+        self._stop_requested_at = 0.0  # when the command was asked to stop
         self._terminated = False
-        self._killed = False
+        self._kill_sent = False
         self._failure: CommandFailed | None = None  # for which every process was killed
 
     def run(self) -> dict[str, float]:
@@ -206,14 +206,17 @@ class CommandAttempt:
         request = self._context.stop_requested()
         if request is not None:
             if self._request is None:
-                self._asked = now
+                self._stop_requested_at = now
                 self._files.open(STOP, "w").close()
             self._request = request
-            if now > self._asked + self._command.stop_grace and not self._terminated:
+            if now > self._stop_requested_at + self._command.stop_grace and not self._terminated:
                 self._terminated = True
                 process.terminate()
-            if now > self._asked + self._command.stop_grace + KILL_GRACE and not self._killed:
-                self._killed = True
+            if (
+                now > self._stop_requested_at + self._command.stop_grace + KILL_GRACE
+                and not self._kill_sent
+            ):
+                self._kill_sent = True
                 process.kill()
         if self._failure is None and (failure := self._broken_limit(now)) is not None:
             self._failure = failure

@@ -126,15 +126,15 @@ def _signal_group(leader: int, number: int) -> None:
 
 def _kill_rest() -> int:
     """Kill the processes that the command has left behind; returns how many were found."""
-    killed: set[int] = set()
+    found: set[int] = set()
     while True:
         while _reap() is not None:
             pass
         children = _children()
         if not children:
-            return len(killed)
+            return len(found)
         for child in children:
-            killed.add(child)
+            found.add(child)
             with contextlib.suppress(OSError):
                 os.kill(child, signal.SIGKILL)
         time.sleep(LOOK_SECONDS)

@@ -123,7 +123,7 @@ def compile_pattern(name: str, text: str) -> Any:
     """The compiled expression of a metric.
 
     Raises:
-        UsageError: it is no expression of RE2, too large, or has not one group.
+        UsageError: it is not an expression of RE2, is too large, or does not have one group.
     """
     if len(text) > MAX_PATTERN:
         raise UsageError(

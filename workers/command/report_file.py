@@ -67,10 +67,10 @@ class ReportFile:
         try:
             found = json.loads(line)
         except (ValueError, RecursionError):
-            self._collector.complain(f"{source} is no JSON: {reprlib.repr(line)}")
+            self._collector.complain(f"{source} is not JSON: {reprlib.repr(line)}")
             return
         if not isinstance(found, dict):
-            self._collector.complain(f"{source} is no JSON object: {reprlib.repr(found)}")
+            self._collector.complain(f"{source} is not a JSON object: {reprlib.repr(found)}")
         elif "step" in found:
             self._collector.report(found.pop("step"), found, source)
         else:

@@ -40,7 +40,7 @@ def members(
     except FileNotFoundError as error:
         raise DataError(f"there is no archive {path}") from error
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path} is no readable tar archive: {error}") from error
+        raise DataError(f"{path} is not a readable tar archive: {error}") from error
 
 
 def _check(path: Path, name: str, count: int, total: int) -> None:

@@ -102,7 +102,7 @@ class PeakMemory:
         return self._cuda
 
     def add_children(self, num_bytes: int) -> None:
-        """Note that child processes hold so many bytes of the measured memory now."""
+        """Note how many bytes of the measured memory child processes hold now."""
         own = max(0, self._now() - self._baseline)  # the system may take pages back
         self._highest = max(self._highest, own + num_bytes)
 
@@ -237,10 +237,10 @@ def allocate_by(threshold: int, kept: int) -> None:
     """Set how the C library takes memory from the system and returns it.
 
     Args:
-        threshold: blocks of at least so many bytes are mapped alone, and returned when they are
+        threshold: blocks of at least this many bytes are mapped alone, and returned when they are
             freed. glibc's own threshold grows with the freed blocks, up to 32 MB. Smaller blocks
             remain in pieces that the next batch, of another shape, often cannot use.
-        kept: so many free bytes are kept at the end of the heap. If an update frees more, each
+        kept: this many free bytes are kept at the end of the heap. If an update frees more, each
             update
             takes its memory anew, page by page: a sixth of the time of a small convolutional
                 network.

@@ -30,7 +30,7 @@ class LossScaler:
     Args:
         device: where the loss is computed.
         scale: the factor of the loss.
-        growth_interval: the scale is doubled after so many updates in a row without an overflow.
+        growth_interval: the scale is doubled after this many updates in a row without an overflow.
 
     Attributes:
         scale, streak: the factor and the number of these updates so far; scalars.

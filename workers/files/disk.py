@@ -15,8 +15,8 @@ def flush(path: Path) -> None:
 
 
 def sha256(path: Path) -> str:
-    """The sha256 of a file, in hexadecimal; raises OSError if it is no regular file."""
+    """The sha256 of a file, in hexadecimal; raises OSError if it is not a regular file."""
     if not path.is_file():  # a pipe or a device may never end
-        raise OSError(f"{path} is no regular file")
+        raise OSError(f"{path} is not a regular file")
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -103,7 +103,7 @@ class Folder:
         """Open a regular file: modes r, w, a and x, with "b" for bytes; `text` is as in `open`.
 
         Raises:
-            StoreError: it is no regular file, or is written to and has another name elsewhere.
+            StoreError: it is not a regular file, or is written to and has another name elsewhere.
         """
         return os.fdopen(self.open_descriptor(name, mode[0]), mode, **text)
 
@@ -306,7 +306,7 @@ class Folder:
 def _check_name(name: str) -> None:
     """Raise StoreError unless it is the name of something in a folder."""
     if name in ("", ".", "..") or "/" in name or "\0" in name:
-        raise StoreError(f"{name!r} is no name of a file or a folder in a store")
+        raise StoreError(f"{name!r} is not a name of a file or a folder in a store")
 
 
 def _facts(folder: int, name: str) -> os.stat_result | None:

@@ -39,7 +39,7 @@ from workers.workload import SharedEvaluation, Trainable
 from .overhead import cpu_bytes, gpu_bytes
 
 SAVED_BYTES = 2**29  # of a checkpoint, which rank 0 holds at a time
-_MAX_BATCHES = 50  # the largest of so many batches stands for all
+_MAX_BATCHES = 50  # the largest of this many batches stands for all
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def estimate(workload: Trainable, num_ranks: int = 1, device: str = "cpu") -> Es
         device: "cpu", or "cuda" with or without an index.
 
     Raises:
-        UsageError: an option has no such value, or the strategy cannot run on so many ranks.
+        UsageError: an option has no such value, or the strategy cannot run on this many ranks.
     """
     on_cpu = device.startswith("cpu")
     rank = _Rank(workload, num_ranks, on_cpu)

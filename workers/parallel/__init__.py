@@ -26,7 +26,7 @@ def num_ranks(params: Mapping[str, Any], fixed: Mapping[str, Any]) -> int:
     """The number of processes of a configuration: `ranks`, and 1 under `single`.
 
     Raises:
-        UsageError: `ranks` is no positive whole number.
+        UsageError: `ranks` is not a positive whole number.
     """
     options = {**fixed, **params}
     if PARALLELISM.value(options) == "single":
@@ -45,7 +45,7 @@ def ranks_together(params: Mapping[str, Any], fixed: Mapping[str, Any]) -> int:
     for a strategy imports it, and torch.
 
     Raises:
-        UsageError: the strategy cannot run on so many ranks.
+        UsageError: the strategy cannot run on this many ranks.
     """
     ranks = num_ranks(params, fixed)
     if ranks == 1:

@@ -90,7 +90,7 @@ class Strategy(ABC):
 
     @classmethod
     def degrees(cls, num_ranks: int, values: Mapping[str, Any]) -> dict[str, int]:
-        """Degrees of the mesh's axes for so many ranks; UsageError if they cannot be used."""
+        """Degrees of the mesh's axes for this many ranks; UsageError if they cannot be used."""
         if num_ranks < cls.needs.min_ranks or num_ranks > (cls.needs.max_ranks or num_ranks):
             raise UsageError(f"{cls.__name__} cannot run on {num_ranks} ranks")
         degree = int(cls.degree.value(values)) if cls.degree else num_ranks

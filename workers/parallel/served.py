@@ -36,7 +36,7 @@ class ServedEmbeddings:
         embeddings: dotted names of `torch.nn.Embedding` modules of the model.
 
     Raises:
-        UsageError: there is one rank, the process group exists already, or a name is no embedding.
+        UsageError: there is one rank, there is a process group, or a name is not an embedding.
 
     Example:
         def objective(trial):

@@ -36,7 +36,7 @@ def visible_gpus() -> list[str]:
 
 
 def slots_on(num_gpus: int, gpus: float) -> int:
-    """How many slots fit on so many GPUs; with a fraction, as many whole slots as one GPU holds.
+    """How many slots fit on this many GPUs; with a fraction, as many whole slots as one GPU holds.
 
     Args:
         num_gpus: of the machine.
@@ -46,7 +46,7 @@ def slots_on(num_gpus: int, gpus: float) -> int:
 
 
 def gpus_of_slots(count: int, gpus: float) -> int:
-    """How many GPUs so many slots need, of which each has `gpus`."""
+    """How many GPUs this many slots need, of which each has `gpus`."""
     if gpus <= 0:
         return 0
     return -(-count // _slots_of_a_gpu(gpus)) if gpus < 1 else count * int(gpus)

@@ -35,7 +35,7 @@ from workers.protocol import CHECKPOINTS
 FORMAT = 1
 _FILES = ("model.safetensors", "optimizer.safetensors")
 _FILE = re.compile(r"(model|optimizer)(-[0-9]+)?\.safetensors")
-_FILE_BYTES = 256 * 2**20  # a file ends once it has so many
+_FILE_BYTES = 256 * 2**20  # a file ends once it has this many
 
 
 @dataclass

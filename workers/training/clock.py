@@ -45,7 +45,7 @@ class Every:
     updates: int | None = None
 
     def due(self, seconds: float, updates: int = 0) -> bool:
-        """Whether the interval is over after so many seconds and updates."""
+        """Whether the interval is over after this many seconds and updates."""
         if self.seconds is not None and seconds >= self.seconds:
             return True
         return self.updates is not None and updates >= self.updates

@@ -149,9 +149,9 @@ class ValidationRunner:
 
     def _poll_together(self, module: nn.Module, arguments: Any) -> None:
         """All ranks stop before the same call."""
-        asked = torch.tensor(float(self.context.stop_requested() is not None))
-        dist.all_reduce(asked, group=self._group)
-        if asked:
+        stops = torch.tensor(float(self.context.stop_requested() is not None))
+        dist.all_reduce(stops, group=self._group)
+        if stops:
             raise _Stopped
 
 

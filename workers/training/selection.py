@@ -53,7 +53,7 @@ class Selection:
 
     @property
     def done(self) -> bool:
-        """Whether so many evaluations as `patience` gave no new best."""
+        """Whether this many evaluations as `patience` gave no new best."""
         return self.settings.patience is not None and self.stale >= self.settings.patience
 
     def wants(self, metrics: Mapping[str, float], update: int) -> bool:

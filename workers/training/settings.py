@@ -26,17 +26,17 @@ class Settings:
             epoch if none is given.
         evaluate_seconds, evaluate_updates: the interval between reports; the end is always
             reported.
-        probe_updates: speed and memory are reported after so many updates; 0 for never.
+        probe_updates: speed and memory are reported after this many updates; 0 for never.
         checkpoint_seconds, checkpoint_updates: the interval between checkpoints; one is always
             written at the end and at a pause.
         optimized_metric: the metric that compares evaluations; the workload declares its
             direction.
-        patience: training ends after so many evaluations in a row without a new best.
-        plateau_evaluations: after so many, the learning rate is multiplied by `plateau_factor`.
-        average_best: at the end, the mean of the weights at so many of the best evaluations
+        patience: training ends after this many evaluations in a row without a new best.
+        plateau_evaluations: after this many, the learning rate is multiplied by `plateau_factor`.
+        average_best: at the end, the mean of the weights at this many of the best evaluations
             replaces the last weights (Junczys-Dowmunt et al. 2016,
             https://aclanthology.org/W16-2316); 0 for none.
-        profile_updates: torch's profiler traces so many updates (`workers.device.profiling`); 0 for
+        profile_updates: updates that torch's profiler traces (`workers.device.profiling`); 0 for
             none.
     """
 

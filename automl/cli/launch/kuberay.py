@@ -27,7 +27,7 @@ from .options import checked_sweep, sweep_options
     type=click.IntRange(0),
     default=0,
     metavar="N",
-    help="Let Ray's autoscaler add pods up to so many.",
+    help="Most pods that Ray's autoscaler may start.",
 )
 @click.option(
     "--gpus-per-worker", type=click.IntRange(0), default=0, metavar="N", help="[default: none]"
@@ -80,7 +80,7 @@ def kuberay(
     The head runs the controller, the worker pods run trials. The configuration and the file of the
     objective are sent along; all else that trials need is in the image (see
     examples/cluster/Dockerfile) or on a volume. If the cluster is lost, KubeRay makes it again and
-    the sweep goes on, so the store must outlive its pods. It takes KubeRay 1.5 or later.
+    the sweep continues, so the store must outlive its pods. It needs KubeRay 1.5 or later.
 
     \b
     Examples:

@@ -23,7 +23,7 @@ _OPTIONS: Final = (
         "--name", metavar="NAME", help="Name of the sweep.  [default: the configuration's]"
     ),
     budget_options,
-    click.option("--seed", metavar="N", help="Seed of everything random."),
+    click.option("--seed", metavar="N", help="Seed of all random choices."),
     click.option(
         "--store",
         metavar="URL",

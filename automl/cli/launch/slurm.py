@@ -62,7 +62,7 @@ class SlurmVerb(ProgramVerb):
     default=180,
     show_default=True,
     metavar="SECONDS",
-    help="So long before the time limit trials are saved and the job is requeued.",
+    help="Time before the limit at which trials are saved and the job is requeued.",
 )
 @click.option(
     "--requeues",

@@ -60,13 +60,13 @@ class RayDispatcher(Dispatcher):
         blob = pickle_objective(objective) if objective is not None else None
         self._attempts: dict[tuple[int, int], RayAttempt] = {}
         self._slots: dict[tuple[int, int], list[int]] = {}  # of each attempt
-        self._leaving: set[tuple[int, int]] = set()  # attempts on nodes that are taken away
+        self._draining: set[tuple[int, int]] = set()  # attempts on nodes that are taken away
         self._outcomes: list[Event] = []  # of attempts that were killed, for the next poll
         wanted = read_workers(workers)
         self._session = RaySession(address, wanted.max if wanted else None, resources)
         try:
             self.dashboard = self._session.dashboard
-            self._head = ClusterHead(self._session.head)
+            self._cluster_head = ClusterHead(self._session.head_address)
             self._pool = WorkerPool(sweep, resources, blob, workload)
             room = wanted or WorkerRange(self._session.num_slots, self._session.num_slots)
             self._size = PoolSize(self._pool, resources, room)
@@ -134,7 +134,7 @@ class RayDispatcher(Dispatcher):
         Raises:
             AutomlError: the cluster's head is lost, or all nodes are lost and no others come.
         """
-        self._head.check()
+        self._cluster_head.check()
         events, self._outcomes = self._outcomes, []
         owners: dict[Any, RayAttempt | None] = {
             ref: attempt for attempt in self._attempts.values() for ref in attempt.refs
@@ -165,7 +165,7 @@ class RayDispatcher(Dispatcher):
     def close(self) -> None:
         """End the workers, and Ray if it was started here."""
         try:
-            if self._head.answers():
+            if self._cluster_head.answers():
                 self._pool.close()
         finally:
             self._session.close()
@@ -190,7 +190,7 @@ class RayDispatcher(Dispatcher):
         Raises:
             AutomlError: no worker is left, and for a long time no node has come.
         """
-        if not self._head.answers():
+        if not self._cluster_head.answers():
             return []
         self._pool.replace_lost()
         now = time.monotonic()
@@ -207,15 +207,15 @@ class RayDispatcher(Dispatcher):
         if not self._nodes_due():
             return []
         self._nodes_checked = now
-        for key in self._attempts_on(self._pool.find_leaving()) - self._leaving:
-            self._leaving.add(key)
+        for key in self._attempts_on(self._pool.find_draining()) - self._draining:
+            self._draining.add(key)
             self._attempts[key].gang.stop(StopRequest.INTERRUPT)
-        self._leaving &= self._attempts.keys()
+        self._draining &= self._attempts.keys()
         events: list[Event] = []
         for key in self._attempts_on(self._pool.find_stuck()):
             attempt = self._attempts[key]
-            killed = attempt.gang.kill("preempted", "the node of its worker is gone")
-            events += self._release_ended(attempt, killed)
+            ended = attempt.gang.kill("preempted", "the node of its worker is gone")
+            events += self._release_ended(attempt, ended)
         return events
 
     def _attempts_on(self, slots: set[int]) -> set[tuple[int, int]]:

@@ -109,7 +109,7 @@ class WorkerPool:
             slot: node
             for slot in (self.workers if slots is None else slots)
             if slot not in self.health.quarantined
-            if (node := self._node(slot)) and not self._places[slot][0].leaving
+            if (node := self._node(slot)) and not self._places[slot][0].draining
         }
 
     def _node(self, slot: int) -> str:
@@ -156,17 +156,17 @@ class WorkerPool:
                 ray.kill(self.workers[slot], no_restart=True)
             elif slot in spent:
                 self.vacant.add(slot)
-            elif not self._places[slot][0].leaving:
+            elif not self._places[slot][0].draining:
                 self.free.add(slot)
 
     def replace_lost(self) -> None:
         """Start a new worker for each vacant slot whose room is not lost too; asks the head."""
         if self.vacant:
-            self.find_leaving()
+            self.find_draining()
         while self.vacant:
             slot = self.vacant.pop()
             self.free.discard(slot)
-            if not self._places[slot][0].leaving:
+            if not self._places[slot][0].draining:
                 self._generation += 1
                 self.workers[slot] = self._start_worker(slot)
 
@@ -211,7 +211,7 @@ class WorkerPool:
             self.vacant.add(slot)
             ray.kill(actor, no_restart=True)
 
-    def find_leaving(self) -> set[int]:
+    def find_draining(self) -> set[int]:
         """The slots on nodes that are lost or about to be taken away; asks the head.
 
         No attempt begins on them from now on.
@@ -219,9 +219,9 @@ class WorkerPool:
         alive = alive_nodes()
         for reservation in self.reservations:
             if reservation.granted and not alive.issuperset(reservation.nodes):
-                reservation.leaving = True
+                reservation.draining = True
                 self.free -= set(reservation.slots)
-        return {slot for slot, (reservation, _) in self._places.items() if reservation.leaving}
+        return {slot for slot, (reservation, _) in self._places.items() if reservation.draining}
 
     def find_stuck(self) -> set[int]:
         """Slots whose worker has not started for long because their room is gone."""
@@ -249,7 +249,7 @@ class WorkerPool:
             self.drop(reservation)
 
     def _start_failed(self, slot: int, error: Exception) -> None:
-        if slot in self.find_leaving():
+        if slot in self.find_draining():
             return  # its node was lost while it started
         self._failures[slot] += 1
         if slot in self.free or self._failures[slot] >= MAX_FAILED_STARTS:

@@ -83,7 +83,7 @@ class PoolSize:
 
     def _shrink(self, busy: set[int]) -> None:
         for reservation in self._pool.reservations[:]:
-            if reservation.leaving and busy.isdisjoint(reservation.slots):
+            if reservation.draining and busy.isdisjoint(reservation.slots):
                 self._pool.drop(reservation)
         while self._total() > self.workers.max and (idle := self._idle(busy)):
             self._pool.drop(idle[0])

@@ -24,14 +24,14 @@ class Reservation:
     Attributes:
         slots: of its workers, one for each place.
         nodes: the ids of the places' nodes; "" while it is not granted.
-        leaving: its nodes are lost or about to be, so no attempt may begin there.
+        draining: its nodes are lost or about to be, so no attempt may begin there.
     """
 
     def __init__(self, shape: GangShape, resources: Resources) -> None:
         self.shape = shape
         self.slots: list[int] = []
         self.nodes = [""] * shape.ranks
-        self.leaving = False
+        self.draining = False
         bundle = {key: value * shape.together for key, value in needs(resources).items()}
         # Of the nodes with room, Ray takes those that are the most used: few nodes per gang.
         self._group = placement_group([bundle] * (shape.ranks // shape.together), strategy="PACK")

@@ -54,7 +54,7 @@ class RaySession:
     Attributes:
         num_slots: as given, or as many as there is room for.
         dashboard: address of Ray's dashboard, "" if there is none.
-        head: host and port of the cluster's head; "" behind a Ray client server.
+        head_address: host and port of the cluster's head; "" behind a Ray client server.
     """
 
     def __init__(self, address: str | None, num_slots: int | None, resources: Resources) -> None:
@@ -74,7 +74,7 @@ class RaySession:
             raise
         self.num_slots = num_slots or _room(resources)
         self.dashboard = _dashboard()
-        self.head: str = (
+        self.head_address: str = (
             "" if (address or "").startswith("ray://") else ray.get_runtime_context().gcs_address
         )
 

@@ -62,7 +62,7 @@ class SimulatedDispatcher(Dispatcher):
     Args:
         replay: from params to (seconds since the last report, metrics), in order.
         num_slots: number of workers.
-        max_steps: a trial is complete after so many reports; None for all that its generator has.
+        max_steps: a trial is complete after this many reports; None for all that its generator has.
         charged: the clock advances while the controller computes.
         faults: to inject.
         seed: of the faults.

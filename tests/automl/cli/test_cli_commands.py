@@ -155,14 +155,14 @@ def test_a_pattern_on_the_command_line(folder: Path) -> None:
         (["--", "python", "--y={y}"], "the argument '--y={y}' names no parameter: known: x"),
         (["--", "python", "{x"], "has no partner"),
         (["--", "no-such-program"], "there is no program 'no-such-program' that can be run"),
-        (["--"], "a command is needed behind --"),
-        (["--shell"], "--shell is for a command behind --"),
-        (["--objective", "a.py", "--", "true"], "--objective or a command behind --: leave one"),
+        (["--"], "a command is needed after --"),
+        (["--shell"], "--shell is for a command after --"),
+        (["--objective", "a.py", "--", "true"], "--objective or a command after --: leave one"),
         (["--report", "loss", "--", "true"], "--report is NAME=REGEX"),
         (["--report", "loss=(", "--", "true"], "--report loss: reports.loss: the pattern of loss"),
         (["reports.acc=acc", "--", "true"], "has one group, which is the number"),
         (["workload=sentiment", "--", "true"], "with a command a configuration has no workload"),
-        ([], "or a command behind --"),
+        ([], "or a command after --"),
         (["--objective", "plain.py"], "mine.yaml:8: reports: only a command has reports"),
     ],
 )
@@ -225,7 +225,7 @@ def test_a_configuration_from_a_command_line_alone(folder: Path) -> None:
     [
         (["--", "true"], "no option of the command is a number that can be tuned"),
         (["sentiment", "--", "true", "--lr", "1"], "name a workload"),
-        (["--"], "a command is needed behind --"),
+        (["--"], "a command is needed after --"),
     ],
 )
 def test_wrong_usage_of_init(folder: Path, arguments: list[str], words: str) -> None:

@@ -82,8 +82,8 @@ def test_a_malformed_configuration_is_refused(folder: Path, text: str, message: 
         (["--objective", "mine.py:"], "--objective is FILE:NAME"),
         (["--objective", "absent.py:f"], "there is no file 'absent.py'"),
         (["--objective", "mine.py:objectiv"], "did you mean 'objective'?"),
-        (["--objective", "mine.py:not_callable"], "is no function, it is of type int"),
-        (["--objective", "toy.yaml:f"], "is no Python file"),
+        (["--objective", "mine.py:not_callable"], "is not a function, it is of type int"),
+        (["--objective", "toy.yaml:f"], "is not a Python file"),
         (["--nmae", "x"], "No such option"),
     ],
 )

@@ -245,6 +245,7 @@ def test_every_verb_has_help_and_a_misspelt_one_a_hint() -> None:
         assert done.exit_code == 0
         assert "Usage: " in done.stdout
         assert "Example" in done.stdout, verb
+        assert "\\b" not in done.stdout, f"{verb}: a mark of click is shown"
     done = automl("statsu")
     assert done.exit_code == 2
     assert "did you mean 'status'?" in done.stderr

@@ -251,7 +251,7 @@ def test_a_sweep_begins_with_imported_trials(
     refused = CliRunner().invoke(cli, ["enqueue", "toy", "y=1"])
     assert (
         refused.exit_code,
-        "did you mean" in refused.output or "tunes no 'y'" in refused.output,
+        "did you mean" in refused.output or "does not tune 'y'" in refused.output,
     ) == (2, True)
     refused = CliRunner().invoke(
         cli, ["sweep", "toy.yaml", *run, "--prior", "absent.csv", "--name", "second"]

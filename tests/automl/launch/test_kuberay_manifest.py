@@ -217,4 +217,4 @@ def test_without_kubectl_the_error_says_what_to_do(
     command = ["launch", "kuberay", "toy.yaml", "--image", "i", "--objective", "train.py"]
     done = CliRunner().invoke(cli, [*command, "--store", DATABASE])
     assert done.exit_code == 2
-    assert "no program kubectl" in done.output
+    assert "kubectl was not found" in done.output

@@ -129,7 +129,7 @@ def test_without_slurm_the_error_says_what_to_do(
         cli, ["launch", "slurm", "toy.yaml", "--objective", "train.py", "--time", "1:00:00"]
     )
     assert done.exit_code == 2
-    assert "no program sbatch" in done.output
+    assert "sbatch was not found" in done.output
 
 
 def test_a_wrong_configuration_is_refused_before_a_job_is_made(folder: Path) -> None:

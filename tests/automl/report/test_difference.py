@@ -71,7 +71,9 @@ def test_one_seed_each_cannot_tell_two_settings_apart(ledger: Ledger) -> None:
     write(ledger, "b", [1.0, 0.1], suggester="random")
     (setting,) = between_sweeps(ledger, ["a", "b"])["settings"]
     assert setting["exceeds_noise"] is None
-    assert setting["words"].startswith("It cannot be known of b and a. Each setting needs two")
+    assert setting["words"].startswith(
+        "Nothing is known about the difference of b and a. Each setting needs two"
+    )
     (best,) = between_sweeps(ledger, ["a", "b"])["configurations"]
     assert best["words"].endswith("was not trained again twice: automl confirm a")
 

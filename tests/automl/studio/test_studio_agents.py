@@ -61,7 +61,7 @@ def test_an_agent_runs_a_sweep_from_the_first_trial_to_the_last(agent: Any, tmp_
         valid("StepAnswer", step)
         assert step["stop"] is False
         told = agent(f"{trial}/tell", metrics={"loss": asked["params"]["lr"]}, attempt=1)
-        valid("ToldAnswer", told)
+        valid("TellAnswer", told)
         assert (told["state"], told["same"]) == ("completed", False)
         again = agent(f"{trial}/tell", metrics={"loss": asked["params"]["lr"]}, attempt=1)
         assert again["same"] is True

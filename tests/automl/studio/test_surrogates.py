@@ -122,7 +122,7 @@ def test_differences_are_judged_by_a_named_test(
         with opened(chromium, client, "/compare?sweeps=toy&sweeps=toy-2", bypass_csp=True) as page:
             page.wait_for_selector("[data-known=sweeps] li", timeout=120_000)
             text = page.inner_text("[data-known]")
-            assert "It cannot be known of toy" in text
+            assert "Nothing is known about the difference of toy" in text
             assert "automl confirm toy" in text
             assert violations(page) == []
         status, body, _ = client.ask("/api/difference?sweeps=toy")

@@ -168,7 +168,7 @@ def test_the_command_line_says_what_is_wrong(tmp_path: Path) -> None:
     ledger.close()
     for arguments, words in (
         (["lr=5"], "must lie in"),
-        (["speed=5"], "the sweep tunes no 'speed'"),
+        (["speed=5"], "the sweep does not tune 'speed'"),
         (["--release", "lr"], "is not pinned"),
         (["width=8"], "no configuration is left"),
     ):

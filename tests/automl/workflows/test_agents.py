@@ -139,7 +139,7 @@ def test_a_lost_agents_trial_goes_back_and_its_late_result_is_refused(
     first = agents.ask(ledger, "test", agent="ann")
     later(100.0)
     with pytest.raises(
-        AutomlError, match=r"the lease of attempt 1 of trial 0 is over since .* for 60 s"
+        AutomlError, match=r"the lease of attempt 1 of trial 0 is over: .* ago, after 60 s"
     ):
         agents.tell(ledger, "test", 0, {"loss": 1.0}, attempt=1)
     assert state(ledger, 0) == "waiting"

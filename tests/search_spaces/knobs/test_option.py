@@ -14,7 +14,7 @@ from search_spaces.parameters import Choice, Float, Int
 from workers.workload import Workload
 from workers.workloads import WORKLOADS
 
-DOCS = Path(__file__).parents[3] / "docs" / "knobs.md"
+DOCS = Path(__file__).parents[3] / "docs" / "internals" / "knobs.md"
 SIZE = Option("size", "of a test", 64, (16, 64, 256), ordered=True, log=True)
 
 
@@ -38,7 +38,7 @@ def row(name: str, option: Option) -> str:
 def test_the_docs_list_every_option() -> None:
     rows = [row(name, option) for name in KNOBS.names() for option in KNOBS.get(name).options]
     listed = [line for line in DOCS.read_text().splitlines() if line in rows]
-    assert listed == rows, "docs/knobs.md must have these lines:\n" + "\n".join(rows)
+    assert listed == rows, "docs/internals/knobs.md must have these lines:\n" + "\n".join(rows)
 
 
 def test_an_option_is_declared_by_one_knob() -> None:

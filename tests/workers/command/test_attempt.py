@@ -127,12 +127,12 @@ with open(os.environ["AUTOML_REPORTS"], "ab") as file:
     assert steps[1][1] == 3
     assert math.isnan(steps[2][1])
     for words in (
-        "line 3 is no JSON object: [1]; it is left out",
+        "line 3 is not a JSON object: [1]; it is left out",
         "line 4: a step is a whole number, got 'x'",
-        "line 5 is no JSON",
-        "line 8 is no JSON",
+        "line 5 is not JSON",
+        "line 8 is not JSON",
         "line 9: name is a number, got 'x'",
-        """line 10 is no JSON: b'{"step": 5, "loss": 0.5'""",
+        """line 10 is not JSON: b'{"step": 5, "loss": 0.5'""",
     ):
         assert f"AUTOML_REPORTS, {words}" in command.log
 

@@ -139,7 +139,7 @@ def test_a_name_that_leads_elsewhere_is_refused(store: Path, name: str) -> None:
         lambda: folder.unlink(name),
         lambda: folder.rename("b", name),
     ):
-        with pytest.raises(StoreError, match="is no name"):
+        with pytest.raises(StoreError, match="is not a name"):
             action()
 
 
@@ -148,7 +148,7 @@ def test_a_folder_is_below_its_root(store: Path) -> None:
     assert Folder.below(store, store).parts == ()
     with pytest.raises(StoreError, match="is not in"):
         Folder.below(store / "a", store)
-    with pytest.raises(StoreError, match="is no name"):
+    with pytest.raises(StoreError, match="is not a name"):
         Folder.below(store, store / "a" / ".." / "..")
 
 

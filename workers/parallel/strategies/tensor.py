@@ -159,7 +159,7 @@ def planned_modules(model: nn.Module, plan: ParallelPlan) -> dict[str, str]:
         names = [name for name, _ in model.named_modules() if fnmatch.fnmatchcase(name, pattern)]
         if not names:
             raise UsageError(
-                f"the plan for tensor parallelism names {pattern!r}, which the model has not"
+                f"the plan for tensor parallelism names {pattern!r}, which the model does not have"
             )
         found |= dict.fromkeys(names, kind)
     return found

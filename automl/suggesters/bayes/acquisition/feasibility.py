@@ -14,8 +14,8 @@ from automl.suggesters.bayes.model.data import Array
 from automl.suggesters.bayes.model.failures import FailurePosterior
 from automl.suggesters.bayes.policy import ALL_RULES, Policy
 
-LEAST_START = 5  # failures of so many first trials are free
-START_SUCCESSES = 2  # and so are failures before so many successes
+LEAST_START = 5  # failures of this many first trials are free
+START_SUCCESSES = 2  # and so are failures before this many successes
 FREE_FAILURES = 0.5  # later failures within the budget
 FREE_SHARE = 0.04  # and this share of the later trials
 RISK = 0.3  # accepted probability of failure at the budget, halved by each failure beyond it
@@ -102,11 +102,11 @@ def _overrun(failed: NDArray[np.bool_]) -> float:
 
 
 def demanded_after(overrun: float) -> float:
-    """The probability of success to demand after so many failures beyond the budget."""
+    """The probability of success to demand after this many failures beyond the budget."""
     risk = RISK * math.exp2(min(-overrun, 60.0))  # ten thousand successes must not overflow
     return min(max(1.0 - risk, LEAST_DEMANDED), MOST_DEMANDED)
 
 
 def price_after(overrun: float) -> float:
-    """The price of a failure after so many failures beyond the budget, in standardised losses."""
+    """The price of a failure after this many failures beyond the budget, in standardised losses."""
     return PRICE * math.exp2(max(min(overrun, 60.0), -10.0))

@@ -27,7 +27,7 @@ from .metric_posterior import MetricPosterior
 from .transforms import Transform
 
 MOST_TRIALS = 150  # two points of each
-EARLIER = 3.0  # the second point of a curve has so many times fewer steps than the last
+EARLIER = 3.0  # the second point of a curve has this many times fewer steps than the last
 MARGIN = 0.1  # of the range of steps: how far the model extrapolates
 
 
