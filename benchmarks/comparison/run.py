@@ -132,7 +132,7 @@ def measure(pair: str, seeds: Sequence[int], trials: int) -> Iterable[store.Row]
             yield {
                 "task": pair.partition("_")[0],
                 "tool": tool,
-                **{name: float(f"{value:.5g}") for name, value in json.loads(line).items()},
+                **{name: rounded(value) for name, value in json.loads(line).items()},
                 "trials": trials,
                 "version": metadata.version(TOOLS[tool][0]),
                 "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
@@ -140,6 +140,11 @@ def measure(pair: str, seeds: Sequence[int], trials: int) -> Iterable[store.Row]
             }
         if process.wait():
             print(f"{pair} ended with {process.returncode}:\n{log.read_text()[-2000:]}")
+
+
+def rounded(value: float) -> float:
+    """A float with five digits; an integer as it is."""
+    return float(f"{value:.5g}") if isinstance(value, float) else value
 
 
 def missing(rows: Iterable[store.Row]) -> dict[str, list[int]]:
