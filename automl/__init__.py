@@ -8,6 +8,8 @@ from . import _packages  # noqa: F401
 from .errors import AutomlError, TrialFailure, UsageError
 
 if TYPE_CHECKING:
+    __version__: str
+
     from search_spaces import Choice, Float, Int, Space
     from workers.protocol import Metric
 
@@ -50,6 +52,11 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        globals()[name] = version("automl")  # as in pyproject.toml when it was installed
+        return globals()[name]
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     collects = gc.isenabled()

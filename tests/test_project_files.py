@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from typing import Any
 
 import yaml
 from sources import ROOT
+
+import automl
+from scripts import release
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
@@ -25,6 +29,29 @@ def test_the_citation_has_the_required_keys_and_the_version_of_the_package() -> 
     assert citation["type"] == "software"
     for author in citation["authors"]:
         assert {"name"} <= set(author) or {"family-names", "given-names"} <= set(author)
+
+
+def test_the_version_is_one() -> None:
+    """Of pyproject.toml, CITATION.cff, CHANGELOG.md and the installed package."""
+    assert release.version() == PROJECT["version"]
+    assert automl.__version__ == PROJECT["version"], "install the checkout again: make dev"
+
+
+def test_the_changelog_keeps_its_form() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    heads = re.findall(r"^## (.*)$", text, re.MULTILINE)
+    assert heads[0] == "[Unreleased]"
+    dated = [
+        re.fullmatch(r"\[(\d+)\.(\d+)\.(\d+)\] - (\d{4}-\d{2}-\d{2})", head) for head in heads[1:]
+    ]
+    found = [tuple(map(int, match.groups()[:3])) for match in dated if match]
+    assert len(found) == len(heads) - 1
+    assert found == sorted(found, reverse=True)
+    assert [match[4] for match in dated if match] == sorted(
+        (match[4] for match in dated if match), reverse=True
+    )
+    kinds = ("Added", "Changed", "Deprecated", "Removed", "Fixed", "Security")
+    assert set(re.findall(r"^### (.*)$", text, re.MULTILINE)) <= set(kinds)
 
 
 def test_the_hooks_run_the_programs_of_make_lint_and_download_nothing() -> None:
