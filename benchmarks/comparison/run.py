@@ -42,8 +42,8 @@ TASKS: Final = {
 TOOLS: Final = {  # the distribution and the name of each, and how many seeds
     "automl": ("automl", "automl", 10),
     "optuna": ("optuna", "Optuna", 10),
-    "ax": ("ax-platform", "Ax", 1),
-    "ray": ("ray", "Ray Tune", 1),
+    "ax": ("ax-platform", "Ax", 3),
+    "ray": ("ray", "Ray Tune", 10),
 }
 WORST_ERROR, MOST_DECADES, DECADES = 0.3, 4.0, 2.0  # the corner of the hypervolume of "forest"
 
@@ -73,7 +73,10 @@ def child(pair: str, seeds: Sequence[int], trials: int) -> None:
 
 
 def cpu_seconds() -> float:
-    """Processor seconds of this process and its descendants, those that have ended too."""
+    """Processor seconds of this process and its descendants, those that have ended too.
+
+    Ray's processes do not wait for their workers, so workers of Ray that have ended are missing.
+    """
     total = 0.0
     here = psutil.Process()
     for process in [here, *here.children(recursive=True)]:
