@@ -52,8 +52,8 @@ def measured(rows: list[store.Row]) -> str:
     when = " to ".join(dict.fromkeys((dates[0], dates[-1])))
     return (
         f"Measured on {when}, on one core of: {names}. "
-        f"Other work ran on the machine (load average {loads[0]} to {loads[-1]}), so processor "
-        "seconds say more than seconds by the clock."
+        f"Other work ran on the machine (load average {loads[0]} to {loads[-1]}), so the tables "
+        "have processor seconds. The rows have seconds by the clock too."
     )
 
 

@@ -73,7 +73,10 @@ def child(pair: str, seeds: Sequence[int], trials: int) -> None:
 
 
 def cpu_seconds() -> float:
-    """Processor seconds of this process and its descendants, those that have ended too."""
+    """Processor seconds of this process and its descendants, those that have ended too.
+
+    Ray's processes do not wait for their workers, so workers of Ray that have ended are missing.
+    """
     total = 0.0
     here = psutil.Process()
     for process in [here, *here.children(recursive=True)]:
@@ -121,6 +124,8 @@ def measure(pair: str, seeds: Sequence[int], trials: int) -> Iterable[store.Row]
     tool = pair.partition("_")[2]
     with tempfile.TemporaryDirectory(prefix="comparison-") as folder:
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "HOME": folder}
+        if tool == "ray":
+            environment["RAY_ADDRESS"] = "local"  # else it joins the Ray that ran here last
         words = [sys.executable, __file__, "--child", str(trials), pair, *map(str, seeds)]
         log = Path(folder, "log")
         with log.open("w") as errors:
@@ -167,21 +172,22 @@ COLUMNS: Final = {
 
 
 def table(task: str, rows: Sequence[store.Row]) -> str:
-    """The Markdown table of a task: means and standard deviations over seeds, median seconds."""
+    """The Markdown table of a task: means and deviations over seeds, median CPU seconds."""
     heads = [head for head, _ in COLUMNS[task].values()]
-    names = ["tool", "seeds", *heads, "first run, s", "next runs, s", "next runs, CPU s"]
+    names = ["tool", "seeds", *heads, "first run, CPU s", "next runs, CPU s"]
     lines = [names, ["---"] * len(names)]
     for tool, (_, name, _) in TOOLS.items():
         own = [row for row in rows if (row["task"], row["tool"]) == (task, tool)]
-        if own:
-            later = [row for row in own if "first_seconds" not in row] or own
+        if not own:
+            lines.append([name, "0", *["not measured"] * (len(names) - 2)])
+        else:
+            later = [row for row in own if "first_cpu" not in row]
             lines.append(
                 [
                     f"{name} {own[-1]['version']}",
                     str(len(own)),
                     *(spread([r[key] for r in own], d) for key, (_, d) in COLUMNS[task].items()),
-                    median([row["first_seconds"] for row in own if "first_seconds" in row]),
-                    median([row["seconds"] for row in later]),
+                    median([row["first_cpu"] for row in own if "first_cpu" in row]),
                     median([row["cpu"] for row in later]),
                 ]
             )
@@ -189,9 +195,9 @@ def table(task: str, rows: Sequence[store.Row]) -> str:
 
 
 def spread(values: Sequence[float], digits: int) -> str:
-    """The mean and the standard deviation."""
-    deviation = statistics.stdev(values) if len(values) > 1 else 0.0
-    return f"{statistics.mean(values):.{digits}f} ± {deviation:.{digits}f}"
+    """The mean and, of several values, the standard deviation."""
+    mean = f"{statistics.mean(values):.{digits}f}"
+    return f"{mean} ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else mean
 
 
 def median(values: Sequence[float]) -> str:
