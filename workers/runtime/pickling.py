@@ -1,6 +1,8 @@
 """Pickles an objective for other processes."""
 
+import functools
 import importlib.util
+import io
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -26,13 +28,49 @@ def pickle_objective(objective: Callable[[Any], Any]) -> bytes:
     if by_value:
         cloudpickle.register_pickle_by_value(module)
     try:
-        blob: bytes = cloudpickle.dumps(_WithFolders(cloudpickle.dumps(objective)))
+        blob = _dumps(_WithFolders(_dumps(objective)))
     except Exception as error:  # of any kind, from the parts of the objective
         raise UsageError(f"the objective cannot be sent to workers: {error}") from error
     finally:
         if by_value:
             cloudpickle.unregister_pickle_by_value(module)
     return blob
+
+
+def _reduce_cached(cached: Any) -> Any:
+    by_value = {"__main__", *cloudpickle.list_registry_pickle_by_value()}
+    if cached.__module__ not in by_value:
+        return cached.__reduce__()
+    return _cached, (cached.__wrapped__, cached.cache_parameters())
+
+
+def _cached(function: Callable[..., Any], parameters: dict[str, Any]) -> Any:
+    """An empty cache of a function."""
+    return functools.lru_cache(**parameters)(function)
+
+
+def _property(function: Callable[[Any], Any], name: str) -> Any:
+    """A cached property, which holds a lock that cannot be pickled."""
+    found = functools.cached_property(function)
+    found.__set_name__(object, name)
+    return found
+
+
+class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
+    """Takes cached functions and properties of a script too."""
+
+    dispatch_table = cloudpickle.CloudPickler.dispatch_table.new_child(
+        {
+            functools._lru_cache_wrapper: _reduce_cached,
+            functools.cached_property: lambda cached: (_property, (cached.func, cached.attrname)),
+        }
+    )
+
+
+def _dumps(value: Any) -> bytes:
+    file = io.BytesIO()
+    _Pickler(file).dump(value)
+    return file.getvalue()
 
 
 class _WithFolders:
