@@ -86,7 +86,7 @@ class Context:
     def checkpoint_dir(self) -> Path:
         """A folder for checkpoints; it exists, and outlives attempts and pauses.
 
-        It is deleted once the trial is of no more use, or if all of them fill half of the free disk.
+        It is deleted once the trial is of no more use, or if all take half of the free disk.
 
         Raises:
             StoreError: a link or a pipe is in its place.
