@@ -120,7 +120,7 @@ def run_sweep(
     if summary:
         print_summary(console(), snapshot, spec.known_space, options)
     elif snapshot.state == "interrupted":
-        command = f"automl resume {spec.name} {options}".strip()
+        command = f"automl resume {spec.name} {options}".strip() + spec.typed_again
         say(f"interrupted; continue with: {command}", err=True)
     return _exit_status(snapshot)
 

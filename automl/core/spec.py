@@ -117,6 +117,13 @@ class SweepSpec:
         """What the trials run, in words."""
         return self.workload or ("a command" if self.command else "an objective")
 
+    @property
+    def typed_again(self) -> str:
+        """What a command line must name again: a ledger keeps nothing that can be run."""
+        if self.workload:
+            return ""
+        return " " + " ".join((self.command or "--objective FILE:NAME").splitlines())
+
     def to_dict(self) -> dict[str, Any]:
         """The spec as plain JSON data; the ledger stores these keys."""
         explored = {"explored": self.explored.to_dict()} if self.explored else {}

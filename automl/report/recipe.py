@@ -13,12 +13,7 @@ _WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "nan", "i
 def recipe(spec: SweepSpec, trial: Trial) -> str:
     """The configuration file of one trial of a sweep."""
     name = f"{spec.name[:58]}-best"
-    how = (
-        ""
-        if spec.workload
-        else " " + " ".join((spec.command or "--objective FILE:NAME").splitlines())
-    )
-    command = f"automl sweep {name}.yaml{how}"
+    command = f"automl sweep {name}.yaml{spec.typed_again}"
     lines = [
         f"# Trial {trial.number} of the sweep {spec.name}; save as {name}.yaml and run: {command}",
         f"name: {name}",

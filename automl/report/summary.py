@@ -160,8 +160,9 @@ def headline(snapshot: Snapshot) -> str:
 def _next_commands(snapshot: Snapshot, options: str) -> list[str]:
     name = f"{snapshot.sweep}{' ' + options if options else ''}"
     if snapshot.state == "interrupted":
+        again = snapshot.spec.typed_again if snapshot.spec else ""
         commands = {
-            "Resume it": f"automl resume {name}",
+            "Resume it": f"automl resume {name}{again}",
             "List its trials": f"automl trials {name}",
         }
     else:

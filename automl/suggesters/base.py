@@ -80,7 +80,8 @@ class Suggester(ABC):
         Args:
             history: every finished, paused or interrupted trial, by number.
             pending: every waiting or running trial, by number, with its reports so far.
-            count: at least 1. Fewer come back only if the space has no more.
+            count: at least 1. Fewer come back only if nothing else is left to try; none ends the
+                sweep.
 
         Returns:
             Configurations that differ from each other and from the pending ones.

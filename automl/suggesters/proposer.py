@@ -220,6 +220,6 @@ class Proposer:
             if key not in taken:
                 taken.add(key)
                 fresh.append(dict(params))
-        if not fresh and (answer or space.size is None):
+        if answer and not fresh:
             raise SpaceError("it proposed only configurations that are being tried already")
         return fresh

@@ -30,6 +30,10 @@ from .reservation import ACCELERATOR
 # In spite of its name, Ray's switch for binding every port to the loopback interface. It also lets
 # a sweep survive if a laptop changes its network.
 _LOOPBACK: Final = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+_TOKEN_ADVICE: Final = (
+    "If it asks for a token, set RAY_AUTH_MODE=token: the token is in RAY_AUTH_TOKEN or "
+    "~/.ray/auth_token. "
+)
 REAP_SECONDS: Final = 10.0
 MOST_BYTES: Final = 24  # of a folder: Ray adds about 80 to it, and a socket's path may have 107
 _ENVIRONMENT: Final = {
@@ -152,9 +156,9 @@ def _connect(address: str) -> None:
         ray.init(address=address, log_to_driver=False, configure_logging=False)
     except (ConnectionError, ValueError) as error:
         raise UsageError(
-            f"no Ray cluster was found at {address!r}: start one with `ray start --head`, or omit "
-            "--ray-address to start one for this sweep alone "
-            f"({' '.join(str(error).split())[:200]})"
+            f"no Ray cluster was found at {address!r} ({' '.join(str(error).split())[:200]}). "
+            f"{_TOKEN_ADVICE}Start one with `ray start --head`, or omit --ray-address to start one "
+            "for this sweep alone"
         ) from error
     except (RuntimeError, ray.exceptions.RayError) as error:
         raise UsageError(

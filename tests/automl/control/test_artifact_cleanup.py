@@ -92,7 +92,7 @@ def test_each_sweep_has_a_folder_of_its_own_and_keeps_it() -> None:
 def test_a_ledger_cannot_name_a_folder_elsewhere(folder: str) -> None:
     from automl.control.artifacts import artifacts_of
 
-    with pytest.raises(UsageError, match="no name"):
+    with pytest.raises(UsageError, match="not a valid name"):
         artifacts_of(make_spec(artifacts="/kept", artifacts_folder=folder))
 
 

@@ -5,11 +5,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 from objectives import SPACE
 
+import automl
 from automl.core.trial import Trial, TrialState
 from automl.core.trial_index import TrialIndex
 from automl.errors import AutomlError
@@ -182,3 +184,32 @@ def test_a_program_that_ends_while_torch_suggests_is_not_aborted() -> None:
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.split() == ["closed", "suggested"]
+
+
+class Three(Suggester):
+    """A grid of three points over a range of real numbers."""
+
+    name = "three"
+
+    def suggest(self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1) -> Any:
+        known = len(history) + len(pending)
+        return [{"x": number / 2} for number in range(known, min(3, known + count))]
+
+
+def test_a_suggester_with_nothing_left_ends_the_sweep(tmp_path: Path) -> None:
+    result = automl.sweep(
+        lambda trial: {"loss": trial.params["x"]},
+        {"x": (0.0, 1.0)},
+        "minimize loss",
+        trials=10,
+        suggester=Three,
+        dispatcher="inline",
+        store=tmp_path,
+        progress=False,
+    )
+    assert [(t.params["x"], t.source) for t in result.trials] == [
+        (0.0, "three"),
+        (0.5, "three"),
+        (1.0, "three"),
+    ]
+    assert result.state == "finished"

@@ -92,9 +92,8 @@ def test_a_checkpoint_is_uploaded_while_the_attempt_goes_on(location: str, tmp_p
         write(tmp_path / "first", {"checkpoints/state": f"state {number}"})
         mirror.checkpointed()
         wait_until(lambda: snapshots.found()[:1] == [(1, number)])  # noqa: B023
-    names = (ArtifactStorage(location) / "000001").names()
+    # The last two snapshots are kept, of one object each.
     wait_until(lambda: len((ArtifactStorage(location) / "000001").names()) == 4)
-    assert len(names) <= 5, "the last two snapshots are kept, of one object each"
     # The process is killed here: nothing is finished. The next attempt has what was uploaded.
     begin(location, tmp_path / "second", attempt=2)
     assert content(tmp_path / "second") == {"checkpoints/state": "state 2"}
