@@ -21,6 +21,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples" / "commands"
 PATTERNS = {"loss": r"val_loss (\S+)", "step": r"epoch (\d+)"}
 PROGRAMS = {
     "train.py": (sys.executable, "-S", "train.py"),
+    "train_resumable.py": (sys.executable, "train_resumable.py"),
     "train.sh": ("./train.sh",),
     "train.pl": ("perl", "train.pl"),
     "train.c": ("./train",),
@@ -73,7 +74,7 @@ def test_each_language_gives_the_same(name: str, folder: Path) -> None:
     assert losses == pytest.approx(expected(), rel=1e-4, abs=1e-6)
 
 
-@pytest.mark.parametrize("name", ["train.sh", "train.pl", "train.c"])
+@pytest.mark.parametrize("name", ["train_resumable.py", "train.sh", "train.pl", "train.c"])
 def test_each_goes_on_where_it_was(name: str, folder: Path) -> None:
     """Begun from the state after three epochs, as a pause leaves it."""
     words = program(name)
