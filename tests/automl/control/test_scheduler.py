@@ -58,7 +58,6 @@ class Sabotaged(Suggester):
 NONSENSE = [
     None,
     "sgd",
-    [],
     [{}],
     [{"lr": 5.0, "optimizer": "sgd"}],
     [{"lr": 1e-3, "optimizer": "sgd", "x": 1}],
