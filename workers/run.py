@@ -10,7 +10,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any, Final, NoReturn
 
@@ -258,7 +258,8 @@ def _measured(context: Context, objective: Objective | None) -> Any:
     from .device.peak_memory import PeakMemory
 
     context.memory = context.warmup.memory = PeakMemory(context.device)
-    with ChildProcesses(context.memory):
+    # On a GPU the children are data loaders: nvidia-smi would run beside each trial for nothing.
+    with nullcontext() if context.memory.on_gpu else ChildProcesses(context.memory):
         return _call(context, objective)
 
 
