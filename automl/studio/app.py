@@ -5,15 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from typing import Any, Final
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
-from starlette.routing import Mount, Route
-from starlette.staticfiles import StaticFiles
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
 
 from automl.errors import AutomlError, StoreError, UsageError
 
@@ -23,11 +21,11 @@ from .analysis import AnalysisRoutes
 from .encoding import encoded
 from .guard import LOOPBACK, Guard
 from .openapi import document
+from .static_files import StaticFiles
 from .surrogates import SurrogateQueries
 from .tokens import Tokens
 from .watcher import Watcher
 
-STATIC: Final = Path(__file__).parent / "static"
 PAGES: Final = (
     "/",
     "/compare",
@@ -59,8 +57,18 @@ def create_app(
         hosts: names under which the server may be called.
     """
     api = _Api(watcher, surrogates, store)
+    static = StaticFiles()
+
+    async def page(request: Request) -> Response:
+        return static.file("index.html", request.headers.get("if-none-match", ""))
+
+    async def missing(request: Request, error: Exception) -> Response:
+        if request.url.path.startswith(("/api/", "/static/")):
+            return JSONResponse({"error": f"there is nothing at {request.url.path}"}, 404)
+        return static.file("index.html", status=404)
+
     routes = [
-        *(Route(path, _page) for path in PAGES),
+        *(Route(path, page) for path in PAGES),
         Route("/api/sweeps", _json(api.sweeps)),
         Route("/api/overview", _json(api.overview)),
         Route("/api/sweeps/{sweep}", _json(api.sweep)),
@@ -78,9 +86,9 @@ def create_app(
         Route("/api/role", _json(api.role)),
         Route("/api/events", api.events),
         Route("/openapi.json", _json(lambda request: document())),
-        Mount("/static", StaticFiles(directory=STATIC, packages=[("automl.report", "assets")])),
+        Route("/static/{path:path}", static.answer),
     ]
-    handlers: Any = {AutomlError: _refused, 404: _missing}
+    handlers: Any = {AutomlError: _refused, 404: missing}
     return Guard(Starlette(routes=routes, exception_handlers=handlers), tokens, hosts)
 
 
@@ -209,10 +217,6 @@ def _answer(found: Any) -> Response:
     return Response(encoded(found), media_type="application/json")
 
 
-async def _page(request: Request) -> Response:
-    return FileResponse(STATIC / "index.html")
-
-
 def _json(answer: Callable[[Request], Any]) -> Callable[[Request], Any]:
     async def endpoint(request: Request) -> Response:
         def made() -> bytes:
@@ -227,12 +231,6 @@ def _json(answer: Callable[[Request], Any]) -> Callable[[Request], Any]:
 async def _refused(request: Request, error: Exception) -> Response:
     """An error of ours becomes a message: 503 if the store cannot be read, else 404."""
     return JSONResponse({"error": str(error)}, 503 if isinstance(error, StoreError) else 404)
-
-
-async def _missing(request: Request, error: Exception) -> Response:
-    if request.url.path.startswith(("/api/", "/static/")):
-        return JSONResponse({"error": f"there is nothing at {request.url.path}"}, 404)
-    return FileResponse(STATIC / "index.html", 404)
 
 
 async def _chunks(file: Any) -> AsyncIterator[bytes]:

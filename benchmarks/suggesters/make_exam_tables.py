@@ -139,7 +139,7 @@ def fit_elastic_net(p: dict[str, Any], _: list[int]) -> float:
 def fit_mlp(p: dict[str, Any], stages: list[int]) -> list[float]:
     def curve(train: Data, test: Data) -> list[float]:
         model = neural_network.MLPRegressor(
-            (p["hidden"],),
+            hidden_layer_sizes=(p["hidden"],),
             activation=p["activation"],
             solver=p["solver"],
             alpha=p["alpha"],
@@ -152,7 +152,9 @@ def fit_mlp(p: dict[str, Any], stages: list[int]) -> list[float]:
         for epoch in range(1, max(stages) + 1):
             try:
                 model.partial_fit(*train)
-            except ValueError:  # the weights are not finite
+            except ValueError as error:
+                if "non-finite" not in str(error):
+                    raise
                 return errors + [2.0] * (len(stages) - len(errors))
             if epoch in stages:
                 errors.append(root_mean_square(model.predict(test[0]) - test[1], 2.0))

@@ -1,22 +1,16 @@
 // Shows the page of the address, and keeps it up to date.
 import { Refused, follow, greet, keep } from "./api.js";
 import { h } from "./dom.js";
-import { comparePage } from "./pages/compare.js";
-import { openapiPage } from "./pages/openapi.js";
-import { sweepPage } from "./pages/sweep.js";
-import { sweepsPage } from "./pages/sweeps.js";
-import { trialPage } from "./pages/trial.js";
-import { trialsPage } from "./pages/trials.js";
-import { understandPage } from "./pages/understand.js";
 
+// The address of a page, its file, and the function that makes it. A file is read when it is shown.
 const ROUTES = [
-  [/^\/$/, sweepsPage],
-  [/^\/compare$/, comparePage],
-  [/^\/openapi$/, openapiPage],
-  [/^\/sweeps\/([^/]+)$/, sweepPage],
-  [/^\/sweeps\/([^/]+)\/trials$/, trialsPage],
-  [/^\/sweeps\/([^/]+)\/understand$/, understandPage],
-  [/^\/sweeps\/([^/]+)\/trials\/(\d+)$/, trialPage],
+  [/^\/$/, "sweeps", "sweepsPage"],
+  [/^\/compare$/, "compare", "comparePage"],
+  [/^\/openapi$/, "openapi", "openapiPage"],
+  [/^\/sweeps\/([^/]+)$/, "sweep", "sweepPage"],
+  [/^\/sweeps\/([^/]+)\/trials$/, "trials", "trialsPage"],
+  [/^\/sweeps\/([^/]+)\/understand$/, "understand", "understandPage"],
+  [/^\/sweeps\/([^/]+)\/trials\/(\d+)$/, "trial", "trialPage"],
 ];
 const THEMES = ["auto", "light", "dark"];
 const main = document.getElementById("main");
@@ -45,9 +39,10 @@ async function open(focus) {
   page = null;
   const route = ROUTES.find(([pattern]) => pattern.test(location.pathname));
   if (!route) return problem("Page not found", `There is nothing at ${location.pathname}.`);
-  const parts = route[0].exec(location.pathname).slice(1).map(decodeURIComponent);
+  const [pattern, file, make] = route;
+  const parts = pattern.exec(location.pathname).slice(1).map(decodeURIComponent);
   try {
-    const made = await route[1](frame, ...parts);
+    const made = await (await import(`./pages/${file}.js`))[make](frame, ...parts);
     if (mine !== turn) return made.close?.();
     page = made;
     main.replaceChildren(...made.content);

@@ -11,12 +11,13 @@ import { TrialsTable } from "../trials_table.js";
 import { paretoCharts } from "./pareto.js";
 import { timeline } from "./timeline.js";
 
+const ENDED = ["completed", "stopped", "failed"];
 const COLOURS = { usual: "var(--c-completed)", stopped: "var(--c-stopped)", failed: "var(--c-failed)", best: "var(--accent)" };
 
 export async function sweepPage(frame, name) {
   frame.title(name, ["Sweeps", "/"], [name, null]);
-  const table = new TrialsTable(name);
-  let [data, , may] = await Promise.all([get(`/api${path(name)}`), table.refresh(), role()]);
+  const table = new TrialsTable(name);  // empty until the stream's first event, so that the result shows before it
+  let [data, may] = await Promise.all([get(`/api${path(name)}`), role()]);
   may = may === "operator";
   let x = "trials";
   let certainty = null;  // of the surrogates, which are asked once the page is there
@@ -49,7 +50,7 @@ export async function sweepPage(frame, name) {
     const floor = goal.maximize ? range[0] : range[1];
     for (const point of series.failed) point[1] = floor;
     const spread = range[0] > 0 && range[1] / range[0] > 50;
-    progressed.hidden = !rows.length;
+    progressed.hidden = !ENDED.some((state) => data.states[state]);
     chart.set({
       label: `${goal.metric} of each trial and the best so far`,
       x: { label: x === "trials" ? "trials that ended" : "time since the sweep began", range: [x === "trials" ? 1 : 0, Math.max(x === "trials" ? rows.length : data.seconds, 2)], format: x === "trials" ? number : duration },
@@ -75,7 +76,7 @@ export async function sweepPage(frame, name) {
     show(place.marked, [data.marks], () => marks(data.marks, may, (change) => act(name, "mark", change)));
     show(place.steered, [data.state, data.budget, data.space, data.limits, data.marks.archived, Boolean(data.best)], () => may && steering(data));
     show(place.done, data.commands, (commands) => commands.length && commandHistory(commands));
-    frontier.hidden = data.goals.length < 2 || !data.pareto.length;
+    frontier.hidden = !table.rows.length || data.goals.length < 2 || !data.pareto.length;
     pareto.set(table, data);
     workers.set(table, data);
     busy.hidden = !table.rows.length;
