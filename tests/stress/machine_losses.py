@@ -21,6 +21,22 @@ from tests.automl import postgres
 from tests.machine_sweeps import OBJECTIVE, Sweep
 from tests.machines import WORK, Machine, Machines, start_head, start_node
 
+PROVIDER = {
+    "type": "fake_multinode",
+    "head_node_id": "f" * 56,
+    "disable_node_updaters": True,  # its nodes are processes: nothing is to be set up by SSH
+}
+AUTOSCALER_LISTS = (
+    "cluster_synced_files",
+    "initialization_commands",
+    "setup_commands",
+    "head_setup_commands",
+    "worker_setup_commands",
+    "head_start_ray_commands",
+    "worker_start_ray_commands",
+    "rsync_exclude",
+    "rsync_filter",
+)
 POSTGRES = """
 import sys, tempfile
 from pathlib import Path
@@ -121,9 +137,14 @@ def autoscaled(cluster: Machines, folder: Path) -> str:
         "cluster_name": "fake",
         "max_workers": 2,
         "idle_timeout_minutes": 0.2,
-        "provider": {"type": "fake_multinode", "head_node_id": "f" * 56},
+        "file_mounts_sync_continuously": False,
+        "provider": PROVIDER,
         "available_node_types": nodes,
         "head_node_type": "head",
+        "upscaling_speed": 4.0,
+        # Ray's wheel lacks the file with the defaults of these.
+        **{key: {} for key in ("auth", "docker", "file_mounts")},
+        **{key: [] for key in AUTOSCALER_LISTS},
     }
     alpha.write("cluster.json", json.dumps(config))
     start_head(alpha, 0, autoscaling_config=f"{WORK}/cluster.json")
