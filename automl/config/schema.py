@@ -21,6 +21,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from automl.core import Budget, Goal, parse_duration
+from automl.core.goals import parse_memory
 from automl.core.names import check_name
 from automl.core.ranks import read_ranks
 from automl.core.resources import MAX_SLOTS, accelerator_rule, gpus_rule
@@ -30,9 +31,6 @@ from search_spaces.plugins import nearest
 from workers.artifacts.location import read_location
 
 from .nodes import ConfigProblems, Location, Node, shown
-
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kKMGT]B)")
-_UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
 def whole(value: Any) -> Any:
@@ -48,9 +46,8 @@ def _seconds(value: Any) -> float:
 
 def _bytes(value: Any) -> int:
     """Bytes from a whole number, or from a text such as 500MB or 1.5GB (powers of 1000)."""
-    found = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
-    if found:
-        value = round(float(found[1]) * _UNITS[found[2].upper()])
+    if isinstance(value, str):
+        value = parse_memory(value)
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return value
     raise UsageError(f"an amount of memory is like 500MB or 1.5GB, got {shown(value)}")

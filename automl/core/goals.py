@@ -17,6 +17,8 @@ from .metrics import guessed_aspects
 _METRIC = r"[A-Za-z_][A-Za-z0-9_./@-]*"
 _GOAL = re.compile(rf"(minimize|maximize)\s+({_METRIC})(\s+at\s+the\s+end)?(?:\s+within\s+(\S+))?")
 _CONSTRAINT = re.compile(rf"({_METRIC})\s*(<=|>=)\s*(\S+)")
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kKMGT]B)")
+_UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _DURATION = re.compile(
     r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?(?:e[+-]?\d+)?)s)?"
 )
@@ -95,19 +97,20 @@ class Constraint:
 
     @classmethod
     def parse(cls, text: str) -> Constraint:
-        """Parse `METRIC <= NUMBER` or `METRIC >= NUMBER`.
+        """Parse `METRIC <= NUMBER` or `METRIC >= NUMBER`; `300MB` is a number of bytes.
 
         Raises:
             UsageError: the text has another form or the bound is not finite.
         """
         match = _CONSTRAINT.fullmatch(text.strip()) if isinstance(text, str) else None
         try:
-            bound = float(match[3]) if match else math.nan
+            bound = _number(match[3]) if match else math.nan
         except ValueError:
             bound = math.nan
         if match is None or not math.isfinite(bound):
             raise UsageError(
-                f"a constraint is 'METRIC <= NUMBER' or 'METRIC >= NUMBER', got {show(text)}"
+                "a constraint is 'METRIC <= NUMBER' or 'METRIC >= NUMBER'; bytes may be "
+                f"like 300MB, got {show(text)}"
             )
         return cls(match[1], bound, match[2] == "<=")
 
@@ -161,6 +164,22 @@ def parse_constraints(
     words = "a text such as 'peak_memory_bytes <= 8e9'"
     items = listed("constraints", constraints, (str, Constraint), words)
     return tuple(c if isinstance(c, Constraint) else Constraint.parse(c) for c in items)
+
+
+def _number(text: str) -> float:
+    return float(parse_memory(text) if _SIZE.fullmatch(text) else text)
+
+
+def parse_memory(text: str) -> int:
+    """Bytes of `500MB` or `1.5 GB` (powers of 1000).
+
+    Raises:
+        UsageError: the text has another form.
+    """
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        raise UsageError(f"an amount of memory is like 500MB or 1.5GB, got {show(text)}")
+    return round(float(found[1]) * _UNITS[found[2].upper()])
 
 
 def parse_duration(text: str | float) -> float:

@@ -9,7 +9,7 @@ for argument in "$@"; do
 done
 state=$AUTOML_CHECKPOINT_DIR/state
 epoch=0 x=5 velocity=0
-if [ -n "${AUTOML_RESUME:-}" ]; then read -r epoch x velocity <"$state"; fi
+if [ -n "${AUTOML_RESUME:-}" ] && [ -f "$state" ]; then read -r epoch x velocity <"$state"; fi
 while ((epoch < 27)) && [ ! -e "$AUTOML_STOP" ]; do
   epoch=$((epoch + 1))
   read -r x velocity loss < <(

@@ -169,7 +169,7 @@ def test_a_wrong_override_is_named(tmp_path: Path, override: str, expected: str)
             "suggester: baies",
             "suggester: unknown suggester 'baies': did you mean 'bayes'?",
         ),
-        ("8e9", "8GB", "toy.yaml:8: constraints[0]: a constraint is 'METRIC <= NUMBER'"),
+        ("8e9", "8QB", "toy.yaml:8: constraints[0]: a constraint is 'METRIC <= NUMBER'"),
         ("high: 1e-1", "high: 1e-9", "toy.yaml:3: space.lr: low of 'lr' must not be above high"),
         (
             "high: 512",

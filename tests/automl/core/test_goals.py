@@ -42,3 +42,16 @@ def test_a_constraint_reads_back_the_same(bound: float, upper: bool) -> None:
 def test_an_exponent_is_for_seconds_only(wrong: str) -> None:
     with pytest.raises(UsageError, match="a duration is like 90s, 10m or 1h30m"):
         parse_duration(wrong)
+
+
+@pytest.mark.parametrize(
+    ("text", "bound"), [("300MB", 3e8), ("1.5GB", 1.5e9), ("2kB", 2e3), ("8e9", 8e9)]
+)
+def test_a_constraint_takes_an_amount_of_memory(text: str, bound: float) -> None:
+    assert Constraint.parse(f"peak_memory_bytes <= {text}").bound == bound
+
+
+@pytest.mark.parametrize("text", ["300QB", "MB", "-1GB", "1 GB"])
+def test_other_units_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="300MB"):
+        Constraint.parse(f"peak_memory_bytes <= {text}")
