@@ -157,6 +157,8 @@ class _Checker:
         stopper = self._checked(("stopper",), choose, STOPPERS, document.stopper)
         self._checked(("trackers",), check_trackers, document.trackers)
         workload, name = self._workload(objective), self._name(path)
+        is_command = bool(self._command) or (workload is None and objective is None)
+        check_reports(self.root, self.document, self.problems, command=is_command)
         if workload is None and (objective is False or document.workload is not None):
             return None  # without a workload, nothing else can be checked
         if workload is not None and self._refused_without_torch(workload, suggester):
@@ -227,7 +229,6 @@ class _Checker:
     ) -> "_Content":
         """What depends on the declaration, checked."""
         self._check_fixed(declaration)
-        check_reports(self.root, self.document, self.problems, command=bool(self._command))
         resolution = Resolution(self.root, self.problems, declaration, self.document.fixed)
         space, constraints = self._space(resolution)
         goals = self._goals(workload)

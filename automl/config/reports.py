@@ -32,7 +32,7 @@ def check_reports(
     Args:
         root, document: of the configuration.
         problems: receives the errors.
-        command: whether a command is tuned.
+        command: whether a command is tuned, or may be.
     """
     if not document.reports:
         return

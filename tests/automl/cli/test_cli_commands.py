@@ -88,6 +88,18 @@ def test_a_script_is_tuned_without_a_changed_line(folder: Path, dispatcher: str)
     assert "--x=0.9" in logs
 
 
+def test_a_command_goes_on_in_the_space_of_its_edited_file(folder: Path) -> None:
+    assert sweep(*TRAIN).exit_code == 0
+    (folder / "mine.yaml").write_text(CONFIG.replace("high: 1.0", "high: 9.0"))
+    wider = ("resume", "mine", "--config", "mine.yaml", "--trials", "6", "--dispatcher", "inline")
+    done = automl(*wider, *TRAIN)
+    assert done.exit_code == 0, done.output
+    assert len(trials()) == 6
+    assert max(trial["params"]["x"] for trial in trials()) > 1.0
+    space = json.loads(automl("space", "mine.yaml", "--json").stdout)
+    assert space["parameters"][0]["high"] == 9.0
+
+
 @pytest.mark.parametrize("stopper", ["{name: asha, grace: 1, factor: 3}", "curve"])
 def test_no_epoch_of_a_paused_command_is_trained_twice(folder: Path, stopper: str) -> None:
     done = sweep(
