@@ -187,7 +187,8 @@ def main() -> int:
         if not given.quick:
             folder = Path(place) / "limited"
             folder.mkdir()
-            job = Job(environment, folder, "--nodes=2", "--time=3:00", "--grace=60", seconds=2.0)
+            # Four trials at a time take 160 s; the job is told to end after 120 s.
+            job = Job(environment, folder, "--nodes=2", "--time=3:00", "--grace=60", seconds=4.0)
             problems += report("requeued at its time limit", job)
     for problem in problems:
         print(problem)
