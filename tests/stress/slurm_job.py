@@ -120,7 +120,10 @@ class Job:
             facts = self.facts()
             if facts["JobState"] in ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"):
                 return facts
-            if facts["JobState"] == "PENDING":  # Slurm holds a requeued job for two minutes
+            if facts["JobState"] == "PENDING":
+                # Slurm holds a requeued job for two minutes. Its nodes refuse a job that starts in
+                # the second in which they ended it ("Job credential revoked").
+                time.sleep(3.0)
                 update = ["scontrol", "update", f"JobId={self.number}", "StartTime=now"]
                 subprocess.run(update, env=self.environment, check=False, capture_output=True)
             time.sleep(0.5)
