@@ -174,12 +174,13 @@ def parse_memory(text: str) -> int:
     """Bytes of `500MB` or `1.5 GB` (powers of 1000).
 
     Raises:
-        UsageError: the text has another form.
+        UsageError: the text has another form, or the amount is not finite.
     """
     found = _SIZE.fullmatch(text.strip())
-    if found is None:
+    size = float(found[1]) * _UNITS[found[2].upper()] if found else math.nan
+    if not math.isfinite(size):
         raise UsageError(f"an amount of memory is like 500MB or 1.5GB, got {show(text)}")
-    return round(float(found[1]) * _UNITS[found[2].upper()])
+    return round(size)
 
 
 def parse_duration(text: str | float) -> float:

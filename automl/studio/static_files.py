@@ -1,4 +1,4 @@
-"""The scripts, styles and icons of the studio, read once: a page asks for thirty of them."""
+"""The scripts, styles and icons of the studio, read at the start: a page asks for many of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class StaticFiles:
     """Answers `/static/{path:path}` from memory."""
 
     def __init__(self) -> None:
-        self._files: dict[str, tuple[bytes, dict[str, str]]] = {}
+        self._files: dict[str, tuple[bytes, str, str]] = {}  # content, media type, ETag
         for package, folder in FOLDERS:
             self._read(files(package) / folder, "")
 
@@ -30,8 +30,8 @@ class StaticFiles:
                 continue
             content = entry.read_bytes()
             kind = mimetypes.guess_type(entry.name)[0] or "application/octet-stream"
-            headers = {"Content-Type": kind, "ETag": f'"{hashlib.sha256(content).hexdigest()}"'}
-            self._files[f"{path}{entry.name}"] = content, headers
+            etag = f'"{hashlib.sha256(content).hexdigest()}"'
+            self._files[f"{path}{entry.name}"] = content, kind, etag
 
     async def answer(self, request: Request) -> Response:
         """A file, or that the browser has it already.
@@ -49,7 +49,7 @@ class StaticFiles:
         """
         if path not in self._files:
             raise HTTPException(404)
-        content, headers = self._files[path]
-        if headers["ETag"] == known:
-            return Response(status_code=304, headers=headers)
-        return Response(content, status, headers)
+        content, kind, etag = self._files[path]
+        if etag == known:
+            return Response(status_code=304, headers={"ETag": etag})
+        return Response(content, status, {"ETag": etag}, kind)

@@ -32,7 +32,8 @@ async def events(
     try:
         message: dict[str, Any] = {"hello": True, "changed": []}
         view = watcher.view_if_read(sweep)
-        if view and (view.version, view.epoch) != (since, epoch):  # since the page asked
+        # It has changed since the page asked, or is no longer in memory: `_news` reads it again.
+        if sweep and (view is None or (view.version, view.epoch) != (since, epoch)):
             message["changed"] = [sweep]
         news, since, epoch = await _news(watcher, sweep, message, since, epoch)
         yield _event(message, news)

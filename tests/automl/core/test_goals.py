@@ -55,3 +55,8 @@ def test_a_constraint_takes_an_amount_of_memory(text: str, bound: float) -> None
 def test_other_units_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="300MB"):
         Constraint.parse(f"peak_memory_bytes <= {text}")
+
+
+def test_an_endless_amount_of_memory_is_refused() -> None:
+    with pytest.raises(UsageError, match="a constraint is "):
+        Constraint.parse(f"peak_memory_bytes <= {'9' * 400}TB")
