@@ -53,7 +53,7 @@ result = automl.sweep(
 trials = [
     [
         str(one.state), one.attempts, *map(one.metrics.get, ("loss", "machines", "initial")),
-        one.message,
+        one.message, one.details.get("node_kind", ""),
     ]
     for one in result.trials
 ]
@@ -107,7 +107,7 @@ class Sweep:
 
     def result(self, seconds: float = 300.0) -> list[list[Any]]:
         """Of each trial: state, attempts, loss, number of machines, of which the first letter of
-        the first, and message.
+        the first, message, and the kind of the node.
         """
         assert self.process.wait(seconds) == 0, self.log.read_text()[-6000:]
         found: list[list[Any]] = json.loads(self.machine.read(f"{self.name}.json"))

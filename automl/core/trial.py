@@ -49,6 +49,7 @@ TRANSITIONS: Final[Mapping[TrialState, frozenset[TrialState]]] = {
 }
 LEASE: Final = "lease"  # keys in the details of a trial
 HELD: Final = "held"
+NODE_KIND: Final = "node_kind"  # of the GPUs of the nodes on which the newest attempt ran
 AGENT: Final = "agent "  # begins the name of the worker if an agent runs the trial
 
 

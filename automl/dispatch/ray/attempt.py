@@ -3,22 +3,24 @@
 import re
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ray
 
-from workers.protocol import Assignment, Event, StopRequest
+from automl.core.trial import NODE_KIND
+from workers.protocol import Assignment, Event, Outcome, StopRequest
 from workers.runtime.actor import NODE_FILE
 from workers.runtime.gang import TAKE_SECONDS, Gang
 
 
 @dataclass(frozen=True)
 class RayWorker:
-    """A worker: its actor and the id of its node."""
+    """A worker: its actor, and the id and kind (see `reservation.kind_of`) of its node."""
 
     actor: Any
     node: str
+    kind: str
 
 
 class RayAttempt:
@@ -64,6 +66,13 @@ class RayAttempt:
         if self.gang.is_running(rank):
             self._take(rank)
         return events
+
+    def placed(self, event: Event) -> Event:
+        """The event; an outcome tells the kinds of the nodes, joined by `+`."""
+        kinds = sorted({worker.kind for worker in self._workers} - {""})
+        if not isinstance(event, Outcome) or not kinds:
+            return event
+        return replace(event, details={**event.details, NODE_KIND: "+".join(kinds)})
 
     def _take(self, rank: int) -> None:
         # No task events: the dashboard's list of tasks is for attempts.

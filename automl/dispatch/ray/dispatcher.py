@@ -172,6 +172,7 @@ class RayDispatcher(Dispatcher):
 
     def _release_ended(self, attempt: RayAttempt, events: list[Event]) -> list[Event]:
         """Release the slots of an attempt if it has ended; returns the events."""
+        events = [attempt.placed(event) for event in events]
         gang = attempt.gang
         key = (gang.assignment.trial, gang.assignment.attempt)
         if gang.outcome is not None and self._attempts.pop(key, None) is not None:

@@ -15,7 +15,7 @@ from typing import Any, Final
 from automl.errors import UsageError
 from search_spaces.hardware import Hardware
 
-from .reservation import ACCELERATOR
+from .reservation import kind_of
 
 SECONDS: Final = 120.0  # for the tasks on all kinds of nodes; torch takes seconds to load
 _WORDS: Final = "the hardware of the cluster's nodes could not be found"
@@ -86,12 +86,6 @@ def combined(nodes: Iterable[tuple[Hardware, int]]) -> Hardware:
         slow={name: why for hardware in machines for name, why in hardware.slow.items()},
         rpc=all(hardware.rpc for hardware in machines),
     )
-
-
-def kind_of(resources: Mapping[str, float]) -> str:
-    """The kind of a node's GPUs, as Ray names it; "" if it has none."""
-    kinds = (name for name in resources if name.startswith(ACCELERATOR))
-    return next(kinds, ACCELERATOR).removeprefix(ACCELERATOR)
 
 
 def _look() -> dict[str, Any]:

@@ -18,7 +18,7 @@ from workers.runtime.actor import CONCURRENCY_GROUPS, Actor
 
 from . import timeouts
 from .attempt import RayWorker
-from .reservation import Reservation, alive_nodes, choose, reservation_rows
+from .reservation import Reservation, alive_nodes, choose, node_kinds, reservation_rows
 
 MAX_FAILED_STARTS: Final = 3  # of the worker of one slot, in a row
 
@@ -60,6 +60,7 @@ class WorkerPool:
         self._places: dict[int, tuple[Reservation, int]] = {}
         self._start_times: dict[int, float] = {}  # of slots whose worker has not started yet
         self._failures: Counter[int] = Counter()
+        self._kinds: dict[str, str] = {}  # of nodes
         self.health = SlotHealth(lambda: self.workers)
         self._generation = 0
         self._looked = 0.0
@@ -139,7 +140,10 @@ class WorkerPool:
 
     def worker(self, slot: int) -> RayWorker:
         """The worker of a slot."""
-        return RayWorker(self.workers[slot], self._node(slot))
+        node = self._node(slot)
+        if node not in self._kinds:
+            self._kinds = node_kinds()
+        return RayWorker(self.workers[slot], node, self._kinds.get(node, ""))
 
     def release(
         self, slots: list[int], spent: set[int], gpu_problems: Mapping[int, str] | None = None

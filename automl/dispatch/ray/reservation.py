@@ -78,6 +78,17 @@ def reservation_rows() -> Mapping[str, Mapping[str, Any]]:
     return dict(placement_group_table())
 
 
+def node_kinds() -> dict[str, str]:
+    """The kind of each node's GPUs by the node's id, as Ray names it; "" if it has none."""
+    return {node["NodeID"]: kind_of(node["Resources"]) for node in ray.nodes()}
+
+
+def kind_of(resources: Mapping[str, float]) -> str:
+    """The kind of a node's GPUs, as Ray names it; "" if it has none."""
+    kinds = (name for name in resources if name.startswith(ACCELERATOR))
+    return next(kinds, ACCELERATOR).removeprefix(ACCELERATOR)
+
+
 def alive_nodes() -> set[str]:
     """The ids of the cluster's nodes, without those that are about to be taken away."""
     state = ray._private.state.state

@@ -60,8 +60,8 @@ def test_a_sweep_knows_the_nodes_and_may_ask_for_a_kind_of_them(
     assert {row["hardware"]["num_cpus"] for row in rows} == {1}
     wanted = {"cpus": 1, "gpus": 1, "accelerator": "H100"}
     trials = Sweep(beta, tmp_path, "kind", alpha, workers=1, trials=3, resources=wanted).result()
-    assert [(state, initial) for state, _, _, _, initial, _ in trials] == [
-        ("completed", float(ord("g")))
+    assert [(state, initial, kind) for state, _, _, _, initial, _, kind in trials] == [
+        ("completed", float(ord("g")), "H100")
     ] * 3
 
 

@@ -8,10 +8,12 @@ import torch
 from torch import Tensor
 
 from automl.core import Budget, Trial, TrialState
+from automl.core.trial import NODE_KIND
 from automl.suggesters.bayes.model import aspects
 from automl.suggesters.bayes.model.data import Array
 from automl.suggesters.bayes.model.fit import GPFitter
 from automl.suggesters.bayes.model.log_gp import NUM_PARTICLES, LogGP
+from automl.suggesters.bayes.model.node_kinds import NodeKinds
 from automl.suggesters.bayes.policy import ALL_RULES, Policy
 from search_spaces import Space
 
@@ -53,7 +55,9 @@ class CostModel:
         seconds = np.array([trial.seconds for trial in done])
         if power <= 0 or len(done) < LEAST_TRIALS or np.log(seconds).std() < LEAST_SPREAD:
             return None
-        cost = LogGP.fit(self._fitter, self._space.encode([t.params for t in done]), seconds)
+        unit = self._space.encode([trial.params for trial in done])
+        kinds = [str(trial.details.get(NODE_KIND, "")) for trial in done]
+        cost = LogGP.fit(self._fitter, unit, seconds, NodeKinds(np.array(kinds)))
         return lambda unit: -power * torch.from_numpy(cost(unit))
 
     def power(self, history: Sequence[Trial]) -> float:

@@ -10,7 +10,10 @@ from numpy.typing import NDArray
 
 from automl.core import Goal, Trial, TrialState
 from automl.core.ranking import value
+from automl.core.trial import NODE_KIND
 from search_spaces import Space
+
+from .node_kinds import NodeKinds
 
 Array = NDArray[np.float64]
 PENDING = frozenset({TrialState.WAITING, TrialState.RUNNING})
@@ -28,6 +31,7 @@ class TrialData:
         failed: `n`, whether the configuration made the trial fail.
         kinds: `n`, the kind of failure, or "".
         memory: `n`, peak bytes; estimated for a trial that ran out of memory, NaN if unknown.
+        nodes: the kind of node that each trial ran on.
         curves: for each trial `k x 3`, steps, seconds and the first goal's smallest loss so far
             (the newest loss of a goal at the end).
     """
@@ -38,6 +42,7 @@ class TrialData:
     failed: NDArray[np.bool_]
     kinds: NDArray[np.str_]
     memory: Array
+    nodes: NodeKinds
     curves: Sequence[Array]
 
     def __len__(self) -> int:
@@ -53,6 +58,7 @@ class TrialRow:
     kind: str
     memory: float
     estimate: float
+    node: str
     curve: Array
 
 
@@ -91,6 +97,7 @@ class TrialReader:
             failed=kinds != "",
             kinds=kinds,
             memory=_completed(_matrix([[row.memory, row.estimate] for row in rows], 2)),
+            nodes=NodeKinds(np.array([row.node for row in rows], dtype=np.str_)),
             curves=[row.curve for row in rows],
         )
 
@@ -122,6 +129,7 @@ class TrialReader:
             (kind or "crashed") if failed else "",
             _memory(trial),
             _estimated(trial),
+            str(trial.details.get(NODE_KIND, "")),
             curve_of(trial, self.goals[0]),
         )
 

@@ -132,7 +132,7 @@ class DeadlineModel:
         """Seconds per step, from every trial that has made a step, failed ones too."""
         timed = np.array([len(curve) > 0 for curve in data.curves])
         last = np.array([curve[-1] for curve in data.curves if len(curve)])
-        return LogGP.fit(self.speed, data.unit[timed], last[:, 1] / last[:, 0])
+        return LogGP.fit(self.speed, data.unit[timed], last[:, 1] / last[:, 0], data.nodes[timed])
 
 
 def _points(curves: Sequence[Array]) -> tuple[Array, NDArray[np.intp]]:

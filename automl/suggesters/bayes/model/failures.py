@@ -17,6 +17,7 @@ from .fit import GPFitter, settled
 from .gp import Ensemble
 from .latent_threshold import LatentThreshold
 from .log_gp import LogGP
+from .node_kinds import NodeKinds
 
 BLUR = 0.25  # variance of labels beyond the regression's; fitted to the fate of chosen candidates
 
@@ -89,6 +90,7 @@ class FailurePosterior:
         unit: Array,
         kinds: NDArray[np.str_],
         quantities: Mapping[str, LogGP],
+        nodes: NodeKinds,
     ) -> FailurePosterior:
         """Learn from `n` trials.
 
@@ -97,12 +99,16 @@ class FailurePosterior:
             unit: `n x d` configurations.
             kinds: `n`, the kind of failure, "" for a success.
             quantities: by kind of failure, the quantity that causes it above a threshold.
+            nodes: the kind of node of each trial; thresholds are those of nodes.
         """
         parts: list[FailureClassifier | LatentThreshold] = []
         for kind in sorted(set(kinds.tolist()) - {""}):
             if kind in quantities and (kinds == "").any():
-                succeeded, failed = unit[kinds == ""], unit[kinds == kind]
-                parts.append(LatentThreshold.fit(quantities[kind], succeeded, failed))
+                groups = [
+                    (share, unit[rows & (kinds == "")], unit[rows & (kinds == kind)])
+                    for share, rows in nodes.groups()
+                ]
+                parts.append(LatentThreshold.fit(quantities[kind], groups))
             else:
                 parts.append(FailureClassifier.fit(fitters[kind], unit, kinds, kind))
         return cls(parts)

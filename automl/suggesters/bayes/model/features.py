@@ -1,5 +1,7 @@
 """Encodes configurations as features of the surrogate, with a prior of its hyperparameters."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Collection
 
@@ -51,6 +53,8 @@ class FeatureEncoder:
             for i, (n, p) in enumerate(space.parameters.items())
             if names is None or n in names
         ]
+        self.space = space
+        self.names = names
         self.columns = [i for i, _ in listed] + [len(space.parameters) + i for i in range(extra)]
         self.sizes = [
             len(p.choices) if isinstance(p, Choice) and not p.ordered else 0 for _, p in listed
@@ -87,6 +91,11 @@ class FeatureEncoder:
         return Features(
             *(torch.from_numpy(a) for a in (np.concatenate(z, 1), np.concatenate(phi, 1), scaled))
         )
+
+    def with_extra(self, count: int) -> FeatureEncoder:
+        """The same with this many further columns of numbers."""
+        extra = self.extra + count
+        return FeatureEncoder(self.space, self.names, extra, goal=self.goal, policy=self.policy)
 
     def prior(self) -> HyperparameterPrior:
         """The prior, scaled to the number of active parameters.

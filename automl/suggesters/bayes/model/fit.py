@@ -72,6 +72,7 @@ class GPFitter:
     sampling: Sampling = field(default_factory=Sampling)
     directed: bool = True
     memory: OrderedDict[bytes, torch.Tensor] = field(default_factory=OrderedDict)
+    wider: dict[int, GPFitter] = field(default_factory=dict)
 
     @classmethod
     def of_aspects(
@@ -104,6 +105,15 @@ class GPFitter:
         if goal and policy.long_ascent:
             sampling = replace(sampling, ascent=ASCENT)
         return cls(encoder, prior, seed, sampling, policy.learned_direction)
+
+    def with_extra(self, count: int) -> GPFitter:
+        """The same for configurations with this many further columns of numbers."""
+        if count not in self.wider:
+            encoder = self.encoder.with_extra(count)
+            noise = float(self.prior.loc[1]), float(self.prior.scale[1])
+            prior = encoder.prior().with_noise(*noise)
+            self.wider[count] = GPFitter(encoder, prior, self.seed, self.sampling, self.directed)
+        return self.wider[count]
 
     def hyperparameters(self, unit: Array, y: Array, count: int | None = None) -> torch.Tensor:
         """`s x p` standardised hyperparameters, learned from the first `count` rows.

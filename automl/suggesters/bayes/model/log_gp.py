@@ -12,6 +12,7 @@ from .data import Array
 from .features import FeatureEncoder
 from .fit import GPFitter, settled
 from .gp import Ensemble
+from .node_kinds import AnyNodeEncoder, NodeKinds
 
 MOST_UNEXPLAINED = 0.5  # of the variance, for a model that counts as reliable
 NUM_PARTICLES = 4  # hyperparameter vectors; such quantities hardly vary between runs
@@ -21,20 +22,32 @@ NUM_PARTICLES = 4  # hyperparameter vectors; such quantities hardly vary between
 class LogGP:
     """A surrogate of the standardised logarithm of a quantity."""
 
-    encoder: FeatureEncoder
+    encoder: FeatureEncoder | AnyNodeEncoder
     model: Ensemble
     centre: float
     scale: float
 
     @classmethod
-    def fit(cls, fitter: GPFitter, unit: Array, values: Array) -> LogGP:
-        """Learn from configurations (`n x d`) and their positive values (`n`)."""
+    def fit(
+        cls, fitter: GPFitter, unit: Array, values: Array, nodes: NodeKinds | None = None
+    ) -> LogGP:
+        """Learn from configurations (`n x d`) and their positive values (`n`).
+
+        Args:
+            nodes: the kind of node of each, if the values depend on it.
+        """
         y = np.log(values)
         known = settled(y)
         centre = float(known.mean())
         scale = max(float(known.std()), 1e-3)
+        encoder: FeatureEncoder | AnyNodeEncoder = fitter.encoder
+        if nodes is not None and len(nodes.names) > 1:
+            kinds = nodes.indicators
+            fitter = fitter.with_extra(kinds.shape[1])
+            encoder = AnyNodeEncoder(fitter.encoder, kinds.mean(0))
+            unit = np.column_stack([unit, kinds])
         model, _ = fitter.fit(unit, (y - centre) / scale)
-        return cls(fitter.encoder, model, centre, scale)
+        return cls(encoder, model, centre, scale)
 
     def __call__(self, unit: Array) -> Array:
         """Expected logarithm of `m` configurations."""

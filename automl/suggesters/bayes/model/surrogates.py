@@ -97,7 +97,7 @@ class Surrogates:
     def failures(self, data: TrialData) -> FailurePosterior:
         """The probability of success, which also exists before there is a surrogate of a goal."""
         return FailurePosterior.fit(
-            self.failure_fitters, data.unit, data.kinds, self._quantities(data)
+            self.failure_fitters, data.unit, data.kinds, self._quantities(data), data.nodes
         )
 
     def calibrations(self, data: TrialData) -> list[Calibration]:
