@@ -57,6 +57,20 @@ class Result:
         return ranking.valued([best], self.snapshot.goals, self.snapshot.constraints)[0]
 
     @property
+    def expected_best(self) -> Trial:
+        """The trial whose expected result in another run is the best, by a model of all trials.
+
+        `best` was selected for its score, in which it may have had luck. Both are the same if the
+        model does not predict trials that it has not seen.
+
+        Raises:
+            AutomlError: no trial has succeeded.
+        """
+        best = self.best
+        found = import_module("automl.report.conclusion").expected_best(self._record())
+        return best if found is None else self.trials[found.number]
+
+    @property
     def pareto(self) -> list[Trial]:
         """The trials on the Pareto front of all goals, by number."""
         return ranking.valued(self.snapshot.pareto, self.snapshot.goals, self.snapshot.constraints)
@@ -106,11 +120,7 @@ class Result:
         """
         if not isinstance(path, str | os.PathLike):
             raise UsageError(f"path must name a file, got {arguments.shown(path)}")
-        record = import_module("automl.report.record").Record
-        found = (
-            record.stored(self._store, self.snapshot) if self._store else record.of(self.snapshot)
-        )
-        import_module("automl.report.page").save(found, path)
+        import_module("automl.report.page").save(self._record(), path)
 
     def figure(self, name: str) -> Any:
         """A figure of the report as a `plotly.graph_objects.Figure`, which notebooks show.
@@ -139,6 +149,11 @@ class Result:
             value = text.goal_value(best, self.snapshot)
             found = f"best trial {best.number} with {self.snapshot.goals[0].metric} {value:.6g}"
         return f"Result({self.name!r}, {self.state}, {len(self.trials)} trials, {found})"
+
+    def _record(self) -> Any:
+        """What the report is made of."""
+        kind = import_module("automl.report.record").Record
+        return kind.stored(self._store, self.snapshot) if self._store else kind.of(self.snapshot)
 
     def _why_no_best(self) -> str:
         failed = self.snapshot.in_state(TrialState.FAILED)

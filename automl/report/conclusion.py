@@ -8,7 +8,7 @@ from automl.core import Trial, text
 
 from .caveats import caveats
 from .effects import Insight
-from .metric_models import MetricModel
+from .metric_models import MetricModel, fit_models
 from .record import Record
 
 
@@ -26,10 +26,45 @@ def certainty(record: Record, insights: Sequence[Insight]) -> str:
             f"To train it again: automl confirm {record.snapshot.sweep}"
         )
     low, middle, high = (text.number(value) for value in predicted(record, insight.model, best))
-    return (
+    found = (
         f"The model of all trials predicts {middle} for another run of trial {best.number}; "
         f"with 90% probability it is between {low} and {high}."
     )
+    other = expected_best(record, insight.model)
+    if other is None or other.number == best.number:
+        return found
+    middle = text.number(predicted(record, insight.model, other)[1])
+    return f"{found} It expects more of trial {other.number}: {middle}."
+
+
+def expected_best(record: Record, model: MetricModel | None = None) -> Trial | None:
+    """The trial whose expected result in another run is the best.
+
+    A trial that was selected for its score had luck as well; the mean of a Gaussian process at the
+    tried configurations weighs all of them (Frazier, "A tutorial on Bayesian optimization", 2018,
+    section 4.1).
+
+    Args:
+        model: of the first goal's metric; fitted if None.
+
+    Returns:
+        None if there is no model, or the fitted one is not believable.
+    """
+    if model is None:
+        from automl.suggesters.bayes.model.calibration import calibrate
+
+        fitted = (one for one in fit_models(record) if one.metric == record.goal.metric)
+        model = next(fitted, None)
+        if model is None or not calibrate(model.metric, model.ensemble).believable:
+            return None
+    scored = {trial.number for trial, _ in record.scored()}
+    means = model.ensemble.mean(model.ensemble.features).tolist()
+    known = [
+        (mean, trial.number, trial)
+        for mean, trial in zip(means, model.trials, strict=True)
+        if trial.number in scored
+    ]
+    return min(known, key=lambda item: item[:2])[2] if known else None
 
 
 def predicted(record: Record, model: MetricModel, trial: Trial) -> tuple[float, float, float]:
