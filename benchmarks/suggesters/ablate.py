@@ -79,9 +79,6 @@ SYSTEMS: Final = (
 WHERE: Final = {
     "design_near_successes": FAILING,
     "failure_budget": FAILING,
-    "failure_price": FAILING,
-    "demand_as_successes": FAILING,
-    "demand_as_best": FAILING,
     "memory_threshold": ("failing_memory", "throughput", "mesh_sixteen_gpus", *SYSTEMS),
     "retry_failed_options": FAILING,
     "distant_reference": FRONTS,

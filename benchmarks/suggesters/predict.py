@@ -55,8 +55,6 @@ MODEL_RULES: Final = (
     "pair_kernel",
     "knee_transform",
     "scaled_to_active",
-    "rejuvenated_chains",
-    "long_ascent",
 )
 NUM_RANDOM: Final = 8  # first configurations of a history
 NUM_TESTED: Final = 60  # random configurations, and as many near the best

@@ -10,6 +10,7 @@ from .model.failures import FailurePosterior
 from .policy import ALL_RULES, Policy
 
 NUM_DESIGN = 5  # trials of the initial design
+LEAST_SUCCESSES = 2  # before which it goes on
 POOL = 128
 STEPS = (0.05, 0.4)  # of candidates near successes, once trials have failed
 SHRINKAGE = 0.8  # factor of the largest step by each failure

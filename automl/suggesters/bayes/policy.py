@@ -25,8 +25,6 @@ class Policy:
     retry_failed_options: bool = True
     # In a stalled search, every third suggestion lies beside the best trial.
     local_if_stalled: bool = True
-    # Every second of these takes the best observed trial, not the best predicted one.
-    local_at_best_observed: bool = True
     # The surrogate's mean, not the noisy loss, says which trials are best and when one was better.
     smoothed_incumbents: bool = True
     # In a batch, a candidate close to a taken one loses the gain that both share.
@@ -34,14 +32,8 @@ class Policy:
 
     # --- Failures: acquisition/feasibility.py, model/surrogates.py
 
-    # A probability of success is demanded. It rises with failures beyond a budget.
+    # A probability of success is demanded. It rises with each failure.
     failure_budget: bool = True
-    # A candidate below it is allowed if its gain exceeds a price, which rises likewise.
-    failure_price: bool = True
-    # No more is demanded than the model ascribes to most successes.
-    demand_as_successes: bool = True
-    # No more is demanded than the model ascribes to one of the ten best trials.
-    demand_as_best: bool = True
     # Lack of memory is predicted from the measured peaks and an unknown threshold.
     memory_threshold: bool = True
 
@@ -70,10 +62,6 @@ class Policy:
     scaled_to_active: bool = True
     # Losses far above the median are compressed by a logarithm (transforms.py).
     knee_transform: bool = True
-    # Chains of the sampler that have lost the mode go on from a good one (gp.py).
-    rejuvenated_chains: bool = True
-    # The hyperparameters of goals get 20 steps of ascent, twice as many as others (fit.py).
-    long_ascent: bool = True
 
 
 ALL_RULES = Policy()

@@ -26,7 +26,7 @@ from .acquisition.feasibility import Feasibility
 from .acquisition.user_prior import prior_term
 from .batch import MANY, MOST_PENDING, suggest_batch
 from .candidates import CandidateSampler
-from .design import NUM_DESIGN, InitialDesign
+from .design import LEAST_SUCCESSES, NUM_DESIGN, InitialDesign
 from .forced_exploration import (
     RARE_EVERY,
     ForcedOption,
@@ -47,13 +47,11 @@ if TYPE_CHECKING:
     from .model.export import EnsembleGP
 
 _LOG = logging.getLogger(__name__)
-LEAST_SUCCESSES = 2  # before which the initial design goes on
 STALLED = 6  # trials without progress
 ACCEPTED = 0.1  # probability of success demanded of an option of which all trials failed
 DIFFERENT = 4.0  # its weight, in log improvement, of values that differ from those failures
 FILL_EVERY = 3  # suggestions, if a surrogate predicts badly
 LEAST_TRIALS = 10  # before which an expected gain is not reported
-NUM_INCUMBENTS = 10  # that a demanded probability must allow
 
 
 @contextmanager
@@ -231,8 +229,7 @@ class BayesSuggester(Suggester):
 
     def _fitted(self, data: TrialData, *terms: Any) -> Acquisition:
         posterior = self._surrogates.fit(data)
-        best = data.unit[self._incumbents.best_rows(data)[:NUM_INCUMBENTS]]
-        feasibility = Feasibility.after(posterior.failures, data.failed, best, self._policy)
+        feasibility = Feasibility.after(posterior.failures, data.failed, self._policy)
         return Acquisition(posterior, feasibility, terms, self._policy)
 
     def _suggest_one(
@@ -261,8 +258,6 @@ class BayesSuggester(Suggester):
             if found is not None:
                 return found
         local = policy.local_if_stalled and stalled and number % RARE_EVERY == 1
-        if local and policy.local_at_best_observed and number // RARE_EVERY % 2:
-            best = data.unit[self._incumbents.best_rows(data)]  # lucky, or in a narrow optimum
         return self._optimizer.maximise(
             acquisition, best, taken, rng, sketch=acquisition.sketch(), local=local
         )

@@ -20,7 +20,7 @@ from . import aspects
 from .data import Array, TrialData
 from .features import FeatureEncoder
 from .fit import GPFitter, best_and_random, milestone, settled
-from .gp import Ensemble, Sampling
+from .gp import Ensemble
 from .kernel import Features
 from .log_gp import NUM_PARTICLES, LogGP
 from .metric_posterior import MetricPosterior
@@ -79,13 +79,7 @@ class DeadlineModel:
         self.policy = policy
         names = aspects.parameters(space, aspects.QUALITY) if policy.aspects else None
         encoder = FeatureEncoder(space, names, extra=1, goal=True, policy=policy)
-        self.quality = GPFitter(
-            encoder,
-            encoder.prior(),
-            seed,
-            Sampling(rejuvenates=policy.rejuvenated_chains),
-            policy.learned_direction,
-        )
+        self.quality = GPFitter(encoder, encoder.prior(), seed, directed=policy.learned_direction)
         self.speed = GPFitter.of_aspects(
             space, aspects.SPEED, seed, policy, num_particles=NUM_PARTICLES
         )

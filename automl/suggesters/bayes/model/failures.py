@@ -62,12 +62,6 @@ class FailureClassifier:
         mean, variance = self.model.predict(self.encoder(unit))
         return self._log_probability(mean, variance + self.model.hyper.noise[:, None])
 
-    def of_successes(self, quantile: float) -> float:
-        """A quantile of the probabilities that leave-one-out predictions give successes, or 1."""
-        succeeded = self.model.y + self.offset > 0
-        likely = self._log_probability(*self.model.leave_one_out()).exp()[succeeded]
-        return float(likely.quantile(quantile)) if len(likely) else 1.0
-
     def _log_probability(self, mean: Tensor, variance: Tensor) -> Tensor:
         z = (mean + self.offset) / (variance + BLUR).sqrt()
         return torch.logsumexp(torch.special.log_ndtr(z), 0) - math.log(len(mean))
@@ -113,11 +107,6 @@ class FailurePosterior:
                 parts.append(FailureClassifier.fit(fitters[kind], unit, kinds, kind))
         return cls(parts)
 
-    @property
-    def exact(self) -> bool:
-        """Whether a part knows the edge of success exactly, not from labels."""
-        return any(isinstance(part, LatentThreshold) for part in self.parts)
-
     def sketch(self) -> FailurePosterior:
         """A cheap version with few hyperparameter vectors."""
         return FailurePosterior([part.sketch() for part in self.parts])
@@ -128,7 +117,3 @@ class FailurePosterior:
         for part in self.parts:
             total += part.log_probability(unit)
         return total
-
-    def of_successes(self, quantile: float) -> float:
-        """The product of this quantile of the parts' probabilities for successes."""
-        return math.prod(part.of_successes(quantile) for part in self.parts)

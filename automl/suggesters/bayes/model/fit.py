@@ -25,7 +25,6 @@ from .kernel import HyperparameterPrior
 
 MOST_CONDITIONED = 300
 MOST_FITTED = 128
-ASCENT = 20  # steps for goals; constraints and failures need less precision
 DIRECTED = 20  # trials before which a direction would only make predictions less certain
 PARTICLES = ((80, 10), (160, 6), (math.inf, 4))  # by trials: with more, vectors differ less
 MOST_KEPT = 8  # answers that a fitter remembers
@@ -101,10 +100,7 @@ class GPFitter:
             noise = NEARLY_EXACT
         if noise is not None:
             prior = prior.with_noise(*noise)
-        sampling = Sampling(num_particles, rejuvenates=policy.rejuvenated_chains)
-        if goal and policy.long_ascent:
-            sampling = replace(sampling, ascent=ASCENT)
-        return cls(encoder, prior, seed, sampling, policy.learned_direction)
+        return cls(encoder, prior, seed, Sampling(num_particles), policy.learned_direction)
 
     def with_extra(self, count: int) -> GPFitter:
         """The same for configurations with this many further columns of numbers."""

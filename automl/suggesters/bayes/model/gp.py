@@ -37,14 +37,12 @@ class Sampling:
         ascent: steps of gradient ascent.
         trajectories: of each chain.
         leapfrogs: steps of a trajectory.
-        rejuvenates: whether lost chains go on from good ones.
     """
 
     num_particles: int = 10
-    ascent: int = 10
+    ascent: int = 40
     trajectories: int = 2
     leapfrogs: int = 4
-    rejuvenates: bool = True
 
 
 def sample_hyperparameters(
@@ -61,9 +59,6 @@ def sample_hyperparameters(
     value, gradient = log_posterior(u, features, y, prior)
     step = torch.full((shape[0],), 0.15, dtype=torch.float64)
     for _ in range(sampling.trajectories):
-        if sampling.rejuvenates:
-            kept = _rejuvenated(value, shape[1])
-            u, value, gradient = u[kept], value[kept], gradient[kept]
         momentum = torch.randn(shape, generator=generator, dtype=torch.float64)
         uniform = torch.rand(shape[0], generator=generator, dtype=torch.float64)
         energy = value - 0.5 * (momentum * momentum).sum(-1)
@@ -79,21 +74,7 @@ def sample_hyperparameters(
         value = torch.where(accept, new_value, value)
         gradient = torch.where(accept[:, None], new_gradient, gradient)
         step = torch.where(accept, step * 1.2, step * 0.5)
-    return u[_rejuvenated(value, shape[1])] if sampling.rejuvenates else u
-
-
-def _rejuvenated(value: Tensor, num_hyperparameters: int) -> Tensor:
-    """The index from which each chain goes on: its own, or a good chain's if it is lost.
-
-    The log density of samples in p dimensions lies about p / 2 below its maximum, hardly ever p. A
-    chain below that has not found the mode, and trajectories along its steep gradient would only
-    throw it farther.
-    """
-    order = torch.argsort(-value, stable=True)
-    good = order[: max(1, int((value >= value.max() - num_hyperparameters).sum()))]
-    place = torch.empty_like(order)
-    place[order] = torch.arange(len(order))
-    return torch.where(place < len(good), torch.arange(len(order)), good[place % len(good)])
+    return u
 
 
 def _ascend(

@@ -33,13 +33,11 @@ class LatentThreshold:
         quantity: its surrogate.
         thresholds: `k`, standardised logarithms, of all kinds of nodes.
         log_weights: `k`, logarithms of their posterior probabilities.
-        count: number of measured values; those of failures follow them.
     """
 
     quantity: LogGP
     thresholds: Tensor
     log_weights: Tensor
-    count: int
 
     @classmethod
     def fit(cls, quantity: LogGP, groups: Sequence[tuple[float, Array, Array]]) -> LatentThreshold:
@@ -59,7 +57,6 @@ class LatentThreshold:
             torch.cat(
                 [one.log_weights + share for one, share in zip(of_kinds, shares, strict=True)]
             ),
-            len(quantity.model.features),
         )
 
     def sketch(self) -> LatentThreshold:
@@ -69,12 +66,6 @@ class LatentThreshold:
     def log_probability(self, unit: Array) -> Tensor:
         """Log probability of `m` configurations to stay below the threshold."""
         return self._log_below(*self.quantity.moments(unit))
-
-    def of_successes(self, quantile: float) -> float:
-        """A quantile of the probabilities that leave-one-out predictions give measured trials."""
-        mean, variance = self.quantity.model.leave_one_out()
-        spread = (variance.mean(0) + mean.var(0, correction=0)).sqrt()
-        return float(self._log_below(mean.mean(0), spread)[: self.count].exp().quantile(quantile))
 
     def _log_below(self, mean: Tensor, deviation: Tensor) -> Tensor:
         z = (self.thresholds[:, None] - mean) / deviation.clamp(min=FLOOR)

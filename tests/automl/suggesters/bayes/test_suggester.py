@@ -58,11 +58,9 @@ def test_several_suggestions_differ_from_each_other_and_from_pending():
     assert all(SPACE.legal(p) for p in found)
 
 
-@pytest.mark.parametrize(("trials", "near_lucky"), [(22, True), (25, False)])
-def test_a_stalled_search_looks_beside_what_was_observed_and_what_is_believed_to_be_best(
-    trials, near_lucky
-):
-    space, rng = Space(Float("x", 0.0, 1.0), Float("y", 0.0, 1.0)), np.random.default_rng(1)
+@pytest.mark.parametrize("trials", [22, 25])
+def test_a_stalled_search_looks_beside_what_is_believed_to_be_best_not_beside_a_lucky_trial(trials):
+    space, rng = Space(Float("x", 0.0, 1.0), Float("y", 0.0, 1.0)), np.random.default_rng(2)
     points = [{"x": float(x), "y": float(y)} for x, y in rng.random((trials, 2))]
     points[3] = {"x": 0.1, "y": 0.15}
     losses = [
@@ -72,7 +70,8 @@ def test_a_stalled_search_looks_beside_what_was_observed_and_what_is_believed_to
     losses[3] = min(losses) - 0.3  # lucky, and far from the bottom of the bowl
     history = [completed(i, p, loss=v) for i, (p, v) in enumerate(zip(points, losses, strict=True))]
     (found,) = BayesSuggester(space, [Goal("loss")], seed=0).suggest(history, [])
-    assert (found["x"] < 0.4) == near_lucky
+    assert abs(found["x"] - 0.7) < 0.3
+    assert abs(found["y"] - 0.7) < 0.3
 
 
 def test_a_constrained_front_extends_to_its_feasible_end():

@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 
 from automl.core.goals import Goal
 from automl.core.trial import Trial, TrialState
 from automl.suggesters.bayes import BayesSuggester
-from automl.suggesters.bayes.acquisition.feasibility import (
-    Feasibility,
-    demanded_after,
-    price_after,
-)
+from automl.suggesters.bayes.acquisition.feasibility import Feasibility, accepted_risk
 from automl.suggesters.bayes.model.data import TrialReader
 from automl.suggesters.bayes.model.surrogates import Surrogates
 from automl.suggesters.bayes.policy import Policy
 from search_spaces import Float, Space
 
 
-def test_demanded_probability_follows_failures():
-    asked = [demanded_after(overrun) for overrun in (-4.0, -1.0, 0.0, 1.0, 10.0)]
-    assert asked == sorted(asked)
-    assert demanded_after(-1e5) == asked[0], "of very many trials too"
-    assert 0.2 < asked[0] < asked[1] < asked[2] < asked[3] < asked[4] < 1.0
+def risk_after(*later: bool) -> float:
+    """After a design of five trials, the first of which failed."""
+    return accepted_risk(np.array([True, False, False, False, False, *later]))
+
+
+def test_the_accepted_risk_follows_failures():
+    risks = [risk_after(*[True] * n) for n in (6, 2, 1, 0)]
+    assert risks == sorted(risks)
+    assert 0.0 < risks[0] < risks[1] < risks[2] < risks[3] < 0.5
+    assert risk_after(*[False] * 20) > risks[3], "it rises as trials succeed"
+    one_in_25 = risk_after(*([True] + [False] * 24) * 4)
+    assert one_in_25 == pytest.approx(risks[3]), "at the target it stays"
+    assert risk_after(*[False] * 100_000) == risk_after(*[False] * 1000) < 1.0
+
+
+def test_failures_before_two_successes_teach_no_caution():
+    assert accepted_risk(np.array([True] * 20 + [False, False])) == risk_after()
 
 
 def failing(number: int, params: dict, fails: bool) -> Trial:
@@ -34,31 +43,24 @@ def failing(number: int, params: dict, fails: bool) -> Trial:
 
 
 def edge_of_success(policy: Policy) -> Feasibility:
-    """After twelve trials of which the upper half failed."""
+    """After twelve trials of which the highest failed."""
     space, goals = Space(Float("x", 0.0, 1.0)), [Goal("loss")]
     x = np.linspace(0.02, 0.98, 12)
-    trials = [failing(i, {"x": float(a)}, a > 0.5) for i, a in enumerate(x)]
+    trials = [failing(i, {"x": float(a)}, a > 0.8) for i, a in enumerate(x)]
     data = TrialReader(space, goals, [])(trials)
     surrogates = Surrogates(space, goals, (), 0)
-    best = data.unit[surrogates.incumbents.best_rows(data)]
-    return Feasibility.after(surrogates.failures(data), data.failed, best, policy)
+    return Feasibility.after(surrogates.failures(data), data.failed, policy)
 
 
-def test_a_failure_is_risked_if_more_is_gained_than_it_costs():
+def test_a_candidate_below_the_demand_is_worth_nothing():
     known = edge_of_success(Policy())
     unit = np.linspace(0.1, 0.9, 33)[:, None]
     probability = known.failures.log_probability(unit).exp()
-    edge = int((probability - known.demanded + 0.1).abs().argmin())
-    gains = torch.tensor([-8.0, -2.0, 3.0, 6.0], dtype=torch.float64)
-    worth = torch.stack([known.weighed(gain.expand(len(unit)), unit) for gain in gains])
-    assert probability[edge] < known.demanded < probability[0]
-    assert (worth[:, 0] - gains - probability[0].log()).abs().max() < 1e-9, (
-        "a safe candidate has the value of its gain"
-    )
-    assert worth[0, edge] < worth[0, 0] - 300, "nothing is risked for little"
-    assert worth[3, edge] > worth[1, 0], "but for much"
-    assert (worth[:, -1] < worth[:, 0]).all()
-    assert 0 < price_after(-1e5) < price_after(0.0) < price_after(2.0) < price_after(1e5) < np.inf
+    worth = known.weighed(torch.full((33,), 6.0, dtype=torch.float64), unit)
+    safe = probability >= known.demanded
+    assert 0 < int(safe.sum()) < 33
+    torch.testing.assert_close(worth[safe], 6.0 + probability[safe].log())
+    assert worth[probability < known.demanded - 0.05].max() < worth[safe].min() - 100
 
 
 def test_without_a_budget_no_probability_is_demanded_after():

@@ -150,7 +150,7 @@ def test_noise_is_found_out():
     features, prior = encoder(unit), encoder.prior()
     u = sample_hyperparameters(features, y, prior, Sampling(), torch.Generator().manual_seed(0))
     value, _ = log_posterior(u, features, y, prior)
-    assert value.max() - value.min() <= u.shape[1]  # no chain was thrown away from the mode
+    assert value.max() - value.min() <= 2 * u.shape[1]  # no chain was thrown far from the mode
     assert 0.3 < prior.values(u).noise.median() < 3.0
 
 
