@@ -167,6 +167,7 @@ class ArtifactMirror:
             self.details["damaged_artifacts"] = damaged
             went_on = "an older snapshot" if self._stored else "nothing: it began anew"
             self._note(f"{damaged[0]}; the attempt went on from {went_on}")
+        return mark
 
     def _restored(self, attempt: int, sequence: int) -> list[str]:
         manifest = self._snapshots.read(attempt, sequence)
