@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tests.machines import HOME, WORK, Machine, Machines, start_head, start_node
 
+T = TypeVar("T")
 TRIALS = 12
 UPDATES = 400  # of a trial
 EVERY = 20  # updates between two reports, and between two checkpoints
@@ -23,6 +25,7 @@ STORE = f"{WORK}/store"
 BUCKET = "bucket"
 S3_PORT = 5000
 CUT_SECONDS = 60.0
+STATES = ("waiting", "running", "completed", "failed", "stopped", "paused", "interrupted")
 CONFIG = {
     "name": "hosts",
     "workload": "translation",
@@ -67,49 +70,62 @@ signal.pause()
 LOOK = """
 import json, re, sqlite3, sys
 from automl.control.artifacts import artifacts_of
+from automl.errors import AutomlError
 from automl.ledger import Ledger
 from workers.artifacts.snapshots import Snapshots
 from workers.artifacts.storage import ArtifactStorage
 
 store, sweep = sys.argv[1:]
-ledger = Ledger.open(store, readonly=True)
-artifacts = artifacts_of(ledger.spec(sweep))
-tables = sqlite3.connect(store + "/ledger.sqlite3")
 every = "select attempt, step from reports where trial = ? order by attempt, sequence"
-found = []
-for trial in ledger.trials(sweep):
-    stored = None
-    if artifacts is not None:
-        snapshots = Snapshots(ArtifactStorage(artifacts.trial(trial.number)))
-        names = snapshots.read(*newest[0]).files if (newest := snapshots.found()) else ()
-        updates = re.findall(r"checkpoints/(\\d+)/", " ".join(names))
-        stored = max(map(int, updates), default=0)
+
+def stored(artifacts, trial):
+    snapshots = Snapshots(ArtifactStorage(artifacts.trial(trial.number)))
+    names = snapshots.read(*newest[0]).files if (newest := snapshots.found()) else ()
+    return max(map(int, re.findall(r"checkpoints/(\\d+)/", " ".join(names))), default=0)
+
+def seen(trial, artifacts, tables):
     steps = [[] for _ in range(trial.attempts)]
     for attempt, step in tables.execute(every, (trial.number,)):
         steps[attempt - 1].append(step)
-    found.append({
+    return {
         "number": trial.number, "params": trial.params, "state": str(trial.state),
-        "attempts": trial.attempts, "message": trial.message, "stored": stored,
-        "steps": steps,
+        "attempts": trial.attempts, "message": trial.message, "steps": steps,
+        "stored": stored(artifacts, trial) if artifacts and trial.attempts else None,
         "losses": [[point.step, point.metrics["loss"]] for point in trial.reports],
         "final": [trial.metrics.get("loss"), trial.metrics.get("bleu")],
-    })
-print(json.dumps(found))
+    }
+
+def look(which):
+    try:
+        ledger = Ledger.open(store, readonly=True)
+        trials = ledger.trials(sweep)
+    except AutomlError:  # it has not begun
+        return []
+    artifacts = artifacts_of(ledger.spec(sweep))
+    tables = sqlite3.connect(store + "/ledger.sqlite3")
+    found = [seen(trial, artifacts, tables) for trial in trials if str(trial.state) in which]
+    tables.close()
+    ledger.close()
+    return found
+
+for line in sys.stdin:
+    print(json.dumps(look(line.split())), flush=True)
 """
 
 
 @dataclass(frozen=True)
 class Interruption:
-    """An attempt that has lost the host of its rank 0.
+    """The first attempt of a trial, which has lost a host.
 
     Args:
-        trial, attempt: its numbers.
-        stored: the update of the newest checkpoint that the object store had then.
+        trial: its number.
+        stored: the update of the newest checkpoint that the object store had after it.
+        at: when, on the clock `time.monotonic`.
     """
 
     trial: int
-    attempt: int
     stored: int
+    at: float
 
 
 class TranslationSweep:
@@ -121,32 +137,35 @@ class TranslationSweep:
         machine.write("hosts.json", json.dumps(CONFIG))
         words = ("python", "-m", "automl", "sweep", "hosts.json", "--store", STORE)
         self.process = machine.start(*words, "--ray-address", head, *options, log=self.log)
+        self._looker = subprocess.Popen(
+            machine.command("python", "-c", LOOK, STORE, str(CONFIG["name"])),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
 
-    def look(self) -> list[dict[str, Any]]:
-        """Its trials: see `LOOK`; none before the first."""
-        try:
-            found = self.machine.run("python", "-c", LOOK, STORE, str(CONFIG["name"]))
-        except AssertionError:
-            if self.process.poll() is None and "trial 0 running" not in self.log.read_text():
-                return []  # there is no store yet
-            raise
-        trials: list[dict[str, Any]] = json.loads(found.splitlines()[-1])
-        return trials
+    def look(self, *states: str) -> list[dict[str, Any]]:
+        """Its trials of these states, see `LOOK`; none before it has begun."""
+        assert self._looker.stdin is not None
+        assert self._looker.stdout is not None
+        self._looker.stdin.write(" ".join(states) + "\n")
+        self._looker.stdin.flush()
+        found: list[dict[str, Any]] = json.loads(self._looker.stdout.readline())
+        return found
 
-    def until(
-        self, what: Callable[[list[dict[str, Any]]], bool], seconds: float = 240.0
-    ) -> list[dict[str, Any]]:
-        """Look until something is true of the trials."""
+    def until(self, found: Callable[[], T | None], seconds: float = 600.0) -> T:
+        """Look until something is found; it is returned."""
         deadline = time.monotonic() + seconds
-        while not what(trials := self.look()):
+        while (one := found()) is None:
             assert self.process.poll() is None, self.log.read_text()[-4000:]
-            assert time.monotonic() < deadline, (trials, self.log.read_text()[-4000:])
-        return trials
+            assert time.monotonic() < deadline, self.log.read_text()[-4000:]
+            time.sleep(0.2)
+        return one
 
     def result(self, seconds: float = 900.0) -> list[dict[str, Any]]:
         """Its trials after its end."""
         assert self.process.wait(seconds) == 0, self.log.read_text()[-6000:]
-        return self.look()
+        return self.look(*STATES)
 
 
 def hosts(cluster: Machines, folder: Path, data: Path) -> str:
@@ -165,18 +184,17 @@ def hosts(cluster: Machines, folder: Path, data: Path) -> str:
         start_node(machine, head, 1)
     options = ("--workers", "3", "--artifacts", f"s3://{BUCKET}/sweeps")
     sweep = TranslationSweep(alpha, folder, head, *options)
-    cut, first = lose(sweep, trainers, Machine.cut, completed=1)
-    time.sleep(CUT_SECONDS)
+    cut, first = lose(sweep, trainers, Machine.cut, rank=0, completed=1)
+    time.sleep(max(0.0, first.at + CUT_SECONDS - time.monotonic()))
     cut.join()
     cut.run("ray", "stop", "--force")  # Ray gives a node up that was away; a service restarts it
     start_node(cut, head, 1)
-    killed, second = lose(sweep, trainers, Machine.kill, completed=6)
+    killed, second = lose(sweep, trainers, Machine.kill, rank=1, completed=6)
     (added,) = new_hosts(cluster, data, "epsilon")
     start_node(added, head, 1)
     trials = sweep.result()
     check(trials, [first, second])
-    used = [machine.name for machine in (*trainers, added) if ran(machine)]
-    assert added.name in used, used
+    assert ran(added), f"{added.name} has run no trial"
     for machine in list(cluster.all):
         machine.kill()
     spread = time.monotonic() - begun
@@ -226,51 +244,56 @@ def lose(
     trainers: Sequence[Machine],
     how: Callable[[Machine], None],
     *,
+    rank: int,
     completed: int,
 ) -> tuple[Machine, Interruption]:
-    """Lose the host of rank 0 of a trial that has a checkpoint, and wait for the next attempt.
+    """Lose the host of a rank of a trial that has checkpoints, and wait for the next attempt.
 
     Args:
         how: cuts the host off, or kills it.
+        rank: whose host it is.
         completed: how many trials must have completed before.
 
     Returns:
         The host, and what it interrupted.
     """
 
-    def due(trials: list[dict[str, Any]]) -> bool:
-        done = sum(trial["state"] == "completed" for trial in trials)
-        return done >= completed and any(map(can_be_lost, trials))
+    def due() -> dict[str, Any] | None:
+        if len(sweep.look("completed")) < completed:
+            return None
+        return next(filter(can_be_lost, sweep.look("running")), None)
 
-    trial = next(filter(can_be_lost, sweep.until(due)))
-    number, attempt = trial["number"], trial["attempts"]
-    ranks = [
-        [machine for machine in trainers if log_of(machine, number, attempt, rank)]
-        for rank in (0, 1)
-    ]
-    assert [len(machines) for machines in ranks] == [1, 1], "each rank is on one machine"
-    assert ranks[0] != ranks[1], "the gang is on one host"
-    (lost,) = ranks[0]
+    def again() -> dict[str, Any] | None:
+        return next((one for one in sweep.look("running") if one["attempts"] > 1), None)
+
+    trial = sweep.until(due)
+    number = trial["number"]
+    (first,), (second,) = (
+        [machine for machine in trainers if log_of(machine, number, one)] for one in (0, 1)
+    )
+    assert first is not second, "the gang is on one host"
+    lost = (first, second)[rank]
     how(lost)
-    stored = sweep.look()[number]["stored"]
-    sweep.until(lambda trials: trials[number]["attempts"] > attempt)
-    return lost, Interruption(number, attempt, stored)
+    at = time.monotonic()
+    trial = sweep.until(again)  # it has no checkpoint of its own so soon
+    assert (trial["number"], trial["attempts"]) == (number, 2), trial
+    return lost, Interruption(number, trial["stored"], at)
 
 
 def can_be_lost(trial: Mapping[str, Any]) -> bool:
-    """Whether a trial is in the first half of its only attempt and has a checkpoint."""
-    first = trial["state"] == "running" and trial["attempts"] == 1
-    return first and trial["stored"] and 0 < max(trial["steps"][0], default=0) <= UPDATES // 2
+    """Whether a trial is in the second quarter of its only attempt."""
+    reported = max(trial["steps"][0], default=0)
+    return trial["attempts"] == 1 and UPDATES // 4 <= trial["stored"] <= reported <= UPDATES // 2
 
 
-def log_of(machine: Machine, trial: int, attempt: int, rank: int) -> str:
-    """The log of a rank on a machine; "" if there is none."""
-    path = f"*/trials/{trial}/logs/attempt-{attempt}-rank-{rank}.log"
+def log_of(machine: Machine, trial: int, rank: int) -> str:
+    """The log of a rank of the first attempt on a machine; "" if there is none."""
+    path = f"*/trials/{trial}/logs/attempt-1-rank-{rank}.log"
     return machine.run("find", STORE, "-path", path) if ran(machine) else ""
 
 
 def ran(machine: Machine) -> bool:
-    """Whether a machine has run trials; a machine that is turned off has not."""
+    """Whether a machine has run trials."""
     return "store" in machine.run("ls", WORK)
 
 

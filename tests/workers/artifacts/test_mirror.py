@@ -152,8 +152,14 @@ def test_the_machine_of_another_rank_gets_what_rank_0_has_written_elsewhere(
     write(written, {"checkpoints/state": "1"})
     end(first)
     # The first machine is lost: rank 0 of the second attempt runs where rank 1 has run.
-    begin(location, other, attempt=2)
+    second = begin(location, other, attempt=2)
     assert content(other) == {"checkpoints/state": "1"}
+    write(other, {"checkpoints/state": "2"})
+    end(second, remove=False)
+    write(other, {"checkpoints/state": "newer"})
+    ArtifactMirror(location, Folder(other), 3, resume=True).restore()  # rank 1 again
+    begin(location, other, attempt=4)
+    assert content(other) == {"checkpoints/state": "newer"}
 
 
 def test_an_attempt_that_was_given_up_does_not_harm_the_one_after(
