@@ -236,7 +236,9 @@ def run(
 
     Args:
         spec: its name is the sweep's in the ledger (as `create_sweep` returned it). If `resume` is
-            set, it replaces the spec in the ledger, so that a budget can be raised.
+            set, it replaces the spec in the ledger, so that a budget can be raised. If it was read
+            from the ledger and its artifacts are outside of the store, name their location again:
+            `ledger.spec(name).with_location("s3://bucket/sweeps")`.
         objective: the user's; None for the workload of the spec.
         dispatcher, ray_address: see `sweep`.
         on_change: called with the sweep after each commit and at least every 0.5 s.

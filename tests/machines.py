@@ -26,6 +26,7 @@ HEAD_PORT = 6379
 RAY = {
     "RAY_memory_monitor_refresh_ms": "0",
     "RAY_FAKE_CLUSTER": "1",
+    "RAY_worker_niceness": "0",  # a busy machine would starve the trials, but nothing else
     "AUTOSCALER_UPDATE_INTERVAL_S": "1",
 }
 _QUIET: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}

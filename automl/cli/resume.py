@@ -119,8 +119,8 @@ def continue_sweep(
     """Run the rest of a sweep, and return the exit status; the arguments are those of the verb."""
     with opened(store, write=True) as ledger:
         spec = _with_budget(ledger.spec(sweep), trials, budget)
-        spec = _with_space(replace(spec, artifacts=""), config, overrides)
-        spec = replace(spec, artifacts=read_location(artifacts) if artifacts else spec.artifacts)
+        spec = _with_space(spec.with_location(""), config, overrides)
+        spec = spec.with_location(read_location(artifacts)) if artifacts else spec
         if ledger.snapshot(sweep).state == "finished" and spec.budget == ledger.spec(sweep).budget:
             say(f"{sweep} is finished; to continue, raise --trials or --budget", err=True)
             return 0

@@ -152,7 +152,7 @@ def command(
             return
         run_options = {key: options[key] for key in RUN_OPTIONS}
         status = run_sweep(
-            ledger.spec(name),
+            ledger.spec(name).with_location(loaded.spec.artifacts),
             ledger,
             loaded.store,
             objective,

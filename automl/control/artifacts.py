@@ -58,9 +58,9 @@ def with_artifacts(spec: SweepSpec, stored: SweepSpec) -> SweepSpec:
     """The spec with the sweep's own folder at its location, which is new for a new sweep.
 
     Raises:
-        UsageError: the sweep has its files at another location.
+        UsageError: the sweep has its files at another location, or only the ledger names it.
     """
-    check_repeated(stored, spec.artifacts, "automl resume")
+    check_repeated(stored, "" if spec.received else spec.artifacts, "automl resume")
     if spec.artifacts in ("", NONE):
         return replace(spec, artifacts_folder=stored.artifacts_folder)
     folder = stored.artifacts_folder or f"{spec.name[:50]}-{secrets.token_hex(6)}"

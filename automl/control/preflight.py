@@ -117,7 +117,7 @@ def _check_ranks(spec: SweepSpec, dispatcher: str) -> None:
 
 def check_artifacts(spec: SweepSpec) -> None:
     """Raise UsageError if artifacts cannot be written from this machine."""
-    if spec.artifacts not in ("", NONE):
+    if spec.artifacts not in ("", NONE) and not spec.received:
         check_writable(spec.artifacts)
 
 

@@ -50,6 +50,8 @@ class SweepSpec:
         artifacts: a folder or a URL where checkpoints and exports are kept
             (`workers.artifacts.location`); "" or "none" for the store.
         artifacts_folder: the sweep's own folder there.
+        received: whether the spec was read from a ledger, which may be a stranger's: a run uses its
+            location only if the call names it again (`with_location`).
         explored: what earlier trials may have, if the space has changed: `space` and the earlier
             spaces together (`search_spaces.change`).
     """
@@ -85,6 +87,7 @@ class SweepSpec:
     stop_grace: float = 10.0
     artifacts: str = ""
     artifacts_folder: str = ""
+    received: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("goals", "constraints"):
@@ -106,6 +109,10 @@ class SweepSpec:
         """The spec with another number of slots."""
         least = workers.min if workers.elastic else None
         return replace(self, workers=workers.max, min_workers=least)
+
+    def with_location(self, artifacts: str) -> SweepSpec:
+        """The spec with the location of artifacts that the caller names; "" for the store."""
+        return replace(self, artifacts=artifacts, received=False)
 
     @property
     def known_space(self) -> Space:
@@ -164,7 +171,7 @@ class SweepSpec:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> SweepSpec:
-        """The inverse of `to_dict`."""
+        """The inverse of `to_dict`; the spec counts as received."""
         data = dict(data)
         goals = [Goal.parse(text) for text in data["goals"]]
         if data.pop("last_report_counts", False):  # as ledgers said it before goals could
@@ -180,4 +187,4 @@ class SweepSpec:
         }
         if explored := data.get("explored"):
             parsed["explored"] = Space.from_dict(explored)
-        return cls(**{**data, **parsed})
+        return cls(**{**data, **parsed, "received": True})

@@ -48,7 +48,8 @@ def moved_to(spec: SweepSpec, given: str | None) -> SweepSpec:
         given: the location as the person names it; None if they name none.
     """
     location = read_location(given or "")
-    return replace(spec, artifacts="" if location == NONE else location, artifacts_folder="")
+    kept = spec.with_location("" if location == NONE else location)
+    return replace(kept, artifacts_folder="")
 
 
 def publish(ledger: Ledger, sweep: str, number: int, target: Path, given: str | None = None) -> str:

@@ -20,23 +20,38 @@ from tests import machines
 from tests.automl import postgres
 from tests.machine_sweeps import OBJECTIVE, Sweep
 from tests.machines import WORK, Machine, Machines, start_head, start_node
+from tests.stress import translation_hosts
 
-PROVIDER = {
-    "type": "fake_multinode",
-    "head_node_id": "f" * 56,
-    "disable_node_updaters": True,  # its nodes are processes: nothing is to be set up by SSH
+AUTOSCALER = {
+    "cluster_name": "fake",
+    "max_workers": 2,
+    "idle_timeout_minutes": 0.2,
+    "file_mounts_sync_continuously": False,
+    "provider": {
+        "type": "fake_multinode",
+        "head_node_id": "f" * 56,
+        "disable_node_updaters": True,  # its nodes are processes: nothing is to be set up by SSH
+    },
+    "available_node_types": {
+        "cpu": {"resources": {"CPU": 2}, "node_config": {}, "min_workers": 0, "max_workers": 2},
+        "head": {"resources": {"CPU": 0}, "node_config": {}, "max_workers": 0},
+    },
+    "head_node_type": "head",
+    "upscaling_speed": 4.0,
+    # Ray's wheel lacks the file with the defaults of these.
+    "auth": {},
+    "docker": {},
+    "file_mounts": {},
+    "cluster_synced_files": [],
+    "initialization_commands": [],
+    "setup_commands": [],
+    "head_setup_commands": [],
+    "worker_setup_commands": [],
+    "head_start_ray_commands": [],
+    "worker_start_ray_commands": [],
+    "rsync_exclude": [],
+    "rsync_filter": [],
 }
-AUTOSCALER_LISTS = (
-    "cluster_synced_files",
-    "initialization_commands",
-    "setup_commands",
-    "head_setup_commands",
-    "worker_setup_commands",
-    "head_start_ray_commands",
-    "worker_start_ray_commands",
-    "rsync_exclude",
-    "rsync_filter",
-)
 POSTGRES = """
 import sys, tempfile
 from pathlib import Path
@@ -61,7 +76,14 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(CASES)}")
-    chosen = parser.parse_args().cases
+    parser.add_argument(
+        "--data-dir",
+        default=Path(__file__).parents[3] / "shared" / "data",
+        type=Path,
+        help="folder of the real data sets, for the case translation",
+    )
+    arguments = parser.parse_args()
+    chosen = arguments.cases
     if unknown := set(chosen) - CASES.keys():
         parser.error(f"there is no case {', '.join(sorted(unknown))}")
     if why := machines.missing():
@@ -71,7 +93,8 @@ def main() -> int:
     for name in chosen or list(CASES):
         with machines.machines() as cluster, tempfile.TemporaryDirectory() as folder:
             try:
-                print(f"{name}: {CASES[name](cluster, Path(folder))}", flush=True)
+                said = CASES[name](cluster, Path(folder), arguments.data_dir)
+                print(f"{name}: {said}", flush=True)
             except AssertionError as error:
                 failed.append(name)
                 print(f"{name}: {str(error)[-3000:]}", flush=True)
@@ -87,7 +110,7 @@ def of(cluster: Machines, *names: str) -> list[Machine]:
     return made
 
 
-def controller_lost(cluster: Machines, folder: Path) -> str:
+def controller_lost(cluster: Machines, folder: Path, data: Path) -> str:
     """The controller's machine is turned off; another machine resumes, from PostgreSQL."""
     if why := postgres.missing():
         return f"not run: {why}"
@@ -107,7 +130,7 @@ def controller_lost(cluster: Machines, folder: Path) -> str:
     return "3 trials completed, the running one began again"
 
 
-def cut_off(cluster: Machines, folder: Path) -> str:
+def cut_off(cluster: Machines, folder: Path, data: Path) -> str:
     """A machine is cut off for a minute, and joins again with a new Ray."""
     alpha, beta, gamma = of(cluster, "alpha", "beta", "gamma")
     head = start_head(alpha, 1)
@@ -127,26 +150,10 @@ def cut_off(cluster: Machines, folder: Path) -> str:
     return "12 trials completed, the one that was cut off began again"
 
 
-def autoscaled(cluster: Machines, folder: Path) -> str:
+def autoscaled(cluster: Machines, folder: Path, data: Path) -> str:
     """Ray's fake autoscaler starts nodes for the trials that wait."""
     (alpha,) = of(cluster, "alpha")
-    nodes = {"cpu": {"resources": {"CPU": 2}, "node_config": {}, "min_workers": 0}}
-    nodes["cpu"]["max_workers"] = 2
-    nodes["head"] = {"resources": {"CPU": 0}, "node_config": {}, "max_workers": 0}
-    config = {
-        "cluster_name": "fake",
-        "max_workers": 2,
-        "idle_timeout_minutes": 0.2,
-        "file_mounts_sync_continuously": False,
-        "provider": PROVIDER,
-        "available_node_types": nodes,
-        "head_node_type": "head",
-        "upscaling_speed": 4.0,
-        # Ray's wheel lacks the file with the defaults of these.
-        **{key: {} for key in ("auth", "docker", "file_mounts")},
-        **{key: [] for key in AUTOSCALER_LISTS},
-    }
-    alpha.write("cluster.json", json.dumps(config))
+    alpha.write("cluster.json", json.dumps(AUTOSCALER))
     start_head(alpha, 0, autoscaling_config=f"{WORK}/cluster.json")
     sweep = Sweep(alpha, folder, "grows", alpha, workers={"min": 1, "max": 4}, trials=24, steps=15)
     sweep.until(lambda states: states.count("running") == 4)
@@ -155,10 +162,11 @@ def autoscaled(cluster: Machines, folder: Path) -> str:
     return "two nodes were started for four trials at a time"
 
 
-CASES: dict[str, Callable[[Machines, Path], str]] = {
+CASES: dict[str, Callable[[Machines, Path, Path], str]] = {
     "controller-lost": controller_lost,
     "cut-off": cut_off,
     "autoscaled": autoscaled,
+    "translation": translation_hosts.hosts,
 }
 
 if __name__ == "__main__":

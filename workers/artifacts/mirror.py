@@ -36,7 +36,7 @@ from .storage import ArtifactStorage
 LOOK_SECONDS: Final = 2.0  # between two looks for files that nobody has announced
 RESTORE_SECONDS: Final = 300.0  # until an attempt gives up to read its files
 FINISH_SECONDS: Final = 300.0  # until an attempt gives up to write them at its end
-MARK: Final = ".artifacts.json"  # in the trial's folder: which attempt has written its files
+MARK: Final = ".artifacts.json"  # in the trial's folder: the attempt whose files these are
 LOCK: Final = ".artifacts.lock"  # in the trial's folder: held by the rank that restores it
 
 
@@ -88,14 +88,15 @@ class ArtifactMirror:
         self._folder.make()
         with self._locked():
             mark = self._mark()
-            if mark != self._attempt:  # else another rank of this machine has done it
-                if self._resume:
-                    self._restore(mark or 0)
-                self._set_mark()
+            if mark != self._attempt:  # else rank 0, on this machine, has done it
+                here = mark or 0
+                self._set_mark(self._restore(here) if self._resume else here)
         self.seconds += time.monotonic() - begun
 
     def start(self) -> None:
-        """Upload new files from now on, in a thread."""
+        """Upload new files from now on, in a thread; for the rank that writes the files."""
+        with self._locked():
+            self._set_mark(self._attempt)
         self._thread = threading.Thread(target=self._run, name="automl-artifacts", daemon=True)
         self._thread.start()
 
@@ -133,8 +134,12 @@ class ArtifactMirror:
 
     # ------------------------------------------------------------------ before the attempt
 
-    def _restore(self, mark: int) -> None:
-        """Restore the newest whole snapshot, if it is of a later attempt than the files here."""
+    def _restore(self, mark: int) -> int:
+        """Restore the newest whole snapshot, if it is of a later attempt than the files here.
+
+        Returns:
+            The attempt whose files are here now; 0 if there are none.
+        """
         damaged: list[str] = []
         found = self._retried(lambda: self._snapshots.found(self._attempt))
         while found and found[0][0] > mark:
@@ -150,16 +155,19 @@ class ArtifactMirror:
                 found = found[1:]
             else:
                 self._stored = listed(self._folder)
+                mark = newest[0]
                 break
         else:
             if damaged:
                 self._remove_files()
+                mark = 0
         for text in damaged:
             print(f"artifacts: {text}", file=sys.stderr)
         if damaged:
             self.details["damaged_artifacts"] = damaged
             went_on = "an older snapshot" if self._stored else "nothing: it began anew"
             self._note(f"{damaged[0]}; the attempt went on from {went_on}")
+        return mark
 
     def _restored(self, attempt: int, sequence: int) -> list[str]:
         manifest = self._snapshots.read(attempt, sequence)
@@ -184,14 +192,14 @@ class ArtifactMirror:
             yield
 
     def _mark(self) -> int | None:
-        """The last attempt that has written the files of this machine; None if it is unknown."""
+        """The last attempt whose files are on this machine; None if it is unknown."""
         with suppress(OSError, ValueError, KeyError, TypeError):
             return int(json.loads(self._folder.read(MARK))["attempt"])
         return None
 
-    def _set_mark(self) -> None:
+    def _set_mark(self, attempt: int) -> None:
         with self._folder.open(MARK, "w", encoding="utf-8") as file:
-            json.dump({"attempt": self._attempt}, file)
+            json.dump({"attempt": attempt}, file)
 
     # ------------------------------------------------------------------ in the thread
 

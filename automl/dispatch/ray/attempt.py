@@ -131,4 +131,7 @@ def _explain(error: Exception) -> tuple[str, str]:
     pid = re.search(r"\bpid: (\d+)", text)
     detail = re.search(r"Worker exit detail: (.*?\.)(?: |$)", text)
     who = f"the worker (process {pid[1]})" if pid else "the worker"
+    if "its node has died" in text:
+        node = re.search(r"\bip: (\S+)", text)
+        return "crashed", f"{who} is gone: its node{f' {node[1]}' if node else ''} was lost"
     return "crashed", f"{who} died: {detail[1] if detail else text[:300]}"

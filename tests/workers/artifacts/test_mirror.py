@@ -143,6 +143,25 @@ def test_older_files_on_this_machine_are_replaced(location: str, tmp_path: Path)
     assert content(here) == {"checkpoints/state": "2"}
 
 
+def test_the_machine_of_another_rank_gets_what_rank_0_has_written_elsewhere(
+    location: str, tmp_path: Path
+) -> None:
+    written, other = tmp_path / "of rank 0", tmp_path / "of rank 1"
+    first = begin(location, written)
+    ArtifactMirror(location, Folder(other), 1, resume=False).restore()
+    write(written, {"checkpoints/state": "1"})
+    end(first)
+    # The first machine is lost: rank 0 of the second attempt runs where rank 1 has run.
+    second = begin(location, other, attempt=2)
+    assert content(other) == {"checkpoints/state": "1"}
+    write(other, {"checkpoints/state": "2"})
+    end(second, remove=False)
+    write(other, {"checkpoints/state": "newer"})
+    ArtifactMirror(location, Folder(other), 3, resume=True).restore()  # rank 1 again
+    begin(location, other, attempt=4)
+    assert content(other) == {"checkpoints/state": "newer"}
+
+
 def test_an_attempt_that_was_given_up_does_not_harm_the_one_after(
     location: str, tmp_path: Path
 ) -> None:
