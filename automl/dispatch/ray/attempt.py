@@ -134,4 +134,6 @@ def _explain(error: Exception) -> tuple[str, str]:
     if "its node has died" in text:
         node = re.search(r"\bip: (\S+)", text)
         return "crashed", f"{who} is gone: its node{f' {node[1]}' if node else ''} was lost"
-    return "crashed", f"{who} died: {detail[1] if detail else text[:300]}"
+    # What follows are the actor's class, ids and addresses, a line each.
+    reason = detail[1] if detail else text.partition(" class_name:")[0][:300]
+    return "crashed", f"{who} died: {reason}"

@@ -22,3 +22,11 @@ def test_a_lost_node_is_named_in_place_of_the_details_of_its_actor() -> None:
         "crashed",
         "the worker (process 140) is gone: its node 10.77.0.4 was lost",
     )
+
+
+def test_the_class_and_ids_of_an_actor_are_not_told() -> None:
+    message = "The actor died unexpectedly before finishing this task."
+    cause = ActorDiedErrorContext(actor_id=bytes(16), class_name="Actor", error_message=message)
+    kind, text = _explain(ray.exceptions.ActorDiedError(cause))
+    assert kind == "crashed"
+    assert text.endswith("before finishing this task.")
