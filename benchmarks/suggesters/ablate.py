@@ -1,6 +1,6 @@
 """Ablation: the effect of each rule of `bayes`, flipped alone, on regret and failures.
 
-    python benchmarks/suggesters/ablate.py [--rules bowl_mean,try_rare_options+retry_failed_options]
+    python benchmarks/suggesters/ablate.py [--rules bowl_mean,power_mean+middle_first]
     python benchmarks/suggesters/ablate.py --table [--check]        the stored rows
 
 A rule is a switch of `automl/suggesters/bayes/policy.py`; those joined by `+` are flipped together.
@@ -77,7 +77,6 @@ SYSTEMS: Final = (
 )
 # The problems on which a rule can act, if not PLAIN and then FAILING.
 WHERE: Final = {
-    "design_near_successes": FAILING,
     "failure_budget": FAILING,
     "memory_threshold": ("failing_memory", "throughput", "mesh_sixteen_gpus", *SYSTEMS),
     "retry_failed_options": FAILING,

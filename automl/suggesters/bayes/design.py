@@ -7,33 +7,27 @@ from workers.protocol import Params
 from .candidates import SAME, CandidateSampler
 from .model.data import Array, TrialData
 from .model.failures import FailurePosterior
-from .policy import ALL_RULES, Policy
 
 NUM_DESIGN = 5  # trials of the initial design
 LEAST_SUCCESSES = 2  # before which it goes on
 POOL = 128
-STEPS = (0.05, 0.4)  # of candidates near successes, once trials have failed
-SHRINKAGE = 0.8  # factor of the largest step by each failure
 CERTAINTY = 8.0  # weight of the log probability of success against coverage
 
 
 class InitialDesign:
     """Sequential Latin hypercube: each point takes values that the points before it left out.
 
-    Conditional parameters count only if they are active. Once trials fail, half of the candidates
-    lie near successes, closer with each failure, and all of them if most trials fail. A likely
-    success counts as well, and so does the user's prior.
+    Conditional parameters count only if they are active. A likely success counts as well, and so
+    does the user's prior.
 
     Args:
         sampler: of candidates.
         size: number of points of the design; each range is divided into as many parts.
-        policy: which rules are on.
     """
 
-    def __init__(self, sampler: CandidateSampler, size: int, policy: Policy = ALL_RULES) -> None:
+    def __init__(self, sampler: CandidateSampler, size: int) -> None:
         self.sampler = sampler
         self.size = size
-        self.policy = policy
 
     def middle(self, rng: np.random.Generator) -> Params | None:
         """Every parameter at its prior's mode, its default or its middle; None if not legal."""
@@ -54,14 +48,9 @@ class InitialDesign:
             failures: predicts the probability of success.
         """
         known = np.concatenate([data.unit, pending])
-        succeeded, num_failed = data.unit[~data.failed], int(data.failed.sum())
         points = self.sampler.everywhere(rng, POOL, prior_share=1.0)
         if not len(known):
             return points
-        if failures.parts and len(succeeded) and self.policy.design_near_successes:
-            largest = max(STEPS[1] * SHRINKAGE**num_failed, 2 * STEPS[0])
-            near = self.sampler.near(rng, succeeded, POOL, (STEPS[0], largest))
-            points = near if num_failed > len(succeeded) else np.concatenate([points, near])
         certainty = CERTAINTY * failures.log_probability(points).numpy()
         repeated = self.overlap(points, known) - self.sampler.prior.log_density(points)
         return points[np.argsort(-(certainty - repeated), kind="stable")]

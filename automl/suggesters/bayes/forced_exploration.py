@@ -1,7 +1,6 @@
-"""Forced exploration: options that the acquisition would hardly try, or never again.
+"""Forced exploration: options of which all trials failed, maybe for other reasons.
 
-In a stalled search these are rarely tried options. In any search they are options of which all
-trials failed, maybe for other reasons: the demand for likely success would never try them again.
+The demand for likely success would never try them again.
 """
 
 from collections import Counter
@@ -12,27 +11,19 @@ from numpy.typing import NDArray
 
 from .candidates import SAME, CandidateSampler
 from .model.data import Array, TrialData
-from .policy import ALL_RULES, Policy
 
-RARE_EVERY = 3  # suggestions of a stalled search, one of which tries a rare option
-FAILED_EVERY = 6  # suggestions of any search, one of which tries a failed option
-FAIR = 3  # an option with this part of an equal share of the trials is not rare
+FAILED_EVERY = 6  # suggestions, one of which tries a failed option
+STALLED_EVERY = 3  # the same in a stalled search
+FAIR = 3  # an option with this part of an equal share of the trials was tried enough
 HOPELESS = 3  # failed trials of an option without success, after which it is given up
 
 
 @dataclass(frozen=True)
 class ForcedOption:
-    """An option of a choice to try.
-
-    Args:
-        column: of the choice.
-        value: unit value of the option.
-        failed: whether all of its trials failed.
-    """
+    """An option of a choice to try: the choice's column, and the option's unit value."""
 
     column: int
     value: float
-    failed: bool
 
 
 def rows_with(unit: Array, column: int, value: float) -> NDArray[np.bool_]:
@@ -47,7 +38,6 @@ def forced_option(
     number: int,
     *,
     stalled: bool,
-    policy: Policy = ALL_RULES,
 ) -> ForcedOption | None:
     """The option to try now, the one with the fewest trials for its share; mostly None.
 
@@ -56,7 +46,7 @@ def forced_option(
         number: of configurations known.
         stalled: whether the search makes no progress.
     """
-    if number % (RARE_EVERY if stalled else FAILED_EVERY):
+    if number % (STALLED_EVERY if stalled else FAILED_EVERY):
         return None
     options = sampler.options()
     num_options = Counter(column for column, _ in options)
@@ -66,12 +56,9 @@ def forced_option(
     for column, value in options:
         rows = rows_with(known, column, value)
         tried = int(rows.sum())
-        all_failed = bool(failed.any() and failed[rows].all())
-        wanted = stalled and policy.try_rare_options
-        if all_failed:
-            wanted = tried < HOPELESS and policy.retry_failed_options
-        if wanted and num_options[column] * tried * FAIR < number:
-            found.append((num_options[column] * tried, ForcedOption(column, value, all_failed)))
+        hopeful = tried < HOPELESS and bool(failed.any() and failed[rows].all())
+        if hopeful and num_options[column] * tried * FAIR < number:
+            found.append((num_options[column] * tried, ForcedOption(column, value)))
     return min(found, key=lambda item: item[0])[1] if found else None
 
 

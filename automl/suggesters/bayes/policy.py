@@ -15,12 +15,6 @@ class Policy:
 
     # The first configuration has defaults and middles (or the modes of the user's prior).
     middle_first: bool = True
-    # If trials of the design fail, part of its candidates lie near the successes, closer each time.
-    design_near_successes: bool = True
-    # If a goal's surrogate is badly calibrated, every third suggestion fills the space.
-    fill_if_miscalibrated: bool = True
-    # In a stalled search, every third suggestion tries an option that was tried rarely.
-    try_rare_options: bool = True
     # Every sixth suggestion tries an option of which all trials failed, up to three times.
     retry_failed_options: bool = True
     # In a stalled search, every third suggestion lies beside the best trial.

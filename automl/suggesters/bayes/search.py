@@ -32,7 +32,6 @@ class AcquisitionOptimizer:
         best: Array,
         taken: set[Hashable],
         rng: np.random.Generator,
-        held: tuple[int, float] | None = None,
         *,
         sketch: Score | None = None,
         local: bool = False,
@@ -43,31 +42,20 @@ class AcquisitionOptimizer:
             score: of candidates.
             best: configurations to look around, the best first.
             taken: keys of known configurations.
-            held: column and unit value of a parameter that is held.
             sketch: a cheaper score, which pre-selects candidates.
             local: whether to stay near the best.
 
         Returns:
-            None if the space has no new one, or nothing is gained with the held parameter.
+            None if the space has no new one.
         """
         near = self.sampler.near
         pool = near(rng, best[:1], 600, (0.003, 0.1)) if local else self._pool(rng, best)
-        if held is not None:
-            # The rest comes from good configurations, so that a bad result is due to the option.
-            pool = np.concatenate([near(rng, best[:n], 300, (0.003, 0.3)) for n in (1, 5)])
-            pool = self.sampler.forced(rng, pool, *held)
-            if not len(pool):
-                return None
         if sketch is not None:
             pool = pool[np.argsort(-sketch(pool).numpy(), kind="stable")[:NUM_KEPT]]
         values = score(pool).numpy()
-        if held is not None and values.max() < WORTHLESS:
-            return None
         for scales in REFINEMENTS:
             top = pool[np.argsort(-values, kind="stable")[:4]]
             more = near(rng, top, 150, scales)
-            if held is not None:
-                more = more[more[:, held[0]] == held[1]]
             pool = np.concatenate([pool, more])
             values = np.concatenate([values, score(more).numpy()])
         return self.first_new(pool[np.argsort(-values, kind="stable")], taken, rng)

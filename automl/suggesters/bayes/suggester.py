@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
@@ -28,16 +27,15 @@ from .batch import MANY, MOST_PENDING, suggest_batch
 from .candidates import CandidateSampler
 from .design import LEAST_SUCCESSES, NUM_DESIGN, InitialDesign
 from .forced_exploration import (
-    RARE_EVERY,
+    STALLED_EVERY,
     ForcedOption,
     best_with_each_option,
     forced_option,
     rows_with,
 )
-from .model.calibration import Calibration, calibrate
+from .model.calibration import Calibration
 from .model.data import Array, TrialData, TrialReader
 from .model.external import Build
-from .model.failures import FailurePosterior
 from .model.gp import Ensemble
 from .model.surrogates import Surrogates
 from .policy import ALL_RULES, Policy
@@ -46,11 +44,9 @@ from .search import AcquisitionOptimizer
 if TYPE_CHECKING:
     from .model.export import EnsembleGP
 
-_LOG = logging.getLogger(__name__)
 STALLED = 6  # trials without progress
 ACCEPTED = 0.1  # probability of success demanded of an option of which all trials failed
 DIFFERENT = 4.0  # its weight, in log improvement, of values that differ from those failures
-FILL_EVERY = 3  # suggestions, if a surrogate predicts badly
 LEAST_TRIALS = 10  # before which an expected gain is not reported
 
 
@@ -104,14 +100,13 @@ class BayesSuggester(Suggester):
         self._prior = UserPrior(space, context.prior)
         self._sampler = CandidateSampler(context.domain, self._prior)
         self._optimizer = AcquisitionOptimizer(self._sampler)
-        self._design = InitialDesign(self._sampler, NUM_DESIGN, policy)
+        self._design = InitialDesign(self._sampler, NUM_DESIGN)
         self._surrogates = Surrogates(space, self.goals, self.constraints, seed, surrogate, policy)
         self._incumbents = self._surrogates.incumbents
         self._reader = TrialReader(space, self.goals, [c.metric for c in self.constraints])
         self._cost = None
         if context.budget.time or context.budget.worker_time:
             self._cost = CostModel(space, context.budget, seed, policy)
-        self._warned = False
 
     def suggest(
         self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1
@@ -245,19 +240,19 @@ class BayesSuggester(Suggester):
         if acquisition is None:
             return self._designed(data, pending, taken, rng)
         number = len(taken)
-        if self._miscalibrated(acquisition) and number % FILL_EVERY == 0:
-            return self._filling(data, pending, acquisition.posterior.failures, taken, rng)
         posterior = acquisition.posterior
         smoothed = posterior.smoothed(len(data)) if policy.smoothed_incumbents else None
         best = data.unit[self._incumbents.best_rows(data, smoothed)]
         acquisition = acquisition.with_pending(pending)
         stalled = len(data) - self._incumbents.last_progress(data, smoothed) >= STALLED
-        option = forced_option(self._sampler, data, pending, number, stalled=stalled, policy=policy)
+        option = None
+        if policy.retry_failed_options:
+            option = forced_option(self._sampler, data, pending, number, stalled=stalled)
         if option is not None:
             found = self._forced(option, data, acquisition, best, taken, rng)
             if found is not None:
                 return found
-        local = policy.local_if_stalled and stalled and number % RARE_EVERY == 1
+        local = policy.local_if_stalled and stalled and number % STALLED_EVERY == 1
         return self._optimizer.maximise(
             acquisition, best, taken, rng, sketch=acquisition.sketch(), local=local
         )
@@ -271,15 +266,8 @@ class BayesSuggester(Suggester):
         taken: set[Hashable],
         rng: np.random.Generator,
     ) -> Params | None:
-        """A promising configuration with this option.
-
-        If all trials of the option failed, it shares few other values with them.
-        """
+        """A promising configuration with this option, and few other values of its failures."""
         held = (option.column, option.value)
-        if not option.failed:
-            return self._optimizer.maximise(
-                acquisition, best, taken, rng, held, sketch=acquisition.sketch()
-            )
         failures = data.unit[rows_with(data.unit, *held)]
         accepting = acquisition.accepting(ACCEPTED)
 
@@ -293,38 +281,10 @@ class BayesSuggester(Suggester):
     def _designed(
         self, data: TrialData, pending: Array, taken: set[Hashable], rng: np.random.Generator
     ) -> Params | None:
-        """A configuration of the initial design."""
+        """A configuration of the initial design: it differs from all others, and may succeed."""
         if not taken and self._policy.middle_first:
             middle = self._design.middle(rng)
             if middle is not None:
                 return middle
-        return self._filling(data, pending, self._surrogates.failures(data), taken, rng)
-
-    def _filling(
-        self,
-        data: TrialData,
-        pending: Array,
-        failures: FailurePosterior,
-        taken: set[Hashable],
-        rng: np.random.Generator,
-    ) -> Params | None:
-        """A configuration that differs from all others and probably succeeds."""
-        pool = self._design.pool(data, pending, failures, rng)
+        pool = self._design.pool(data, pending, self._surrogates.failures(data), rng)
         return self._optimizer.first_new(pool, taken, rng)
-
-    def _miscalibrated(self, acquisition: Acquisition) -> bool:
-        """Whether a goal's surrogate predicts badly; logged the first time."""
-        if not self._policy.fill_if_miscalibrated:
-            return False
-        for goal, posterior in zip(self.goals, acquisition.posterior.goals, strict=True):
-            if isinstance(posterior.model, Ensemble):
-                found = calibrate(goal.metric, posterior.model)
-                if not found.reliable:
-                    if not self._warned:
-                        _LOG.warning(
-                            "every third suggestion fills the space, the surrogate is bad: %s",
-                            found,
-                        )
-                    self._warned = True
-                    return True
-        return False

@@ -1,4 +1,4 @@
-"""Options that failed for other reasons, or were hardly tried."""
+"""Options that failed for other reasons."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from automl.suggesters.bayes import BayesSuggester
 from automl.suggesters.bayes.candidates import CandidateSampler
 from automl.suggesters.bayes.forced_exploration import best_with_each_option, forced_option
 from automl.suggesters.bayes.model.data import TrialData, TrialReader
-from automl.suggesters.bayes.policy import Policy
 from automl.suggesters.domain import Domain
 from search_spaces import Choice, Float, Space
 
@@ -46,38 +45,22 @@ def data_of(space: Space, trials: list[Trial], *metrics: str) -> TrialData:
     return TrialReader(space, [Goal(metric) for metric in metrics or ("loss",)], [])(trials)
 
 
-def chosen(
-    trials: list[Trial], number: int, *, stalled: bool = False, policy: Policy | None = None
-) -> tuple[object, bool] | None:
+def chosen(trials: list[Trial], number: int, *, stalled: bool = False) -> object:
     sampler, data = CandidateSampler(Domain(SPACE)), data_of(SPACE, trials)
-    found = forced_option(
-        sampler, data, np.empty((0, 4)), number, stalled=stalled, policy=policy or Policy()
-    )
-    if found is None:
-        return None
-    return sampler.parameters[found.column].from_unit(found.value), found.failed
+    found = forced_option(sampler, data, np.empty((0, 4)), number, stalled=stalled)
+    return None if found is None else sampler.parameters[found.column].from_unit(found.value)
 
 
 def test_an_option_of_which_all_trials_failed_is_tried_again_until_it_is_hopeless():
-    assert chosen(history(2), 24) == ("c", True)
-    assert chosen(history(2), 25) is None, "now and then only"
+    assert chosen(history(2), 24) == "c"
+    assert chosen(history(2), 27) is None, "now and then only"
+    assert chosen(history(2), 27, stalled=True) == "c", "more often if nothing else helps"
     assert chosen(history(2), 12) is None, "two of twelve are a fair share"
     assert chosen(history(3), 30) is None, "three failures are enough"
-    succeeded = [*history(2), trial(24, params(0.5, "c"))]
-    assert chosen(succeeded, 30) is None
-    assert chosen(succeeded, 30, stalled=True) == ("c", False), (
-        "hardly tried, where nothing else helps"
-    )
+    assert chosen([*history(2), trial(24, params(0.5, "c"))], 30, stalled=True) is None
     assert chosen([t for t in history(2) if t.failure is None], 24) is None, (
         "where nothing fails nothing forbids it"
     )
-
-
-def test_each_rule_can_be_turned_off():
-    succeeded = [*history(2), trial(24, params(0.5, "c"))]
-    assert chosen(history(2), 24, policy=Policy(retry_failed_options=False)) is None
-    assert chosen(history(2), 24, policy=Policy(try_rare_options=False)) == ("c", True)
-    assert chosen(succeeded, 30, stalled=True, policy=Policy(try_rare_options=False)) is None
 
 
 @pytest.mark.parametrize("ordered", [False, True])
@@ -87,14 +70,16 @@ def test_options_of_ordered_and_binary_choices_are_not_forced(ordered):
         Choice("fast", [False, True]),
         Float("x", 0.0, 1.0),
     )
-    tried = [{"patch": [8, 16][i % 2], "fast": False, "x": 0.01 * i} for i in range(24)]
+    tried = [{"patch": [8, 16][i % 2], "fast": False, "x": 0.01 * i} for i in range(23)]
     trials = [Trial(i, p, TrialState.COMPLETED, {"loss": p["x"]}) for i, p in enumerate(tried)]
+    failed = {"patch": 4, "fast": True, "x": 0.5}
+    trials.append(Trial(23, failed, TrialState.FAILED, failure="crashed"))
     sampler, data = CandidateSampler(Domain(space)), data_of(space, trials)
     found = forced_option(sampler, data, np.empty((0, 3)), 24, stalled=True)
     if ordered:
         assert found is None
         return
-    assert (found.column, found.failed) == (0, False)
+    assert found.column == 0
     assert space.parameters["patch"].from_unit(found.value) == 4
 
 
