@@ -96,8 +96,8 @@ def _in_words(found: Explanation) -> str:
         )
     return (
         f"The best alternative was worth {_times(times)} this trial. It was suggested before the "
-        "latest results were known, or by a rule beside the acquisition, such as forced "
-        "exploration of a rarely tried option."
+        "latest results were known, or by a rule beside the acquisition, such as another "
+        "try of an option that has only failed."
     )
 
 

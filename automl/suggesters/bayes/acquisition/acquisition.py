@@ -2,7 +2,7 @@
 
       log expected improvement, or hypervolume improvement    (logei, hypervolume)
     + log probability that each constraint holds              (here)
-    + log probability of success, less the price of a risk    (feasibility)
+    + log probability of success, far less if it is too low   (feasibility)
     - power * log seconds, if time is limited                 (cost)
     + weight * log density of the user's prior                (user_prior)
 
