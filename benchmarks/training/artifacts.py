@@ -4,7 +4,7 @@
     python benchmarks/training/artifacts.py --quick [--check]   three rounds
     python benchmarks/training/artifacts.py --table [--check]   the stored rows
 
-A trial computes products of matrices on one thread and saves a state of 16 MB four times. It runs
+A trial computes products of matrices on one thread and saves 16 MB about once a second. It runs
 without artifacts, with a folder as their place, and with an S3 server (moto's, in a process of its
 own on this machine, so that it takes a core that a server elsewhere would not take). The rounds are
 interleaved. "training" is the time until the last update; "end" is how long the attempt then waits
@@ -38,7 +38,7 @@ ROWS = store.RESULTS / "artifacts.jsonl"
 PLACES = ("none", "folder", "s3")
 MEGABYTES = 16
 SAVES = 4
-UPDATES = 50  # between two of them
+UPDATES = 800  # between two of them: about a second
 MOST = 1.2  # times the training without artifacts
 
 
