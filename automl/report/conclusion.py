@@ -8,7 +8,7 @@ from automl.core import Trial, text
 
 from .caveats import caveats
 from .effects import Insight
-from .metric_models import MetricModel, fit_models
+from .metric_models import MetricModel, fit_goal
 from .record import Record
 
 
@@ -53,8 +53,7 @@ def expected_best(record: Record, model: MetricModel | None = None) -> Trial | N
     if model is None:
         from automl.suggesters.bayes.model.calibration import calibrate
 
-        fitted = (one for one in fit_models(record) if one.metric == record.goal.metric)
-        model = next(fitted, None)
+        model = fit_goal(record)
         if model is None or not calibrate(model.metric, model.ensemble).believable:
             return None
     scored = {trial.number for trial, _ in record.scored()}

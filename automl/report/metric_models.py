@@ -70,15 +70,20 @@ def fit_models(record: Record) -> list[MetricModel]:
 
     Trials whose imports cost more than the trial itself are left out of the seconds and the memory.
     """
-    ended = [trial for trial in record.trials if trial.state.finished]
-    found = []
-    for index, goal in enumerate(record.snapshot.goals):
-        values = [(trial, record.value(trial, index)) for trial in ended]
-        found.append(_fit(record, goal.metric, goal.aspects, values, maximize=goal.maximize))
+    found = [fit_goal(record, index) for index in range(len(record.snapshot.goals))]
     modelled = {_main_aspect(goal.aspects) for goal in record.snapshot.goals}
     others = {"speed": record.speed_metrics(), "memory": (PEAK_MEMORY,)}
     found += [_first(record, others[aspect]) for aspect in others if aspect not in modelled]
     return [model for model in found if model is not None]
+
+
+def fit_goal(record: Record, index: int = 0) -> MetricModel | None:
+    """The model of one goal; None with fewer than six values."""
+    goal = record.snapshot.goals[index]
+    values = [
+        (trial, record.value(trial, index)) for trial in record.trials if trial.state.finished
+    ]
+    return _fit(record, goal.metric, goal.aspects, values, maximize=goal.maximize)
 
 
 def _main_aspect(aspects: frozenset[str]) -> str:

@@ -11,6 +11,7 @@ from automl.suggesters.bayes import BayesSuggester
 from automl.suggesters.bayes.candidates import CandidateSampler
 from automl.suggesters.bayes.forced_exploration import best_with_each_option, forced_option
 from automl.suggesters.bayes.model.data import TrialData, TrialReader
+from automl.suggesters.bayes.policy import Policy
 from automl.suggesters.domain import Domain
 from search_spaces import Choice, Float, Space
 
@@ -122,3 +123,12 @@ def test_the_best_trial_with_each_other_option_is_a_base_too():
         ("rows", 0.3),
         ("columns", 0.3),
     ]
+
+
+def test_the_rule_can_be_turned_off():
+    off = BayesSuggester(SPACE, [Goal("loss")], policy=Policy(retry_failed_options=False))
+    trials = history(2)
+    (found,) = off.suggest(trials, [])
+    assert all(abs(t.params["x"] - found["x"]) > 1e-9 for t in trials), (
+        "more than an option changes"
+    )

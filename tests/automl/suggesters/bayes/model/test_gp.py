@@ -150,7 +150,9 @@ def test_noise_is_found_out():
     features, prior = encoder(unit), encoder.prior()
     u = sample_hyperparameters(features, y, prior, Sampling(), torch.Generator().manual_seed(0))
     value, _ = log_posterior(u, features, y, prior)
-    assert value.max() - value.min() <= 2 * u.shape[1]  # no chain was thrown far from the mode
+    behind = value.max() - value
+    assert behind.median() <= u.shape[1]  # most chains are at the mode
+    assert behind.max() <= 2 * u.shape[1]  # and no other was thrown far from it
     assert 0.3 < prior.values(u).noise.median() < 3.0
 
 
