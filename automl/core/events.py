@@ -18,7 +18,46 @@ from automl.errors import AutomlError
 from workers.protocol import Ending, Metrics, Outcome, Params, Report, Started
 
 from .reports import ReportLog, ReportPoint
-from .trial import HELD, LEASE, AgentLease, Trial, TrialState, check_transition
+from .trial import AgentLease, Trial, TrialState, check_transition
+
+
+@dataclass(frozen=True)
+class Created:
+    """The first event of a sweep.
+
+    Args:
+        spec: of the sweep, as `SweepSpec.to_dict` writes it.
+        environment: git commit, package versions and hardware.
+    """
+
+    spec: Mapping[str, Any]
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    trial: None = None
+    at: float = 0.0
+
+
+@dataclass(frozen=True)
+class SpecChanged:
+    """The sweep goes on with another specification: a larger budget, another space."""
+
+    spec: Mapping[str, Any]
+    trial: None = None
+    at: float = 0.0
+
+
+@dataclass(frozen=True)
+class Closed:
+    """A controller has ended its run of the sweep.
+
+    Args:
+        state: "finished", "interrupted" or "failed"; see `Snapshot`.
+        reason: why the sweep has ended, for a person.
+    """
+
+    state: str
+    reason: str = ""
+    trial: None = None
+    at: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -39,11 +78,12 @@ class Proposed:
 
 @dataclass(frozen=True)
 class Begun:
-    """An attempt is about to go to the dispatcher."""
+    """An attempt is about to go to the dispatcher, and takes this many slots."""
 
     trial: int
     attempt: int
     at: float = 0.0
+    slots: int = 1
 
 
 @dataclass(frozen=True)
@@ -75,16 +115,16 @@ class Ended:
         failure: str,
         message: str,
         at: float,
-        details: Mapping[str, Any] | None = None,
+        **facts: Any,
     ) -> Ended:
-        """The end of an attempt that no worker has started."""
+        """The end of an attempt that no worker has started; `facts` are fields of its outcome."""
         outcome = Outcome(
             trial.number,
             trial.attempts,
             Ending.FAILED,
             failure=failure,
             message=message,
-            details=details or {},
+            **facts,
         )
         return cls(outcome, TrialState.FAILED, failure, message, at)
 
@@ -174,7 +214,19 @@ class Leased:
 
 
 SweepEvent = (
-    Proposed | Begun | Started | Report | Ended | Moved | Noted | Command | Answered | Leased
+    Created
+    | SpecChanged
+    | Closed
+    | Proposed
+    | Begun
+    | Started
+    | Report
+    | Ended
+    | Moved
+    | Noted
+    | Command
+    | Answered
+    | Leased
 )
 TrialEvent = Proposed | Begun | Started | Report | Ended | Moved | Leased  # they change a trial
 
@@ -204,10 +256,10 @@ def fold(trial: Trial | None, event: SweepEvent) -> Trial | None:
         return _report(trial, event)
     if isinstance(event, Leased):
         lease = AgentLease(event.agent, event.seconds, event.until, event.asked, event.reason)
-        return replace(trial, details={**trial.details, LEASE: vars(lease)})
-    if event.worker in ("", trial.details.get("worker")):
+        return replace(trial, lease=lease)
+    if event.worker in ("", trial.worker):
         return trial
-    return replace(trial, details={**trial.details, "worker": event.worker})
+    return replace(trial, worker=event.worker)
 
 
 def lineage(points: ReportLog, point: ReportPoint) -> ReportLog:
@@ -247,8 +299,8 @@ def final_metrics(trial: Trial, outcome: Outcome) -> Metrics:
     peak = _peak(trial, outcome)
     if peak is not None:
         metrics.setdefault("peak_memory_bytes", float(peak))
-    if (expected := outcome.details.get("estimated_memory_bytes")) is not None:
-        metrics.setdefault("estimated_memory_bytes", float(expected))
+    if outcome.estimated_memory_bytes is not None:
+        metrics.setdefault("estimated_memory_bytes", float(outcome.estimated_memory_bytes))
     return metrics
 
 
@@ -273,13 +325,8 @@ def _begin(trial: Trial, event: Begun) -> Trial:
         )
     check_transition(trial.state, TrialState.RUNNING)
     started = event.at if trial.started is None else trial.started
-    details = {key: value for key, value in trial.details.items() if key != HELD}
     return replace(
-        trial,
-        state=TrialState.RUNNING,
-        attempts=event.attempt,
-        started=started,
-        details=details,
+        trial, state=TrialState.RUNNING, attempts=event.attempt, started=started, held=False
     )
 
 
@@ -296,11 +343,8 @@ def _report(trial: Trial, event: Report) -> Trial:
 def _end(trial: Trial, event: Ended) -> Trial:
     check_transition(trial.state, event.state)
     outcome = event.outcome
-    details = {**trial.details, **outcome.details}
-    details.pop("worker_lost", None)
-    details.pop(LEASE, None)
-    if event.state is TrialState.WAITING and outcome.ending is Ending.FAILED:
-        details["retries"] = trial.details.get("retries", 0) + 1
+    is_retried = event.state is TrialState.WAITING and outcome.ending is Ending.FAILED
+    estimated = outcome.estimated_memory_bytes
     return replace(
         trial,
         state=event.state,
@@ -310,7 +354,13 @@ def _end(trial: Trial, event: Ended) -> Trial:
         seconds=trial.seconds + outcome.seconds,
         peak_memory_bytes=_peak(trial, outcome),
         ended=event.at if event.state.finished else None,
-        details=details,
+        details={**trial.details, **outcome.details},
+        retries=trial.retries + is_retried,
+        held=outcome.held,
+        lease=None,
+        exception=outcome.exception or trial.exception,
+        node_kind=outcome.node_kind or trial.node_kind,
+        estimated_memory_bytes=trial.estimated_memory_bytes if estimated is None else estimated,
     )
 
 
@@ -321,7 +371,7 @@ def _move(trial: Trial, event: Moved) -> Trial:
     return replace(
         trial,
         state=event.state,
-        details={key: value for key, value in trial.details.items() if key != LEASE},
+        lease=None,
         message=event.reason,
         seconds=trial.seconds + event.seconds,
         ended=event.at if event.state.finished else None,

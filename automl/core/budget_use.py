@@ -1,22 +1,37 @@
-"""Tracks how much of a sweep's budget is spent, and whether its target is reached."""
+"""How much of a sweep's budget is spent, and whether its target is reached."""
+
+from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Iterable
 
-from automl.core import Budget, SweepSpec, Trial, TrialState, ranking
+from . import ranking
+from .budget import Budget
+from .goals import Constraint, Goal
+from .trial import Trial, TrialState
 
 
-class BudgetTracker:
-    """Tracks the budget of a sweep as trials begin, report and end; each call is O(1).
+class BudgetUse:
+    """The use of a budget, as a fold of the events of trials; each call is O(1).
 
     Args:
-        spec: of the sweep.
-        seconds: wall-clock seconds of the sweep's earlier runs.
+        budget: of the sweep.
+        goals, constraints: of the sweep; the first goal has the target.
+        stops_early: whether a stopper ends trials, so that stopped ones count as whole.
     """
 
-    def __init__(self, spec: SweepSpec, seconds: float = 0.0) -> None:
-        self._spec = spec
-        self.earlier_seconds = seconds
+    def __init__(
+        self,
+        budget: Budget,
+        goals: tuple[Goal, ...],
+        constraints: tuple[Constraint, ...] = (),
+        *,
+        stops_early: bool = False,
+    ) -> None:
+        self._budget = budget
+        self._goals = goals
+        self._constraints = constraints
+        self._stops_early = stops_early
         self.busy_slots = 0
         self._worker_seconds = 0.0  # of attempts that have ended
         self._attempts: dict[int, tuple[float, int]] = {}  # begin and slots of running attempts
@@ -26,15 +41,12 @@ class BudgetTracker:
         self._reached: Trial | None = None
         self._shortest = math.inf  # seconds of the shortest attempt that taught something
 
-    def limit(self, budget: Budget) -> None:
-        """Track another budget from now on."""
-        self._spec = replace(self._spec, budget=budget)
-
-    def add_earlier(self, trial: Trial, seconds: float, slots: int) -> None:
-        """Count the seconds that an earlier run of the sweep spent on a trial."""
-        self._worker_seconds += seconds * slots
-        self._note_length(trial, seconds)
-        self.check_target(trial)
+    def limit(self, budget: Budget, trials: Iterable[Trial] = ()) -> None:
+        """Go on with another budget, which some of the trials may have reached."""
+        self._budget = budget
+        self._reached = None
+        for trial in trials:
+            self.check_target(trial)
 
     def begin(self, number: int, at: float, slots: int) -> None:
         """An attempt of a trial begins at this time."""
@@ -42,29 +54,29 @@ class BudgetTracker:
         self._begin_sum += at * slots
         self.busy_slots += slots
 
-    def begun(self, number: int) -> float | None:
-        """When the running attempt of a trial began; None if this run did not begin it."""
-        return self._attempts[number][0] if number in self._attempts else None
+    def begun(self, number: int) -> float:
+        """When the running attempt of a trial began; 0 if none runs."""
+        return self._attempts[number][0] if number in self._attempts else 0.0
 
     def end(self, trial: Trial, seconds: float) -> None:
-        """An attempt has ended after this many seconds."""
+        """The attempt of a trial has ended after this many seconds."""
         at, slots = self._attempts.pop(trial.number)
         self._begin_sum -= at * slots
         self.busy_slots -= slots
         self._worker_seconds += seconds * slots
-        self._num_ended += 1
-        self._ended_seconds += seconds
+        if seconds > 0:  # it was not refused, and not imported
+            self._num_ended += 1
+            self._ended_seconds += seconds
         self._note_length(trial, seconds)
         self.check_target(trial)
 
     def check_target(self, trial: Trial) -> None:
         """Check whether a trial that has reported or ended reaches the target."""
-        target = self._spec.budget.target
+        target = self._budget.target
         if target is None or self._reached is not None:
             return
-        goal = self._spec.goals[0]
-        value = ranking.value(trial, goal, self._spec.constraints)
-        if value is not None and not goal.better(target, value):
+        value = ranking.value(trial, self._goals[0], self._constraints)
+        if value is not None and not self._goals[0].better(target, value):
             self._reached = trial
 
     def reason_to_end(self, now: float) -> str | None:
@@ -72,7 +84,7 @@ class BudgetTracker:
 
         The number of trials is no reason: it only limits new trials (`trials_left`).
         """
-        budget = self._spec.budget
+        budget = self._budget
         if self._reached is not None:
             return f"trial {self._reached.number} has reached the target {budget.target:g}"
         if budget.time is not None and now >= budget.time:
@@ -90,11 +102,11 @@ class BudgetTracker:
         Args:
             slots: that the trial would take.
         """
-        within = [goal.within for goal in self._spec.goals if goal.within is not None]
+        within = [goal.within for goal in self._goals if goal.within is not None]
         needed = min([self._shortest, *within])
         if not math.isfinite(self._shortest):
             return None
-        budget = self._spec.budget
+        budget = self._budget
         if budget.time is not None and budget.time - now < needed:
             return f"{budget.time - now:.3g} s are left, and {self._needs(needed)}"
         if budget.worker_time is not None:
@@ -108,7 +120,7 @@ class BudgetTracker:
 
     def seconds_left(self, now: float) -> float:
         """Seconds until a time budget can run out at the earliest; infinite without one."""
-        budget = self._spec.budget
+        budget = self._budget
         left = math.inf
         if budget.time is not None:
             left = budget.time - now
@@ -118,7 +130,7 @@ class BudgetTracker:
 
     def spent(self, now: float, num_trials: int) -> float:
         """The share of the budget that is spent, from 0 to 1, of the limit that ends first."""
-        budget = self._spec.budget
+        budget = self._budget
         limits = (
             (now, budget.time),
             (self._worker_time(now), budget.worker_time),
@@ -128,7 +140,7 @@ class BudgetTracker:
 
     def trials_left(self, num_trials: int) -> int | None:
         """How many more trials may be proposed; None for no limit."""
-        limit = self._spec.budget.trials
+        limit = self._budget.trials
         return None if limit is None else max(limit - num_trials, 0)
 
     @property
@@ -138,7 +150,7 @@ class BudgetTracker:
 
     def _note_length(self, trial: Trial, seconds: float) -> None:
         states = {TrialState.COMPLETED}
-        if self._spec.stopper != "none":
+        if self._stops_early:
             states |= {TrialState.STOPPED, TrialState.PAUSED}
         if trial.state in states and seconds > 0:  # it has run, and was not imported
             self._shortest = min(self._shortest, seconds)
