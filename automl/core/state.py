@@ -71,6 +71,11 @@ class SweepState:
             raise StoreError("the log of the sweep does not begin with its specification")
         return self._spec
 
+    @spec.setter
+    def spec(self, spec: SweepSpec) -> None:
+        """Replace the specification by an equal one that has more than its dictionary."""
+        self._spec = spec
+
     @property
     def use(self) -> BudgetUse:
         """The use of the budget."""
@@ -140,8 +145,9 @@ class SweepState:
         if isinstance(event, Created):
             self.environment = event.environment
         if self._use is None:
+            stops_early = spec.stopper != "none"
             self._use = BudgetUse(
-                spec.budget, spec.goals, spec.constraints, stops_early=spec.stopper != "none"
+                spec.budget, spec.goals, spec.constraints, stops_early=stops_early
             )
         else:
             self._use.limit(spec.budget, self.trials)
@@ -159,5 +165,3 @@ class SweepState:
             add_marks(self.marks, [command])
         if command.kind not in _UNANSWERED:
             self.requests[number] = command
-
-

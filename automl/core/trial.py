@@ -83,7 +83,8 @@ class Trial:
         source: of the configuration: a suggester's name, "default", "enqueued", "added" or
             "transferred".
         started, ended: seconds since the sweep began, on the dispatcher's clock; None before.
-        details: further facts (memory by module, `traceback` of an exception); none decides anything.
+        details: further facts (memory by module, `traceback` of an exception); nothing is
+            decided by them.
         worker: host and process of the newest attempt; begins with `AGENT` if an agent runs it.
         retries: attempts that were begun because a worker was lost.
         held: a person has paused it, so only a person resumes it.
