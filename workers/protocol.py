@@ -218,6 +218,7 @@ class Outcome:
         node_kind: kind of the nodes on which the attempt ran; "" if it is unknown.
         held: a person has paused the trial, so only a person resumes it.
         estimated_memory_bytes: of a rank, before the attempt; None if there was no estimate.
+        artifact_bytes: of the trial's files at the location of the artifacts; 0 for none.
     """
 
     trial: int
@@ -238,6 +239,7 @@ class Outcome:
     node_kind: str = ""
     held: bool = False
     estimated_memory_bytes: int | None = None
+    artifact_bytes: int = 0
 
 
 Event = Started | Report | Outcome

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from . import ranking
-from .budget import Budget
-from .goals import Constraint, Goal
+from .spec import SweepSpec
 from .trial import Trial, TrialState
 
 
@@ -15,35 +15,24 @@ class BudgetUse:
     """The use of a budget, as a fold of the events of trials; each call is O(1).
 
     Args:
-        budget: of the sweep.
-        goals, constraints: of the sweep; the first goal has the target.
-        stops_early: whether a stopper ends trials, so that stopped ones count as whole.
+        spec: of the sweep.
     """
 
-    def __init__(
-        self,
-        budget: Budget,
-        goals: tuple[Goal, ...],
-        constraints: tuple[Constraint, ...] = (),
-        *,
-        stops_early: bool = False,
-    ) -> None:
-        self._budget = budget
-        self._goals = goals
-        self._constraints = constraints
-        self._stops_early = stops_early
+    def __init__(self, spec: SweepSpec) -> None:
+        self._spec = spec
         self.busy_slots = 0
         self._worker_seconds = 0.0  # of attempts that have ended
         self._attempts: dict[int, tuple[float, int]] = {}  # begin and slots of running attempts
         self._begin_sum = 0.0  # over running attempts: begin times slots
         self._num_ended = 0
         self._ended_seconds = 0.0
-        self._reached: Trial | None = None
-        self._shortest = math.inf  # seconds of the shortest attempt that taught something
+        self._reached: int | None = None  # the trial that has reached the target
+        self._shortest_whole = math.inf  # seconds of the shortest attempt that was completed
+        self._shortest_cut = math.inf  # and of the shortest that was stopped or paused
 
-    def limit(self, budget: Budget, trials: Iterable[Trial] = ()) -> None:
-        """Go on with another budget, which some of the trials may have reached."""
-        self._budget = budget
+    def specify(self, spec: SweepSpec, trials: Iterable[Trial] = ()) -> None:
+        """Go on with another specification, whose target some of the trials may have reached."""
+        self._spec = spec
         self._reached = None
         for trial in trials:
             self.check_target(trial)
@@ -67,26 +56,29 @@ class BudgetUse:
         if seconds > 0:  # it was not refused, and not imported
             self._num_ended += 1
             self._ended_seconds += seconds
-        self._note_length(trial, seconds)
+            if trial.state is TrialState.COMPLETED:
+                self._shortest_whole = min(self._shortest_whole, seconds)
+            elif trial.state in (TrialState.STOPPED, TrialState.PAUSED):
+                self._shortest_cut = min(self._shortest_cut, seconds)
         self.check_target(trial)
 
     def check_target(self, trial: Trial) -> None:
         """Check whether a trial that has reported or ended reaches the target."""
-        target = self._budget.target
+        spec, target = self._spec, self._spec.budget.target
         if target is None or self._reached is not None:
             return
-        value = ranking.value(trial, self._goals[0], self._constraints)
-        if value is not None and not self._goals[0].better(target, value):
-            self._reached = trial
+        value = ranking.value(trial, spec.goals[0], spec.constraints)
+        if value is not None and not spec.goals[0].better(target, value):
+            self._reached = trial.number
 
     def reason_to_end(self, now: float) -> str | None:
         """Why the sweep must end now, or None.
 
         The number of trials is no reason: it only limits new trials (`trials_left`).
         """
-        budget = self._budget
+        budget = self._spec.budget
         if self._reached is not None:
-            return f"trial {self._reached.number} has reached the target {budget.target:g}"
+            return f"trial {self._reached} has reached the target {budget.target:g}"
         if budget.time is not None and now >= budget.time:
             return f"the time of {budget.time:g} s is over"
         if budget.worker_time is not None and self._worker_time(now) >= budget.worker_time:
@@ -102,11 +94,11 @@ class BudgetUse:
         Args:
             slots: that the trial would take.
         """
-        within = [goal.within for goal in self._goals if goal.within is not None]
-        needed = min([self._shortest, *within])
         if not math.isfinite(self._shortest):
             return None
-        budget = self._budget
+        within = [goal.within for goal in self._spec.goals if goal.within is not None]
+        needed = min([self._shortest, *within])
+        budget = self._spec.budget
         if budget.time is not None and budget.time - now < needed:
             return f"{budget.time - now:.3g} s are left, and {self._needs(needed)}"
         if budget.worker_time is not None:
@@ -120,7 +112,7 @@ class BudgetUse:
 
     def seconds_left(self, now: float) -> float:
         """Seconds until a time budget can run out at the earliest; infinite without one."""
-        budget = self._budget
+        budget = self._spec.budget
         left = math.inf
         if budget.time is not None:
             left = budget.time - now
@@ -130,17 +122,12 @@ class BudgetUse:
 
     def spent(self, now: float, num_trials: int) -> float:
         """The share of the budget that is spent, from 0 to 1, of the limit that ends first."""
-        budget = self._budget
-        limits = (
-            (now, budget.time),
-            (self._worker_time(now), budget.worker_time),
-            (num_trials, budget.trials),
-        )
-        return min(1.0, max((used / limit for used, limit in limits if limit), default=0.0))
+        share = self._spec.budget.spent(num_trials, now, self._worker_time(now))
+        return min(1.0, share or 0.0)
 
     def trials_left(self, num_trials: int) -> int | None:
         """How many more trials may be proposed; None for no limit."""
-        limit = self._budget.trials
+        limit = self._spec.budget.trials
         return None if limit is None else max(limit - num_trials, 0)
 
     @property
@@ -148,12 +135,11 @@ class BudgetUse:
         """Mean duration of an attempt; infinite before the first has ended."""
         return self._ended_seconds / self._num_ended if self._num_ended else math.inf
 
-    def _note_length(self, trial: Trial, seconds: float) -> None:
-        states = {TrialState.COMPLETED}
-        if self._stops_early:
-            states |= {TrialState.STOPPED, TrialState.PAUSED}
-        if trial.state in states and seconds > 0:  # it has run, and was not imported
-            self._shortest = min(self._shortest, seconds)
+    @property
+    def _shortest(self) -> float:
+        """Seconds of the shortest attempt that taught something."""
+        cut = math.inf if self._spec.stopper == "none" else self._shortest_cut
+        return min(self._shortest_whole, cut)
 
     def _needs(self, needed: float) -> str:
         if needed < self._shortest:
@@ -163,3 +149,20 @@ class BudgetUse:
     def _worker_time(self, now: float) -> float:
         """Seconds summed over slots, including running attempts."""
         return self._worker_seconds + now * self.busy_slots - self._begin_sum
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON data, without the specification."""
+        facts = {name.removeprefix("_"): value for name, value in vars(self).items()}
+        del facts["spec"]
+        facts["attempts"] = [[number, *found] for number, found in self._attempts.items()]
+        return {name: None if value == math.inf else value for name, value in facts.items()}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], spec: SweepSpec) -> BudgetUse:
+        """The inverse of `to_dict`."""
+        use = cls(spec)
+        for name, value in data.items():
+            key = name if name == "busy_slots" else f"_{name}"
+            setattr(use, key, math.inf if value is None and name.startswith("shortest") else value)
+        use._attempts = {number: (at, slots) for number, at, slots in data["attempts"]}
+        return use

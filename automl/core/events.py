@@ -15,7 +15,15 @@ from operator import attrgetter
 from typing import Any
 
 from automl.errors import AutomlError
-from workers.protocol import Ending, Metrics, Outcome, Params, Report, Started
+from workers.protocol import (
+    Ending,
+    Metrics,
+    Outcome,
+    Params,
+    Report,
+    Started,
+    StopRequest,
+)
 
 from .reports import ReportLog, ReportPoint
 from .trial import AgentLease, Trial, TrialState, check_transition
@@ -108,26 +116,6 @@ class Ended:
         """Number of the trial."""
         return self.outcome.trial
 
-    @classmethod
-    def failed(
-        cls,
-        trial: Trial,
-        failure: str,
-        message: str,
-        at: float,
-        **facts: Any,
-    ) -> Ended:
-        """The end of an attempt that no worker has started; `facts` are fields of its outcome."""
-        outcome = Outcome(
-            trial.number,
-            trial.attempts,
-            Ending.FAILED,
-            failure=failure,
-            message=message,
-            **facts,
-        )
-        return cls(outcome, TrialState.FAILED, failure, message, at)
-
 
 @dataclass(frozen=True)
 class Moved:
@@ -198,9 +186,9 @@ class Leased:
         agent: who holds it.
         seconds: that the lease lasts after each sign of life.
         until: when it is over, in seconds since 1970 on the clock of the store.
-        asked: "stop", "pause" or "held" (paused by a person) if the agent is asked to end the
-            attempt, else "".
+        asked: what the agent is asked to end the attempt by; None while it may go on.
         reason: why.
+        held: a person has asked for a pause, so only a person resumes the trial.
     """
 
     trial: int
@@ -208,9 +196,10 @@ class Leased:
     agent: str
     seconds: float
     until: float
-    asked: str = ""
+    asked: StopRequest | None = None
     reason: str = ""
     at: float = 0.0
+    held: bool = False
 
 
 SweepEvent = (
@@ -255,7 +244,9 @@ def fold(trial: Trial | None, event: SweepEvent) -> Trial | None:
     if isinstance(event, Report):
         return _report(trial, event)
     if isinstance(event, Leased):
-        lease = AgentLease(event.agent, event.seconds, event.until, event.asked, event.reason)
+        lease = AgentLease(
+            event.agent, event.seconds, event.until, event.asked, event.reason, event.held
+        )
         return replace(trial, lease=lease)
     if event.worker in ("", trial.worker):
         return trial
@@ -361,6 +352,7 @@ def _end(trial: Trial, event: Ended) -> Trial:
         exception=outcome.exception or trial.exception,
         node_kind=outcome.node_kind or trial.node_kind,
         estimated_memory_bytes=trial.estimated_memory_bytes if estimated is None else estimated,
+        artifact_bytes=outcome.artifact_bytes or trial.artifact_bytes,
     )
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import fields
+from typing import Any, Final
 
 from automl.errors import StoreError
-from workers.protocol import Report
+from search_spaces.validation import plain_params
+from workers.protocol import Metrics, Report, StopRequest
 
 from .budget_use import BudgetUse
 from .events import (
@@ -24,13 +27,23 @@ from .events import (
     fold,
 )
 from .marks import MARK, Marks, add_marks
+from .ranking import condensed
+from .reports import ReportLog, ReportPoint
 from .spec import SweepSpec
-from .trial import Trial, TrialState
+from .text import json_data
+from .trial import AgentLease, Trial, TrialState
 from .trial_index import TrialIndex
 
-STOP = "stop"  # the kind of the command that ends the sweep
-LIMITS = "limits"  # the kind of the command that narrows parameters
-_UNANSWERED = (STOP, LIMITS, MARK)  # kinds of commands that get no answer
+STOP: Final = "stop"  # the kind of the command that ends the sweep
+LIMITS: Final = "limits"  # the kind of the command that narrows parameters
+ENQUEUE: Final = "enqueue"  # the kind of the command that gives a configuration to try
+_UNANSWERED: Final = (STOP, LIMITS, MARK)  # kinds of commands that get no answer
+_KEPT: Final = ("number", "environment", "seconds", "closed", "reason", "limits", "stop_number")
+_PLAIN: Final = [
+    field
+    for field in fields(Trial)
+    if field.name not in ("state", "params", "metrics", "details", "reports", "lease", "value")
+]
 
 
 class SweepState:
@@ -38,16 +51,18 @@ class SweepState:
 
     Attributes:
         number: of the last record that was applied.
-        spec: the newest specification; environment: where the sweep was created.
+        environment: where the sweep was created.
         trials: every trial by number; the list grows and its items are replaced.
         index: of the trials by state.
-        use: of the budget.
         seconds: of the sweep, at the latest event.
-        closed: how the last controller ended its run; "interrupted" before the first.
+        closed: how the last controller ended its run: "finished", "interrupted" or "failed";
+            "interrupted" before the first, and if the sweep has gone on since.
+        reason: why it has ended.
         limits: of parameters that a person has narrowed, as JSON data (`suggesters.domain.Limit`).
         marks: of the sweep (None) and of its trials.
         requests: commands that wait for an answer or a trial, by number of their record, in order.
         stop_number: number of the latest command to stop the sweep; 0 if there is none.
+        whole: whether finished trials have all of their reports; see `from_dict`.
     """
 
     def __init__(self) -> None:
@@ -59,10 +74,13 @@ class SweepState:
         self._use: BudgetUse | None = None
         self.seconds = 0.0
         self.closed = "interrupted"
+        self.reason = ""
         self.limits: dict[str, Any] = {}
         self.marks: Marks = {}
         self.requests: dict[int, Command] = {}
         self.stop_number = 0
+        self.whole = True
+        self._rows: dict[int, dict[str, Any]] = {}  # of finished trials, see `to_dict`
 
     @property
     def spec(self) -> SweepSpec:
@@ -73,7 +91,12 @@ class SweepState:
 
     @spec.setter
     def spec(self, spec: SweepSpec) -> None:
-        """Replace the specification by an equal one that has more than its dictionary."""
+        """Go on with a specification; its dictionary may have less."""
+        if self._use is None:
+            self._use = BudgetUse(spec)
+        elif self._spec != spec:
+            self._check_goals(spec)
+            self._use.specify(spec, self.trials)
         self._spec = spec
 
     @property
@@ -96,18 +119,69 @@ class SweepState:
             AutomlError: the event cannot follow the earlier ones.
         """
         self.number = max(self.number, number)
-        self.seconds = max(self.seconds, getattr(event, "at", 0.0))
+        if not isinstance(event, Report):
+            self.seconds = max(self.seconds, getattr(event, "at", 0.0))
         if isinstance(event, TrialEvent):
             return self._apply_to_trial(event)
         if isinstance(event, Created | SpecChanged):
-            self._specify(event)
+            self.spec = SweepSpec.from_dict(event.spec)
+            if isinstance(event, Created):
+                self.environment = event.environment
         elif isinstance(event, Closed):
-            self.closed = event.state
+            self.closed, self.reason = event.state, event.reason
         elif isinstance(event, Command):
             self._command(event, number)
         elif isinstance(event, Answered):
             self.requests.pop(event.command, None)
         return None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON data. Finished trials keep the reports that their values come from.
+
+        What was made of finished trials is kept, so this takes time for the others only.
+        """
+        spec, rows = self.spec, self._rows
+        for trial in self.trials:
+            if trial.state.finished and trial.number not in rows:
+                rows[trial.number] = _row(condensed(trial, spec.goals, spec.constraints))
+        return {
+            **{name: getattr(self, name) for name in _KEPT},
+            "spec": spec.to_dict(),
+            "use": self.use.to_dict(),
+            "trials": [rows.get(trial.number) or _row(trial) for trial in self.trials],
+            "marks": list(self.marks.items()),
+            "requests": [[number, vars(command)] for number, command in self.requests.items()],
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> SweepState:
+        """The inverse of `to_dict`, for those who look at a sweep: it is not `whole`.
+
+        Such a state cannot go on with other goals; `apply` raises StoreError then.
+        """
+        state = cls()
+        for name in _KEPT:
+            setattr(state, name, data[name])
+        spec = SweepSpec.from_dict(data["spec"])
+        state._use = BudgetUse.from_dict(data["use"], spec)
+        state._spec = spec
+        state.whole = False
+        for row in data["trials"]:
+            trial = _trial(row)
+            state.trials.append(trial)
+            state.index.update(trial)
+            if trial.state.finished:
+                state._rows[trial.number] = row
+        state.marks = dict(map(tuple, data["marks"]))
+        state.requests = {number: Command(**command) for number, command in data["requests"]}
+        return state
+
+    def _check_goals(self, spec: SweepSpec) -> None:
+        if (spec.goals, spec.constraints) == (self.spec.goals, self.spec.constraints):
+            return
+        if not self.whole:
+            raise StoreError("the reports of finished trials were kept for other goals")
+        self._rows.clear()
 
     def _apply_to_trial(self, event: TrialEvent) -> Trial | None:
         trials, number = self.trials, event.trial
@@ -123,35 +197,26 @@ class SweepState:
         else:
             trials.append(after)
         self.index.update(after)
-        if isinstance(event, Proposed) and event.command is not None:
-            self.requests.pop(event.command, None)
         self._count(event, before, after)
         return after
 
     def _count(self, event: TrialEvent, before: Trial | None, after: Trial) -> None:
         """Take an event into account that has changed a trial."""
         use = self.use
-        if isinstance(event, Begun):
+        if isinstance(event, Report):
+            use.check_target(after)
+        elif isinstance(event, Begun):
             use.begin(after.number, event.at, event.slots)
         elif isinstance(event, Ended):
             use.end(after, event.outcome.seconds)
         elif isinstance(event, Moved) and before and before.state is TrialState.RUNNING:
             use.end(after, event.seconds)
-        elif isinstance(event, Report):
-            use.check_target(after)
-
-    def _specify(self, event: Created | SpecChanged) -> None:
-        spec = SweepSpec.from_dict(event.spec)
-        if isinstance(event, Created):
-            self.environment = event.environment
-        if self._use is None:
-            stops_early = spec.stopper != "none"
-            self._use = BudgetUse(
-                spec.budget, spec.goals, spec.constraints, stops_early=stops_early
-            )
-        else:
-            self._use.limit(spec.budget, self.trials)
-        self._spec = spec
+        elif isinstance(event, Proposed) and event.command is not None:
+            self.requests.pop(event.command, None)
+        if isinstance(event, Proposed | Begun) or (
+            isinstance(event, Moved) and after.state is TrialState.WAITING
+        ):
+            self.closed, self.reason = "interrupted", ""
 
     def _command(self, command: Command, number: int) -> None:
         if command.kind == STOP:
@@ -165,3 +230,52 @@ class SweepState:
             add_marks(self.marks, [command])
         if command.kind not in _UNANSWERED:
             self.requests[number] = command
+
+
+def _row(trial: Trial) -> dict[str, Any]:
+    """A trial as JSON data, without what has its default."""
+    row = {
+        field.name: value
+        for field in _PLAIN
+        if (value := getattr(trial, field.name)) != field.default
+    }
+    row["params"] = dict(trial.params)
+    if trial.state is not TrialState.WAITING:
+        row["state"] = str(trial.state)
+    if trial.metrics:
+        row["metrics"] = _finite(trial.metrics)
+    if trial.details:
+        row["details"] = json_data(trial.details)
+    if trial.reports:
+        row["reports"] = [[p.step, _finite(p.metrics), *p[2:]] for p in trial.reports]
+    if trial.lease is not None:
+        row["lease"] = vars(trial.lease)
+    return row
+
+
+def _trial(row: Mapping[str, Any]) -> Trial:
+    """The inverse of `_row`."""
+    found = dict(row)
+    found["params"] = plain_params(row["params"])
+    if "state" in row:
+        found["state"] = TrialState(row["state"])
+    if "metrics" in row:
+        found["metrics"] = _numbers(row["metrics"])
+    if "reports" in row:
+        found["reports"] = ReportLog(
+            ReportPoint(step, _numbers(metrics), *rest) for step, metrics, *rest in row["reports"]
+        )
+    if "lease" in row:
+        asked = row["lease"]["asked"]
+        found["lease"] = AgentLease(
+            **{**row["lease"], "asked": StopRequest(asked) if asked else None}
+        )
+    return Trial(**found)
+
+
+def _finite(metrics: Metrics) -> dict[str, float | str]:
+    return {name: v if math.isfinite(v) else repr(v) for name, v in metrics.items()}
+
+
+def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
+    return {name: float(value) for name, value in metrics.items()}

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from automl.errors import AutomlError
-from workers.protocol import Metrics, Params
+from workers.protocol import Metrics, Params, StopRequest
 
 from .reports import ReportLog
 
@@ -57,8 +57,9 @@ class AgentLease:
     agent: str
     seconds: float
     until: float
-    asked: str = ""
+    asked: StopRequest | None = None
     reason: str = ""
+    held: bool = False
 
 
 @dataclass(frozen=True, repr=False)
@@ -83,8 +84,7 @@ class Trial:
         source: of the configuration: a suggester's name, "default", "enqueued", "added" or
             "transferred".
         started, ended: seconds since the sweep began, on the dispatcher's clock; None before.
-        details: further facts (memory by module, `traceback` of an exception); nothing is
-            decided by them.
+        details: further facts (memory by module, `traceback` of an exception); they decide nothing.
         worker: host and process of the newest attempt; begins with `AGENT` if an agent runs it.
         retries: attempts that were begun because a worker was lost.
         held: a person has paused it, so only a person resumes it.
@@ -92,6 +92,7 @@ class Trial:
         exception: class of the exception that the objective raised; "" if it raised none.
         node_kind: kind of the nodes on which the newest attempt ran; "" if it is unknown.
         estimated_memory_bytes: of a rank, before it was run; None if there was no estimate.
+        artifact_bytes: of its files at the location of the sweep's artifacts.
     """
 
     number: int
@@ -115,6 +116,7 @@ class Trial:
     exception: str = ""
     node_kind: str = ""
     estimated_memory_bytes: int | None = None
+    artifact_bytes: int = 0
     value: float | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:

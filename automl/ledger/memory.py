@@ -22,7 +22,7 @@ class MemoryRecorder(PendingEvents):
         self.taken = 0
         self.earlier_state = "interrupted"
         self.apply(Created(spec.to_dict(), environment))
-        self.state.spec = spec  # with what its dictionary leaves out
+        self.state.spec = spec  # its dictionary has less
         self.commit()
 
     def commit(
@@ -31,6 +31,7 @@ class MemoryRecorder(PendingEvents):
         """Keep the queued events."""
         self.log += self._events
         self._events.clear()
+        self.state.number = len(self.log)
         self.seconds = self.seconds if seconds is None else seconds
 
     def look(self) -> None:
@@ -96,7 +97,10 @@ class MemoryLedger:
 
     def acquire(self, sweep: str) -> MemoryRecorder:
         """The recorder of the sweep."""
-        return self._recorders[sweep]
+        recorder = self._recorders[sweep]
+        recorder.taken = len(recorder.log)
+        recorder.earlier_state = recorder.state.closed
+        return recorder
 
     def release(self, sweep: str) -> None:
         """Do nothing: nobody else can hold the sweep."""
