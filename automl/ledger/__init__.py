@@ -1,1 +1,17 @@
-"""x"""
+"""The ledger: the log of every sweep, and the views that follow from it."""
+
+from .ledger import Ledger
+from .memory import MemoryLedger
+from .protocol import Record, SweepLedger, SweepRecorder
+from .reader import SweepInfo
+from .recorder import Recorder
+
+__all__ = [
+    "Ledger",
+    "MemoryLedger",
+    "Record",
+    "Recorder",
+    "SweepInfo",
+    "SweepLedger",
+    "SweepRecorder",
+]

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from automl.core import SweepState
 from automl.core.garbage import no_collection
 from automl.core.names import check_name
-from automl.errors import UsageError
+from automl.errors import StoreError, UsageError
 from search_spaces.plugins import nearest
 
 from . import snapshots
@@ -202,11 +202,16 @@ def read_state(
         condensed: finished trials may lack reports that their values do not need. Then only what
             is newer than the cached snapshot is read.
     """
-    state, place = snapshots.read(connection, sweep.id) if condensed else (None, BEGINNING)
-    state = state or SweepState()
-    for rows in chunks(connection, sweep, place):
-        advance(state, decoded(rows))
-        place = Place(rows[-1].number, rows[-1].sum)
+    cached, place = snapshots.read(connection, sweep.id) if condensed else (None, BEGINNING)
+    state = cached or SweepState()
+    try:
+        for rows in chunks(connection, sweep, place):
+            advance(state, decoded(rows))
+            place = Place(rows[-1].number, rows[-1].sum)
+    except StoreError:
+        if cached is None:
+            raise
+        return read_state(connection, sweep)  # its reports were kept for other goals
     return state, place
 
 
@@ -225,15 +230,13 @@ def read_lease(connection: sa.Connection, sweep: Sweep) -> LeaseRow | None:
     return read_leases(connection, {sweep.id: sweep.name}).get(sweep.id)
 
 
-def records_of_trial(connection: sa.Connection, sweep: Sweep, number: int) -> list[Record]:
-    """The records of one trial. Each is verified, but not that none is missing."""
-    mine = (RECORDS.c.sweep == sweep.id) & (RECORDS.c.trial == number)
-    query = sa.select(RECORDS).where(mine).order_by(RECORDS.c.number)
+def sound_rows(connection: sa.Connection, sweep: Sweep, query: sa.Select[Any]) -> list[Row]:
+    """Some rows of a log. Each is verified, but not that none is missing."""
     rows = list(map(Row._make, connection.execute(query)))
     for row in rows:
         if not is_sound(row):
             raise DamageError(f"record {row.number} of sweep {sweep.name!r} has another checksum")
-    return decoded(rows)
+    return rows
 
 
 def _sweep_head(sweep: Sweep, last: Place, lease: LeaseRow | None) -> SweepHead:

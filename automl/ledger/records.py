@@ -32,7 +32,7 @@ from automl.core.events import (
 )
 from automl.core.text import json_data
 from search_spaces.validation import plain_params
-from workers.protocol import Ending, Outcome, Report, Started
+from workers.protocol import Ending, Outcome, Report, Started, StopRequest
 
 from .protocol import Record
 from .store_errors import DamageError
@@ -52,6 +52,7 @@ _TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {  # by annotation; a uni
     "float": _NUMBER,
     "str": str,
     "bool": bool,
+    "StopRequest": str,
     "TrialState": str,
     "Ending": str,
     "Outcome": dict,
@@ -216,6 +217,8 @@ def _event(row: Row) -> SweepEvent:
         content["sent"] = row.recorded
     if "state" in content and kind is not Closed:
         content["state"] = TrialState(content["state"])
+    if content.get("asked") is not None and kind is Leased:
+        content["asked"] = StopRequest(content["asked"])
     event: SweepEvent = kind(**content)
     return event
 
