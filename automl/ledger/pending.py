@@ -2,6 +2,8 @@
 
 from automl.core import SweepEvent, SweepState, Trial, TrialEvent
 
+from .limits import limited
+
 
 class PendingEvents:
     """The state of a sweep, and the events on it that wait for a commit."""
@@ -20,6 +22,7 @@ class PendingEvents:
 
         An event that changes nothing about its trial (a duplicate, or late) is not queued.
         """
+        event = limited(event)
         after = self.state.apply(event)
         if after is not None or not isinstance(event, TrialEvent):
             self._events.append(event)
