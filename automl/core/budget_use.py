@@ -71,8 +71,8 @@ class BudgetUse:
         if value is not None and not spec.goals[0].better(target, value):
             self._reached = trial.number
 
-    def reason_to_end(self, now: float) -> str | None:
-        """Why the sweep must end now, or None.
+    def reason_to_end(self, now: float) -> str:
+        """Why the sweep must end now; "" if it goes on.
 
         The number of trials is no reason: it only limits new trials (`trials_left`).
         """
@@ -83,10 +83,10 @@ class BudgetUse:
             return f"the time of {budget.time:g} s is over"
         if budget.worker_time is not None and self._worker_time(now) >= budget.worker_time:
             return f"the worker time of {budget.worker_time:g} s is spent"
-        return None
+        return ""
 
-    def reason_to_begin_none(self, now: float, slots: int = 1) -> str | None:
-        """Why a new trial could not end within the budget's time, or None.
+    def reason_to_begin_none(self, now: float, slots: int = 1) -> str:
+        """Why a new trial could not end within the budget's time; "" if it could.
 
         It takes at least as long as the shortest so far: completed ones, and if a stopper is set,
         also those that were stopped or paused. A goal with `within` needs only this many seconds.
@@ -95,7 +95,7 @@ class BudgetUse:
             slots: that the trial would take.
         """
         if not math.isfinite(self._shortest):
-            return None
+            return ""
         within = [goal.within for goal in self._spec.goals if goal.within is not None]
         needed = min([self._shortest, *within])
         budget = self._spec.budget
@@ -108,7 +108,7 @@ class BudgetUse:
                 left -= max(0.0, needed - (now - at)) * busy
             if left < needed * slots:
                 return f"{max(left, 0.0):.3g} s of worker time are left, and {self._needs(needed)}"
-        return None
+        return ""
 
     def seconds_left(self, now: float) -> float:
         """Seconds until a time budget can run out at the earliest; infinite without one."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Final
 
@@ -31,7 +31,7 @@ from .ranking import condensed
 from .reports import ReportLog, ReportPoint
 from .spec import SweepSpec
 from .text import json_data
-from .trial import AgentLease, Trial, TrialState
+from .trial import AgentLease, Trial, TrialState, without_held
 from .trial_index import TrialIndex
 
 STOP: Final = "stop"  # the kind of the command that ends the sweep
@@ -105,6 +105,15 @@ class SweepState:
         if self._use is None:
             raise StoreError("the log of the sweep does not begin with its specification")
         return self._use
+
+    @property
+    def trials_left(self) -> int | None:
+        """How many more trials the budget allows; None for no limit."""
+        return self.use.trials_left(len(self.trials))
+
+    def visible_trials(self) -> Sequence[Trial]:
+        """Every trial by number, as stoppers see it."""
+        return list(map(without_held, self.trials)) if self.index.held else self.trials
 
     def apply(self, event: SweepEvent, number: int = 0) -> Trial | None:
         """Take in the next event.

@@ -105,8 +105,8 @@ class InlineDispatcher(Dispatcher):
         self._freeze()  # what the attempt has imported
         if outcome.gpu_lost:
             raise AutomlError(
-                f"this process cannot use its GPU any more: {outcome.gpu_lost}. Resume the sweep in a new "
-                "process; the dispatcher 'local' would have replaced a worker instead"
+                f"this process cannot use its GPU any more: {outcome.gpu_lost}. Resume the sweep "
+                "in a new process; the dispatcher 'local' would have replaced a worker instead"
             )
 
     def now(self) -> float:
