@@ -20,7 +20,7 @@ from .records import BEGINNING, COMMAND, REPORT, Place, decoded
 from .schema import RECORDS
 from .store_errors import DamageError
 
-MAX_COMMANDS: Final = 100  # the newest ones, that are kept
+MAX_COMMANDS: Final = 1000  # the newest ones, that are kept
 
 
 class Follower:
@@ -58,6 +58,11 @@ class Follower:
     def seconds(self) -> float:
         """Wall-clock seconds of the sweep, as its controller has said last."""
         return self.lease["seconds"] if self.lease else self.state.seconds
+
+    @property
+    def host(self) -> str:
+        """Where the controller runs; "" if none does."""
+        return str(self.lease["host"]) if self.lease and self.shown == "running" else ""
 
     @property
     def status(self) -> dict[str, Any]:
@@ -102,7 +107,7 @@ class Follower:
         return range(len(self.state.trials))
 
     def _read_new(self, connection: sa.Connection, sweep: Sweep) -> Sequence[int]:
-        changed: set[int] = set()
+        changed: set[Any] = set()
         for rows in chunks(connection, sweep, self._place):
             records = decoded(rows)
             for record in records:
@@ -110,12 +115,14 @@ class Follower:
                     self._reports[record.event.trial] += 1
                 elif isinstance(record.event, Command):
                     self.commands.append(record.event)
+                    changed |= {record.event.trial} - {None}  # its marks may be others
             changed |= advance(self.state, records)
             self._place = Place(rows[-1].number, rows[-1].sum)
         if self._place != last_place(connection, sweep.id):
             raise DamageError(f"the last records of sweep {sweep.name!r} are missing")
-        self._condense(changed)
-        return sorted(changed)
+        numbers = sorted(number for number in changed if number < len(self.state.trials))
+        self._condense(numbers)
+        return numbers
 
     def _read_all(self, connection: sa.Connection, sweep: Sweep) -> None:
         self.epoch += 1
@@ -131,7 +138,7 @@ class Follower:
         found = connection.execute(query.group_by(RECORDS.c.trial))
         return Counter({trial: count for trial, count in found})
 
-    def _condense(self, numbers: Sequence[int] | set[int]) -> None:
+    def _condense(self, numbers: Sequence[int]) -> None:
         """Leave out the reports of finished trials that nobody needs."""
         state, spec = self.state, self.state.spec
         for number in numbers:

@@ -42,8 +42,8 @@ def next_event(rng: random.Random, trials: list[Trial]) -> SweepEvent:
 
 def happen(rng: random.Random, recorder: Recorder, count: int) -> None:
     for _ in range(count):
-        recorder.apply(next_event(rng, recorder.trials))
-    recorder.commit(float(len(recorder.trials)))
+        recorder.apply(next_event(rng, recorder.state.trials))
+    recorder.commit(float(len(recorder.state.trials)))
 
 
 def check_follows(store: str | Path, seed: int) -> None:

@@ -15,7 +15,7 @@ import postgres
 import pytest
 import sqlalchemy as sa
 from objectives import make_spec, quick, record
-from resealed import change_holders, make_version_1
+from resealed import change_leases, make_version_1
 
 from automl import sweeps
 from automl.core.events import Begun, Command, Noted, Proposed
@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[3]
 
 def change_holder(url: str, **values: Any) -> None:
     engine = sa.create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
-    change_holders(engine, **values)
+    change_leases(engine, **values)
     engine.dispose()
 
 
