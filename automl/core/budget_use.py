@@ -49,7 +49,7 @@ class BudgetUse:
 
     def end(self, trial: Trial, seconds: float) -> None:
         """The attempt of a trial has ended after this many seconds."""
-        at, slots = self._attempts.pop(trial.number)
+        at, slots = self._attempts.pop(trial.number, (0.0, 0))
         self._begin_sum -= at * slots
         self.busy_slots -= slots
         self._worker_seconds += seconds * slots
