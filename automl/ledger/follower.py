@@ -143,7 +143,7 @@ class Follower:
         state, spec = self.state, self.state.spec
         for number in numbers:
             trial = state.trials[number]
-            if trial.state.finished and len(trial.reports) > len(spec.goals) + 1:
+            if trial.state.finished and len(trial.reports) > len(spec.goals):
                 state.trials[number] = condensed(trial, spec.goals, spec.constraints)
                 state.whole = False
 

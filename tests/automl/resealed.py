@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -25,3 +28,19 @@ def change_version(engine: sa.Engine, value: str) -> None:
     with engine.execution_options(write=True).begin() as connection:
         row = seal("meta", {"key": "schema_version", "value": value})
         connection.execute(META.update().where(META.c.key == "schema_version").values(row))
+
+
+def copy_tables(file: Path, connection: sa.Connection) -> None:
+    """Make the tables of a SQLite file on a server, which has none."""
+    kinds = {"TEXT": "TEXT", "DOUBLE": "DOUBLE PRECISION"}
+    with closing(sqlite3.connect(file)) as source:
+        tables = "SELECT name FROM sqlite_master WHERE type = 'table'"
+        for (table,) in source.execute(tables).fetchall():
+            columns = source.execute(f"PRAGMA table_info({table})").fetchall()
+            made = ", ".join(f"{column[1]} {kinds.get(column[2], 'BIGINT')}" for column in columns)
+            connection.execute(sa.text(f"CREATE TABLE {table} ({made})"))
+            names = [column[1] for column in columns]
+            values = ", ".join(f":{name}" for name in names)
+            for row in source.execute(f"SELECT {', '.join(names)} FROM {table}"):
+                insert = sa.text(f"INSERT INTO {table} ({', '.join(names)}) VALUES ({values})")
+                connection.execute(insert, dict(zip(names, row, strict=True)))
